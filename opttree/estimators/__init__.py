@@ -1,0 +1,5 @@
+"""scikit-learn estimators: validate, scale, state the problem, call a solver, keep ``tree_`` and ``result_``."""
+
+from opttree.estimators.tao import TAOClassifier, TAORegressor
+
+__all__ = ["TAOClassifier", "TAORegressor"]

@@ -1,0 +1,148 @@
+"""What all tree estimators share: scaling in, unscaling out, prediction, text and persistence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from opttree.estimators.checks import check_columns, moments
+from opttree.problems import L1, L2, TreeProblem
+from opttree.tree import Tree
+
+
+class TreeEstimator(BaseEstimator):
+    """Base of the estimators: subclasses give ``_solver()`` and hold ``max_depth``, ``leaves``, ``splits``, ``loss``,
+    penalties, ``min_samples_leaf``, ``time_limit``, ``random_state``, ``n_jobs`` and ``verbose``.
+    """
+
+    tree_: Tree
+
+    def _solver(self, problem: TreeProblem) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define _solver")
+
+    def _check_options(self) -> None:
+        """Options whose names differ from the statement's; the statement checks the rest."""
+        if not isinstance(self.max_depth, (int, np.integer)) or self.max_depth < 1:
+            raise ValueError(f"max_depth must be an integer >= 1; got {self.max_depth!r}")
+        if not isinstance(self.min_samples_leaf, (int, np.integer)) or self.min_samples_leaf < 1:
+            raise ValueError(f"min_samples_leaf must be an integer >= 1; got {self.min_samples_leaf!r}")
+        for name in ("split_penalty", "leaf_penalty"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
+        if not 0 <= self.l1_ratio <= 1:
+            raise ValueError(f"l1_ratio must be between 0 and 1; got {self.l1_ratio!r}")
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
+
+    def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None, loss: str) -> None:
+        """Standardise X (and y in regression), state the problem, solve it, and put the tree back on raw features."""
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if X.shape[0] < 2:
+            raise ValueError(f"X must have at least two rows; got n_samples = {X.shape[0]}")
+        if not weight.any():
+            raise ValueError("sample_weight must not be all zero; got only zeros")
+        x_mean, x_scale = moments(X, weight)
+        scaled = X - x_mean
+        scaled /= x_scale
+        y_mean, y_scale = np.zeros(1), np.ones(1)
+        if y.dtype.kind == "f" and loss in ("squared", "absolute"):
+            table = y.reshape(y.shape[0], -1)
+            y_mean, y_scale = moments(table, weight)
+            y = ((table - y_mean) / y_scale).reshape(y.shape)
+        problem = TreeProblem(
+            scaled,
+            y,
+            depth=int(self.max_depth),
+            splits=self.splits,
+            leaves=self.leaves,
+            loss=loss,
+            sample_weight=weight,
+            penalties=self._penalties(),
+            min_leaf=int(self.min_samples_leaf),
+        )
+        self.result_ = self._solve(problem)
+        tree = self.result_.tree.unscale(x_mean, x_scale, y_mean, y_scale).canonical
+        self.tree_ = tree.with_share(tree.node_share(X, weight))
+
+    def _penalties(self) -> tuple[L1 | L2, ...]:
+        ratio = self.l1_ratio
+        l1 = L1(splits=self.split_penalty * ratio, leaves=self.leaf_penalty * ratio)
+        l2 = L2(splits=self.split_penalty * (1 - ratio), leaves=self.leaf_penalty * (1 - ratio))
+        return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
+
+    def _solve(self, problem: TreeProblem) -> Any:
+        from solvers import solve
+
+        solver = self._solver(problem)
+        seed = self.random_state
+        if isinstance(seed, np.random.RandomState):
+            seed = int(seed.randint(2**31 - 1))
+        with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}") as callback:
+            return solve(problem, solver, time_limit=self.time_limit, random_state=seed, callback=callback)
+
+    def _validated(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self, "tree_")
+        check_columns(X)
+        return validate_data(self, X, reset=False, dtype=np.float64, order="C")
+
+    def apply(self, X: Any) -> NDArray[np.int32]:
+        """Leaf node of each row, as numbered in ``tree_``: (n,) int."""
+        return self.tree_.apply(self._validated(X))
+
+    def decision_path(self, X: Any) -> Any:
+        """Sparse indicator (n, nodes) of the nodes each row passes."""
+        return self.tree_.decision_path(self._validated(X))
+
+    def to_text(self) -> str:
+        """The tree as text, with the feature names seen in `fit`."""
+        check_is_fitted(self, "tree_")
+        return self.tree_.to_text(getattr(self, "feature_names_in_", None))
+
+    def get_depth(self) -> int:
+        """Depth of the fitted tree."""
+        check_is_fitted(self, "tree_")
+        return self.tree_.depth
+
+    def get_n_leaves(self) -> int:
+        """Number of leaves of the fitted tree."""
+        check_is_fitted(self, "tree_")
+        return self.tree_.n_leaves
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Run the kernels on ``n_jobs`` threads: all for None and -1, all but k - 1 for -k."""
+    import numba
+
+    before = numba.get_num_threads()
+    most = numba.config.NUMBA_NUM_THREADS
+    wanted = most if n_jobs is None else n_jobs if n_jobs > 0 else most + 1 + n_jobs
+    numba.set_num_threads(max(1, min(wanted, most)))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+@contextmanager
+def progress(verbose: int, title: str) -> Iterator[Any]:
+    """A callback that moves a tqdm bar by one step and shows the best objective; None where ``verbose`` is 0."""
+    if not verbose:
+        yield None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=title, unit="step") as bar:
+
+        def show(step: Any, trace: Any) -> None:
+            bar.set_postfix_str(f"{trace.rows[-1].phase}, best objective {trace.rows[-1].best:.6g}", refresh=False)
+            bar.update()
+
+        yield show

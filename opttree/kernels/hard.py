@@ -1,0 +1,112 @@
+"""Hard trees on arrays: routing, leaf outputs and losses.
+
+A tree with B branch nodes and L = B + 1 leaves numbers its branches 0..B-1 and its leaves B..B+L-1, each breadth-first;
+in a complete tree that is the heap order (children of t: 2t+1 and 2t+2). ``children[t] = (left, right)``; a row goes
+left where ``A[t].x <= b[t]``. ``feature[t]`` is the only nonzero coordinate of ``A[t]``, or -1 where there are more.
+
+                 0                   A, b, feature, children: one row per branch (0, 1, 2)
+             /       \
+            1         2              values, coefs, lower, upper: one row per leaf (3..6 -> 0..3)
+          /   \     /   \
+         3     4   5     6
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from opttree.kernels.gram import FASTMATH
+
+SQUARED, ABSOLUTE, ZERO_ONE, LOG = range(4)
+IDENTITY, SOFTMAX = range(2)
+SMALLEST_PROBABILITY = 1e-6  # the log loss of a row is capped at -log of this
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def split_value(X, i, A, feature, t):
+    """``A[t] . X[i]``: the one number every routing decision is made from."""
+    f = feature[t]
+    if f >= 0:
+        return A[t, f] * X[i, f]
+    a = A[t]
+    x = X[i]
+    s = 0.0
+    for k in range(x.size):
+        s += a[k] * x[k]
+    return s
+
+
+@njit(cache=True, nogil=True)
+def route_row(X, i, t, children, A, b, feature):
+    """Leaf node that row ``i`` reaches from node ``t``."""
+    while t < b.size:
+        t = children[t, 0] if split_value(X, i, A, feature, t) <= b[t] else children[t, 1]
+    return t
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def leaf_output(X, i, leaf, k, values, coefs, lower, upper):
+    """Output ``k`` of row ``i`` at leaf number ``leaf`` (0-based among leaves), clipped where bounds are given."""
+    s = values[leaf, k]
+    if coefs.shape[2]:
+        w = coefs[leaf, k]
+        x = X[i]
+        for j in range(x.size):
+            s += w[j] * x[j]
+        if lower.size:
+            s = min(max(s, lower[leaf, k]), upper[leaf, k])
+    return s
+
+
+@njit(cache=True, nogil=True)
+def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
+    """Loss of row ``i`` at a leaf. ``Y (n, K)``, or ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`."""
+    n_outputs = values.shape[1]
+    if loss == SQUARED or loss == ABSOLUTE:
+        total = 0.0
+        for k in range(n_outputs):
+            r = Y[i, k] - leaf_output(X, i, leaf, k, values, coefs, lower, upper)
+            total += r * r if loss == SQUARED else abs(r)
+        return total
+    label = int(Y[i, 0])
+    own = leaf_output(X, i, leaf, label, values, coefs, lower, upper)
+    if loss == ZERO_ONE:
+        for k in range(n_outputs):
+            if k != label:
+                s = leaf_output(X, i, leaf, k, values, coefs, lower, upper)
+                if s > own or (s == own and k < label):
+                    return 1.0
+        return 0.0
+    if link == IDENTITY:
+        return -np.log(min(max(own, SMALLEST_PROBABILITY), 1.0))
+    odds = 0.0
+    for k in range(n_outputs):
+        odds += np.exp(min(leaf_output(X, i, leaf, k, values, coefs, lower, upper) - own, 700.0))
+    return min(np.log(odds), -np.log(SMALLEST_PROBABILITY))
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def route(X, children, A, b, feature):
+    """Leaf node of every row: (n,) int32."""
+    out = np.empty(X.shape[0], np.int32)
+    for i in prange(X.shape[0]):
+        out[i] = route_row(X, i, 0, children, A, b, feature)
+    return out
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def outputs(X, leaf_node, n_branches, values, coefs, lower, upper):
+    """Leaf outputs (n, K) for rows whose leaf nodes are known."""
+    out = np.empty((X.shape[0], values.shape[1]))
+    for i in prange(X.shape[0]):
+        for k in range(values.shape[1]):
+            out[i, k] = leaf_output(X, i, leaf_node[i] - n_branches, k, values, coefs, lower, upper)
+    return out
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def losses(X, Y, leaf_node, n_branches, values, coefs, lower, upper, loss, link):
+    """Loss (n,) of rows whose leaf nodes are known."""
+    out = np.empty(X.shape[0])
+    for i in prange(X.shape[0]):
+        out[i] = row_loss(X, Y, i, leaf_node[i] - n_branches, values, coefs, lower, upper, loss, link)
+    return out

@@ -1,0 +1,189 @@
+"""Leaf predictors given their rows (TAO, Theorem 3.3): means, medians, class frequencies, lasso/ridge, softmax.
+
+Rows of leaf l are ``order[start[l]:start[l + 1]]``; leaves without rows keep what they had. ``w`` sums to one over the
+training set, so penalties are in the units of the mean loss.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from opttree.kernels.gram import gram_and_moments, padded
+from opttree.kernels.hard import ABSOLUTE, SQUARED
+from opttree.kernels.logistic import fit_logistic
+from opttree.kernels.quadratic import minimise_quadratic
+
+LAD_ROUNDS = 20
+LAD_TOLERANCE = 1e-6
+SOFTMAX_ROUNDS = 10
+SOFTMAX_TOLERANCE = 1e-4
+NEWTON_STEPS = 5
+
+
+@njit(cache=True, nogil=True)
+def weighted_median(y, w):
+    """Smallest value whose cumulative weight reaches half of the total; the midpoint where it is met exactly."""
+    order = np.argsort(y)
+    half = 0.5 * w.sum()
+    slack = 1e-12 * half
+    running = 0.0
+    for i in range(y.size):
+        running += w[order[i]]
+        if running >= half - slack:
+            if running <= half + slack and i + 1 < y.size:
+                return 0.5 * (y[order[i]] + y[order[i + 1]])
+            return y[order[i]]
+    return y[order[-1]]
+
+
+@njit(cache=True, nogil=True)
+def fit_linear(X, rows, h, Y, l1, l2, value, coef):
+    """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, each output by itself."""
+    p = X.shape[1]
+    q = padded(p)
+    G = np.empty((q, q))
+    M = np.empty((Y.shape[1], q))
+    gram_and_moments(X, rows, h, Y, G, M)
+    H = 2.0 * G[: p + 1, : p + 1]
+    jitter = 0.0
+    for j in range(p + 1):
+        jitter += 1e-10 * H[j, j] / (p + 1)
+    for j in range(p + 1):
+        H[j, j] += jitter + (2.0 * l2 if j < p else 0.0)
+    v = np.empty(p + 1)
+    for k in range(Y.shape[1]):
+        v[:p] = coef[k]
+        v[p] = value[k]
+        minimise_quadratic(H, -2.0 * M[k, : p + 1], l1, p, v)
+        coef[k] = v[:p]
+        value[k] = v[p]
+
+
+@njit(cache=True, nogil=True)
+def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
+    """Least absolute deviations with an elastic net, by reweighted least squares (majorise |r| by r^2/2s + s/2)."""
+    p = X.shape[1]
+    for k in range(Y.shape[1]):
+        y = Y[:, k : k + 1]
+        scale = np.abs(y - np.median(y)).mean() + 1e-300
+        previous = np.inf
+        for _ in range(LAD_ROUNDS):
+            g = np.empty(rows.size)
+            current = 0.0
+            for i in range(rows.size):
+                r = y[i, 0] - value[k]
+                for j in range(p):
+                    r -= coef[k, j] * X[rows[i], j]
+                current += h[i] * abs(r)
+                g[i] = 0.5 * h[i] / max(abs(r), 1e-4 * scale)
+            for j in range(p):
+                current += l1 * abs(coef[k, j]) + l2 * coef[k, j] ** 2
+            if current > previous * (1.0 - LAD_TOLERANCE):
+                break
+            previous = current
+            fit_linear(X, rows, g, y, l1, l2, value[k : k + 1], coef[k : k + 1])
+
+
+@njit(cache=True, nogil=True)
+def fit_softmax(X, rows, h, label, l1, l2, value, coef):
+    """Multinomial logistic leaf by block coordinate descent over classes.
+
+    With the other classes' scores fixed, class k sees a binary logistic problem with offset
+    ``-log sum_{c != k} exp(score_c)``: each block is `fit_logistic`.
+    """
+    n_classes = value.size
+    p = X.shape[1]
+    m = rows.size
+    score = np.empty((m, n_classes))
+    for i in range(m):
+        for k in range(n_classes):
+            s = value[k]
+            for j in range(p):
+                s += coef[k, j] * X[rows[i], j]
+            score[i, k] = s
+    sign = np.empty(m)
+    offset = np.empty(m)
+    for _ in range(SOFTMAX_ROUNDS):
+        change = 0.0
+        for k in range(n_classes):
+            present = False
+            for i in range(m):
+                top = -np.inf
+                for c in range(n_classes):
+                    if c != k:
+                        top = max(top, score[i, c])
+                s = 0.0
+                for c in range(n_classes):
+                    if c != k:
+                        s += np.exp(score[i, c] - top)
+                offset[i] = -(top + np.log(s))
+                sign[i] = 1.0 if label[i] == k else -1.0
+                present = present or label[i] == k
+            if not present:
+                continue
+            b, _steps = fit_logistic(X, rows, sign, h, offset, coef[k], -value[k], l1, l2, 1e-3, NEWTON_STEPS)
+            value[k] = -b
+            for i in range(m):
+                s = value[k]
+                for j in range(p):
+                    s += coef[k, j] * X[rows[i], j]
+                change = max(change, abs(s - score[i, k]))
+                score[i, k] = s
+        if change <= SOFTMAX_TOLERANCE:
+            break
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_constant_leaves(Y, w, order, start, loss, n_outputs):
+    """Best constant of every leaf: mean, median, or class frequencies (K = number of classes). NaN where no rows."""
+    n_leaves = start.size - 1
+    values = np.full((n_leaves, n_outputs), np.nan)
+    for leaf in prange(n_leaves):
+        rows = order[start[leaf] : start[leaf + 1]]
+        total = 0.0
+        for i in rows:
+            total += w[i]
+        if total <= 0.0:
+            continue
+        if loss == ABSOLUTE:
+            for k in range(n_outputs):
+                values[leaf, k] = weighted_median(Y[rows, k], w[rows])
+        elif loss == SQUARED:
+            for k in range(n_outputs):
+                s = 0.0
+                for i in rows:
+                    s += w[i] * Y[i, k]
+                values[leaf, k] = s / total
+        else:
+            values[leaf] = 0.0
+            for i in rows:
+                values[leaf, int(Y[i, 0])] += w[i] / total
+    return values
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_linear_leaves(X, Y, w, order, start, loss, l1, l2, min_rows, values, coefs, lower, upper):
+    """Linear predictor of every leaf with at least ``min_rows`` rows, from the constants in ``values`` and the warm
+    starts in ``coefs``; others keep the constant. ``lower``/``upper (L, K)``, if not empty, get the leaf's range of y.
+    """
+    for leaf in prange(start.size - 1):
+        rows = order[start[leaf] : start[leaf + 1]]
+        if rows.size == 0:
+            continue
+        h = w[rows]
+        if rows.size < min_rows:
+            coefs[leaf] = 0.0
+        elif loss == SQUARED:
+            fit_linear(X, rows, h, Y[rows], l1, l2, values[leaf], coefs[leaf])
+        elif loss == ABSOLUTE:
+            fit_linear_absolute(X, rows, h, Y[rows], l1, l2, values[leaf], coefs[leaf])
+        else:
+            fit_softmax(X, rows, h, Y[rows, 0], l1, l2, values[leaf], coefs[leaf])
+        if lower.size:
+            for k in range(values.shape[1]):
+                low = np.inf
+                high = -np.inf
+                for i in rows:
+                    low = min(low, Y[i, k])
+                    high = max(high, Y[i, k])
+                lower[leaf, k] = low
+                upper[leaf, k] = high

@@ -1,0 +1,110 @@
+"""Reduced problems of the branch nodes of one level (TAO, Theorem 3.2), and the row bookkeeping around them.
+
+``node_of[i]`` is the node of the current level that holds row i; ``leaf[i]`` the leaf it reaches under the parameters
+of the moment and ``own[i]`` its loss there. A row's loss on the side it already takes is ``own[i]``, inherited from
+the level above; only the other side is routed and evaluated.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from opttree.kernels.hard import route_row, row_loss, split_value
+from opttree.kernels.logistic import fit_logistic
+from opttree.kernels.thresholds import best_threshold
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def pseudolabels(
+    X, Y, w, node_of, slot_of, own, children, A, b, feature, values, coefs, lower, upper, loss, link, side, u, other
+):
+    """Fill, for every row in a branch of the level: the side it takes, its signed weight, and the leaf of the other side.
+
+    ``slot_of[node]`` is the node's place in the level or -1. ``u[i] = w_i (loss left - loss right)``: positive where
+    right is better. Returns the losses on the other side (n,).
+    """
+    n_branches = b.size
+    other_loss = np.zeros(X.shape[0])
+    for i in prange(X.shape[0]):
+        t = node_of[i]
+        if slot_of[t] < 0:
+            u[i] = 0.0
+            continue
+        side[i] = 0 if split_value(X, i, A, feature, t) <= b[t] else 1
+        other[i] = route_row(X, i, children[t, 1 - side[i]], children, A, b, feature)
+        other_loss[i] = row_loss(X, Y, i, other[i] - n_branches, values, coefs, lower, upper, loss, link)
+        gain = w[i] * (own[i] - other_loss[i])
+        u[i] = -gain if side[i] == 1 else gain
+    return other_loss
+
+
+@njit(cache=True, nogil=True)
+def group_rows(key, n_groups, keep):
+    """Stable counting sort: ``(order, start)`` with the rows of group g in ``order[start[g]:start[g + 1]]``.
+
+    ``key (n,)`` is the group of each row, negative for none; rows where ``keep`` is zero are left out.
+    """
+    start = np.zeros(n_groups + 1, np.int64)
+    for i in range(key.size):
+        if key[i] >= 0 and keep[i] != 0.0:
+            start[key[i] + 1] += 1
+    for g in range(n_groups):
+        start[g + 1] += start[g]
+    fill = start[:-1].copy()
+    order = np.empty(start[-1], np.int32)
+    for i in range(key.size):
+        if key[i] >= 0 and keep[i] != 0.0:
+            order[fill[key[i]]] = i
+            fill[key[i]] += 1
+    return order, start
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def advance(X, node_of, slot_of, children, A, b, feature, side, other, other_loss, leaf, own):
+    """Send the rows of the level's branches to their children; rows that change sides take over leaf and loss."""
+    for i in prange(X.shape[0]):
+        t = node_of[i]
+        if slot_of[t] < 0:
+            continue
+        new = 0 if split_value(X, i, A, feature, t) <= b[t] else 1
+        if new != side[i]:
+            leaf[i] = other[i]
+            own[i] = other_loss[i]
+        node_of[i] = children[t, new]
+
+
+@njit(cache=True, nogil=True)
+def fit_node(X, rows, u, a, b, l1, l2, tol, max_iter):
+    """Logistic hyperplane of one node from the warm start ``(a, b)``; the weights stay in ``a``, returns ``b``."""
+    m = rows.size
+    sign = np.empty(m)
+    weight = np.empty(m)
+    for i in range(m):
+        sign[i] = 1.0 if u[i] > 0.0 else -1.0
+        weight[i] = abs(u[i])
+    return fit_logistic(X, rows, sign, weight, np.empty(0), a, b, l1, l2, tol, max_iter)[0]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
+    """`fit_node` for every node of a level, in parallel; rows of node s are ``order[start[s]:start[s + 1]]``.
+
+    ``u`` is aligned with ``order``; ``A (nodes, p)`` and ``b (nodes,)`` hold the warm starts and are overwritten.
+    """
+    for s in prange(b.size):
+        rows = order[start[s] : start[s + 1]]
+        if rows.size:
+            b[s] = fit_node(X, rows, u[start[s] : start[s + 1]], A[s], b[s], l1, l2, tol, max_iter)
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_thresholds(X, order, start, u, A, feature, b, min_rows):
+    """Exact 0/1 thresholds along the rows of ``A`` for every node of a level; ``b`` is overwritten, returns the costs."""
+    cost = np.zeros(b.size)
+    for s in prange(b.size):
+        m = start[s + 1] - start[s]
+        if m:
+            z = np.empty(m)
+            for e in range(m):
+                z[e] = split_value(X, order[start[s] + e], A, feature, s)
+            b[s], cost[s] = best_threshold(z, u[start[s] : start[s + 1]], min_rows)
+    return cost

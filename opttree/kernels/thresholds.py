@@ -1,0 +1,165 @@
+"""Exact weighted 0/1 threshold searches: along one direction, and over all features for every node of a level.
+
+Rows carry a signed weight ``u``: positive where the row should go right, negative where left, |u| what the wrong side
+costs. With everything sent right the cost is ``sum(-u where u < 0)``; moving a row left changes it by ``u``, so the
+best threshold is the smallest prefix sum of ``u`` in sorted order.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+MAX_BUCKETS = 1024
+RELATIVE_GAP = 1e-11  # closer values are not told apart: rounding in A.x must not change a side
+
+
+@njit(cache=True, nogil=True)
+def best_threshold(z, u, min_rows):
+    """``(threshold, cost)`` minimising the 0/1 cost of "left where ``z <= threshold``", exactly.
+
+    Both sides get at least ``min_rows`` rows, or one of them none. Only rows that can matter are sorted: z is cut
+    into buckets, and inside a bucket the prefix sum falls by at most the sum of its negative weights, so buckets that
+    cannot reach the best cut between buckets are passed over. O(m) in practice, O(m log m) at worst.
+    """
+    m = z.size
+    first = z[0]
+    last = z[0]
+    all_right = 0.0
+    for i in range(m):
+        first = min(first, z[i])
+        last = max(last, z[i])
+        if u[i] < 0.0:
+            all_right -= u[i]
+    margin = max(abs(first), abs(last))
+    if margin == 0.0:
+        margin = 1.0
+    gap = RELATIVE_GAP * margin
+    slack = 1e-12 * all_right
+
+    n_buckets = max(1, min(m // 4, MAX_BUCKETS))
+    scale = (n_buckets - 1) / (last - first) if last > first else 0.0
+    bucket = np.empty(m, np.int32)
+    count = np.zeros(n_buckets + 1, np.int64)  # rows in the buckets before this one, after the cumulation
+    change = np.zeros(n_buckets)
+    fall = np.zeros(n_buckets)
+    low = np.full(n_buckets, np.inf)
+    high = np.full(n_buckets, -np.inf)
+    for i in range(m):
+        k = np.int32((z[i] - first) * scale)
+        bucket[i] = k
+        count[k + 1] += 1
+        change[k] += u[i]
+        fall[k] += min(u[i], 0.0)
+        low[k] = min(low[k], z[i])
+        high[k] = max(high[k], z[i])
+    following = np.inf  # smallest z in a later bucket
+    for k in range(n_buckets - 1, -1, -1):
+        own = low[k]
+        low[k] = following
+        following = min(following, own)
+    for k in range(n_buckets):
+        count[k + 1] += count[k]
+    fill = count[:-1].copy()
+    order = np.empty(m, np.int32)  # rows bucket by bucket
+    for i in range(m):
+        order[fill[bucket[i]]] = i
+        fill[bucket[i]] += 1
+
+    best, best_cost = first - margin, all_right
+    if all_right + change.sum() < best_cost - slack:
+        best, best_cost = last + margin, all_right + change.sum()
+    cost = all_right
+    for k in range(n_buckets):  # cuts right after a bucket
+        cost += change[k]
+        left = count[k + 1]
+        if low[k] - high[k] > gap and min_rows <= left <= m - min_rows and cost < best_cost - slack:
+            best, best_cost = 0.5 * (high[k] + low[k]), cost
+    cost = all_right
+    for k in range(n_buckets):  # cuts inside a bucket
+        if cost + fall[k] < best_cost - slack:
+            inside = order[count[k] : count[k + 1]]
+            inside = inside[np.argsort(z[inside])]
+            running = cost
+            for e in range(inside.size - 1):
+                a, b = z[inside[e]], z[inside[e + 1]]
+                running += u[inside[e]]
+                left = count[k] + e + 1
+                if b - a > gap and min_rows <= left <= m - min_rows and running < best_cost - slack:
+                    best, best_cost = 0.5 * (a + b), running
+        cost += change[k]
+    return best, best_cost
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def best_axis_splits(X, presorted, slot, u, n_slots, min_rows):
+    """Exact best split over all features and thresholds, for every node of one level in one scan per feature.
+
+    Parameters
+    ----------
+    presorted : (p, n) int32, rows in increasing order of each feature.
+    slot : (n,) int32, which node of the level the row belongs to, -1 for none.
+    u : (n,) signed weights.
+
+    Returns
+    -------
+    feature (n_slots,) int32, threshold (n_slots,), cost (n_slots,), side (n_slots,)
+        ``side`` is +1 where low values go left and -1 where they go right (the split is ``-x <= -threshold``).
+        Where no cut beats sending all rows one way, ``threshold`` is infinite with the sign of that way.
+    """
+    p, n = presorted.shape
+    all_right = np.zeros(n_slots)
+    total = np.zeros(n_slots)
+    count = np.zeros(n_slots, np.int64)
+    for i in range(n):
+        s = slot[i]
+        if s >= 0:
+            count[s] += 1
+            total[s] += u[i]
+            if u[i] < 0.0:
+                all_right[s] -= u[i]
+    cut = np.empty((p, n_slots))
+    cost = np.empty((p, n_slots))
+    side = np.ones((p, n_slots))
+    for j in prange(p):
+        running = np.zeros(n_slots)
+        seen = np.zeros(n_slots, np.int64)
+        previous = np.zeros(n_slots)
+        for s in range(n_slots):
+            cost[j, s] = np.inf
+            cut[j, s] = np.inf
+        for e in range(n):
+            i = presorted[j, e]
+            s = slot[i]
+            if s < 0:
+                continue
+            x = X[i, j]
+            if seen[s] >= min_rows and count[s] - seen[s] >= min_rows:
+                low = previous[s]
+                if x - low > RELATIVE_GAP * max(abs(x), abs(low)):
+                    left_low = all_right[s] + running[s]
+                    left_high = all_right[s] + total[s] - running[s]
+                    if left_low < cost[j, s]:
+                        cost[j, s] = left_low
+                        cut[j, s] = 0.5 * (low + x)
+                        side[j, s] = 1.0
+                    if left_high < cost[j, s]:
+                        cost[j, s] = left_high
+                        cut[j, s] = 0.5 * (low + x)
+                        side[j, s] = -1.0
+            running[s] += u[i]
+            seen[s] += 1
+            previous[s] = x
+    feature = np.zeros(n_slots, np.int32)
+    threshold = np.empty(n_slots)
+    best_cost = np.empty(n_slots)
+    best_side = np.ones(n_slots)
+    for s in range(n_slots):
+        all_left = all_right[s] + total[s]
+        threshold[s] = np.inf if all_left < all_right[s] else -np.inf
+        best_cost[s] = min(all_left, all_right[s])
+        for j in range(p):
+            if cost[j, s] < best_cost[s] - 1e-12 * all_right[s]:
+                best_cost[s] = cost[j, s]
+                feature[s] = j
+                threshold[s] = cut[j, s]
+                best_side[s] = side[j, s]
+    return feature, threshold, best_cost, best_side

@@ -1,0 +1,7 @@
+"""What is minimised: the statement `TreeProblem`, its penalties, and the reduced problems derived from it."""
+
+from opttree.problems.node_problem import LevelProblem, NodeProblem
+from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
+from opttree.problems.tree_problem import TreeProblem
+
+__all__ = ["L1", "L2", "LevelProblem", "NodeProblem", "Penalty", "SplitPrice", "TreeProblem"]

@@ -1,0 +1,273 @@
+"""The statement: which tree is to be found, on which data, and by which number trees are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree.kernels import hard, leaves, reduced
+from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
+from opttree.tree import LINKS, Tree
+
+Floats = NDArray[np.float64]
+LOSSES = {"squared": hard.SQUARED, "absolute": hard.ABSOLUTE, "zero_one": hard.ZERO_ONE, "log": hard.LOG}
+CLASSIFICATION = ("zero_one", "log")
+
+
+@dataclass(frozen=True, eq=False)
+class TreeProblem:
+    """Minimise over trees T:  ``(1 / sum w) sum_i w_i loss(y_i, T(x_i))  +  sum of penalties(T)``.
+
+    Parameters
+    ----------
+    X : (n, p) finite numbers.
+    y : (n,) or (n, K) numbers for a regression loss; (n,) labels for a classification loss.
+    depth : largest depth of the tree, >= 0.
+    splits : "oblique" (any hyperplane) or "axis" (one feature).
+    leaves : "constant" or "linear". Classification leaves hold class frequencies, linear ones softmax scores.
+    loss : "squared" (summed over the K outputs), "absolute" (same), "zero_one", or "log" (capped at
+        ``-log(1e-6)`` per row, so that one row in a pure leaf of another class does not make the mean infinite).
+    sample_weight : (n,) weights >= 0, or None for equal ones. Rows of weight zero are left out of the problem.
+    penalties : terms added to the mean loss: `L1`, `L2`, `SplitPrice`, or anything with ``value(tree)``.
+        Strengths are in units of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is
+        ``alpha / n`` here. The penalty on a split acts on the weights as stored: a hyperplane times a constant
+        routes alike and is penalised differently, as in the paper.
+    min_leaf : fewest rows in a leaf that any row reaches, >= 1.
+
+    Raises
+    ------
+    ValueError
+        For wrong shapes, values that are not finite, negative weights, or an unknown option.
+    """
+
+    X: Floats
+    y: NDArray[Any]
+    depth: int
+    splits: str = "oblique"
+    leaves: str = "constant"
+    loss: str = "squared"
+    sample_weight: Floats | None = None
+    penalties: Sequence[Penalty] = ()
+    min_leaf: int = 1
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("splits", ("oblique", "axis")), ("leaves", ("constant", "linear")), ("loss", LOSSES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
+        for name, least in (("depth", 0), ("min_leaf", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
+        X = np.ascontiguousarray(self.X, np.float64)
+        if X.ndim != 2 or X.size == 0:
+            raise ValueError(f"X must be a table with at least one row and one column; got shape {X.shape}")
+        y = np.asarray(self.y)
+        if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
+            raise ValueError(f"y must have one entry per row of X, {X.shape[0]}; got shape {y.shape}")
+        if not np.isfinite(X).all():
+            raise ValueError(f"X must be finite; got {X[~np.isfinite(X)][0]}")
+        if self.is_classification and y.ndim != 1:
+            raise ValueError(f"y must be one column of labels for loss={self.loss!r}; got shape {y.shape}")
+        if not self.is_classification:
+            y = y.astype(np.float64)
+            if not np.isfinite(y).all():
+                raise ValueError(f"y must be finite; got {y[~np.isfinite(y)][0]}")
+        weight = np.ones(X.shape[0]) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        if weight.shape != (X.shape[0],):
+            raise ValueError(f"sample_weight must have shape ({X.shape[0]},); got {weight.shape}")
+        if not (np.isfinite(weight).all() and weight.min() >= 0.0 and weight.sum() > 0.0):
+            bad = weight[~(weight >= 0.0)]
+            raise ValueError(
+                f"sample_weight must be finite, >= 0 and not all zero; got {bad[0] if bad.size else weight.sum()}"
+            )
+        used = weight > 0.0
+        if not used.all():
+            X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
+        for name, value in (("X", X), ("y", y), ("sample_weight", weight), ("penalties", tuple(self.penalties))):
+            object.__setattr__(self, name, value)
+
+    # ---- the data as kernels take them ----------------------------------------------------------------------------
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows with positive weight, n."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, p."""
+        return int(self.X.shape[1])
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether y holds labels."""
+        return self.loss in CLASSIFICATION
+
+    @cached_property
+    def classes(self) -> NDArray[Any] | None:
+        """(K,) sorted labels, or None for regression."""
+        return np.unique(self.y) if self.is_classification else None
+
+    @property
+    def n_outputs(self) -> int:
+        """K: outputs, or classes."""
+        return int(self.Y.shape[1]) if self.classes is None else int(self.classes.size)
+
+    @cached_property
+    def Y(self) -> Floats:
+        """(n, K) outputs, or (n, 1) class codes."""
+        if self.classes is not None:
+            return np.searchsorted(self.classes, self.y).astype(np.float64).reshape(-1, 1)
+        return np.ascontiguousarray(self.y.reshape(self.n_samples, -1))
+
+    @cached_property
+    def w(self) -> Floats:
+        """(n,) weights that sum to one."""
+        assert self.sample_weight is not None  # set by __post_init__
+        return self.sample_weight / self.sample_weight.sum()
+
+    @cached_property
+    def presorted(self) -> NDArray[np.int32]:
+        """(p, n) rows in increasing order of each feature; computed when an axis-aligned solver first asks."""
+        return np.argsort(self.X, axis=0, kind="stable").T.astype(np.int32)
+
+    @property
+    def loss_code(self) -> int:
+        """The loss as the kernels name it."""
+        return LOSSES[self.loss]
+
+    def strength(self, kind: type[L1] | type[L2], on: str) -> float:
+        """Summed strength of the penalties of ``kind`` on "splits" or "leaves"."""
+        return float(sum(getattr(q, on) for q in self.penalties if isinstance(q, kind)))
+
+    @property
+    def split_price(self) -> float:
+        """Summed price per split."""
+        return float(sum(q.price for q in self.penalties if isinstance(q, SplitPrice)))
+
+    # ---- the number by which trees are compared -------------------------------------------------------------------
+
+    def violation(self, tree: Tree) -> str | None:
+        """Why ``tree`` is not a feasible point of this problem, in one sentence, or None."""
+        if tree.n_features != self.n_features or tree.n_outputs != self.n_outputs:
+            return (
+                f"the tree maps {tree.n_features} features to {tree.n_outputs} outputs; "
+                f"the problem has {self.n_features} and {self.n_outputs}"
+            )
+        if tree.depth > self.depth:
+            return f"the tree has depth {tree.depth}; the problem allows {self.depth}"
+        if self.splits == "axis" and not tree.is_axis_aligned:
+            return "the tree has oblique splits; the problem allows axis-aligned ones"
+        if self.leaves == "constant" and tree.linear_leaves:
+            return "the tree has linear leaves; the problem allows constant ones"
+        if self.min_leaf > 1:
+            counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)
+            if np.any((counts > 0) & (counts < self.min_leaf)):
+                return f"the tree has a leaf with {counts[counts > 0].min()} rows; the problem asks for {self.min_leaf}"
+        return None
+
+    def mean_loss(self, tree: Tree) -> float:
+        """Weighted mean loss of ``tree`` under hard routing, without penalties."""
+        leaf = tree.apply(self.X)
+        per_row = hard.losses(
+            self.X, self.Y, leaf, tree.n_branches, *tree.leaf_arrays, self.loss_code, LINKS[tree.link]
+        )
+        return float(np.sum(self.w * per_row))  # not a dot product: BLAS threads and OpenMP threads fight for the cores
+
+    def penalty(self, tree: Tree) -> float:
+        """Sum of the penalties of ``tree``."""
+        return float(sum(q.value(tree) for q in self.penalties))
+
+    def objective(self, tree: Tree) -> float:
+        """The objective of ``tree``: mean loss under hard routing plus penalties; infinite where infeasible."""
+        if self.violation(tree) is not None:
+            return np.inf
+        return self.mean_loss(tree) + self.penalty(tree)
+
+    # ---- leaves ---------------------------------------------------------------------------------------------------
+
+    def fit_leaves(self, tree: Tree, *, leaves: str | None = None, min_rows: int | None = None) -> Tree:
+        """The tree with the same splits and the best leaves for them (TAO paper, Theorem 3.3).
+
+        Parameters
+        ----------
+        leaves : "constant" or "linear"; the problem's own by default.
+        min_rows : fewest rows of a linear leaf, smaller ones stay constant; ``2 (p + 1)`` by default.
+
+        Returns
+        -------
+        Tree
+            Constant leaves are exact: mean, median, class frequencies. Linear ones minimise the loss plus the leaf
+            penalties (softmax cross-entropy for classification) and, in regression, are clipped to the range of y
+            among the leaf's rows. Leaves that no row reaches keep what they had.
+        """
+        leaf = tree.apply(self.X) - tree.n_branches
+        linear = (leaves or self.leaves) == "linear"
+        shape = (tree.n_leaves, self.n_outputs, self.n_features if linear else 0)
+        coefs = tree.leaf_arrays[1]
+        start = coefs if coefs.shape == shape else np.zeros(shape)
+        values, coefs, lower, upper = self.fit_leaf_arrays(leaf, tree.values, start, min_rows)
+        return replace(
+            tree,
+            values=values,
+            coefs=coefs,
+            lower=lower if lower.size else None,
+            upper=upper if upper.size else None,
+            link=self.link(linear),
+            classes=self.classes,
+        )
+
+    def link(self, linear: bool) -> str:
+        """Link of this problem's trees: softmax where leaves hold linear class scores."""
+        return "softmax" if linear and self.is_classification else "identity"
+
+    def fit_leaf_arrays(
+        self, leaf: NDArray[np.integer], values: Floats, coefs: Floats, min_rows: int | None = None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; new arrays come back."""
+        n_leaves = values.shape[0]
+        order, start = reduced.group_rows(leaf, n_leaves, self.w)
+        new = leaves.fit_constant_leaves(self.Y, self.w, order, start, self.loss_code, self.n_outputs)
+        empty = np.diff(start) == 0
+        linear = coefs.shape[2] > 0
+        if linear and self.is_classification:
+            new = np.log(np.maximum(new, hard.SMALLEST_PROBABILITY))
+        new[empty] = values[empty] if values.shape == new.shape else 0.0
+        if not linear:
+            return new, coefs, np.zeros((0, 0)), np.zeros((0, 0))
+        coefs = coefs.copy()
+        bounds = np.zeros((2, 0, 0)) if self.is_classification else np.stack([new, new])
+        leaves.fit_linear_leaves(
+            self.X,
+            self.Y,
+            self.w,
+            order,
+            start,
+            self.loss_code,
+            self.strength(L1, "leaves"),
+            self.strength(L2, "leaves"),
+            2 * (self.n_features + 1) if min_rows is None else min_rows,
+            new,
+            coefs,
+            bounds[0],
+            bounds[1],
+        )
+        return new, coefs, bounds[0], bounds[1]
+
+    def enforce_min_leaf(self, tree: Tree) -> Tree:
+        """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""
+        while True:
+            counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)[tree.n_branches :]
+            small = counts < self.min_leaf
+            if not small.any() or tree.n_branches == 0:
+                return tree
+            if small.all():
+                small[np.argmax(counts)] = False
+            elif np.any(counts[small] > 0):
+                small = counts == counts[small].min()
+            tree = tree.keep(~small)

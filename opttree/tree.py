@@ -1,0 +1,526 @@
+"""`Tree`: the one model that every solver returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree.kernels import hard
+
+FORMAT = "opttree.Tree"
+VERSION = 1
+LINKS = {"identity": hard.IDENTITY, "softmax": hard.SOFTMAX}
+
+Floats = NDArray[np.float64]
+_OPTIONAL = ("lower", "upper", "classes", "share")
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A hard decision tree with oblique or axis-aligned splits and constant or linear leaves. Immutable.
+
+    Branch nodes are numbered 0..B-1 and leaves B..2B, each breadth-first (heap order in a complete tree). Row x goes
+    left at branch t where ``A[t] . x <= b[t]``.
+
+    Parameters
+    ----------
+    children : (B, 2) int, left and right child node of each branch.
+    A : (B, p) split weights. A row with one nonzero entry is an axis-aligned split.
+    b : (B,) split thresholds.
+    values : (B + 1, K) constant term of each leaf: K outputs, or K class scores.
+    coefs : (B + 1, K, p) linear terms; (B + 1, K, 0), the default, means constant leaves.
+    lower, upper : (B + 1, K) bounds to which the output of a linear leaf is clipped, or None.
+    classes : (K,) class labels of a classification tree, or None for regression.
+    link : how class scores become probabilities: "identity" (they are) or "softmax".
+    share : (2 B + 1,) share of the training weight that reaches each node, or None. Not part of equality.
+    """
+
+    children: NDArray[np.int32]
+    A: Floats
+    b: Floats
+    values: Floats
+    coefs: Floats | None = None
+    lower: Floats | None = None
+    upper: Floats | None = None
+    classes: NDArray[Any] | None = None
+    link: str = "identity"
+    share: Floats | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        n_branches = np.shape(self.b)[0]
+        shapes: dict[str, tuple[int, ...]] = {
+            "children": (n_branches, 2),
+            "A": (n_branches, np.shape(self.A)[-1]),
+            "b": (n_branches,),
+            "values": (n_branches + 1, np.shape(self.values)[-1]),
+        }
+        n_outputs = shapes["values"][1]
+        if self.coefs is None:
+            object.__setattr__(self, "coefs", np.zeros((n_branches + 1, n_outputs, 0)))
+        width = np.shape(self.coefs)[-1]
+        if width not in (0, shapes["A"][1]):
+            raise ValueError(f"coefs must have p = {shapes['A'][1]} or 0 terms per output; got {width}")
+        shapes["coefs"] = (n_branches + 1, n_outputs, width)
+        shapes["lower"] = shapes["upper"] = (n_branches + 1, n_outputs)
+        shapes["classes"] = (n_outputs,)
+        shapes["share"] = (2 * n_branches + 1,)
+        for name, shape in shapes.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            dtype = {"children": np.int32, "classes": None}.get(name, np.float64)
+            array = np.array(value, dtype=dtype, order="C")
+            if array.shape != shape:
+                raise ValueError(f"{name} must have shape {shape}; got {array.shape}")
+            view = array.view()
+            view.setflags(write=False)
+            object.__setattr__(self, name, view)
+        if self.link not in LINKS:
+            raise ValueError(f"link must be one of {sorted(LINKS)}; got {self.link!r}")
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError("lower and upper must be given together; got one of them")
+        kids = self.children.ravel()
+        parents = np.repeat(np.arange(n_branches), 2)
+        if not np.array_equal(np.sort(kids), np.arange(1, 2 * n_branches + 1)) or np.any(
+            (kids < n_branches) & (kids <= parents)
+        ):
+            raise ValueError(
+                "children must name every node but the root exactly once, branches after their parents; "
+                f"got {self.children.tolist()}"
+            )
+
+    @staticmethod
+    def constant(value: ArrayLike, n_features: int, classes: ArrayLike | None = None) -> Tree:
+        """The one-leaf tree that answers ``value`` (K,) everywhere."""
+        return Tree(
+            children=np.zeros((0, 2), np.int32),
+            A=np.zeros((0, n_features)),
+            b=np.zeros(0),
+            values=np.atleast_2d(np.asarray(value, np.float64)),
+            classes=None if classes is None else np.asarray(classes),
+        )
+
+    @staticmethod
+    def complete(A: Floats, b: Floats, n_outputs: int, classes: NDArray[Any] | None = None) -> Tree:
+        """The complete tree of the splits ``A (2^D - 1, p)``, ``b`` in heap order, with zero leaves."""
+        n_branches = b.size
+        t = np.arange(n_branches)
+        return Tree(
+            children=np.stack([2 * t + 1, 2 * t + 2], axis=1),
+            A=A,
+            b=b,
+            values=np.zeros((n_branches + 1, n_outputs)),
+            classes=classes,
+        )
+
+    @staticmethod
+    def from_links(
+        left: NDArray[np.integer],
+        right: NDArray[np.integer],
+        A: Floats,
+        b: Floats,
+        values: Floats,
+        classes: NDArray[Any] | None = None,
+    ) -> Tree:
+        """A constant-leaf tree from nodes in any numbering, root 0: ``left, right (nodes,)``, -1 at leaves.
+
+        ``A (nodes, p)``, ``b (nodes,)`` are read at branches, ``values (nodes, K)`` at leaves.
+        """
+        branches, leaves, children = breadth_first(0, left, right)
+        return Tree(children=children, A=A[branches], b=b[branches], values=values[leaves], classes=classes)
+
+    @staticmethod
+    def from_sklearn(model: Any) -> Tree:
+        """The `Tree` of a fitted scikit-learn ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``.
+
+        scikit-learn routes float32 inputs: a value within float32 rounding of a threshold may take the other side.
+        """
+        nodes = model.tree_
+        branch = nodes.children_left >= 0
+        A = np.zeros((nodes.node_count, nodes.n_features))
+        A[branch, nodes.feature[branch]] = 1.0
+        classes = getattr(model, "classes_", None)
+        values = nodes.value[:, 0, :] if classes is not None else nodes.value[:, :, 0]
+        return Tree.from_links(nodes.children_left, nodes.children_right, A, nodes.threshold, values, classes)
+
+    # ---- shape ----------------------------------------------------------------------------------------------------
+
+    @property
+    def n_branches(self) -> int:
+        """Number of branch nodes, B."""
+        return int(self.b.size)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves, B + 1."""
+        return self.n_branches + 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, 2 B + 1."""
+        return 2 * self.n_branches + 1
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, p."""
+        return int(self.A.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs or classes, K."""
+        return int(self.values.shape[1])
+
+    @property
+    def linear_leaves(self) -> bool:
+        """Whether leaves hold linear predictors."""
+        return self._coefs.shape[2] > 0
+
+    @cached_property
+    def node_depth(self) -> NDArray[np.int64]:
+        """(2 B + 1,) depth of each node; the root is at 0."""
+        depth = np.zeros(self.n_nodes, np.int64)
+        for t in range(self.n_branches):
+            depth[self.children[t]] = depth[t] + 1
+        return depth
+
+    @property
+    def depth(self) -> int:
+        """Largest depth of a leaf; 0 for a one-leaf tree."""
+        return int(self.node_depth.max())
+
+    @cached_property
+    def feature(self) -> NDArray[np.int32]:
+        """(B,) the only feature of each axis-aligned split, -1 for oblique ones."""
+        return single_features(self.A)
+
+    @property
+    def is_axis_aligned(self) -> bool:
+        """Whether every split tests a single feature."""
+        return bool(np.all(self.feature >= 0))
+
+    @cached_property
+    def n_parameters(self) -> int:
+        """Number of parameters as the tables of the TAO paper count them: nonzero weights and the constants.
+
+        ``nnz(A[t]) + 1`` per branch (2 for an axis-aligned one), ``K + nnz(coefs)`` per leaf.
+        """
+        return int(np.count_nonzero(self.A) + self.n_branches + self.values.size + np.count_nonzero(self._coefs))
+
+    @property
+    def _coefs(self) -> Floats:
+        assert self.coefs is not None  # set by __post_init__
+        return self.coefs
+
+    # ---- using it -------------------------------------------------------------------------------------------------
+
+    def _check(self, X: ArrayLike) -> Floats:
+        X = np.ascontiguousarray(X, np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
+        return X
+
+    @property
+    def branch_arrays(self) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32]]:
+        """``children, A, b, feature`` as the kernels take them; not to be written to."""
+        return writable(self.children), writable(self.A), writable(self.b), self.feature
+
+    @property
+    def leaf_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); not to be written to."""
+        bounds = [np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper)]
+        return writable(self.values), writable(self._coefs), bounds[0], bounds[1]
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Leaf node (numbered B..2B) that each row of ``X (n, p)`` reaches: (n,) int."""
+        return hard.route(self._check(X), *self.branch_arrays)
+
+    def decision_path(self, X: ArrayLike) -> Any:
+        """Sparse indicator (n, 2 B + 1), CSR: which nodes each row passes, the leaf included."""
+        from scipy.sparse import csr_matrix
+
+        leaf = self.apply(X)
+        parent = np.full(self.n_nodes, -1)
+        parent[self.children.ravel()] = np.repeat(np.arange(self.n_branches), 2)
+        paths = []
+        for node in range(self.n_branches, self.n_nodes):
+            path = [node]
+            while parent[path[-1]] >= 0:
+                path.append(int(parent[path[-1]]))
+            paths.append(np.array(path[::-1]))
+        length = np.array([p.size for p in paths])[leaf - self.n_branches]
+        indices = np.concatenate([paths[v - self.n_branches] for v in leaf]) if leaf.size else np.zeros(0, int)
+        indptr = np.concatenate([[0], np.cumsum(length)])
+        return csr_matrix((np.ones(indices.size, np.int64), indices, indptr), shape=(leaf.size, self.n_nodes))
+
+    def outputs(self, X: ArrayLike) -> Floats:
+        """Leaf outputs of each row: (n, K) values or class scores."""
+        X = self._check(X)
+        leaf = hard.route(X, *self.branch_arrays)
+        return hard.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) from a classification tree."""
+        scores = self.outputs(X)
+        if self.classes is not None:
+            return self.classes[np.argmax(scores, axis=1)]
+        return scores[:, 0] if self.n_outputs == 1 else scores
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Class probabilities (n, K) in the order of ``classes``; ValueError from a regression tree."""
+        if self.classes is None:
+            raise ValueError("predict_proba needs a classification tree; this one has no classes")
+        scores = self.outputs(X)
+        if self.link == "identity":
+            return scores
+        from scipy.special import softmax
+
+        return softmax(scores, axis=1)
+
+    def flops(self, X: ArrayLike) -> float:
+        """Mean floating-point operations to predict one row of X, as the TAO paper's tables.
+
+        One comparison per axis-aligned split; ``2 nnz`` (products, sums and the comparison) per oblique one;
+        ``2 nnz(coefs)`` at a linear leaf.
+        """
+        nonzero = np.count_nonzero(self.A, axis=1)
+        cost = np.zeros(self.n_nodes)
+        for t in range(self.n_branches):
+            cost[self.children[t]] = cost[t] + (1 if self.feature[t] >= 0 else 2 * nonzero[t])
+        cost[self.n_branches :] += 2 * np.count_nonzero(self._coefs, axis=(1, 2))
+        return float(cost[self.apply(X)].mean())
+
+    def node_share(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> Floats:
+        """(2 B + 1,) share of the rows (by weight) of ``X`` that pass each node."""
+        leaf = self.apply(X)
+        weight = np.ones(leaf.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        share = np.bincount(leaf, weights=weight, minlength=self.n_nodes) / weight.sum()
+        for t in range(self.n_branches - 1, -1, -1):
+            share[t] = share[self.children[t]].sum()
+        return share
+
+    # ---- new trees from this one ----------------------------------------------------------------------------------
+
+    def prune_dead(self, X: ArrayLike) -> Tree:
+        """The same tree on X without the branches that send all rows of X one way (paper, section 3.2)."""
+        counts = np.bincount(self.apply(X), minlength=self.n_nodes)
+        return self.keep(counts[self.n_branches :] > 0)
+
+    def keep(self, leaf_mask: NDArray[np.bool_]) -> Tree:
+        """The tree of the leaves in ``leaf_mask (B + 1,)`` only: a branch left with one child is replaced by it.
+
+        Nodes come out breadth-first. At least one leaf must be kept.
+        """
+        if not leaf_mask.any():
+            raise ValueError("leaf_mask must keep at least one leaf; got none")
+        B = self.n_branches
+        # stands_for[node]: the node that takes its place, -1 if nothing below it is kept
+        stands_for = np.where(np.concatenate([np.ones(B, bool), leaf_mask]), np.arange(self.n_nodes), -1)
+        for t in range(B - 1, -1, -1):
+            left, right = stands_for[self.children[t]]
+            if left < 0 or right < 0:
+                stands_for[t] = max(left, right)
+        left, right = np.full(self.n_nodes, -1), np.full(self.n_nodes, -1)
+        left[:B], right[:B] = stands_for[self.children].T
+        branches, leaves, children = breadth_first(int(stands_for[0]), left, right)
+        rows = leaves - B
+        return replace(
+            self,
+            children=children,
+            A=self.A[branches],
+            b=self.b[branches],
+            values=self.values[rows],
+            coefs=self._coefs[rows],
+            lower=None if self.lower is None else self.lower[rows],
+            upper=None if self.upper is None else self.upper[rows],
+            share=None if self.share is None else self.share[np.concatenate([branches, leaves])],
+        )
+
+    @property
+    def canonical(self) -> Tree:
+        """The same tree with every axis-aligned split read "feature <= threshold": "-x <= -b" is turned round.
+
+        Rows that lie exactly on such a threshold change sides; solvers put thresholds between data points.
+        """
+        flipped = (self.feature >= 0) & (self.A.sum(axis=1) < 0.0)
+        sign = np.where(flipped, -1.0, 1.0)
+        children = np.where(flipped[:, None], self.children[:, ::-1], self.children)
+        turned = replace(self, children=children, A=self.A * sign[:, None], b=self.b * sign)
+        return turned.keep(np.ones(self.n_leaves, bool))
+
+    def with_share(self, share: Floats) -> Tree:
+        """The same tree with ``share (2 B + 1,)`` noted at its nodes."""
+        return replace(self, share=share)
+
+    def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
+        """The tree on raw inputs and outputs, where this one was trained on ``(x - x_mean) / x_scale`` and same for y.
+
+        ``x_mean, x_scale (p,)``; ``y_mean, y_scale (K,)`` or scalars. Axis-aligned splits come out with weight 1.
+        """
+        y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
+        A = self.A / x_scale
+        b = self.b + A @ x_mean
+        single = self.feature >= 0
+        weight = np.abs(A[single, self.feature[single]])
+        A[single] /= weight[:, None]
+        b[single] /= weight
+        coefs = self._coefs
+        values = self.values * y_scale + y_mean
+        if self.linear_leaves:
+            coefs = coefs * np.reshape(y_scale, (-1, 1)) / x_scale
+            values = values - coefs @ x_mean
+        bounds = [None if v is None else v * y_scale + y_mean for v in (self.lower, self.upper)]
+        return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1])
+
+    # ---- in and out -----------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly."""
+        out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": self.n_features, "link": self.link}
+        for name in ("children", "A", "b", "values", "coefs", *_OPTIONAL):
+            value = getattr(self, name)
+            if value is not None:
+                out[name] = value.tolist()
+        return out
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Tree:
+        """The tree that `to_dict` wrote. ValueError for another format, version, or a damaged content."""
+        if data.get("format") != FORMAT:
+            raise ValueError(f"format must be {FORMAT!r}; got {data.get('format')!r}")
+        if data.get("version") != VERSION:
+            raise ValueError(f"version must be {VERSION}, the one this opttree reads; got {data.get('version')!r}")
+        missing = [k for k in ("n_features", "children", "A", "b", "values", "coefs", "link") if k not in data]
+        if missing:
+            raise ValueError(f"a tree needs the entries {missing}; the data lack them")
+        try:
+            n_branches, p = len(data["b"]), int(data["n_features"])
+            values = np.array(data["values"], np.float64).reshape(n_branches + 1, -1)
+            n_outputs = values.shape[1]
+            return Tree(
+                children=np.array(data["children"], np.int32).reshape(n_branches, 2),
+                A=np.array(data["A"], np.float64).reshape(n_branches, p),
+                b=np.array(data["b"], np.float64),
+                values=values,
+                coefs=np.array(data["coefs"], np.float64).reshape(n_branches + 1, n_outputs, -1)
+                if np.size(data["coefs"])
+                else None,
+                link=data["link"],
+                **{k: None if data.get(k) is None else np.array(data[k]) for k in _OPTIONAL},  # type: ignore[arg-type]
+            )
+        except (TypeError, OverflowError) as error:
+            raise ValueError(f"a tree's entries must be lists of numbers; got something else ({error})") from error
+
+    def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
+        """The tree as indented text: splits as inequalities, leaves as constants or equations."""
+        names = self.names(feature_names)
+        lines: list[str] = []
+
+        def walk(node: int, prefix: str) -> None:
+            if node >= self.n_branches:
+                lines.append(f"{prefix}{self.leaf_text(node, names, digits)}")
+                return
+            left, right = (int(c) for c in self.children[node])
+            expression, threshold = terms(self.A[node], names, digits), number(self.b[node], digits)
+            lines.append(f"{prefix}if {expression} <= {threshold}:")
+            walk(left, prefix + "    ")
+            lines.append(f"{prefix}else:  # {expression} > {threshold}")
+            walk(right, prefix + "    ")
+
+        walk(0, "")
+        return "\n".join(lines)
+
+    def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
+        """Feature names, ``x0..`` where none are given; ValueError for a wrong number of them."""
+        if feature_names is None:
+            return [f"x{j}" for j in range(self.n_features)]
+        if len(feature_names) != self.n_features:
+            raise ValueError(f"feature_names must have {self.n_features} entries; got {len(feature_names)}")
+        return [str(name) for name in feature_names]
+
+    def leaf_text(self, node: int, names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
+        """What leaf ``node`` answers, in one line; at most ``most`` linear terms, the largest."""
+        leaf = node - self.n_branches
+        if self.classes is not None and not self.linear_leaves:
+            k = int(np.argmax(self.values[leaf]))
+            return f"{self.classes[k]} (p = {number(self.values[leaf, k], 3)})"
+        parts = []
+        for k in range(self.n_outputs):
+            text = number(self.values[leaf, k], digits)
+            if self.linear_leaves and np.any(self._coefs[leaf, k]):
+                text += " + " + terms(self._coefs[leaf, k], names, digits, most)
+            parts.append(text.replace("+ -", "- "))
+        if self.classes is not None:
+            return "; ".join(f"score[{c}] = {part}" for c, part in zip(self.classes, parts, strict=True))
+        return parts[0] if len(parts) == 1 else "[" + ", ".join(parts) + "]"
+
+    # ---- equality -------------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """Same structure and, to a relative 1e-9 (absolute 1e-12), the same numbers."""
+        if not isinstance(other, Tree):
+            return NotImplemented
+        if self.link != other.link or not np.array_equal(self.children, other.children):
+            return False
+        if (self.classes is None) != (other.classes is None) or (self.lower is None) != (other.lower is None):
+            return False
+        if self.classes is not None and not np.array_equal(self.classes, other.classes):  # type: ignore[arg-type]
+            return False
+        pairs = [(self.A, other.A), (self.b, other.b)]
+        pairs += list(zip(self.leaf_arrays, other.leaf_arrays, strict=True))
+        return all(x.shape == y.shape and np.allclose(x, y, rtol=1e-9, atol=1e-12) for x, y in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tree, tuple(getattr(self, f.name) for f in fields(self))
+
+
+def writable(array: NDArray[Any]) -> NDArray[Any]:
+    """The writable array behind a read-only field: numba compiles anew for read-only arrays."""
+    return array.base if isinstance(array.base, np.ndarray) else array
+
+
+def breadth_first(
+    root: int, left: NDArray[np.integer], right: NDArray[np.integer]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32]]:
+    """Old node numbers of branches and leaves in breadth-first order, and the children (B, 2) in the new numbering."""
+    branches: list[int] = []
+    leaves: list[int] = []
+    queue = [root]
+    for node in queue:
+        if left[node] >= 0:
+            branches.append(node)
+            queue += [int(left[node]), int(right[node])]
+        else:
+            leaves.append(node)
+    new = np.empty(len(left), np.int32)
+    new[branches] = np.arange(len(branches))
+    new[leaves] = len(branches) + np.arange(len(leaves))
+    old = np.array(branches, np.intp)
+    return old, np.array(leaves, np.intp), np.stack([new[left[old]], new[right[old]]], axis=1)
+
+
+def single_features(A: Floats) -> NDArray[np.int32]:
+    """(B,) the only nonzero coordinate of each row of ``A (B, p)``, -1 for rows with none or several."""
+    nonzero = A != 0.0
+    return np.where(nonzero.sum(axis=1) == 1, nonzero.argmax(axis=1), -1).astype(np.int32)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """``value`` with ``digits`` significant digits."""
+    return f"{value:.{digits}g}"
+
+
+def terms(weights: Floats, names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
+    """``w . x`` as text, without zero terms; with ``most``, only the largest and an ellipsis."""
+    chosen = np.flatnonzero(weights)
+    cut = most is not None and chosen.size > most
+    if cut:
+        chosen = np.sort(chosen[np.argsort(-np.abs(weights[chosen]), kind="stable")[:most]])
+    parts = [names[j] if weights[j] == 1.0 else f"{number(weights[j], digits)} {names[j]}" for j in chosen]
+    return (" + ".join(parts).replace("+ -", "- ") or "0") + (" + ..." if cut else "")

@@ -1,0 +1,45 @@
+"""What a solver is: frozen options and a generator of iterates. The loop around it is `solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.random import Generator as Rng
+
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.result import Termination
+
+
+@dataclass(frozen=True)
+class Step:
+    """One iterate: a tree, its objective where the solver knows it, a proved bound if there is one, and the phase.
+
+    ``n_evaluations`` counts the passes over the data since the last step.
+    """
+
+    tree: Tree
+    objective: float | None = None
+    bound: float | None = None
+    phase: str = ""
+    n_evaluations: int = 1
+
+
+Steps = Generator[Step | None, Any, Termination | None]
+
+
+class Solver:
+    """Base class of solvers: frozen dataclasses of options, without state and without data."""
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """None, or the reason why this solver cannot treat ``problem``, in one sentence."""
+        return None
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The algorithm: yields a `Step` per iterate and, in between, None wherever it can be stopped.
+
+        The generator's return value says why it ended; `Termination.ITERATION_LIMIT` if it is None.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define steps")

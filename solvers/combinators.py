@@ -1,0 +1,96 @@
+"""Solvers made of solvers: restarts and chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from numpy.random import Generator as Rng
+
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.result import Termination
+
+
+@dataclass(frozen=True)
+class MultiStart(Solver):
+    """Run ``solver`` ``n`` times with random numbers of their own; `solve` keeps the best tree by the objective.
+
+    A start tree, if one is given, serves the first run only. Phases are numbered: "2: ..." is the second run's.
+    """
+
+    solver: Solver
+    n: int = 10
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"n must be >= 1; got {self.n}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the solver itself says."""
+        return self.solver.supports(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The runs, one after another; the runs of a smaller ``n`` are the first of a larger one."""
+        termination: Termination | None = None
+        for run in range(self.n):
+            inner = self.solver.steps(problem, start if run == 0 else None, rng.spawn(1)[0])
+            termination = yield from _labelled(inner, str(run + 1))
+        return termination
+
+
+@dataclass(frozen=True, init=False)
+class Chain(Solver):
+    """Run solvers one after another, each from the best tree so far: ``Chain(TAO(), LocalSearch())``."""
+
+    solvers: tuple[Solver, ...]
+
+    def __init__(self, *solvers: Solver) -> None:
+        if not solvers:
+            raise ValueError("Chain needs at least one solver; got none")
+        object.__setattr__(self, "solvers", solvers)
+
+    def __repr__(self) -> str:
+        return f"Chain({', '.join(map(repr, self.solvers))})"
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """The first reason that one of the solvers gives."""
+        for solver in self.solvers:
+            if (reason := solver.supports(problem)) is not None:
+                return f"{type(solver).__name__}: {reason}"
+        return None
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The links in turn; the termination is the last one's."""
+        best, best_objective = start, float("inf")
+        if start is not None:
+            best_objective = problem.objective(start)
+            yield Step(start, best_objective, phase="start")
+        termination: Termination | None = None
+        for solver in self.solvers:
+            inner = solver.steps(problem, best, rng.spawn(1)[0])
+            for_link = _labelled(inner, type(solver).__name__)
+            while True:
+                try:
+                    step = next(for_link)
+                except StopIteration as stop:
+                    termination = stop.value
+                    break
+                if step is not None:
+                    if step.objective is None:
+                        step = replace(step, objective=problem.objective(step.tree))
+                    assert step.objective is not None
+                    if step.objective < best_objective:
+                        best, best_objective = step.tree, step.objective
+                yield step
+        return termination
+
+
+def _labelled(inner: Steps, label: str) -> Steps:
+    """The steps of ``inner`` with ``label`` put before their phases; its return value is passed on."""
+    while True:
+        try:
+            step = next(inner)
+        except StopIteration as stop:
+            return stop.value
+        yield None if step is None else replace(step, phase=f"{label}: {step.phase}" if step.phase else label)

@@ -1,0 +1,67 @@
+"""The interface of initial trees, and top-down growth node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.result import Termination
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+SplitNode = Callable[[Rows, int], tuple[Floats, float] | None]
+
+
+class Initial(Solver):
+    """Builds one tree for a problem, its leaves fitted."""
+
+    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+        """A feasible tree of ``problem``."""
+        raise NotImplementedError(f"{type(self).__name__} must define build")
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """One step: the tree. A start tree is ignored."""
+        yield Step(self.build(problem, rng), phase="initial")
+        return Termination.ITERATION_LIMIT
+
+
+def grow(problem: TreeProblem, split: SplitNode) -> Tree:
+    """Grow a tree top-down: ``split(rows, depth)`` gives ``(a, b)`` or None for a leaf. Leaves are fitted at the end.
+
+    Nodes are split breadth-first, while they are above the problem's depth and hold two rows or more of unequal y.
+    """
+    left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
+    queue: list[tuple[int, Rows, int]] = [(0, np.arange(problem.n_samples), 0)]
+    for node, rows, depth in queue:
+        settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
+        found = None if settled else split(rows, depth)
+        if found is None:
+            continue
+        A[node], b[node] = found
+        goes_left = problem.X[rows] @ A[node] <= b[node]
+        left[node], right[node] = len(left), len(left) + 1
+        for side in (goes_left, ~goes_left):
+            queue.append((len(left), rows[side], depth + 1))
+            left.append(-1)
+            right.append(-1)
+            A.append(np.zeros(problem.n_features))
+            b.append(0.0)
+    values = np.zeros((len(left), problem.n_outputs))
+    tree = Tree.from_links(np.array(left), np.array(right), np.array(A), np.array(b), values, problem.classes)
+    return problem.fit_leaves(problem.enforce_min_leaf(tree))
+
+
+def weighted_quantile(values: Floats, weights: Floats, share: float = 0.5) -> float:
+    """A cut such that values up to it carry about ``share`` of the weight: midway between two neighbours."""
+    order = np.argsort(values, kind="stable")
+    cumulative = np.cumsum(weights[order])
+    k = int(np.searchsorted(cumulative, share * cumulative[-1] * (1 - 1e-12)))
+    above = values[order][k:]
+    larger = above[above > above[0]]
+    return float(0.5 * (above[0] + larger[0])) if larger.size else float(above[0])

@@ -1,0 +1,49 @@
+"""Top-down clustering: 2-means in each node, separated by a logistic regression (the start of the SRT paper)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.kernels.reduced import fit_node
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.initial.base import Floats, Initial, Rows, grow
+
+RIDGE = 1e-4  # l2 penalty relative to the node's weight: two clusters are separable and the weights would not stay finite
+
+
+@dataclass(frozen=True)
+class ClusterInit(Initial):
+    """Each node's rows are divided by 2-means (scikit-learn's KMeans) on the features; an l2-regularised logistic
+    regression of the cluster on the features is the split.
+
+    Parameters
+    ----------
+    n_init : repetitions of 2-means per node; the least inertia wins.
+    """
+
+    n_init: int = 5
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Oblique problems only."""
+        return "clusters are separated by oblique splits; use CartInit" if problem.splits == "axis" else None
+
+    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+        """The grown tree, leaves fitted."""
+        from sklearn.cluster import KMeans
+
+        def split(rows: Rows, depth: int) -> tuple[Floats, float] | None:
+            X, w = problem.X[rows], problem.w[rows]
+            if rows.size < max(2 * problem.min_leaf, 3) or np.ptp(X, axis=0).max() == 0.0:
+                return None
+            seed = int(rng.integers(2**31 - 1))
+            label = KMeans(2, n_init=self.n_init, random_state=seed).fit_predict(X, sample_weight=w)
+            a = np.zeros(problem.n_features)
+            u = np.where(label == 1, w, -w) / w.sum()
+            b = fit_node(problem.X, rows.astype(np.int32), u, a, 0.0, 0.0, RIDGE, 1e-3, 50)
+            return a, b
+
+        return grow(problem, split)

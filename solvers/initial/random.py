@@ -1,0 +1,53 @@
+"""Random hyperplanes, the start of the TAO paper (section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.initial.base import Floats, Initial, Rows, grow, weighted_quantile
+
+THRESHOLDS = ("median", "gaussian")
+
+
+@dataclass(frozen=True)
+class RandomInit(Initial):
+    """A tree of the problem's full depth with random splits: weight vectors of Gaussian (0, 1) entries, normalised to
+    unit length; for axis-aligned problems one random feature each.
+
+    Parameters
+    ----------
+    threshold : "median" or "gaussian"
+        The paper does not say how it draws the bias. "median" cuts each reduced set at its weighted median along the
+        vector, so that no subtree starts dead; "gaussian" draws the bias from (0, 1) together with the weights and
+        scales it with them, which suits centred features only.
+    """
+
+    threshold: str = "median"
+
+    def __post_init__(self) -> None:
+        if self.threshold not in THRESHOLDS:
+            raise ValueError(f"threshold must be one of {list(THRESHOLDS)}; got {self.threshold!r}")
+
+    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+        """The random tree, leaves fitted as constants."""
+        p = problem.n_features
+
+        def split(rows: Rows, depth: int) -> tuple[Floats, float]:
+            if problem.splits == "axis":
+                a = np.zeros(p)
+                a[rng.integers(p)] = 1.0
+                bias = rng.normal()
+            else:
+                a, bias = rng.normal(size=p), rng.normal()
+                norm = np.linalg.norm(a)
+                a, bias = a / norm, bias / norm
+            if self.threshold == "median":
+                bias = weighted_quantile(problem.X[rows] @ a, problem.w[rows])
+            return a, float(bias)
+
+        return grow(problem, split)

@@ -1,0 +1,9 @@
+"""Solvers of the reduced problem of a branch node, behind one interface."""
+
+from solvers.nodes.axis import AxisNode
+from solvers.nodes.base import NodeSolver
+from solvers.nodes.liblinear import LiblinearNode
+from solvers.nodes.newton import NewtonNode
+from solvers.nodes.sklearn import SklearnNode
+
+__all__ = ["AxisNode", "LiblinearNode", "NewtonNode", "NodeSolver", "SklearnNode"]

@@ -1,0 +1,57 @@
+"""Axis-aligned nodes: the weighted 0/1 problem over one feature and one threshold, solved exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.thresholds import best_axis_splits
+from opttree.problems import LevelProblem, NodeProblem
+from solvers.nodes.base import NodeSolver
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AxisNode(NodeSolver):
+    """Exact enumeration over features, thresholds and both orientations: O(n p) for all nodes of a level together.
+
+    Weights come out +1 (low values left) or -1 (low values right). Where sending all rows one way is best, the split
+    is the zero vector with a threshold of +1 (all left) or -1 (all right).
+    """
+
+    axis_aligned = True
+
+    def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
+        """One node."""
+        level = LevelProblem(
+            problem.X,
+            problem.rows,
+            np.array([0, problem.rows.size]),
+            problem.u,
+            problem.l1,
+            problem.l2,
+            problem.min_leaf,
+        )
+        A, b_new, _cost = self.solve_level(level, a[None], np.array([b]), rng)
+        return A[0], float(b_new[0])
+
+    def solve_level(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats, Floats]:
+        """All nodes of a level in one scan per feature, over columns sorted once per problem."""
+        if level.presorted is None:
+            level = replace(level, presorted=np.argsort(level.X, axis=0, kind="stable").T.astype(np.int32))
+        slot = np.full(level.X.shape[0], -1, np.int32)
+        u = np.zeros(level.X.shape[0])
+        slot[level.order] = np.repeat(np.arange(len(level), dtype=np.int32), np.diff(level.start))
+        u[level.order] = level.u
+        feature, threshold, cost, side = best_axis_splits(
+            level.X, level.presorted, slot, u, len(level), level.min_leaf
+        )
+        A, b = np.zeros_like(A), side * threshold
+        split = np.isfinite(threshold)
+        A[split, feature[split]] = side[split]
+        b[~split] = np.sign(threshold[~split])
+        return A, b, cost

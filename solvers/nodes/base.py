@@ -1,0 +1,49 @@
+"""The interface of node solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.reduced import fit_thresholds
+from opttree.problems import LevelProblem, NodeProblem
+from opttree.tree import single_features
+
+Floats = NDArray[np.float64]
+
+
+class NodeSolver:
+    """Finds hyperplanes for node problems. Subclasses say how one direction is found, or a whole level of them."""
+
+    axis_aligned = False
+
+    def supports(self, level_l1: float, level_l2: float) -> str | None:
+        """None, or why these penalties cannot be treated."""
+        return None
+
+    def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
+        """Hyperplane ``(a (p,), b)`` of one node from the warm start given, before the exact threshold search."""
+        raise NotImplementedError(f"{type(self).__name__} must define solve")
+
+    def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
+        """`solve` for every node of a level that has rows."""
+        A, b = A.copy(), b.copy()
+        for s, problem in enumerate(level):
+            if problem.rows.size:
+                A[s], b[s] = self.solve(problem, A[s], b[s], rng)
+        return A, b
+
+    def solve_level(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats, Floats]:
+        """New splits of a level's nodes from the current ``A (nodes, p)``, ``b (nodes,)``.
+
+        Returns
+        -------
+        A, b, cost
+            The direction from `solve`, the threshold exact for the weighted 0/1 loss along it, and that loss.
+        """
+        A, b = self.directions(level, A, b, rng)
+        cost = fit_thresholds(
+            level.X, level.order, level.start, level.u, A, single_features(A), b, level.min_leaf
+        )
+        return A, b, cost

@@ -1,0 +1,47 @@
+"""The default node solver: our proximal Newton method in covariance mode, all nodes of a level in parallel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.reduced import fit_node, fit_nodes
+from opttree.problems import LevelProblem, NodeProblem
+from solvers.nodes.base import NodeSolver
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NewtonNode(NodeSolver):
+    """Weighted logistic regression by `opttree.kernels.logistic.fit_logistic`, warm-started at the current split.
+
+    Parameters
+    ----------
+    tol : stopping tolerance of liblinear's rule; 1e-2 is enough inside a tree.
+    max_iter : most Newton steps.
+    """
+
+    tol: float = 1e-2
+    max_iter: int = 20
+
+    def __post_init__(self) -> None:
+        if not self.tol > 0:
+            raise ValueError(f"tol must be > 0; got {self.tol}")
+        if self.max_iter < 1:
+            raise ValueError(f"max_iter must be >= 1; got {self.max_iter}")
+
+    def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
+        """One node."""
+        a = a.copy()
+        b = fit_node(problem.X, problem.rows, problem.u, a, b, problem.l1, problem.l2, self.tol, self.max_iter)
+        return a, b
+
+    def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
+        """All nodes of a level at once, compiled."""
+        A, b = A.copy(), b.copy()
+        fit_nodes(level.X, level.order, level.start, level.u, A, b, level.l1, level.l2, self.tol, self.max_iter)
+        return A, b

@@ -1,0 +1,109 @@
+"""What comes back from a solve: the tree, why the solver stopped, and the trace of how it got there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Termination(Enum):
+    """Why a solver stopped; the value is the sentence a user reads."""
+
+    OPTIMAL = "Proved optimal."
+    LOCALLY_OPTIMAL = "No further descent was found; nothing is proved."
+    ITERATION_LIMIT = "The iteration limit was reached."
+    TIME_LIMIT = "The time limit was reached."
+    STALLED = "The objective changed too little to go on."
+    INTERRUPTED = "Interrupted; the best tree so far is returned."
+    INFEASIBLE = "No tree satisfies the constraints."
+    NUMERICAL_ERROR = "A number ceased to be finite; the best tree so far is returned."
+
+
+class TraceRow(NamedTuple):
+    """One line of a trace: seconds since the start, and what the solver held then."""
+
+    seconds: float
+    step: int
+    phase: str
+    objective: float
+    best: float
+    bound: float | None
+
+
+@dataclass
+class Trace:
+    """Objective and bound against time, one row per step."""
+
+    rows: list[TraceRow] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[TraceRow]:
+        return iter(self.rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The trace as a DataFrame with columns seconds, step, phase, objective, best, bound."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=TraceRow._fields)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Outcome of `solve`.
+
+    Attributes
+    ----------
+    tree : the best tree found; None only where ``termination`` is INFEASIBLE.
+    objective : its ``problem.objective``.
+    bound : proved lower bound on the objective, or None.
+    termination, message : why the solver stopped, and the sentence that says so.
+    n_steps : iterates the solver yielded.
+    n_evaluations : passes over the data that the solver reports to have made for them.
+    seconds : wall-clock time.
+    trace : objective, best and bound against time.
+    solver : the solver's own text form, options included.
+    """
+
+    tree: Tree
+    objective: float
+    bound: float | None
+    termination: Termination
+    message: str
+    n_steps: int
+    n_evaluations: int
+    seconds: float
+    trace: Trace
+    solver: str
+
+    @property
+    def gap(self) -> float | None:
+        """``(objective - bound) / max(|objective|, 1e-12)``, or None where no bound is proved."""
+        if self.bound is None:
+            return None
+        return max(self.objective - self.bound, 0.0) / max(abs(self.objective), 1e-12)
+
+    def __str__(self) -> str:
+        gap = "" if self.gap is None else f", bound {self.bound:.6g}, gap {100 * self.gap:.3g} %"
+        return f"objective {self.objective:.6g}{gap} after {self.n_steps} steps, {self.seconds:.3g} s. {self.message}"
+
+    def summary(self) -> dict[str, Any]:
+        """Scalars of the result, for a table row."""
+        return {
+            "solver": self.solver,
+            "objective": self.objective,
+            "bound": self.bound,
+            "gap": self.gap,
+            "termination": self.termination.name,
+            "steps": self.n_steps,
+            "seconds": self.seconds,
+            "parameters": self.tree.n_parameters,
+        }

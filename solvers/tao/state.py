@@ -1,0 +1,200 @@
+"""The tree under optimization, as arrays that the passes of `TAO` rewrite, and the reduced set of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels import hard, reduced
+from opttree.problems import L1, L2, LevelProblem, TreeProblem
+from opttree.tree import LINKS, Tree, single_features
+
+Floats = NDArray[np.float64]
+GROUP_WORK = 4_000_000  # numbers of X read per group of nodes: what may run before the clock is looked at
+
+
+class State:
+    """Mutable working copy of a tree: ``A, b`` of branches, leaf arrays, and per row its leaf and its loss there."""
+
+    def __init__(self, problem: TreeProblem, tree: Tree, min_linear_rows: int | None, improve: bool) -> None:
+        self.problem = problem
+        self.improve = improve
+        self.min_linear_rows = min_linear_rows
+        self.children = tree.branch_arrays[0]
+        self.depth = tree.node_depth
+        self.A, self.b = tree.A.copy(), tree.b.copy()
+        self.feature = single_features(self.A)
+        self.leaf_arrays = tree.leaf_arrays
+        self.leaf = tree.apply(problem.X)
+        self.link = tree.link
+        self.own = self._losses(self.leaf_arrays, self.link)
+        self.leaves_changed = True
+        n = problem.n_samples
+        self.side = np.zeros(n, np.int8)
+        self.u = np.zeros(n)
+        self.other = np.zeros(n, np.int32)
+        self.node_of = np.zeros(n, np.int32)
+
+    @property
+    def n_branches(self) -> int:
+        """Branch nodes of the structure, dead ones included."""
+        return int(self.b.size)
+
+    def levels(self) -> Iterator[NDArray[np.int64]]:
+        """The branch nodes of each level, root first. Starts a pass: all rows are at the root."""
+        self.node_of[:] = 0
+        depth = self.depth[: self.n_branches]
+        for d in range(int(depth.max(initial=-1)) + 1):
+            yield np.flatnonzero(depth == d)
+
+    def reduced_problems(self, nodes: NDArray[np.int64]) -> tuple[LevelProblem, Floats]:
+        """The node problems of one level (Theorem 3.2), and what each node's current split costs in them."""
+        problem = self.problem
+        self.slot_of = np.full(self.depth.size, -1, np.int32)
+        self.slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
+        self.other_loss = reduced.pseudolabels(
+            problem.X,
+            problem.Y,
+            problem.w,
+            self.node_of,
+            self.slot_of,
+            self.own,
+            self.children,
+            self.A,
+            self.b,
+            self.feature,
+            *self.leaf_arrays,
+            problem.loss_code,
+            LINKS[self.link],
+            self.side,
+            self.u,
+            self.other,
+        )
+        key = self.slot_of[self.node_of]
+        keep = self.u if problem.min_leaf == 1 else (key >= 0).astype(np.float64)
+        order, start = reduced.group_rows(key, nodes.size, keep)
+        level = LevelProblem(
+            problem.X,
+            order,
+            start,
+            self.u[order],
+            problem.strength(L1, "splits"),
+            problem.strength(L2, "splits"),
+            problem.min_leaf,
+            problem.presorted if problem.splits == "axis" else None,
+        )
+        slot = np.repeat(np.arange(nodes.size), np.diff(start))
+        wrong = np.where((level.u > 0.0) != (self.side[order] == 1), np.abs(level.u), 0.0)
+        return level, np.bincount(slot, wrong, nodes.size)
+
+    def groups(self, level: LevelProblem) -> Iterator[tuple[int, int]]:
+        """Ranges of a level's nodes of about `GROUP_WORK` numbers each: all of them where the data are small."""
+        work = np.cumsum(np.diff(level.start)) * self.problem.n_features
+        first = 0
+        while first < len(level):
+            done = work[first - 1] if first else 0
+            last = max(int(np.searchsorted(work, done + GROUP_WORK, side="right")), first + 1)
+            yield first, last
+            first = last
+
+    def accept(
+        self, nodes: NDArray[np.int64], level: LevelProblem, A: Floats, b: Floats, cost: Floats, current_cost: Floats
+    ) -> None:
+        """Take the proposed splits: of nodes with rows that care; under "improve", where the objective does not rise."""
+        take = np.diff(level.start) > 0
+        if self.problem.min_leaf > 1:
+            take &= np.bincount(self.slot_of[self.node_of][self.u != 0.0], minlength=nodes.size)[: nodes.size] > 0
+        if self.improve:
+            penalised = cost + level.penalties(A)
+            current = current_cost + level.penalties(self.A[nodes])
+            take &= penalised <= current
+        if self.problem.min_leaf > 1:
+            take &= ~self._starves_a_leaf(nodes, A, b)
+        chosen = nodes[take]
+        self.A[chosen], self.b[chosen] = A[take], b[take]
+        self.feature[chosen] = single_features(A[take])
+
+    def _starves_a_leaf(self, nodes: NDArray[np.int64], A: Floats, b: Floats) -> NDArray[np.bool_]:
+        """Which nodes' proposals leave some leaf below them with fewer rows than ``min_leaf``, but not none."""
+        slot = self.slot_of[self.node_of]
+        rows = np.flatnonzero(slot >= 0)
+        slot = slot[rows]
+        new_side = np.einsum("ij,ij->i", self.problem.X[rows], A[slot]) > b[slot]
+        leaf = np.where(new_side == (self.side[rows] == 1), self.leaf[rows], self.other[rows])
+        counts = np.bincount(leaf, minlength=self.depth.size)
+        small = (counts > 0) & (counts < self.problem.min_leaf)
+        starved = np.zeros(nodes.size, bool)
+        starved[slot[small[leaf]]] = True
+        return starved
+
+    def advance(self) -> None:
+        """Move the rows of the level to the children of their nodes."""
+        reduced.advance(
+            self.problem.X,
+            self.node_of,
+            self.slot_of,
+            self.children,
+            self.A,
+            self.b,
+            self.feature,
+            self.side,
+            self.other,
+            self.other_loss,
+            self.leaf,
+            self.own,
+        )
+
+    def fit_leaves(self, linear: bool) -> None:
+        """Refit every leaf on its reduced set (Theorem 3.3); under "improve", keep those that would get worse."""
+        problem = self.problem
+        values, coefs, lower, upper = self.leaf_arrays
+        number = self.leaf - self.n_branches
+        if (coefs.shape[2] > 0) != linear:
+            coefs = np.zeros((values.shape[0], problem.n_outputs, problem.n_features if linear else 0))
+        new = problem.fit_leaf_arrays(number, values, coefs, self.min_linear_rows)
+        same_form = all(x.shape == y.shape for x, y in zip(new, self.leaf_arrays, strict=True))
+        link = problem.link(linear)
+        own = self._losses(new, link)
+        if self.improve and same_form and link == self.link:
+            n_leaves = values.shape[0]
+            l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+
+            def leaf_objective(loss: Floats, coefs: Floats) -> Floats:
+                penalty = l1 * np.abs(coefs).sum(axis=(1, 2)) + l2 * np.square(coefs).sum(axis=(1, 2))
+                return np.bincount(number, problem.w * loss, n_leaves) + penalty
+
+            worse = leaf_objective(own, new[1]) > leaf_objective(self.own, self.leaf_arrays[1])
+            for array, old in zip(new, self.leaf_arrays, strict=True):
+                if array.size:
+                    array[worse] = old[worse]
+            own = np.where(worse[number], self.own, own)
+        self.leaves_changed = not same_form or not all(
+            np.allclose(x, y, rtol=1e-7, atol=1e-10) for x, y in zip(new[:2], self.leaf_arrays[:2], strict=True)
+        )
+        self.leaf_arrays, self.link, self.own = new, link, own
+
+    def _losses(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats], link: str) -> Floats:
+        problem = self.problem
+        return hard.losses(
+            problem.X, problem.Y, self.leaf, self.n_branches, *leaf_arrays, problem.loss_code, LINKS[link]
+        )
+
+    def pruned(self) -> tuple[Tree, float]:
+        """The tree without its dead subtrees, and its objective."""
+        values, coefs, lower, upper = self.leaf_arrays
+        tree = Tree(
+            self.children,
+            self.A,
+            self.b,
+            values,
+            coefs,
+            lower if lower.size else None,
+            upper if upper.size else None,
+            self.problem.classes,
+            self.link,
+        )
+        counts = np.bincount(self.leaf - self.n_branches, minlength=tree.n_leaves)
+        tree = tree.keep(counts > 0)
+        return tree, float(np.sum(self.problem.w * self.own)) + self.problem.penalty(tree)

@@ -1,0 +1,108 @@
+"""`TAO`: Algorithm 1 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.problems import L1, L2, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.initial import Initial, RandomInit
+from solvers.nodes import AxisNode, NewtonNode, NodeSolver
+from solvers.result import Termination
+from solvers.tao.state import State
+
+ACCEPT = ("always", "improve")
+
+
+@dataclass(frozen=True)
+class TAO(Solver):
+    """Alternate over the levels of a tree of fixed structure: each branch node is refitted as a weighted binary
+    classifier of its reduced set, each leaf as a regressor (or class frequencies) of its own.
+
+    Parameters
+    ----------
+    max_iter : most passes over the tree; 40 in the paper.
+    init : the tree to start from where `solve` is given none.
+    node_solver : solver of the node problems; by default `NewtonNode` for oblique and `AxisNode` for axis splits.
+    accept : "always" takes every new hyperplane, as the paper finds better; "improve" keeps the old one unless the
+        node's part of the objective (weighted 0/1 loss plus penalty) does not rise, so the objective never does.
+    constant_iterations : passes with constant leaves before linear ones, from a start without linear leaves.
+        Linear leaves fitted to the scattered reduced sets of a poor start pin every row to its leaf.
+    min_linear_rows : fewest rows of a linear leaf, ``2 (p + 1)`` by default; smaller leaves stay constant.
+    tol : stop when the best objective has fallen by less than this share of itself over ``patience`` passes.
+    patience : see ``tol``.
+    """
+
+    max_iter: int = 40
+    init: Initial = field(default_factory=RandomInit)
+    node_solver: NodeSolver | None = None
+    accept: str = "always"
+    constant_iterations: int = 3
+    min_linear_rows: int | None = None
+    tol: float = 1e-5
+    patience: int = 5
+
+    def __post_init__(self) -> None:
+        if self.accept not in ACCEPT:
+            raise ValueError(f"accept must be one of {list(ACCEPT)}; got {self.accept!r}")
+        for name, least in (("max_iter", 0), ("constant_iterations", 0), ("patience", 1), ("tol", 0.0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
+
+    def nodes(self, problem: TreeProblem) -> NodeSolver:
+        """The node solver in use for ``problem``."""
+        return self.node_solver or (AxisNode() if problem.splits == "axis" else NewtonNode())
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Axis splits need an axis-aligned node solver; penalties are the node solver's affair."""
+        solver = self.nodes(problem)
+        if problem.splits == "axis" and not solver.axis_aligned:
+            return f"{type(solver).__name__} makes oblique splits and the problem asks for axis-aligned ones"
+        return solver.supports(problem.strength(L1, "splits"), problem.strength(L2, "splits"))
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """Algorithm 1; yields the pruned tree after each pass over the levels, and None between groups of nodes."""
+        node_solver = self.nodes(problem)
+        if start is None:
+            start = self.init.build(problem, rng)
+        constant_first = problem.leaves == "linear" and not start.linear_leaves
+        state = State(problem, problem.enforce_min_leaf(start), self.min_linear_rows, self.accept == "improve")
+        if self.accept == "always" or constant_first:
+            state.fit_leaves(linear=problem.leaves == "linear" and not constant_first)
+        yield Step(*state.pruned(), phase="start")
+        best, stuck = np.inf, 0
+        for iteration in range(self.max_iter):
+            linear = problem.leaves == "linear" and not (constant_first and iteration < self.constant_iterations)
+            before = state.leaf.copy()
+            for nodes in state.levels():
+                yield from self._update_level(state, nodes, node_solver, rng)
+            state.fit_leaves(linear)
+            tree, objective = state.pruned()
+            yield Step(tree, objective, phase="pass")
+            if linear != (problem.leaves == "linear"):
+                continue
+            if np.array_equal(before, state.leaf) and not state.leaves_changed:
+                return Termination.LOCALLY_OPTIMAL
+            stuck = 0 if objective < best - self.tol * abs(best if np.isfinite(best) else objective) else stuck + 1
+            best = min(best, objective)
+            if stuck >= self.patience:
+                return Termination.STALLED
+        return Termination.ITERATION_LIMIT
+
+    def _update_level(
+        self, state: State, nodes: np.ndarray, node_solver: NodeSolver, rng: Rng
+    ) -> Iterator[None]:
+        """Train the decision functions of one level and compute the reduced sets of their children."""
+        level, current_cost = state.reduced_problems(nodes)
+        A, b, cost = state.A[nodes], state.b[nodes], np.zeros(nodes.size)
+        for first, last in state.groups(level):
+            group = slice(first, last)
+            A[group], b[group], cost[group] = node_solver.solve_level(level.part(first, last), A[group], b[group], rng)
+            yield None
+        state.accept(nodes, level, A, b, cost, current_cost)
+        state.advance()
