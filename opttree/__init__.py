@@ -1,0 +1,63 @@
+"""opttree: decision-tree training stated as an optimization problem and solved with interchangeable solvers.
+
+Names are resolved on first use (PEP 562), so that ``import opttree`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opttree import datasets, io, plotting
+    from opttree.estimators import TAOClassifier, TAORegressor
+    from opttree.io import Model, load, save
+    from opttree.problems import L1, L2, SplitPrice, TreeProblem
+    from opttree.tree import Tree
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Tree": "opttree.tree",
+    "TreeProblem": "opttree.problems",
+    "L1": "opttree.problems",
+    "L2": "opttree.problems",
+    "SplitPrice": "opttree.problems",
+    "TAORegressor": "opttree.estimators",
+    "TAOClassifier": "opttree.estimators",
+    "Model": "opttree.io",
+    "load": "opttree.io",
+    "save": "opttree.io",
+}
+_MODULES = ("datasets", "io", "plotting")
+
+__all__ = [
+    "L1",
+    "L2",
+    "Model",
+    "SplitPrice",
+    "TAOClassifier",
+    "TAORegressor",
+    "Tree",
+    "TreeProblem",
+    "datasets",
+    "io",
+    "load",
+    "plotting",
+    "save",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"opttree.{name}")
+    else:
+        raise AttributeError(f"module 'opttree' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opttree.estimators.checks import check_columns, moments
@@ -41,18 +41,35 @@ class TreeEstimator(BaseEstimator):
         if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
 
-    def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None, loss: str) -> None:
-        """Standardise X (and y in regression), state the problem, solve it, and put the tree back on raw features."""
+    def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+        """State the problem, solve it, and put the tree back on raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        problem, scaling = self.state(X, y, weight)
+        self.result_ = self._solve(problem)
+        tree = self.result_.tree.unscale(*scaling).canonical
+        self.tree_ = tree.with_share(tree.node_share(X, weight))
+
+    def state(
+        self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
+    ) -> tuple[TreeProblem, tuple[NDArray[np.float64], ...]]:
+        """The `TreeProblem` that `fit` solves, on standardised features (and outputs in regression).
+
+        Returns
+        -------
+        problem, (x_mean, x_scale, y_mean, y_scale)
+            ``tree.unscale(x_mean, ...)`` puts a tree of the problem back on raw data.
+        """
+        self._check_options()
         if X.shape[0] < 2:
             raise ValueError(f"X must have at least two rows; got n_samples = {X.shape[0]}")
+        weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         if not weight.any():
             raise ValueError("sample_weight must not be all zero; got only zeros")
         x_mean, x_scale = moments(X, weight)
         scaled = X - x_mean
         scaled /= x_scale
         y_mean, y_scale = np.zeros(1), np.ones(1)
-        if y.dtype.kind == "f" and loss in ("squared", "absolute"):
+        if is_regressor(self):
             table = y.reshape(y.shape[0], -1)
             y_mean, y_scale = moments(table, weight)
             y = ((table - y_mean) / y_scale).reshape(y.shape)
@@ -62,14 +79,12 @@ class TreeEstimator(BaseEstimator):
             depth=int(self.max_depth),
             splits=self.splits,
             leaves=self.leaves,
-            loss=loss,
+            loss=self.loss,
             sample_weight=weight,
             penalties=self._penalties(),
             min_leaf=int(self.min_samples_leaf),
         )
-        self.result_ = self._solve(problem)
-        tree = self.result_.tree.unscale(x_mean, x_scale, y_mean, y_scale).canonical
-        self.tree_ = tree.with_share(tree.node_share(X, weight))
+        return problem, (x_mean, x_scale, y_mean, y_scale)
 
     def _penalties(self) -> tuple[L1 | L2, ...]:
         ratio = self.l1_ratio

@@ -19,10 +19,6 @@ from opttree.tree import Tree
 class _TAOTree(TreeEstimator):
     """Options and solver that the regressor and the classifier share."""
 
-    def _options(self, **options: Any) -> None:
-        for name, value in options.items():
-            setattr(self, name, value)
-
     def _solver(self, problem: TreeProblem) -> Any:
         import solvers
 
@@ -101,10 +97,9 @@ class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> TAORegressor:
-        self._check_options()
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
-        self._fit(X, y.astype(np.float64), sample_weight, self.loss)
+        self._fit(X, y.astype(np.float64), sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -154,12 +149,11 @@ class TAOClassifier(ClassifierMixin, _TAOTree):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> TAOClassifier:
-        self._check_options()
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         self.classes_ = np.unique(y)
-        self._fit(X, y, sample_weight, self.loss)
+        self._fit(X, y, sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

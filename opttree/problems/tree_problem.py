@@ -261,13 +261,14 @@ class TreeProblem:
 
     def enforce_min_leaf(self, tree: Tree) -> Tree:
         """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""
-        while True:
-            counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)[tree.n_branches :]
+        while tree.n_branches:
+            counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)
             small = counts < self.min_leaf
-            if not small.any() or tree.n_branches == 0:
-                return tree
-            if small.all():
-                small[np.argmax(counts)] = False
-            elif np.any(counts[small] > 0):
-                small = counts == counts[small].min()
-            tree = tree.keep(~small)
+            small[: tree.n_branches] = False
+            if not small.any():
+                break
+            left, right = tree.children.T
+            both = small[left] & small[right]  # of two small siblings the larger stays and takes over the other's rows
+            small[np.where(counts[left] >= counts[right], left, right)[both]] = False
+            tree = tree.keep(~small[tree.n_branches :])
+        return tree

@@ -28,14 +28,17 @@ class HingeInit(Initial):
     n_moves : moves of the boundary per trial.
     ridge : penalty on the weights of the two models, relative to the node's weight (features are taken as they are).
     min_rows : fewest rows on either side, ``p + 1`` times 2 by default.
-    min_gain : a split must lower the node's squared error by this share, or the node stays a leaf.
+    price : after the growth, bottom-up, a subtree of s splits is replaced by a leaf unless it lowers ``m log(squared
+        error)`` of its m rows by more than ``price`` for each of its ``2 (p + 1) s`` parameters. 2 is Akaike's
+        criterion, 0 keeps everything. (Asking it of each split as it is made would stop where only two levels
+        together help: puma32H.)
     """
 
     n_random: int = 2
     n_moves: int = 6
     ridge: float = 1e-3
     min_rows: int | None = None
-    min_gain: float = 1e-3
+    price: float = 3.0
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique problems only."""
@@ -59,7 +62,7 @@ class HingeInit(Initial):
             else:
                 t = t[:, 0]
             residual = t - X @ self._ridge(X, w, t)
-            best_error = (1.0 - self.min_gain) * float(w @ residual**2)
+            best_error = float(w @ residual**2)
             best = None
             for direction in self._directions(X, w, residual, rng):
                 boundary = np.append(direction, -weighted_quantile(X[:, :p] @ direction, w))
@@ -82,7 +85,32 @@ class HingeInit(Initial):
             scale = np.linalg.norm(best[:p])
             return best[:p] / scale, -float(best[p] / scale)
 
-        return grow(problem, split)
+        return self._prune(problem, grow(problem, split), target)
+
+    def _prune(self, problem: TreeProblem, tree: Tree, target: Floats) -> Tree:
+        """Replace subtrees that do not pay for their parameters by leaves."""
+        X = np.hstack([problem.X, np.ones((problem.n_samples, 1))])
+        path = tree.decision_path(problem.X).tocsc()
+        keep = np.ones(tree.n_nodes, bool)  # leaves: whether they stay; branches: unused
+        error, n_leaves = np.empty(tree.n_nodes), np.ones(tree.n_nodes, int)  # of the subtree as pruned so far
+        below: list[list[int]] = [[] if t < tree.n_branches else [t] for t in range(tree.n_nodes)]
+        for t in range(tree.n_nodes - 1, -1, -1):
+            rows = path.indices[path.indptr[t] : path.indptr[t + 1]]
+            x, w, y = X[rows], problem.w[rows], target[rows]
+            as_leaf = float(np.sum(w[:, None] * (y - x @ self._ridge(x, w, y)) ** 2))
+            error[t] = as_leaf
+            if t >= tree.n_branches:
+                continue
+            kids = tree.children[t]
+            below[t] = below[kids[0]] + below[kids[1]]
+            n_leaves[t] = n_leaves[kids].sum()
+            bound = self.price * 2 * X.shape[1] * (n_leaves[t] - 1) / rows.size
+            if error[kids].sum() < np.exp(-bound) * as_leaf:
+                error[t] = error[kids].sum()
+            else:
+                keep[below[t][1:]] = False
+                below[t], n_leaves[t] = below[t][:1], 1
+        return problem.fit_leaves(tree.keep(keep[tree.n_branches :]))
 
     def _ridge(self, X: Floats, w: Floats, t: Floats) -> Floats:
         """Ridge weights, the last one the unpenalised intercept."""

@@ -1,0 +1,281 @@
+"""The command line: ``opttree fit | predict | show | compare | datasets``.
+
+Exit codes: 0 done; 2 bad input, with one sentence on standard error; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METHODS = {
+    "cart": "scikit-learn's CART tree",
+    "rf": "scikit-learn's random forest of 100 trees",
+    "tao-c": "TAO, oblique splits, constant leaves",
+    "tao-l": "TAO, oblique splits, linear leaves",
+    "tao-axis": "TAO, axis-aligned splits, constant leaves",
+}
+FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name.startswith("tao")}}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        args.run(args)
+    except (ValueError, TypeError) as error:
+        print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("opttree: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    from opttree import __version__
+
+    parser = argparse.ArgumentParser(prog="opttree", description="Optimal and optimized decision trees.")
+    parser.add_argument("--version", action="version", version=f"opttree {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    fit = commands.add_parser("fit", help="train a tree on a CSV file and save it")
+    fit.add_argument("data", metavar="DATA.csv")
+    fit.add_argument("--target", required=True, metavar="COLUMN", help="column to predict")
+    fit.add_argument("--method", choices=sorted(FIT_METHODS), default="tao", help="tao is tao-c; default %(default)s")
+    fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
+    _tree_options(fit)
+    fit.add_argument("--out", required=True, metavar="MODEL", help="model file, .json or .npz")
+    fit.add_argument("--time-limit", type=float, metavar="SECONDS")
+    fit.add_argument("--verbose", action="store_true", help="show a progress bar")
+    fit.set_defaults(run=_fit)
+
+    predict = commands.add_parser("predict", help="predict the rows of a CSV file with a saved model")
+    predict.add_argument("model", metavar="MODEL")
+    predict.add_argument("data", metavar="DATA.csv")
+    predict.add_argument("--out", metavar="CSV", help="where to write; default: standard output")
+    predict.add_argument("--proba", action="store_true", help="class probabilities instead of labels")
+    predict.set_defaults(run=_predict)
+
+    show = commands.add_parser("show", help="print a saved tree as text, or draw it")
+    show.add_argument("model", metavar="MODEL")
+    show.add_argument("--png", metavar="FILE", help="draw the tree into this picture instead of printing it")
+    show.add_argument("--max-depth", type=int, metavar="D", help="draw no deeper than D")
+    show.set_defaults(run=_show)
+
+    compare = commands.add_parser("compare", help="cross-validate methods on one data set and print a table")
+    compare.add_argument("--data", required=True, metavar="NAME", help="a name that `opttree datasets` lists, or on OpenML")
+    compare.add_argument("--methods", default="cart,rf,tao-c,tao-l", metavar="M,M", help=f"of {', '.join(METHODS)}")
+    _tree_options(compare)
+    compare.add_argument("--cv", type=int, default=4, metavar="K", help="folds, >= 2; default %(default)s")
+    compare.add_argument("--out", default="out", metavar="FOLDER", help="where the table (CSV) and figure (PNG) go")
+    compare.set_defaults(run=_compare)
+
+    datasets = commands.add_parser("datasets", help="list the data sets known without a network")
+    datasets.set_defaults(run=_datasets)
+    return parser
+
+
+def _tree_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
+    parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
+
+
+def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | None = None, **options: Any) -> Any:
+    """The estimator that ``method`` (a key of `METHODS`) names, for a task."""
+    regression = task == "regression"
+    if method in ("cart", "rf"):
+        from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+        if method == "cart":
+            return (DecisionTreeRegressor if regression else DecisionTreeClassifier)(max_depth=depth, random_state=seed)
+        return (RandomForestRegressor if regression else RandomForestClassifier)(random_state=seed, n_jobs=jobs or -1)
+    from opttree import TAOClassifier, TAORegressor
+
+    kind: Callable[..., Any] = TAORegressor if regression else TAOClassifier
+    return kind(
+        depth,
+        leaves="linear" if method == "tao-l" else "constant",
+        splits="axis" if method == "tao-axis" else "oblique",
+        random_state=seed,
+        n_jobs=jobs,
+        **options,
+    )
+
+
+def _fit(args: argparse.Namespace) -> None:
+    from opttree import datasets, io
+
+    folder = Path(args.out).resolve().parent
+    if not folder.is_dir():
+        raise ValueError(f"--out must lie in an existing folder; got {str(folder)!r}")
+    frame = datasets.read_csv(args.data)
+    if args.target not in frame.columns:
+        raise ValueError(f"--target must be a column of {args.data}: {', '.join(frame.columns)}; got {args.target!r}")
+    y = frame[args.target]
+    if y.isna().any():
+        raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
+    X = frame.drop(columns=args.target)
+    if X.shape[1] == 0:
+        raise ValueError(f"{args.data} must have at least one column besides the target; got none")
+    task = args.task or datasets.guess_task(y)
+    method = FIT_METHODS[args.method]
+    model = make_estimator(
+        method, task, args.depth, args.seed, args.jobs, time_limit=args.time_limit, verbose=int(args.verbose)
+    )
+    began = time.perf_counter()
+    model.fit(X, y.to_numpy())
+    seconds = time.perf_counter() - began
+    io.save(model, args.out, target=args.target)
+    score = "R2" if task == "regression" else "accuracy"
+    print(f"{method}, {task}: training {score} {model.score(X, y.to_numpy()):.4f}, {seconds:.2f} s")
+    print(
+        f"depth {model.tree_.depth}, {model.tree_.n_leaves} leaves, {model.tree_.n_parameters} parameters; "
+        f"objective {model.result_.objective:.6g}. {model.result_.message}"
+    )
+    print(f"saved to {args.out}")
+
+
+def _predict(args: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from opttree import datasets, io
+
+    model = io.load(args.model)
+    frame = datasets.read_csv(args.data)
+    if args.proba:
+        out = pd.DataFrame(model.predict_proba(frame), columns=[f"p({c})" for c in model.tree.classes])  # type: ignore[union-attr]
+    else:
+        values = model.predict(frame)
+        names = [model.target] if values.ndim == 1 else [f"{model.target}_{k}" for k in range(values.shape[1])]
+        out = pd.DataFrame(values.reshape(len(frame), -1), columns=names)
+    out.to_csv(args.out or sys.stdout, index=False)
+
+
+def _show(args: argparse.Namespace) -> None:
+    from opttree import io
+
+    model = io.load(args.model)
+    if args.png:
+        from opttree import plotting
+
+        _save_figure(plotting.plot_tree(model, max_depth=args.max_depth), Path(args.png))
+        print(f"drawn to {args.png}")
+    else:
+        print(model.to_text())
+
+
+def _datasets(args: argparse.Namespace) -> None:
+    from opttree import datasets
+
+    for name in datasets.names():
+        data = datasets.load(name)
+        print(f"{name:28s} {data.task:15s} n = {data.X.shape[0]:6d}  p = {data.X.shape[1]:3d}  {data.source}")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    from opttree import datasets, plotting
+
+    methods = [m.strip() for m in args.methods.split(",") if m.strip()]
+    unknown = [m for m in methods if m not in METHODS]
+    if unknown or not methods:
+        raise ValueError(f"--methods must be among {', '.join(METHODS)}; got {unknown[0] if unknown else 'none'!r}")
+    if args.depth < 1:
+        raise ValueError(f"--depth must be >= 1; got {args.depth}")
+    if args.cv < 2:
+        raise ValueError(f"--cv must be >= 2; got {args.cv}")
+    data = datasets.load(args.data)
+    X, y = data.as_arrays()
+    if len(X) < args.cv:
+        raise ValueError(f"--cv must be at most the number of rows, {len(X)}; got {args.cv}")
+    table, results = _cross_validate(methods, X, y, data.task, args)
+    score = "R2" if data.task == "regression" else "accuracy"
+    print(
+        f"{data.name} ({data.source}): {data.task}, n = {X.shape[0]}, p = {X.shape[1]}; "
+        f"depth {args.depth}, {args.cv} folds; means over folds; score = {score}, "
+        "objective = mean training loss of the standardised problem plus penalties"
+    )
+    print(table.to_string(float_format=lambda v: f"{v:.4g}", na_rep="-"))
+    folder = Path(args.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = folder / f"compare_{data.name}_depth{args.depth}"
+    table.to_csv(f"{stem}.csv")
+    print(f"table: {stem}.csv")
+    if results:
+        axes = plotting.plot_trace(results)
+        axes.set_title(f"{data.name}, depth {args.depth}: training objective, first fold")
+        _save_figure(axes, Path(f"{stem}.png"))
+        print(f"figure: {stem}.png")
+
+
+def _cross_validate(
+    methods: list[str], X: Any, y: Any, task: str, args: argparse.Namespace
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Table of fold means, one row per method, and the first fold's results of the methods that have one."""
+    import pandas as pd
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    stratify = task == "classification" and min(pd.Series(y).value_counts()) >= args.cv
+    folds = (StratifiedKFold if stratify else KFold)(args.cv, shuffle=True, random_state=args.seed)
+    rows, results = {}, {}
+    for method in methods:
+        make_estimator(method, task, args.depth, args.seed, args.jobs).fit(X[:50], y[:50])  # compile off the clock
+        folds_of_method = []
+        for fold, (train, test) in enumerate(folds.split(X, y)):
+            model = make_estimator(method, task, args.depth, args.seed, args.jobs)
+            began = time.perf_counter()
+            model.fit(X[train], y[train])
+            seconds = time.perf_counter() - began
+            result = _cart_result(X[train], y[train], task, args) if method == "cart" else getattr(model, "result_", None)
+            if fold == 0 and result is not None:
+                results[method] = result
+            folds_of_method.append(
+                {
+                    "train": model.score(X[train], y[train]),
+                    "test": model.score(X[test], y[test]),
+                    "objective": None if result is None else result.objective,
+                    "seconds": seconds,
+                    "parameters": _n_parameters(model),
+                }
+            )
+        frame = pd.DataFrame(folds_of_method).astype(float)
+        rows[method] = {**frame.mean(), "test_std": frame["test"].std()}
+    columns = ["train", "test", "test_std", "objective", "seconds", "parameters"]
+    return pd.DataFrame.from_dict(rows, orient="index")[columns], results
+
+
+def _cart_result(X: Any, y: Any, task: str, args: argparse.Namespace) -> Any:
+    """CART's tree as a point of the statement that tao-c solves: its objective, and a trace of one step."""
+    from solvers import CartInit, solve
+
+    problem, _scaling = make_estimator("tao-c", task, args.depth, args.seed).state(X, y)
+    return solve(problem, CartInit(), random_state=args.seed)
+
+
+def _n_parameters(model: Any) -> int:
+    from opttree import Tree
+
+    if hasattr(model, "estimators_"):
+        return sum(_n_parameters(tree) for tree in model.estimators_)
+    return (model.tree_ if isinstance(model.tree_, Tree) else Tree.from_sklearn(model)).n_parameters
+
+
+def _save_figure(axes: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    axes.figure.savefig(path, dpi=150, bbox_inches="tight")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

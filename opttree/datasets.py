@@ -1,0 +1,179 @@
+"""`load(name)`: real and generated data sets by name.
+
+Looked up in this order: CSV files (``name.csv`` or ``name.csv.gz``, features first, target columns last) in the folder
+that the environment variable OPTTREE_DATA names; scikit-learn's bundled sets and generators; OpenML, through
+`sklearn.datasets.fetch_openml` and its cache.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+TASKS = {"regression": "regression", "binary": "classification", "multiclass": "classification"}
+GENERATED_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set: ``X`` (DataFrame), ``y`` (Series, or DataFrame for several outputs), ``task`` ("regression" or
+    "classification"), ``name`` and ``source``.
+    """
+
+    X: pd.DataFrame
+    y: pd.Series | pd.DataFrame
+    task: str
+    name: str
+    source: str
+
+    def as_arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Float64 ``(X, y)``: categorical columns one-hot (a missing category is all zeros), missing numbers replaced
+        by the column's median; class labels as codes 0..K-1 in sorted order.
+        """
+        numeric = self.X.select_dtypes(["number", "bool"])
+        X = pd.get_dummies(self.X, columns=[c for c in self.X if c not in numeric.columns], dtype=float)
+        X = X.astype(np.float64)
+        y = pd.factorize(self.y, sort=True)[0] if self.task == "classification" else self.y
+        return np.ascontiguousarray(X.fillna(X.median())), np.array(y, np.float64)
+
+
+def _bundled(loader: str, task: str) -> Callable[[], Dataset]:
+    def build() -> Dataset:
+        from sklearn import datasets
+
+        bunch = getattr(datasets, loader)(as_frame=True)
+        y = bunch.target
+        if hasattr(bunch, "target_names") and task == "classification":
+            y = pd.Series(np.asarray(bunch.target_names)[y], name="target")
+        return Dataset(bunch.data, y, task, loader.removeprefix("load_"), f"sklearn.datasets.{loader}")
+
+    return build
+
+
+def _generated(number: int) -> Callable[[], Dataset]:
+    def build() -> Dataset:
+        from sklearn import datasets
+
+        maker = f"make_friedman{number}"
+        X, y = getattr(datasets, maker)(n_samples=GENERATED_ROWS, noise=1.0 if number == 1 else 0.1, random_state=0)
+        frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+        source = f"sklearn.datasets.{maker}, {GENERATED_ROWS} rows, random_state 0"
+        return Dataset(frame, pd.Series(y, name="target"), "regression", f"friedman{number}", source)
+
+    return build
+
+
+_BUILT_IN: dict[str, Callable[[], Dataset]] = {
+    "diabetes": _bundled("load_diabetes", "regression"),
+    "linnerud": _bundled("load_linnerud", "regression"),
+    "iris": _bundled("load_iris", "classification"),
+    "wine": _bundled("load_wine", "classification"),
+    "breast_cancer": _bundled("load_breast_cancer", "classification"),
+    "digits": _bundled("load_digits", "classification"),
+    "friedman1": _generated(1),
+    "friedman2": _generated(2),
+    "friedman3": _generated(3),
+}
+
+
+def _folder() -> Path | None:
+    folder = os.environ.get("OPTTREE_DATA")
+    if not folder:
+        return None
+    if not Path(folder).is_dir():
+        raise ValueError(f"OPTTREE_DATA must name a folder; got {folder!r}")
+    return Path(folder)
+
+
+def _files() -> dict[str, Path]:
+    folder = _folder()
+    found = sorted([*folder.glob("*.csv"), *folder.glob("*.csv.gz")]) if folder else []
+    return {path.name.split(".csv")[0]: path for path in found if path.name != "MANIFEST.csv"}
+
+
+def names() -> list[str]:
+    """Names that `load` knows without a network: the files in OPTTREE_DATA and the built-in sets, sorted."""
+    return sorted({*_files(), *_BUILT_IN})
+
+
+@overload
+def load(name: str, as_arrays: Literal[False] = False) -> Dataset: ...
+@overload
+def load(name: str, as_arrays: Literal[True]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The data set called ``name``; with ``as_arrays=True`` its float64 ``(X, y)`` (`Dataset.as_arrays`).
+
+    Raises
+    ------
+    ValueError
+        For a name found nowhere; the message lists near matches.
+    """
+    files = _files()
+    if name in files:
+        data = _read(name, files[name])
+    elif name in _BUILT_IN:
+        data = _BUILT_IN[name]()
+    else:
+        data = _from_openml(name)
+    return data.as_arrays() if as_arrays else data
+
+
+def read_csv(path: str | Path) -> pd.DataFrame:
+    """A CSV file (also gzip) as a DataFrame; ValueError in one sentence where it cannot be read."""
+    try:
+        frame = pd.read_csv(path)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{str(path)!r} must be a readable CSV file with a header; {_first_line(error)}") from error
+    if frame.empty:
+        raise ValueError(f"{str(path)!r} must hold at least one row; got none")
+    return frame
+
+
+def guess_task(y: pd.Series) -> str:
+    """ "classification" for text, booleans and categories, "regression" for numbers."""
+    return "regression" if pd.api.types.is_numeric_dtype(y) and y.dtype != bool else "classification"
+
+
+def _read(name: str, path: Path) -> Dataset:
+    frame = read_csv(path)
+    targets = [c for c in frame.columns if c == "target" or c.startswith("target_")] or [frame.columns[-1]]
+    y = frame[targets[0]] if len(targets) == 1 else frame[targets]
+    manifest = path.parent / "MANIFEST.csv"
+    task = guess_task(frame[targets[0]])
+    if manifest.exists():
+        table = pd.read_csv(manifest).set_index("name")
+        if name in table.index:
+            task = TASKS.get(str(table.loc[name, "task"]), task)
+    return Dataset(frame.drop(columns=targets), y, task, name, path.name)
+
+
+def _from_openml(name: str) -> Dataset:
+    from sklearn.datasets import fetch_openml
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a failed first try, which the error below tells
+            bunch: Any = fetch_openml(name, as_frame=True, parser="auto", n_retries=1, delay=0.01)
+    except (OSError, ValueError) as error:
+        near = difflib.get_close_matches(name, names(), n=5, cutoff=0.5)
+        hint = f"near matches: {', '.join(near)}" if near else f"known names: {', '.join(names())}"
+        raise ValueError(
+            f"name must be a data set in OPTTREE_DATA, of scikit-learn or on OpenML; got {name!r} "
+            f"({hint}; OpenML: {_first_line(error)})"
+        ) from error
+    y = bunch.target
+    task = guess_task(y if isinstance(y, pd.Series) else y.iloc[:, 0])
+    return Dataset(bunch.data, y, task, name, f"OpenML {bunch.details.get('id', '')}".strip())
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

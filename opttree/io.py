@@ -1,0 +1,138 @@
+"""Models as files: JSON or NPZ, never pickle, so that loading a file cannot run code."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = "opttree.Model"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """A saved tree with what is needed to use it on a table: feature names, the target's name, the method.
+
+    `predict` takes a DataFrame (columns are found by name and may stand in any order) or an array (n, p).
+    """
+
+    tree: Tree
+    feature_names: tuple[str, ...]
+    target: str = "target"
+    method: str = ""
+
+    def table(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[np.float64]:
+        """The features of X as an array (n, p); ValueError for a missing, categorical or incomplete column."""
+        if hasattr(X, "columns"):
+            from opttree.estimators.checks import check_columns
+
+            missing = [c for c in self.feature_names if c not in X.columns]
+            if missing:
+                raise ValueError(f"X must have the columns the model was trained on; got none called {missing[0]!r}")
+            X = X[list(self.feature_names)]  # type: ignore[index]
+            check_columns(X)
+            return np.ascontiguousarray(X.to_numpy(np.float64))  # type: ignore[union-attr]
+        return np.ascontiguousarray(X, np.float64)
+
+    def predict(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[Any]:
+        """Predictions (n,) or (n, K), or class labels."""
+        return self.tree.predict(self.table(X))
+
+    def predict_proba(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[np.float64]:
+        """Class probabilities (n, K)."""
+        return self.tree.predict_proba(self.table(X))
+
+    def to_text(self) -> str:
+        """The tree as text with its feature names."""
+        return self.tree.to_text(self.feature_names)
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    feature_names: Sequence[str] | None = None,
+    target: str = "target",
+) -> None:
+    """Write a `Tree`, a `Model` or a fitted estimator to ``path``: JSON, or NPZ where the name ends in ``.npz``.
+
+    The file appears whole or not at all: it is written beside its place and then moved there.
+    """
+    if not isinstance(model, Model):
+        tree = model if isinstance(model, Tree) else getattr(model, "tree_", None)
+        if tree is None:
+            raise ValueError(f"model must be a Tree, a Model or a fitted estimator; got {type(model).__name__}")
+        if feature_names is None:
+            feature_names = getattr(model, "feature_names_in_", None)
+        method = "" if isinstance(model, Tree) else type(model).__name__
+        model = Model(tree, tuple(tree.names(feature_names)), target, method)
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "feature_names": list(model.feature_names),
+        "target": model.target,
+        "method": model.method,
+    }
+    data = model.tree.to_dict()
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if path.suffix == ".npz":
+                arrays = {k: np.asarray(v) for k, v in data.items() if isinstance(v, list)}
+                scalars = {k: v for k, v in data.items() if not isinstance(v, list)}
+                text = json.dumps({**header, "tree": scalars})
+                np.savez_compressed(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
+            else:
+                file.write(json.dumps({**header, "tree": data}, indent=None).encode())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read what `save` wrote.
+
+    Raises
+    ------
+    ValueError
+        For a file that is missing, truncated, not a model, or of another version; one sentence says which.
+    """
+    try:
+        if Path(path).suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                data = json.loads(str(file["header"]))
+                data["tree"].update({k: file[k].tolist() for k in file.files if k != "header"})
+        else:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, KeyError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else f"it is damaged or not a model ({error})"
+        raise ValueError(f"{str(path)!r} must be a model written by opttree; {reason}") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"{str(path)!r} must be a model written by opttree; its format is not {FORMAT!r}")
+    if data.get("version") != VERSION:
+        raise ValueError(
+            f"{str(path)!r} must have model version {VERSION}, the one this opttree reads; got {data.get('version')!r}"
+        )
+    try:
+        tree = Tree.from_dict(data["tree"])
+        names = tuple(str(name) for name in data["feature_names"])
+        tree.names(names)
+        return Model(tree, names, str(data["target"]), str(data["method"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{str(path)!r} must be a model written by opttree; its content is damaged: {error}") from error
