@@ -74,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(run=_show)
 
     compare = commands.add_parser("compare", help="cross-validate methods on one data set and print a table")
-    compare.add_argument("--data", required=True, metavar="NAME", help="a name that `opttree datasets` lists, or on OpenML")
+    compare.add_argument(
+        "--data", required=True, metavar="NAME", help="a name that `opttree datasets` lists, or on OpenML"
+    )
     compare.add_argument("--methods", default="cart,rf,tao-c,tao-l", metavar="M,M", help=f"of {', '.join(METHODS)}")
     _tree_options(compare)
     compare.add_argument("--cv", type=int, default=4, metavar="K", help="folds, >= 2; default %(default)s")
@@ -238,7 +240,9 @@ def _cross_validate(
             began = time.perf_counter()
             model.fit(X[train], y[train])
             seconds = time.perf_counter() - began
-            result = _cart_result(X[train], y[train], task, args) if method == "cart" else getattr(model, "result_", None)
+            result = (
+                _cart_result(X[train], y[train], task, args) if method == "cart" else getattr(model, "result_", None)
+            )
             if fold == 0 and result is not None:
                 results[method] = result
             folds_of_method.append(

@@ -42,8 +42,10 @@ class Dataset:
         numeric = self.X.select_dtypes(["number", "bool"])
         X = pd.get_dummies(self.X, columns=[c for c in self.X if c not in numeric.columns], dtype=float)
         X = X.astype(np.float64)
-        y = pd.factorize(self.y, sort=True)[0] if self.task == "classification" else self.y
-        return np.ascontiguousarray(X.fillna(X.median())), np.array(y, np.float64)
+        y = np.asarray(self.y)
+        if self.task == "classification":
+            y = np.unique(y, return_inverse=True)[1]
+        return np.ascontiguousarray(X.fillna(X.median())), y.astype(np.float64)
 
 
 def _bundled(loader: str, task: str) -> Callable[[], Dataset]:
@@ -139,7 +141,7 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 
 def guess_task(y: pd.Series) -> str:
-    """ "classification" for text, booleans and categories, "regression" for numbers."""
+    """Tell "classification" for text, booleans and categories, "regression" for numbers."""
     return "regression" if pd.api.types.is_numeric_dtype(y) and y.dtype != bool else "classification"
 
 

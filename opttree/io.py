@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.checks import check_columns
 from opttree.tree import Tree
 
 if TYPE_CHECKING:
@@ -38,12 +39,10 @@ class Model:
     def table(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[np.float64]:
         """The features of X as an array (n, p); ValueError for a missing, categorical or incomplete column."""
         if hasattr(X, "columns"):
-            from opttree.estimators.checks import check_columns
-
             missing = [c for c in self.feature_names if c not in X.columns]
             if missing:
                 raise ValueError(f"X must have the columns the model was trained on; got none called {missing[0]!r}")
-            X = X[list(self.feature_names)]  # type: ignore[index]
+            X = X[list(self.feature_names)]
             check_columns(X)
             return np.ascontiguousarray(X.to_numpy(np.float64))  # type: ignore[union-attr]
         return np.ascontiguousarray(X, np.float64)
@@ -135,4 +134,6 @@ def load(path: str | os.PathLike[str]) -> Model:
         tree.names(names)
         return Model(tree, names, str(data["target"]), str(data["method"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{str(path)!r} must be a model written by opttree; its content is damaged: {error}") from error
+        raise ValueError(
+            f"{str(path)!r} must be a model written by opttree; its content is damaged: {error}"
+        ) from error

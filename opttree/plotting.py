@@ -87,7 +87,8 @@ def plot_tree(
         tallest = max(text.count("\n") + 1 for text in texts.values())
         leaf_width = INCHES_PER_CHARACTER * fontsize * (longest + 4)
         level_height = 0.019 * fontsize * (tallest + 2) + 0.25
-        _, ax = plt.subplots(figsize=(max(4.0, leaf_width * width), max(2.0, level_height * (height + 1))))
+        figure = plt.figure(figsize=(max(4.0, leaf_width * width), max(2.0, level_height * (height + 1))))
+        ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     for node, (x, y) in position.items():
         if not is_end(node):
             for side, kid in zip(("yes", "no"), tree.children[node], strict=True):
@@ -177,7 +178,9 @@ def plot_partition(
     value = np.argmax(tree.outputs(points), axis=1) if is_class else tree.predict(points)
     value = value.reshape(grid_i.shape).astype(float)
     leaf = tree.apply(points).reshape(grid_i.shape)
-    spread = {"vmin": 0, "vmax": max(tree.n_outputs - 1, 1)} if is_class else {}
+    spread: dict[str, Any] = {}
+    if is_class:
+        spread = {"vmin": 0, "vmax": max(tree.n_outputs - 1, 1)}
     if y is not None and not is_class:
         spread = {"vmin": min(value.min(), np.min(y)), "vmax": max(value.max(), np.max(y))}
     cmap = "viridis" if not is_class else "tab10" if tree.n_outputs > 2 else "coolwarm"
@@ -193,8 +196,8 @@ def plot_partition(
         ax.scatter(X[:, i], X[:, j], c=color, cmap=cmap, s=9, edgecolors="white", linewidths=0.3, **spread)
     if is_class:
         handles = [
-            plt.Line2D([], [], marker="s", linestyle="", color=mesh.cmap(mesh.norm(k)), label=str(c))
-            for k, c in enumerate(tree.classes)  # type: ignore[arg-type]
+            plt.Line2D([], [], marker="s", linestyle="", color=tuple(color), label=str(c))
+            for c, color in zip(tree.classes, mesh.to_rgba(np.arange(tree.n_outputs)), strict=True)  # type: ignore[arg-type]
         ]
         ax.legend(handles=handles, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:

@@ -62,7 +62,7 @@ class Tree:
         n_outputs = shapes["values"][1]
         if self.coefs is None:
             object.__setattr__(self, "coefs", np.zeros((n_branches + 1, n_outputs, 0)))
-        width = np.shape(self.coefs)[-1]
+        width = np.shape(self._coefs)[-1]
         if width not in (0, shapes["A"][1]):
             raise ValueError(f"coefs must have p = {shapes['A'][1]} or 0 terms per output; got {width}")
         shapes["coefs"] = (n_branches + 1, n_outputs, width)
@@ -410,7 +410,7 @@ class Tree:
                 if np.size(data["coefs"])
                 else None,
                 link=data["link"],
-                **{k: None if data.get(k) is None else np.array(data[k]) for k in _OPTIONAL},  # type: ignore[arg-type]
+                **{k: None if data.get(k) is None else np.array(data[k]) for k in _OPTIONAL},
             )
         except (TypeError, OverflowError) as error:
             raise ValueError(f"a tree's entries must be lists of numbers; got something else ({error})") from error
@@ -522,5 +522,5 @@ def terms(weights: Floats, names: Sequence[str], digits: int = 4, most: int | No
     cut = most is not None and chosen.size > most
     if cut:
         chosen = np.sort(chosen[np.argsort(-np.abs(weights[chosen]), kind="stable")[:most]])
-    parts = [names[j] if weights[j] == 1.0 else f"{number(weights[j], digits)} {names[j]}" for j in chosen]
+    parts = [names[j] if weights[j] == 1.0 else f"{number(weights[j], digits)} {names[j]}" for j in map(int, chosen)]
     return (" + ".join(parts).replace("+ -", "- ") or "0") + (" + ..." if cut else "")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from opttree.estimators.checks import check_columns, moments
+from opttree.checks import check_columns
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 
@@ -48,6 +48,7 @@ class TreeEstimator(BaseEstimator):
         self.result_ = self._solve(problem)
         tree = self.result_.tree.unscale(*scaling).canonical
         self.tree_ = tree.with_share(tree.node_share(X, weight))
+        self.n_iter_ = self.result_.n_steps
 
     def state(
         self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
@@ -109,11 +110,13 @@ class TreeEstimator(BaseEstimator):
 
     def apply(self, X: Any) -> NDArray[np.int32]:
         """Leaf node of each row, as numbered in ``tree_``: (n,) int."""
-        return self.tree_.apply(self._validated(X))
+        X = self._validated(X)
+        return self.tree_.apply(X)
 
     def decision_path(self, X: Any) -> Any:
         """Sparse indicator (n, nodes) of the nodes each row passes."""
-        return self.tree_.decision_path(self._validated(X))
+        X = self._validated(X)
+        return self.tree_.decision_path(X)
 
     def to_text(self) -> str:
         """The tree as text, with the feature names seen in `fit`."""
@@ -131,13 +134,28 @@ class TreeEstimator(BaseEstimator):
         return self.tree_.n_leaves
 
 
+def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
+
+    One column at a time, so that no temporary of the size of ``X`` exists.
+    """
+    share = weight / weight.sum()
+    mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
+    for j in range(X.shape[1]):
+        mean[j] = np.sum(share * X[:, j])
+        deviation = np.sqrt(np.sum(share * (X[:, j] - mean[j]) ** 2))
+        if deviation > 1e-12 * max(abs(mean[j]), np.abs(X[:, j]).max()):
+            scale[j] = deviation
+    return mean, scale
+
+
 @contextmanager
 def threads(n_jobs: int | None) -> Iterator[None]:
     """Run the kernels on ``n_jobs`` threads: all for None and -1, all but k - 1 for -k."""
     import numba
 
     before = numba.get_num_threads()
-    most = numba.config.NUMBA_NUM_THREADS
+    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     wanted = most if n_jobs is None else n_jobs if n_jobs > 0 else most + 1 + n_jobs
     numba.set_num_threads(max(1, min(wanted, most)))
     try:

@@ -10,14 +10,13 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from opttree.checks import check_columns
 from opttree.estimators.base import TreeEstimator
-from opttree.estimators.checks import check_columns
 from opttree.problems import TreeProblem
-from opttree.tree import Tree
 
 
 class _TAOTree(TreeEstimator):
-    """Options and solver that the regressor and the classifier share."""
+    """The solver that the regressor and the classifier share."""
 
     def _solver(self, problem: TreeProblem) -> Any:
         import solvers
@@ -48,13 +47,57 @@ class _TAOTree(TreeEstimator):
 
 
 class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
-    """Regression tree by tree alternating optimization (TAO).
+    """Regression tree by tree alternating optimization (TAO-c and TAO-l).
 
     Parameters
     ----------
-    max_depth : largest depth, >= 1.
-    leaves : "constant" (TAO-c) or "linear" (TAO-l).
-    splits : "oblique" or "axis".
+    max_depth : int, default 6
+        Largest depth of the tree, >= 1.
+    leaves : {"constant", "linear"}, default "constant"
+        TAO-c or TAO-l. Linear leaves need ``2 (p + 1)`` rows, smaller ones stay constant; they are clipped to the
+        range of y among their rows.
+    splits : {"oblique", "axis"}, default "oblique"
+        Hyperplanes, or single features with exact threshold search.
+    loss : {"squared", "absolute"}, default "squared"
+        Summed over the outputs. Absolute loss fits medians, linear leaves by reweighted least squares.
+    max_iter : int, default 40
+        Most passes over the tree (the paper's 40).
+    split_penalty, leaf_penalty : float
+        Penalty on the weights of the splits and of linear leaves, in units of the mean loss on standardised features
+        and outputs: the objective is ``mean loss + split_penalty * |A|_1 + leaf_penalty * |coefs|_1``. The alpha of
+        the paper's eq. (1), a sum over n rows, is ``alpha / n`` here (0.01 / n there). So stated, neither the number
+        of rows nor the scale of the sample weights changes its meaning.
+    l1_ratio : float, default 1
+        1: the l1 penalty (lasso, the paper's); 0: ``penalty * |.|_2^2`` (ridge); between: a mixture of both.
+    min_samples_leaf : int, default 1
+        Fewest training rows in a leaf.
+    accept : {"always", "improve"}, default "always"
+        Take every new hyperplane (the paper's choice), or only those that do not raise the objective.
+    init : {"auto", "random", "cart", "cluster", "hinge"} or an initial tree of `solvers`, default "auto"
+        "auto" is "hinge" for linear leaves with oblique splits and "cart" otherwise.
+    n_init : int, default 1
+        Restarts; the best training objective wins. With "cart" and "hinge" they differ in ties and random trials only.
+    node_solver : {"newton", "liblinear", "sklearn"} or a node solver of `solvers`, default "newton"
+        Solver of the oblique splits' logistic regressions.
+    time_limit : float, default None
+        Seconds; the best tree so far is kept.
+    random_state : int, RandomState or None
+        One seed gives one tree, whatever ``n_jobs``.
+    n_jobs : int, default None
+        Threads; None and -1 mean all.
+    verbose : int, default 0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    tree_ : `opttree.Tree` on raw features.
+    result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
+    n_iter_ : steps taken.
+
+    References
+    ----------
+    Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
+    optimization", ICML 2020.
     """
 
     def __init__(
@@ -97,17 +140,42 @@ class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> TAORegressor:
+        """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        """
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
         self._fit(X, y.astype(np.float64), sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        return self.tree_.predict(self._validated(X))
+        """Predictions (n,), or (n, K) with several outputs."""
+        X = self._validated(X)
+        return self.tree_.predict(X)
 
 
 class TAOClassifier(ClassifierMixin, _TAOTree):
-    """Classification tree by TAO."""
+    """Classification tree by tree alternating optimization.
+
+    Parameters are those of `TAORegressor`, but for:
+
+    Parameters
+    ----------
+    leaves : {"constant", "linear"}, default "constant"
+        Class frequencies, or multinomial logistic regressions.
+    loss : {"zero_one", "log"}, default "zero_one"
+        Misclassification rate, or cross-entropy (capped at ``-log(1e-6)`` per row). The objective is this mean loss
+        plus the penalties; y is not scaled.
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels.
+    tree_, result_, n_iter_ : as `TAORegressor`.
+    """
 
     def __init__(
         self,
@@ -149,15 +217,26 @@ class TAOClassifier(ClassifierMixin, _TAOTree):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> TAOClassifier:
+        """Train on ``X (n, p)`` and labels ``y (n,)``, with weights ``(n,)`` >= 0.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        """
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
-        self.classes_ = np.unique(y)
         self._fit(X, y, sample_weight)
+        self.classes_ = self.tree_.classes
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        """Class labels (n,)."""
+        X = self._validated(X)
+        return self.tree_.predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        return self.tree_.predict_proba(self._validated(X))
+        """Class probabilities (n, K), in the order of ``classes_``."""
+        X = self._validated(X)
+        return self.tree_.predict_proba(X)

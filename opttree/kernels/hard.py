@@ -1,4 +1,4 @@
-"""Hard trees on arrays: routing, leaf outputs and losses.
+r"""Hard trees on arrays: routing, leaf outputs and losses.
 
 A tree with B branch nodes and L = B + 1 leaves numbers its branches 0..B-1 and its leaves B..B+L-1, each breadth-first;
 in a complete tree that is the heap order (children of t: 2t+1 and 2t+2). ``children[t] = (left, right)``; a row goes
@@ -61,7 +61,7 @@ def leaf_output(X, i, leaf, k, values, coefs, lower, upper):
 def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
     """Loss of row ``i`` at a leaf. ``Y (n, K)``, or ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`."""
     n_outputs = values.shape[1]
-    if loss == SQUARED or loss == ABSOLUTE:
+    if loss in (SQUARED, ABSOLUTE):
         total = 0.0
         for k in range(n_outputs):
             r = Y[i, k] - leaf_output(X, i, leaf, k, values, coefs, lower, upper)

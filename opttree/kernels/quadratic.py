@@ -51,7 +51,7 @@ def solve_face(H, c, l1, n_penalised, v, support, size, L, u):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def minimise_quadratic(H, c, l1, n_penalised, v):
-    """Minimise the quadratic plus l1 term in place, from the start ``v``. Coordinates with ``H[j, j] <= 0`` stay put."""
+    """Minimise the quadratic plus l1 term in place, from the start ``v``; where ``H[j, j] <= 0``, j stays put."""
     q = v.size
     slope = np.empty(q)
     support = np.empty(q, np.int64)

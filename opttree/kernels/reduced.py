@@ -17,7 +17,7 @@ from opttree.kernels.thresholds import best_threshold
 def pseudolabels(
     X, Y, w, node_of, slot_of, own, children, A, b, feature, values, coefs, lower, upper, loss, link, side, u, other
 ):
-    """Fill, for every row in a branch of the level: the side it takes, its signed weight, and the leaf of the other side.
+    """Fill, for every row in a branch of the level: its side, its signed weight, and the leaf of the other side.
 
     ``slot_of[node]`` is the node's place in the level or -1. ``u[i] = w_i (loss left - loss right)``: positive where
     right is better. Returns the losses on the other side (n,).
@@ -98,7 +98,7 @@ def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
 
 @njit(cache=True, nogil=True, parallel=True)
 def fit_thresholds(X, order, start, u, A, feature, b, min_rows):
-    """Exact 0/1 thresholds along the rows of ``A`` for every node of a level; ``b`` is overwritten, returns the costs."""
+    """Exact 0/1 thresholds along the rows of ``A`` for every node of a level, into ``b``; returns their costs."""
     cost = np.zeros(b.size)
     for s in prange(b.size):
         m = start[s + 1] - start[s]

@@ -116,6 +116,7 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows):
             total[s] += u[i]
             if u[i] < 0.0:
                 all_right[s] -= u[i]
+    slack = 1e-12 * all_right  # the order of equally good cuts must not hang on rounding
     cut = np.empty((p, n_slots))
     cost = np.empty((p, n_slots))
     side = np.ones((p, n_slots))
@@ -137,11 +138,11 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows):
                 if x - low > RELATIVE_GAP * max(abs(x), abs(low)):
                     left_low = all_right[s] + running[s]
                     left_high = all_right[s] + total[s] - running[s]
-                    if left_low < cost[j, s]:
+                    if left_low < cost[j, s] - slack[s]:
                         cost[j, s] = left_low
                         cut[j, s] = 0.5 * (low + x)
                         side[j, s] = 1.0
-                    if left_high < cost[j, s]:
+                    if left_high < cost[j, s] - slack[s]:
                         cost[j, s] = left_high
                         cut[j, s] = 0.5 * (low + x)
                         side[j, s] = -1.0
@@ -157,7 +158,7 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows):
         threshold[s] = np.inf if all_left < all_right[s] else -np.inf
         best_cost[s] = min(all_left, all_right[s])
         for j in range(p):
-            if cost[j, s] < best_cost[s] - 1e-12 * all_right[s]:
+            if cost[j, s] < best_cost[s] - slack[s]:
                 best_cost[s] = cost[j, s]
                 feature[s] = j
                 threshold[s] = cut[j, s]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from opttree.kernels import hard, leaves, reduced
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
@@ -119,7 +119,7 @@ class TreeProblem:
         return int(self.Y.shape[1]) if self.classes is None else int(self.classes.size)
 
     @cached_property
-    def Y(self) -> Floats:
+    def Y(self) -> Floats:  # noqa: N802
         """(n, K) outputs, or (n, 1) class codes."""
         if self.classes is not None:
             return np.searchsorted(self.classes, self.y).astype(np.float64).reshape(-1, 1)

@@ -12,7 +12,9 @@ from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Floats, Initial, Rows, grow
 
-RIDGE = 1e-4  # l2 penalty relative to the node's weight: two clusters are separable and the weights would not stay finite
+RIDGE = (
+    1e-4  # l2 penalty relative to the node's weight: two clusters are separable and the weights would not stay finite
+)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class HingeInit(Initial):
         G = XW @ X
         p = X.shape[1] - 1
         G[np.arange(p), np.arange(p)] += self.ridge * w.sum() + 1e-12
-        return np.linalg.solve(G, XW @ t)
+        return np.asarray(np.linalg.solve(G, XW @ t), np.float64)
 
     def _directions(self, X: Floats, w: Floats, residual: Floats, rng: Rng) -> Iterator[Floats]:
         p = X.shape[1] - 1

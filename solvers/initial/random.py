@@ -44,7 +44,7 @@ class RandomInit(Initial):
                 bias = rng.normal()
             else:
                 a, bias = rng.normal(size=p), rng.normal()
-                norm = np.linalg.norm(a)
+                norm = float(np.linalg.norm(a))
                 a, bias = a / norm, bias / norm
             if self.threshold == "median":
                 bias = weighted_quantile(problem.X[rows] @ a, problem.w[rows])

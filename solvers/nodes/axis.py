@@ -24,6 +24,7 @@ class AxisNode(NodeSolver):
     """
 
     axis_aligned = True
+    exact = True
 
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
         """One node."""
@@ -47,9 +48,7 @@ class AxisNode(NodeSolver):
         u = np.zeros(level.X.shape[0])
         slot[level.order] = np.repeat(np.arange(len(level), dtype=np.int32), np.diff(level.start))
         u[level.order] = level.u
-        feature, threshold, cost, side = best_axis_splits(
-            level.X, level.presorted, slot, u, len(level), level.min_leaf
-        )
+        feature, threshold, cost, side = best_axis_splits(level.X, level.presorted, slot, u, len(level), level.min_leaf)
         A, b = np.zeros_like(A), side * threshold
         split = np.isfinite(threshold)
         A[split, feature[split]] = side[split]

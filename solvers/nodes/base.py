@@ -17,6 +17,7 @@ class NodeSolver:
     """Finds hyperplanes for node problems. Subclasses say how one direction is found, or a whole level of them."""
 
     axis_aligned = False
+    exact = False  # whether no split of the node has a lower weighted 0/1 loss than the one found
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
         """None, or why these penalties cannot be treated."""
@@ -43,7 +44,5 @@ class NodeSolver:
             The direction from `solve`, the threshold exact for the weighted 0/1 loss along it, and that loss.
         """
         A, b = self.directions(level, A, b, rng)
-        cost = fit_thresholds(
-            level.X, level.order, level.start, level.u, A, single_features(A), b, level.min_leaf
-        )
+        cost = fit_thresholds(level.X, level.order, level.start, level.u, A, single_features(A), b, level.min_leaf)
         return A, b, cost

@@ -43,7 +43,7 @@ class LiblinearNode(NodeSolver):
             raise ValueError(f"copies must be >= 1; got {self.copies}")
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """liblinear takes exactly one penalty."""
+        """It takes exactly one penalty."""
         if (level_l1 > 0) == (level_l2 > 0):
             return "liblinear needs either an l1 or an l2 penalty on the splits; use NewtonNode for none or both"
         return None

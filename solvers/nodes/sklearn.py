@@ -35,7 +35,7 @@ class SklearnNode(NodeSolver):
     intercept_scaling: float = 100.0
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """liblinear takes one penalty at a time."""
+        """It takes one penalty at a time."""
         if level_l1 > 0 and level_l2 > 0:
             return "liblinear takes an l1 or an l2 penalty on the splits, not both; use NewtonNode"
         return None

@@ -87,7 +87,7 @@ class State:
         )
         slot = np.repeat(np.arange(nodes.size), np.diff(start))
         wrong = np.where((level.u > 0.0) != (self.side[order] == 1), np.abs(level.u), 0.0)
-        return level, np.bincount(slot, wrong, nodes.size)
+        return level, np.bincount(slot, wrong, nodes.size).astype(np.float64)
 
     def groups(self, level: LevelProblem) -> Iterator[tuple[int, int]]:
         """Ranges of a level's nodes of about `GROUP_WORK` numbers each: all of them where the data are small."""
@@ -100,12 +100,23 @@ class State:
             first = last
 
     def accept(
-        self, nodes: NDArray[np.int64], level: LevelProblem, A: Floats, b: Floats, cost: Floats, current_cost: Floats
+        self,
+        nodes: NDArray[np.int64],
+        level: LevelProblem,
+        proposed: tuple[Floats, Floats, Floats],
+        current_cost: Floats,
+        exact: bool,
     ) -> None:
-        """Take the proposed splits: of nodes with rows that care; under "improve", where the objective does not rise."""
+        """Take the proposed splits of nodes with rows that care; under "improve", where the objective does not rise.
+
+        An exact node solver that finds nothing better than the current split leaves it as it is.
+        """
+        A, b, cost = proposed
         take = np.diff(level.start) > 0
         if self.problem.min_leaf > 1:
             take &= np.bincount(self.slot_of[self.node_of][self.u != 0.0], minlength=nodes.size)[: nodes.size] > 0
+        if exact:
+            take &= cost < current_cost * (1.0 - 1e-9)
         if self.improve:
             penalised = cost + level.penalties(A)
             current = current_cost + level.penalties(self.A[nodes])
@@ -149,7 +160,7 @@ class State:
     def fit_leaves(self, linear: bool) -> None:
         """Refit every leaf on its reduced set (Theorem 3.3); under "improve", keep those that would get worse."""
         problem = self.problem
-        values, coefs, lower, upper = self.leaf_arrays
+        values, coefs = self.leaf_arrays[:2]
         number = self.leaf - self.n_branches
         if (coefs.shape[2] > 0) != linear:
             coefs = np.zeros((values.shape[0], problem.n_outputs, problem.n_features if linear else 0))

@@ -94,9 +94,7 @@ class TAO(Solver):
                 return Termination.STALLED
         return Termination.ITERATION_LIMIT
 
-    def _update_level(
-        self, state: State, nodes: np.ndarray, node_solver: NodeSolver, rng: Rng
-    ) -> Iterator[None]:
+    def _update_level(self, state: State, nodes: np.ndarray, node_solver: NodeSolver, rng: Rng) -> Iterator[None]:
         """Train the decision functions of one level and compute the reduced sets of their children."""
         level, current_cost = state.reduced_problems(nodes)
         A, b, cost = state.A[nodes], state.b[nodes], np.zeros(nodes.size)
@@ -104,5 +102,5 @@ class TAO(Solver):
             group = slice(first, last)
             A[group], b[group], cost[group] = node_solver.solve_level(level.part(first, last), A[group], b[group], rng)
             yield None
-        state.accept(nodes, level, A, b, cost, current_cost)
+        state.accept(nodes, level, (A, b, cost), current_cost, node_solver.exact)
         state.advance()

@@ -1,11 +1,10 @@
-"""Input checks at the door of the estimators: one sentence that names the column, the rule and the remedy."""
+"""Checks of input tables: one sentence that names the column, the rule and the remedy."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 
 def check_columns(X: Any) -> None:
@@ -37,7 +36,7 @@ def check_columns(X: Any) -> None:
             if text is not None:
                 raise ValueError(_categorical(str(j), str(text)))
     elif array.dtype.kind == "f" and not np.isfinite(array.sum()):
-        for j in np.flatnonzero(~np.isfinite(array).all(axis=0)):
+        for j in map(int, np.flatnonzero(~np.isfinite(array).all(axis=0))):
             missing = int(np.isnan(array[:, j]).sum())
             raise ValueError(_missing(str(j), missing) if missing else _infinite(str(j)))
 
@@ -66,18 +65,3 @@ def _missing(column: str, count: int) -> str:
 
 def _infinite(column: str) -> str:
     return f"X column {column} must be finite; got infinity (inf): clip or remove such rows first"
-
-
-def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
-
-    One column at a time, so that no temporary of the size of ``X`` exists.
-    """
-    share = weight / weight.sum()
-    mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
-    for j in range(X.shape[1]):
-        mean[j] = np.sum(share * X[:, j])
-        deviation = np.sqrt(np.sum(share * (X[:, j] - mean[j]) ** 2))
-        if deviation > 1e-12 * max(abs(mean[j]), np.abs(X[:, j]).max()):
-            scale[j] = deviation
-    return mean, scale
