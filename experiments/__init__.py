@@ -1,0 +1,1 @@
+"""Experiments: protocols, runs and benchmarks around opttree."""
