@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
-from opttree import L1, TAORegressor, TreeProblem, datasets
+from opttree import TAORegressor, TreeProblem, datasets
 
 
 def standardised(name: str, depth: int, leaves: str = "constant", split_penalty: float = 1e-4) -> TreeProblem:
@@ -17,18 +15,6 @@ def standardised(name: str, depth: int, leaves: str = "constant", split_penalty:
     model = TAORegressor(depth, leaves=leaves, split_penalty=split_penalty)
     problem, _scaling = model.state(X, y)
     return problem
-
-
-def l1_of(problem: TreeProblem) -> float:
-    """The l1 penalty on the splits of a problem."""
-    return problem.strength(L1, "splits")
-
-
-def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Wall-clock seconds of one call, and what it returned."""
-    began = time.perf_counter()
-    value = call()
-    return time.perf_counter() - began, value
 
 
 def splits(n: int, share: float, seeds: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:

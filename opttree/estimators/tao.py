@@ -27,7 +27,7 @@ class _TAOTree(TreeEstimator):
             "cluster": solvers.ClusterInit,
             "hinge": solvers.HingeInit,
         }
-        nodes = {"newton": solvers.NewtonNode, "liblinear": solvers.LiblinearNode, "sklearn": solvers.SklearnNode}
+        nodes = {"liblinear": solvers.LiblinearNode, "sklearn": solvers.SklearnNode}
         if not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1:
             raise ValueError(f"n_init must be an integer >= 1; got {self.n_init!r}")
         init = self.init
@@ -39,9 +39,12 @@ class _TAOTree(TreeEstimator):
             init = inits[init]()
         node_solver = self.node_solver
         if isinstance(node_solver, str):
-            if node_solver not in nodes:
-                raise ValueError(f"node_solver must be one of {list(nodes)} or a node solver; got {node_solver!r}")
-            node_solver = None if problem.splits == "axis" else nodes[node_solver]()
+            if node_solver not in ("newton", *nodes):
+                raise ValueError(
+                    f"node_solver must be one of {['newton', *nodes]} or a node solver; got {node_solver!r}"
+                )
+            by_default = problem.splits == "axis" or node_solver == "newton"
+            node_solver = None if by_default else nodes[node_solver]()
         tao = solvers.TAO(max_iter=self.max_iter, init=init, node_solver=node_solver, accept=self.accept)
         return tao if self.n_init == 1 else solvers.MultiStart(tao, int(self.n_init))
 

@@ -28,14 +28,22 @@ def gather_block(X, rows, start, B):
     """Transpose rows ``rows[start:start + BLOCK]`` of ``X`` into ``B (q, BLOCK)``; returns how many there were."""
     p = X.shape[1]
     width = min(BLOCK, rows.size - start)
-    for r in range(width):
+    whole = width - width % 4
+    for r in range(0, whole, 4):
+        i = start + r
+        x0, x1, x2, x3 = X[rows[i]], X[rows[i + 1]], X[rows[i + 2]], X[rows[i + 3]]
+        for k in range(p):
+            b = B[k]
+            b[r] = x0[k]
+            b[r + 1] = x1[k]
+            b[r + 2] = x2[k]
+            b[r + 3] = x3[k]
+    for r in range(whole, width):
         x = X[rows[start + r]]
         for k in range(p):
             B[k, r] = x[k]
-        B[p, r] = 1.0
-    for r in range(width, BLOCK):
-        for k in range(p + 1):
-            B[k, r] = 0.0
+    B[p] = 1.0
+    B[: p + 1, width:] = 0.0
     return width
 
 
@@ -92,29 +100,20 @@ def mirror_lower(G):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def gram_and_moments(X, rows, h, Y, G, M):
-    """``G = sum_i h_i (x_i, 1)(x_i, 1)'`` (q, q) and ``M = sum_i h_i y_i (x_i, 1)'`` (K, q); ``q = padded(p)``.
+def add_weighted_gram(X, rows, h, G):
+    """Add ``sum_i h_i (x_i, 1)(x_i, 1)'`` to the lower triangle of ``G (q, q)``, ``q = padded(p)``.
 
-    ``rows (m,)`` index ``X``; ``h (m,)`` and ``Y (m, K)`` are aligned with ``rows``.
+    ``rows (m,)`` index ``X``; ``h (m,)`` is aligned with ``rows``.
     """
-    q = G.shape[0]
     p = X.shape[1]
-    B = np.zeros((q, BLOCK))
-    C = np.zeros((q, BLOCK))
-    G[:] = 0.0
-    M[:] = 0.0
+    B = np.zeros((G.shape[0], BLOCK))
+    C = np.zeros((G.shape[0], BLOCK))
     for start in range(0, rows.size, BLOCK):
         width = gather_block(X, rows, start, B)
         for j in range(p + 1):
+            b, c = B[j], C[j]
             for r in range(width):
-                C[j, r] = B[j, r] * h[start + r]
+                c[r] = b[r] * h[start + r]
             for r in range(width, BLOCK):
-                C[j, r] = 0.0
+                c[r] = 0.0
         add_block_gram(B, C, G)
-        for j in range(p + 1):
-            for o in range(Y.shape[1]):
-                s = 0.0
-                for r in range(width):
-                    s += C[j, r] * Y[start + r, o]
-                M[o, j] += s
-    mirror_lower(G)

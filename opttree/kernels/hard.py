@@ -21,7 +21,7 @@ IDENTITY, SOFTMAX = range(2)
 SMALLEST_PROBABILITY = 1e-6  # the log loss of a row is capped at -log of this
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
 def split_value(X, i, A, feature, t):
     """``A[t] . X[i]``: the one number every routing decision is made from."""
     f = feature[t]
@@ -35,7 +35,7 @@ def split_value(X, i, A, feature, t):
     return s
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def route_row(X, i, t, children, A, b, feature):
     """Leaf node that row ``i`` reaches from node ``t``."""
     while t < b.size:
@@ -43,7 +43,7 @@ def route_row(X, i, t, children, A, b, feature):
     return t
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
 def leaf_output(X, i, leaf, k, values, coefs, lower, upper):
     """Output ``k`` of row ``i`` at leaf number ``leaf`` (0-based among leaves), clipped where bounds are given."""
     s = values[leaf, k]
@@ -57,7 +57,7 @@ def leaf_output(X, i, leaf, k, values, coefs, lower, upper):
     return s
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
     """Loss of row ``i`` at a leaf. ``Y (n, K)``, or ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`."""
     n_outputs = values.shape[1]
@@ -84,7 +84,7 @@ def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
     return min(np.log(odds), -np.log(SMALLEST_PROBABILITY))
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def route(X, children, A, b, feature):
     """Leaf node of every row: (n,) int32."""
     out = np.empty(X.shape[0], np.int32)
@@ -93,7 +93,7 @@ def route(X, children, A, b, feature):
     return out
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def outputs(X, leaf_node, n_branches, values, coefs, lower, upper):
     """Leaf outputs (n, K) for rows whose leaf nodes are known."""
     out = np.empty((X.shape[0], values.shape[1]))
@@ -103,7 +103,7 @@ def outputs(X, leaf_node, n_branches, values, coefs, lower, upper):
     return out
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def losses(X, Y, leaf_node, n_branches, values, coefs, lower, upper, loss, link):
     """Loss (n,) of rows whose leaf nodes are known."""
     out = np.empty(X.shape[0])

@@ -7,7 +7,7 @@ training set, so penalties are in the units of the mean loss.
 import numpy as np
 from numba import njit, prange
 
-from opttree.kernels.gram import gram_and_moments, padded
+from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.hard import ABSOLUTE, SQUARED
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.quadratic import minimise_quadratic
@@ -35,25 +35,41 @@ def weighted_median(y, w):
     return y[order[-1]]
 
 
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _moment(X, rows, h, y, c):
+    """``c = sum_i h_i y_i (x_i, 1)``."""
+    p = X.shape[1]
+    c[:] = 0.0
+    for i in range(rows.size):
+        x = X[rows[i]]
+        s = h[i] * y[i]
+        for k in range(p):
+            c[k] += s * x[k]
+        c[p] += s
+
+
 @njit(cache=True, nogil=True)
 def fit_linear(X, rows, h, Y, l1, l2, value, coef):
     """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, each output by itself."""
     p = X.shape[1]
     q = padded(p)
-    G = np.empty((q, q))
-    M = np.empty((Y.shape[1], q))
-    gram_and_moments(X, rows, h, Y, G, M)
+    G = np.zeros((q, q))
+    add_weighted_gram(X, rows, h, G)
+    mirror_lower(G)
     H = 2.0 * G[: p + 1, : p + 1]
     jitter = 0.0
     for j in range(p + 1):
         jitter += 1e-10 * H[j, j] / (p + 1)
     for j in range(p + 1):
         H[j, j] += jitter + (2.0 * l2 if j < p else 0.0)
+    c = np.empty(p + 1)
     v = np.empty(p + 1)
     for k in range(Y.shape[1]):
         v[:p] = coef[k]
         v[p] = value[k]
-        minimise_quadratic(H, -2.0 * M[k, : p + 1], l1, p, v)
+        _moment(X, rows, h, Y[:, k], c)
+        c *= -2.0
+        minimise_quadratic(H, c, l1, p, v)
         coef[k] = v[:p]
         value[k] = v[p]
 

@@ -4,27 +4,32 @@ The problem of one branch node (``z = a.x - b``; ``sign`` is +1 where the row sh
 
     minimise over (a, b)   sum_i w_i log(1 + exp(-s_i (o_i + z_i)))  +  l1 |a|_1  +  l2 |a|_2^2
 
-Each outer step forms the p x p Hessian of the loss once, minimises the quadratic model plus the penalty exactly
-(`minimise_quadratic`) and backtracks along the direction: newGLMNET (Yuan, Ho and Lin, JMLR 2012) with the Gram matrix
-in place of products with the data, since p is small here and inner iterations then cost nothing in n.
+Each outer step forms the p x p Hessian of the loss once and minimises the quadratic model plus the penalty exactly
+(`minimise_quadratic`): newGLMNET (Yuan, Ho and Lin, JMLR 2012) with the Gram matrix in place of products with the data,
+since p is small here and inner iterations then cost nothing in n. Along a convex function a full step that ends on a
+falling slope has lowered it all the way, and that slope comes from the gradient which the next step needs anyway; the
+loss itself, with its logarithms, is evaluated only where the slope has risen. A first step that raises the objective
+tells of a bad warm start (rows far on their wrong side have a slope but no curvature): the method starts again at zero
+weights, where every row has its full curvature. Later ones are shortened by Armijo's rule.
 """
 
 import numpy as np
 from numba import njit
 
-from opttree.kernels.gram import BLOCK, FASTMATH, add_block_gram, gather_block, mirror_lower, padded
+from opttree.kernels.exponential import exp_minus_abs
+from opttree.kernels.gram import BLOCK, FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.quadratic import minimise_quadratic
 
 ARMIJO_SIGMA = 0.01
-MAX_HALVINGS = 30
+MAX_TRIALS = 30
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def logistic_loss(z, sign, weight):
-    """``sum_i w_i log(1 + exp(-s_i z_i))``."""
+def logistic_loss(z, new_z, t, sign, weight):
+    """``sum_i w_i log(1 + exp(-s_i v_i))`` at the margins ``v = z + t (new_z - z)``."""
     total = 0.0
     for i in range(z.size):
-        u = -sign[i] * z[i]
+        u = -sign[i] * (z[i] + t * (new_z[i] - z[i]))
         total += weight[i] * (max(u, 0.0) + np.log1p(np.exp(-abs(u))))
     return total
 
@@ -42,55 +47,37 @@ def _margins(X, rows, x, z):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _violation_at_zero(X, rows, sign, weight, l1):
-    """1-norm of the minimum-norm subgradient at zero weights, times ``min(W+, W-) / W``."""
+def _weighted_sum(X, rows, c, g):
+    """``g = sum_i c_i (x_i, 1)``, four rows at a time."""
     p = X.shape[1]
-    g = np.zeros(p + 1)
-    positive = 0.0
-    total = 0.0
-    for i in range(rows.size):
-        xi = X[rows[i]]
-        c = 0.5 * sign[i] * weight[i]
+    g[:] = 0.0
+    whole = rows.size - rows.size % 4
+    for i in range(0, whole, 4):
+        x0, x1, x2, x3 = X[rows[i]], X[rows[i + 1]], X[rows[i + 2]], X[rows[i + 3]]
+        c0, c1, c2, c3 = c[i], c[i + 1], c[i + 2], c[i + 3]
         for k in range(p):
-            g[k] += c * xi[k]
-        g[p] += c
-        total += weight[i]
-        if sign[i] > 0:
-            positive += weight[i]
-    norm = abs(g[p])
-    for k in range(p):
-        norm += max(abs(g[k]) - l1, 0.0)
-    return norm * min(positive, total - positive) / total if total > 0.0 else 0.0
+            g[k] += (c0 * x0[k] + c1 * x1[k]) + (c2 * x2[k] + c3 * x3[k])
+        g[p] += (c0 + c1) + (c2 + c3)
+    for i in range(whole, rows.size):
+        x = X[rows[i]]
+        for k in range(p):
+            g[k] += c[i] * x[k]
+        g[p] += c[i]
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _derivatives(X, rows, sign, weight, z, B, C, g, H):
-    """Gradient ``g (q,)`` and Hessian ``H (q, q)`` of the loss in (a, intercept), block by block."""
-    p = X.shape[1]
-    slope = np.empty(BLOCK)
-    curvature = np.empty(BLOCK)
-    g[:] = 0.0
-    H[:] = 0.0
-    for start in range(0, rows.size, BLOCK):
-        width = gather_block(X, rows, start, B)
+def _derivatives(sign, weight, z, bits, slope, curvature):
+    """First and second derivatives of each row's loss in its margin, into ``slope`` and ``curvature``."""
+    for start in range(0, z.size, BLOCK):
+        width = min(BLOCK, z.size - start)
+        e = curvature[start : start + width]
+        exp_minus_abs(z, start, width, bits, e)
         for r in range(width):
             i = start + r
-            e = np.exp(-abs(z[i]))
-            s = 1.0 / (1.0 + e)
-            right = s if z[i] >= 0.0 else e * s  # sigmoid(z_i)
-            slope[r] = weight[i] * (right - (1.0 if sign[i] > 0.0 else 0.0))
-            curvature[r] = weight[i] * s * s * e
-        for r in range(width, BLOCK):
-            slope[r] = 0.0
-            curvature[r] = 0.0
-        for k in range(p + 1):
-            s = 0.0
-            for r in range(BLOCK):
-                s += slope[r] * B[k, r]
-                C[k, r] = curvature[r] * B[k, r]
-            g[k] += s
-        add_block_gram(B, C, H)
-    mirror_lower(H)
+            s = 1.0 / (1.0 + e[r])
+            right = s if z[i] >= 0.0 else e[r] * s  # sigmoid(z_i)
+            slope[i] = weight[i] * (right - (1.0 if sign[i] > 0.0 else 0.0))
+            e[r] = weight[i] * s * s * e[r]
 
 
 @njit(cache=True, nogil=True)
@@ -109,12 +96,29 @@ def _violation(g, x, p, l1, l2):
 
 
 @njit(cache=True, nogil=True)
-def _penalty_change(x, d, t, p, l1, l2):
-    change = 0.0
+def _armijo(z, new_z, sign, weight, x, d, descent, p, l1, l2, trials):
+    """First of the steps 1, 1/2, 1/4, ... along ``d`` that lowers the objective enough, 0 where none of them does."""
+    before = logistic_loss(z, z, 0.0, sign, weight)
+    t = 1.0
+    for _ in range(trials):
+        change = logistic_loss(z, new_z, t, sign, weight) - before
+        for k in range(p):
+            v = x[k] + t * d[k]
+            change += l1 * (abs(v) - abs(x[k])) + l2 * (v * v - x[k] * x[k])
+        if change <= ARMIJO_SIGMA * t * descent:
+            return t
+        t *= 0.5
+    return 0.0
+
+
+@njit(cache=True, nogil=True)
+def _directional(g, x, d, p, l1, l2, ahead):
+    """Derivative of the penalised loss along ``d`` at x; at a kink the one ahead (+1) or behind (-1)."""
+    total = g[p] * d[p]
     for k in range(p):
-        v = x[k] + t * d[k]
-        change += l1 * (abs(v) - abs(x[k])) + l2 * (v * v - x[k] * x[k])
-    return change
+        total += (g[k] + 2.0 * l2 * x[k]) * d[k]
+        total += l1 * (d[k] if x[k] > 0.0 else -d[k] if x[k] < 0.0 else ahead * abs(d[k]))
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -126,28 +130,43 @@ def fit_logistic(X, rows, sign, weight, offset, a, b, l1, l2, tol, max_iter):
     liblinear's rule.
     """
     p = X.shape[1]
+    m = rows.size
     q = padded(p)
     x = np.empty(p + 1)  # (a, intercept = -b)
     x[:p] = a
     x[p] = -b
-    z = np.empty(rows.size)
-    dz = np.empty(rows.size)
+    z = np.empty(m)
+    new_z = np.empty(m)
+    slope = np.empty(m)
+    curvature = np.empty(m)
+    bits = np.empty(BLOCK, np.int64)
+    g = np.empty(p + 1)
+    H = np.empty((q, q))
+    c = np.empty(p + 1)
+    new = np.empty(p + 1)
+    d = np.empty(p + 1)
+
+    positive = 0.0
+    total = 0.0
+    for i in range(m):
+        slope[i] = -0.5 * sign[i] * weight[i]
+        total += weight[i]
+        if sign[i] > 0.0:
+            positive += weight[i]
+    _weighted_sum(X, rows, slope, g)
+    stop = tol * _violation(g, np.zeros(p + 1), p, l1, l2) * min(positive, total - positive) / max(total, 1e-300)
+
     _margins(X, rows, x, z)
     if offset.size:
         z += offset
-    stop = tol * _violation_at_zero(X, rows, sign, weight, l1)
-    loss = logistic_loss(z, sign, weight)
-    B = np.zeros((q, BLOCK))
-    C = np.zeros((q, BLOCK))
-    g = np.empty(q)
-    H = np.empty((q, q))
-    c = np.empty(p + 1)
-    v = np.empty(p + 1)
+    _derivatives(sign, weight, z, bits, slope, curvature)
+    _weighted_sum(X, rows, slope, g)
     steps = 0
-    while steps < max_iter:
-        _derivatives(X, rows, sign, weight, z, B, C, g, H)
-        if _violation(g, x, p, l1, l2) <= stop:
-            break
+    while steps < max_iter and _violation(g, x, p, l1, l2) > stop:
+        steps += 1
+        H[:] = 0.0
+        add_weighted_gram(X, rows, curvature, H)
+        mirror_lower(H)
         jitter = 0.0
         for j in range(p + 1):
             jitter += 1e-10 * H[j, j] / (p + 1)
@@ -159,28 +178,35 @@ def fit_logistic(X, rows, sign, weight, offset, a, b, l1, l2, tol, max_iter):
             for k in range(p + 1):
                 s -= H[j, k] * x[k]
             c[j] = s
-            v[j] = x[j]
-        minimise_quadratic(H[: p + 1, : p + 1], c, l1, p, v)
-        v -= x  # the direction
-        predicted = _penalty_change(x, v, 1.0, p, l1, l2)
-        for j in range(p + 1):
-            predicted += g[j] * v[j]
-        if predicted >= 0.0:
+            new[j] = x[j]
+        minimise_quadratic(H[: p + 1, : p + 1], c, l1, p, new)
+        d[:] = new - x
+        descent = _directional(g, x, d, p, l1, l2, 1.0)
+        if not descent < 0.0:
             break
-        _margins(X, rows, v, dz)
-        z += dz
+        _margins(X, rows, new, new_z)
+        if offset.size:
+            new_z += offset
+        _derivatives(sign, weight, new_z, bits, slope, curvature)
+        _weighted_sum(X, rows, slope, g)
         t = 1.0
-        change = 0.0
-        for _ in range(MAX_HALVINGS):
-            change = logistic_loss(z, sign, weight) - loss
-            if change + _penalty_change(x, v, t, p, l1, l2) <= ARMIJO_SIGMA * t * predicted:
-                break
-            t *= 0.5
-            z -= t * dz
+        if _directional(g, new, d, p, l1, l2, -1.0) > 0.0:
+            t = _armijo(z, new_z, sign, weight, x, d, descent, p, l1, l2, 1 if steps == 1 else MAX_TRIALS)
+        if t == 1.0:
+            x, new = new, x
+            z, new_z = new_z, z
+            continue
+        if t > 0.0:
+            x += t * d
+            z += t * (new_z - z)
+        elif steps == 1:
+            x[:] = 0.0
+            z[:] = 0.0
+            if offset.size:
+                z += offset
         else:
             break
-        x += t * v
-        loss += change
-        steps += 1
+        _derivatives(sign, weight, z, bits, slope, curvature)
+        _weighted_sum(X, rows, slope, g)
     a[:] = x[:p]
     return -x[p], steps

@@ -8,25 +8,46 @@ the level above; only the other side is routed and evaluated.
 import numpy as np
 from numba import njit, prange
 
+from opttree.kernels.gram import FASTMATH
 from opttree.kernels.hard import route_row, row_loss, split_value
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.thresholds import best_threshold
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def pseudolabels(
-    X, Y, w, node_of, slot_of, own, children, A, b, feature, values, coefs, lower, upper, loss, link, side, u, other
+    X,
+    Y,
+    w,
+    node_of,
+    slot_of,
+    own,
+    children,
+    A,
+    b,
+    feature,
+    values,
+    coefs,
+    lower,
+    upper,
+    loss,
+    link,
+    slot,
+    side,
+    u,
+    other,
 ):
     """Fill, for every row in a branch of the level: its side, its signed weight, and the leaf of the other side.
 
-    ``slot_of[node]`` is the node's place in the level or -1. ``u[i] = w_i (loss left - loss right)``: positive where
-    right is better. Returns the losses on the other side (n,).
+    ``slot_of[node]`` is the node's place in the level or -1; the row's goes to ``slot``. ``u[i] = w_i (loss left - loss
+    right)``: positive where right is better. Returns the losses on the other side (n,).
     """
     n_branches = b.size
     other_loss = np.zeros(X.shape[0])
     for i in prange(X.shape[0]):
         t = node_of[i]
-        if slot_of[t] < 0:
+        slot[i] = slot_of[t]
+        if slot[i] < 0:
             u[i] = 0.0
             continue
         side[i] = 0 if split_value(X, i, A, feature, t) <= b[t] else 1
@@ -58,13 +79,27 @@ def group_rows(key, n_groups, keep):
     return order, start
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def advance(X, node_of, slot_of, children, A, b, feature, side, other, other_loss, leaf, own):
+@njit(cache=True, nogil=True)
+def level_weights(order, start, u, side):
+    """``u`` in the order of ``order``, and each node's current cost: the summed |u| of rows on their wrong sides."""
+    sorted_u = np.empty(order.size)
+    cost = np.zeros(start.size - 1)
+    for s in range(cost.size):
+        for e in range(start[s], start[s + 1]):
+            i = order[e]
+            sorted_u[e] = u[i]
+            if (u[i] > 0.0) != (side[i] == 1):
+                cost[s] += abs(u[i])
+    return sorted_u, cost
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def advance(X, node_of, slot, children, A, b, feature, side, other, other_loss, leaf, own):
     """Send the rows of the level's branches to their children; rows that change sides take over leaf and loss."""
     for i in prange(X.shape[0]):
-        t = node_of[i]
-        if slot_of[t] < 0:
+        if slot[i] < 0:
             continue
+        t = node_of[i]
         new = 0 if split_value(X, i, A, feature, t) <= b[t] else 1
         if new != side[i]:
             leaf[i] = other[i]
@@ -84,7 +119,7 @@ def fit_node(X, rows, u, a, b, l1, l2, tol, max_iter):
     return fit_logistic(X, rows, sign, weight, np.empty(0), a, b, l1, l2, tol, max_iter)[0]
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
     """`fit_node` for every node of a level, in parallel; rows of node s are ``order[start[s]:start[s + 1]]``.
 
@@ -96,7 +131,7 @@ def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
             b[s] = fit_node(X, rows, u[start[s] : start[s + 1]], A[s], b[s], l1, l2, tol, max_iter)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def fit_thresholds(X, order, start, u, A, feature, b, min_rows):
     """Exact 0/1 thresholds along the rows of ``A`` for every node of a level, into ``b``; returns their costs."""
     cost = np.zeros(b.size)

@@ -22,11 +22,11 @@ class NewtonNode(NodeSolver):
     Parameters
     ----------
     tol : stopping tolerance of liblinear's rule; 1e-2 is enough inside a tree.
-    max_iter : most Newton steps.
+    max_iter : most Newton steps. Inside a tree 2 do: the next pass takes the hyperplane up again.
     """
 
     tol: float = 1e-2
-    max_iter: int = 20
+    max_iter: int = 100
 
     def __post_init__(self) -> None:
         if not self.tol > 0:

@@ -32,6 +32,7 @@ class State:
         self.own = self._losses(self.leaf_arrays, self.link)
         self.leaves_changed = True
         n = problem.n_samples
+        self.slot = np.zeros(n, np.int32)
         self.side = np.zeros(n, np.int8)
         self.u = np.zeros(n)
         self.other = np.zeros(n, np.int32)
@@ -52,14 +53,14 @@ class State:
     def reduced_problems(self, nodes: NDArray[np.int64]) -> tuple[LevelProblem, Floats]:
         """The node problems of one level (Theorem 3.2), and what each node's current split costs in them."""
         problem = self.problem
-        self.slot_of = np.full(self.depth.size, -1, np.int32)
-        self.slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
+        slot_of = np.full(self.depth.size, -1, np.int32)
+        slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
         self.other_loss = reduced.pseudolabels(
             problem.X,
             problem.Y,
             problem.w,
             self.node_of,
-            self.slot_of,
+            slot_of,
             self.own,
             self.children,
             self.A,
@@ -68,26 +69,25 @@ class State:
             *self.leaf_arrays,
             problem.loss_code,
             LINKS[self.link],
+            self.slot,
             self.side,
             self.u,
             self.other,
         )
-        key = self.slot_of[self.node_of]
-        keep = self.u if problem.min_leaf == 1 else (key >= 0).astype(np.float64)
-        order, start = reduced.group_rows(key, nodes.size, keep)
+        keep = self.u if problem.min_leaf == 1 else problem.w
+        order, start = reduced.group_rows(self.slot, nodes.size, keep)
+        u, current_cost = reduced.level_weights(order, start, self.u, self.side)
         level = LevelProblem(
             problem.X,
             order,
             start,
-            self.u[order],
+            u,
             problem.strength(L1, "splits"),
             problem.strength(L2, "splits"),
             problem.min_leaf,
             problem.presorted if problem.splits == "axis" else None,
         )
-        slot = np.repeat(np.arange(nodes.size), np.diff(start))
-        wrong = np.where((level.u > 0.0) != (self.side[order] == 1), np.abs(level.u), 0.0)
-        return level, np.bincount(slot, wrong, nodes.size).astype(np.float64)
+        return level, current_cost
 
     def groups(self, level: LevelProblem) -> Iterator[tuple[int, int]]:
         """Ranges of a level's nodes of about `GROUP_WORK` numbers each: all of them where the data are small."""
@@ -114,7 +114,7 @@ class State:
         A, b, cost = proposed
         take = np.diff(level.start) > 0
         if self.problem.min_leaf > 1:
-            take &= np.bincount(self.slot_of[self.node_of][self.u != 0.0], minlength=nodes.size)[: nodes.size] > 0
+            take &= np.bincount(self.slot[self.u != 0.0], minlength=nodes.size) > 0
         if exact:
             take &= cost < current_cost * (1.0 - 1e-9)
         if self.improve:
@@ -129,9 +129,8 @@ class State:
 
     def _starves_a_leaf(self, nodes: NDArray[np.int64], A: Floats, b: Floats) -> NDArray[np.bool_]:
         """Which nodes' proposals leave some leaf below them with fewer rows than ``min_leaf``, but not none."""
-        slot = self.slot_of[self.node_of]
-        rows = np.flatnonzero(slot >= 0)
-        slot = slot[rows]
+        rows = np.flatnonzero(self.slot >= 0)
+        slot = self.slot[rows]
         new_side = np.einsum("ij,ij->i", self.problem.X[rows], A[slot]) > b[slot]
         leaf = np.where(new_side == (self.side[rows] == 1), self.leaf[rows], self.other[rows])
         counts = np.bincount(leaf, minlength=self.depth.size)
@@ -145,7 +144,7 @@ class State:
         reduced.advance(
             self.problem.X,
             self.node_of,
-            self.slot_of,
+            self.slot,
             self.children,
             self.A,
             self.b,
