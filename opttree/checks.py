@@ -27,8 +27,8 @@ def check_columns(X: Any) -> None:
             if dtype.kind == "f" and not np.isfinite(column.to_numpy()).all():
                 raise ValueError(_infinite(repr(name)))
         return
-    array = X if isinstance(X, np.ndarray) else None
-    if array is None or array.ndim != 2:
+    array = np.asarray(X) if isinstance(X, (np.ndarray, list, tuple)) else np.empty(0)
+    if array.ndim != 2:
         return
     if array.dtype.kind in "OUS":
         for j in range(array.shape[1]):

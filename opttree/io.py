@@ -114,9 +114,9 @@ def load(path: str | os.PathLike[str]) -> Model:
     """
     try:
         if Path(path).suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                data = json.loads(str(file["header"]))
-                data["tree"].update({k: file[k].tolist() for k in file.files if k != "header"})
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as parts:
+                data = json.loads(str(parts["header"]))
+                data["tree"].update({k: parts[k].tolist() for k in parts.files if k != "header"})
         else:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, KeyError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:

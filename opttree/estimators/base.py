@@ -43,7 +43,7 @@ class TreeEstimator(BaseEstimator):
 
     def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """State the problem, solve it, and put the tree back on raw features."""
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
         problem, scaling = self.state(X, y, weight)
         self.result_ = self._solve(problem)
         tree = self.result_.tree.unscale(*scaling).canonical
@@ -64,8 +64,8 @@ class TreeEstimator(BaseEstimator):
         if X.shape[0] < 2:
             raise ValueError(f"X must have at least two rows; got n_samples = {X.shape[0]}")
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-        if not weight.any():
-            raise ValueError("sample_weight must not be all zero; got only zeros")
+        if not (weight.min() >= 0.0 and weight.any()):
+            raise ValueError(f"sample_weight must be >= 0 and not all zero; got {weight.min():g}")
         x_mean, x_scale = moments(X, weight)
         scaled = X - x_mean
         scaled /= x_scale

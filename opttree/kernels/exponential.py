@@ -3,14 +3,12 @@
 import numpy as np
 from numba import njit
 
-from opttree.kernels.gram import FASTMATH
-
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.693147180369123816490
 LN2_LOW = 1.90821492927058770002e-10
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@njit(cache=True, nogil=True, fastmath={"contract"})  # reassociation would undo the reduction's two-part ln 2
 def exp_minus_abs(z, start, width, bits, out):
     """``out[r] = exp(-|z[start + r]|)`` for r < ``width``, to a few units in the last place; below e^-700 it is e^-700.
 

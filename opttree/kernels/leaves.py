@@ -179,7 +179,9 @@ def fit_constant_leaves(Y, w, order, start, loss, n_outputs):
 @njit(cache=True, nogil=True, parallel=True)
 def fit_linear_leaves(X, Y, w, order, start, loss, l1, l2, min_rows, values, coefs, lower, upper):
     """Linear predictor of every leaf with at least ``min_rows`` rows, from the constants in ``values`` and the warm
-    starts in ``coefs``; others keep the constant. ``lower``/``upper (L, K)``, if not empty, get the leaf's range of y.
+    starts in ``coefs``; others keep the constant. ``lower``/``upper (L, K)``, if not empty, get the range that y and the
+    fitted values of the leaf have in common: the loss on these rows is what it would be clipped to the range of y
+    alone, and rows far outside do not extrapolate.
     """
     for leaf in prange(start.size - 1):
         rows = order[start[leaf] : start[leaf + 1]]
@@ -196,10 +198,16 @@ def fit_linear_leaves(X, Y, w, order, start, loss, l1, l2, min_rows, values, coe
             fit_softmax(X, rows, h, Y[rows, 0], l1, l2, values[leaf], coefs[leaf])
         if lower.size:
             for k in range(values.shape[1]):
-                low = np.inf
-                high = -np.inf
+                low = high = Y[rows[0], k]
+                fitted_low = np.inf
+                fitted_high = -np.inf
                 for i in rows:
                     low = min(low, Y[i, k])
                     high = max(high, Y[i, k])
-                lower[leaf, k] = low
-                upper[leaf, k] = high
+                    fitted = values[leaf, k]
+                    for j in range(X.shape[1]):
+                        fitted += coefs[leaf, k, j] * X[i, j]
+                    fitted_low = min(fitted_low, fitted)
+                    fitted_high = max(fitted_high, fitted)
+                lower[leaf, k] = min(max(low, fitted_low), high)
+                upper[leaf, k] = max(min(high, fitted_high), low)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,11 +69,18 @@ class LiblinearNode(NodeSolver):
         if labels.min() == labels.max():
             return a, b
         kind = L1_LOGISTIC if problem.l1 > 0 else L2_LOGISTIC
-        C = unit / (problem.l1 if problem.l1 > 0 else 2.0 * problem.l2)
+        C = float(unit / (problem.l1 if problem.l1 > 0 else 2.0 * problem.l2))
         data = liblinear_problem(labels.astype(np.float64), csr_matrix(problem.X[problem.rows[chosen]]), 1.0)
+        _seed_c_library(int(rng.integers(2**31)))
         model = train(data, parameter(f"-s {kind} -c {C!r} -e {self.tol!r} -B 1 -R -q"))
         w, bias = model.get_decfun()
         sign = 1.0 if model.get_labels()[0] == 1 else -1.0
         w = np.asarray(w) * sign
         # a csr matrix drops trailing zero columns from liblinear's count of features
         return np.concatenate([w, np.zeros(a.size - w.size)]), -sign * float(bias)
+
+
+def _seed_c_library(seed: int) -> None:
+    """Seed the C library's `rand`, which orders LIBLINEAR's coordinate descent and has no option of its own."""
+    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
+    library.srand(ctypes.c_uint(seed))

@@ -1,0 +1,137 @@
+"""The command line, in process and, once, as a command."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opttree import load
+from opttree.cli import main
+
+
+@pytest.fixture
+def csv(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=["u", "v", "w"])
+    frame["y"] = np.where(frame.u > 0, frame.v, 3.0)
+    frame["label"] = np.where(frame.u + frame.v > 0, "up", "down")
+    frame.drop(columns="label").to_csv(tmp_path / "number.csv", index=False)
+    frame.drop(columns="y").to_csv(tmp_path / "label.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("method", ["tao", "tao-c", "tao-l", "tao-axis"])
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+def test_fit_predict_show(csv, capsys, method, suffix):
+    model = str(csv / f"m.{suffix}")
+    fit = ["fit", str(csv / "number.csv"), "--target", "y", "--method", method, "--depth", "2", "--out", model]
+    assert main(fit) == 0
+    assert "training R2" in capsys.readouterr().out
+    assert main(["predict", model, str(csv / "number.csv"), "--out", str(csv / "p.csv")]) == 0
+    predicted = pd.read_csv(csv / "p.csv")
+    assert list(predicted.columns) == ["y"]
+    frame = pd.read_csv(csv / "number.csv")
+    np.testing.assert_allclose(predicted["y"], load(model).predict(frame), rtol=1e-12)
+    assert main(["predict", model, str(csv / "number.csv")]) == 0
+    assert capsys.readouterr().out.startswith("y\n")
+    assert main(["show", model]) == 0
+    assert "if " in capsys.readouterr().out
+    assert main(["show", model, "--png", str(csv / "tree.png")]) == 0
+    assert (csv / "tree.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_classification_and_probabilities(csv, capsys):
+    model = str(csv / "m.json")
+    assert main(["fit", str(csv / "label.csv"), "--target", "label", "--out", model, "--verbose"]) == 0
+    assert "training accuracy" in capsys.readouterr().out
+    assert main(["predict", model, str(csv / "label.csv"), "--proba"]) == 0
+    assert capsys.readouterr().out.startswith("p(down),p(up)\n")
+
+
+def test_compare_prints_a_table_and_draws_a_figure(tmp_path, capsys):
+    for name in ("diabetes", "iris"):
+        assert main(["compare", "--data", name, "--depth", "2", "--cv", "2", "--out", str(tmp_path)]) == 0
+        out = capsys.readouterr().out
+        for word in ("cart", "rf", "tao-c", "tao-l", "train", "test", "objective", "seconds", "parameters"):
+            assert word in out
+        table = pd.read_csv(tmp_path / f"compare_{name}_depth2.csv", index_col=0)
+        assert table.loc["tao-c", "objective"] > 0
+        assert np.isnan(table.loc["rf", "objective"])
+        assert (tmp_path / f"compare_{name}_depth2.png").exists()
+
+
+def test_datasets_are_listed(capsys, monkeypatch):
+    monkeypatch.delenv("OPTTREE_DATA", raising=False)
+    assert main(["datasets"]) == 0
+    assert "diabetes" in capsys.readouterr().out
+
+
+def write(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def bad_commands(folder):
+    fit = ["--target", "y", "--out", str(folder / "m.json")]
+    number = str(folder / "number.csv")
+    table = {"nan": "x,y\n1,2\n,3\n", "inf": "x,y\n1,2\ninf,3\n", "text": "x,y\na,2\nb,3\n", "one": "x,y\n1,2\n"}
+    paths = {name: write(folder / f"{name}.csv", text) for name, text in table.items()}
+    return {
+        "NaN": (["fit", paths["nan"], *fit], "X column 'x' must have no missing values"),
+        "inf": (["fit", paths["inf"], *fit], "X column 'x' must be finite"),
+        "strings": (["fit", paths["text"], *fit], "X column 'x' must be numeric"),
+        "one row": (["fit", paths["one"], *fit], "at least two rows"),
+        "empty": (["fit", write(folder / "none.csv", "x,y\n"), *fit], "at least one row"),
+        "no columns": (["fit", write(folder / "y.csv", "y\n1\n2\n"), *fit], "one column besides the target"),
+        "no file": (["fit", str(folder / "absent.csv"), *fit], "must be a readable CSV file"),
+        "unknown column": (["fit", number, "--target", "q", "--out", "m.json"], "--target must be a column"),
+        "missing target": (["fit", write(folder / "t.csv", "x,y\n1,\n2,3\n"), *fit], "no missing values; got 1"),
+        "depth 0": (["fit", number, *fit, "--depth", "0"], "max_depth must be an integer >= 1; got 0"),
+        "no folder": (["fit", number, "--target", "y", "--out", "absent/m.json"], "--out must lie in an existing"),
+        "time limit": (["fit", number, *fit, "--time-limit", "0"], "time_limit must be > 0"),
+        "no model": (["show", str(folder / "absent.json")], "no such file"),
+        "not a model": (["show", number], "damaged or not a model"),
+        "truncated": (["show", write(folder / "cut.json", '{"format": "optt')], "damaged or not a model"),
+        "version": (
+            ["show", write(folder / "old.json", '{"format": "opttree.Model", "version": 0}')],
+            "must have model version 1",
+        ),
+        "unknown data": (["compare", "--data", "diabetis"], "near matches: diabetes"),
+        "unknown method": (["compare", "--data", "iris", "--methods", "magic"], "--methods must be among"),
+        "folds": (["compare", "--data", "iris", "--cv", "1"], "--cv must be >= 2; got 1"),
+        "compare depth": (["compare", "--data", "iris", "--depth", "0"], "--depth must be >= 1; got 0"),
+    }
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(csv, capsys, monkeypatch):
+    import sklearn.datasets
+
+    def no_network(*args, **options):
+        raise OSError("no network")
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", no_network)
+    for name, (command, message) in bad_commands(csv).items():
+        assert main(command) == 2, name
+        err = capsys.readouterr().err
+        assert message in err, name
+        assert err.startswith("opttree: ")
+        assert len(err.splitlines()) == 1
+    assert not (csv / "m.json").exists()
+
+
+def test_prediction_names_a_missing_column(csv, capsys):
+    model = str(csv / "m.json")
+    main(["fit", str(csv / "number.csv"), "--target", "y", "--out", model])
+    capsys.readouterr()
+    assert main(["predict", model, write(csv / "few.csv", "u,v\n1,2\n")]) == 2
+    assert "got none called 'w'" in capsys.readouterr().err
+
+
+def test_as_a_command(csv):
+    command = [sys.executable, "-m", "opttree.cli"]
+    bad = subprocess.run([*command, "show", "absent.json"], capture_output=True, text=True, check=False)
+    assert (bad.returncode, len(bad.stderr.splitlines())) == (2, 1)
+    assert subprocess.run([*command, "fit"], capture_output=True, check=False).returncode == 2
+    assert "opttree" in subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout

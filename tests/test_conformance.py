@@ -1,0 +1,127 @@
+"""What every solver must do, whatever it is. A solver that is not in the list below fails a test."""
+
+import inspect
+
+import numba
+import numpy as np
+import pytest
+
+import solvers
+from opttree import SplitPrice
+from solvers import (
+    TAO,
+    AxisNode,
+    CartInit,
+    Chain,
+    ClusterInit,
+    HingeInit,
+    LiblinearNode,
+    MultiStart,
+    RandomInit,
+    SklearnNode,
+    Solver,
+    Termination,
+    solve,
+)
+from tests.conftest import classification_problem, regression_problem
+
+SOLVERS = [
+    RandomInit(),
+    RandomInit(threshold="gaussian"),
+    CartInit(),
+    ClusterInit(n_init=2),
+    HingeInit(),
+    TAO(max_iter=5),
+    TAO(max_iter=5, accept="improve", init=CartInit()),
+    TAO(max_iter=3, node_solver=LiblinearNode()),
+    TAO(max_iter=3, node_solver=LiblinearNode("resample")),
+    TAO(max_iter=3, node_solver=SklearnNode()),
+    TAO(max_iter=3, node_solver=AxisNode(), init=CartInit()),
+    MultiStart(TAO(max_iter=3), 3),
+    Chain(CartInit(), TAO(max_iter=3)),
+]
+PROBLEMS = {
+    "squared, constant": regression_problem(),
+    "squared, linear": regression_problem(leaves="linear"),
+    "squared, axis": regression_problem(splits="axis"),
+    "absolute, linear": regression_problem(leaves="linear", loss="absolute"),
+    "absolute, constant, price": regression_problem(loss="absolute", penalties=(SplitPrice(0.01),)),
+    "min_leaf": regression_problem(min_leaf=20),
+    "depth 0": regression_problem(depth=0),
+    "zero-one": classification_problem(),
+    "log, linear": classification_problem(leaves="linear", loss="log"),
+    "zero-one, axis, linear": classification_problem(splits="axis", leaves="linear"),
+    "two rows": regression_problem(2, p=2),
+}
+
+
+def supported(solver, problem):
+    reason = solver.supports(problem)
+    if reason is not None:
+        assert len(reason) > 10
+        pytest.skip(f"refused with a reason: {reason}")
+
+
+def test_every_solver_is_in_the_list():
+    exported = {getattr(solvers, name) for name in solvers.__all__}
+    kinds = {k for k in exported if inspect.isclass(k) and issubclass(k, Solver) and k is not Solver}
+    assert kinds == {type(s) for s in SOLVERS}
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_results_are_feasible_recomputable_and_repeatable(solver, name):
+    problem = PROBLEMS[name]
+    supported(solver, problem)
+    result = solve(problem, solver, random_state=1)
+    assert problem.violation(result.tree) is None
+    assert result.objective == pytest.approx(problem.objective(result.tree), rel=1e-9, abs=1e-12)
+    assert result.objective == min(row.objective for row in result.trace)
+    assert isinstance(result.termination, Termination)
+    assert result.termination is not Termination.OPTIMAL or result.bound is not None
+    assert result.tree.n_leaves == np.unique(result.tree.apply(problem.X)).size  # nothing dead is returned
+    again = solve(problem, solver, random_state=1)
+    assert again.tree == result.tree
+    assert [row.objective for row in again.trace] == [row.objective for row in result.trace]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_one_seed_gives_one_tree_on_any_number_of_threads(solver):
+    problem = regression_problem(600)
+    supported(solver, problem)
+    before = numba.get_num_threads()
+    trees = []
+    try:
+        for threads in (1, before):
+            numba.set_num_threads(threads)
+            trees.append(solve(problem, solver, random_state=3).tree)
+    finally:
+        numba.set_num_threads(before)
+    assert np.array_equal(trees[0].A, trees[1].A)
+    assert np.array_equal(trees[0].values, trees[1].values)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_a_constant_y_gives_one_leaf(solver):
+    problem = regression_problem(50)
+    problem = type(problem)(problem.X, np.full(50, 3.3), depth=3, penalties=problem.penalties)
+    supported(solver, problem)
+    assert solve(problem, solver, random_state=0).tree.n_leaves == 1
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_the_time_limit_is_kept(solver):
+    problem = regression_problem(3000, depth=8)
+    supported(solver, problem)
+    solve(problem, solver, time_limit=0.01, random_state=0)  # compile
+    result = solve(problem, solver, time_limit=0.01, random_state=0)
+    assert result.seconds < 3.0
+    assert result.tree is not None
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_solvers_are_frozen_and_readable(solver):
+    with pytest.raises(AttributeError):
+        solver.max_iter = 3
+    assert repr(solver).startswith(type(solver).__name__)
+    assert solver == eval(repr(solver), vars(solvers))

@@ -1,0 +1,244 @@
+"""The scikit-learn estimators: conventions, scaling, options, clear errors."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_diabetes, load_iris, make_friedman1
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import check_estimator
+
+import solvers
+from opttree import TAOClassifier, TAORegressor, datasets
+
+VARIANTS = [
+    TAORegressor(),
+    TAORegressor(leaves="linear"),
+    TAORegressor(splits="axis"),
+    TAORegressor(loss="absolute"),
+    TAOClassifier(),
+    TAOClassifier(leaves="linear"),
+    TAOClassifier(splits="axis"),
+    TAOClassifier(loss="log"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize("estimator", VARIANTS, ids=repr)
+def test_scikit_learns_own_checks(estimator):
+    outcomes = check_estimator(estimator, on_fail=None, on_skip=None)
+    bad = [(o["check_name"], str(o["exception"])) for o in outcomes if o["status"] not in ("passed", "skipped")]
+    assert not bad
+    reference = check_estimator(DecisionTreeRegressor(), on_fail=None, on_skip=None)
+    skipped = {o["check_name"] for o in outcomes if o["status"] == "skipped"}
+    assert skipped <= {o["check_name"] for o in reference if o["status"] == "skipped"}
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    return load_diabetes(return_X_y=True, as_frame=True)
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+@pytest.mark.parametrize("splits", ["oblique", "axis"])
+def test_tree_works_on_raw_features_and_is_the_scaled_problems_tree(diabetes, leaves, splits):
+    X, y = diabetes
+    X = X * 1e4 + 7.0
+    model = TAORegressor(3, leaves=leaves, splits=splits, random_state=0).fit(X, y)
+    assert np.array_equal(model.predict(X), model.tree_.predict(X.to_numpy()))
+    problem, (x_mean, x_scale, y_mean, y_scale) = model.state(X.to_numpy(), y.to_numpy())
+    scaled = model.result_.tree.predict((X.to_numpy() - x_mean) / x_scale) * y_scale + y_mean
+    np.testing.assert_allclose(model.predict(X), scaled, rtol=1e-6, atol=1e-6)
+    assert problem.objective(model.result_.tree) == pytest.approx(model.result_.objective)
+    mse = np.mean((y - model.predict(X)) ** 2) / y.var(ddof=0)
+    assert mse == pytest.approx(problem.mean_loss(model.result_.tree), rel=1e-6)
+    if splits == "axis":
+        assert model.tree_.is_axis_aligned
+    assert model.tree_.share[0] == pytest.approx(1.0)
+    assert model.get_depth() <= 3
+    assert model.get_n_leaves() == model.tree_.n_leaves
+    assert model.feature_names_in_[0] in model.to_text()
+
+
+def test_units_do_not_matter(diabetes):
+    X, y = diabetes
+    base = TAORegressor(3, random_state=0).fit(X, y)
+    other = TAORegressor(3, random_state=0).fit(X * 1000.0 - 5.0, 0.01 * y + 3.0)
+    np.testing.assert_allclose(other.predict(X * 1000.0 - 5.0), 0.01 * base.predict(X) + 3.0, rtol=1e-6)
+
+
+def test_the_scale_of_the_weights_does_not_matter(diabetes):
+    X, y = diabetes
+    w = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    trees = [TAORegressor(3, random_state=0).fit(X, y, sample_weight=s * w).tree_ for s in (1.0, 1e-6, 4096.0)]
+    assert trees[0] == trees[2]
+    np.testing.assert_allclose(trees[0].predict(X.to_numpy()), trees[1].predict(X.to_numpy()), rtol=1e-6)
+
+
+def test_multi_output():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    Y = np.stack([X[:, 0] > 0, 3.0 * X[:, 1], X[:, 0] * X[:, 1]], axis=1).astype(float)
+    for leaves in ("constant", "linear"):
+        model = TAORegressor(5, leaves=leaves, random_state=0).fit(X, Y)
+        assert model.predict(X).shape == (300, 3)
+        assert model.score(X, Y) > 0.7
+
+
+def test_string_labels_and_probabilities():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    for leaves in ("constant", "linear"):
+        model = TAOClassifier(3, leaves=leaves, random_state=0).fit(X, names)
+        assert model.score(X, names) > 0.95
+        probability = model.predict_proba(X)
+        np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+        assert np.array_equal(model.classes_[probability.argmax(axis=1)], model.predict(X))
+
+
+def test_one_class_and_constant_y_give_one_leaf():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    assert TAOClassifier(3).fit(X, np.ones(30, int)).tree_.n_leaves == 1
+    model = TAORegressor(3).fit(X, np.full(30, 4.2))
+    assert model.tree_.n_leaves == 1
+    assert model.predict(X[:2]).tolist() == pytest.approx([4.2, 4.2])
+    assert TAORegressor(3).fit(np.ones((30, 2)), np.arange(30.0)).predict([[1.0, 1.0]]) == pytest.approx([14.5])
+
+
+@pytest.mark.parametrize("init", ["random", "cart", "cluster", "hinge", solvers.RandomInit(threshold="gaussian")])
+@pytest.mark.parametrize("node_solver", ["newton", "liblinear", "sklearn", solvers.NewtonNode(tol=0.1)])
+def test_every_named_option_works(init, node_solver):
+    X, y = make_friedman1(300, random_state=0)
+    model = TAORegressor(3, init=init, node_solver=node_solver, max_iter=4, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.5
+
+
+def test_restarts_do_not_hurt_the_objective():
+    X, y = make_friedman1(300, random_state=0)
+    one, five = (TAORegressor(3, init="random", n_init=n, random_state=0).fit(X, y) for n in (1, 5))
+    assert five.result_.n_steps > one.result_.n_steps
+    again = TAORegressor(3, init="random", n_init=5, random_state=0, n_jobs=1).fit(X, y)
+    assert again.tree_ == five.tree_
+
+
+def test_penalties_make_smaller_trees():
+    X, y = make_friedman1(500, random_state=0)
+    sizes = [TAORegressor(4, split_penalty=s, random_state=0).fit(X, y).tree_.n_parameters for s in (1e-6, 1e-2)]
+    assert sizes[1] < sizes[0]
+    linear = [
+        np.count_nonzero(
+            TAORegressor(2, leaves="linear", leaf_penalty=s, random_state=0).fit(X, y).tree_.coefs
+        )
+        for s in (0.0, 0.1)
+    ]  # fmt: skip
+    assert linear[1] < linear[0]
+    ridge = TAORegressor(3, l1_ratio=0.0, split_penalty=1e-3, random_state=0).fit(X, y)
+    assert np.count_nonzero(ridge.tree_.A) == ridge.tree_.A.size
+
+
+def test_verbose_shows_a_progress_bar(capsys):
+    X, y = make_friedman1(100, random_state=0)
+    TAORegressor(2, verbose=1).fit(X, y)
+    assert "TAORegressor" in capsys.readouterr().err
+
+
+def test_in_pipelines_searches_and_cross_validation():
+    X, y = make_friedman1(200, random_state=0)
+    search = GridSearchCV(make_pipeline(StandardScaler(), TAORegressor()), {"taoregressor__max_depth": [1, 3]}, cv=2)
+    assert search.fit(X, y).best_params_ == {"taoregressor__max_depth": 3}
+    assert cross_val_score(TAORegressor(3, leaves="linear"), X, y, cv=3).mean() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "options", "message"),
+    [
+        ([[np.nan], [1.0]], [0, 1], {}, "X column 0 must have no missing values; got 1 NaN.*SimpleImputer"),
+        ([[np.inf], [1.0]], [0, 1], {}, "X column 0 must be finite; got infinity"),
+        (np.array([["a"], ["b"]]), [0, 1], {}, "X column 0 must be numeric; got 'a'.*OneHotEncoder"),
+        (pd.DataFrame({"u": [1.0, 2.0], "v": ["x", "y"]}), [0, 1], {}, "X column 'v' must be numeric; got 'x'"),
+        (pd.DataFrame({"u": [1.0, None]}), [0, 1], {}, "X column 'u' must have no missing values; got 1 NaN"),
+        (pd.DataFrame({"u": pd.Categorical(["k", "l"])}), [0, 1], {}, "X column 'u' must be numeric; got 'k'"),
+        (np.zeros((0, 2)), [], {}, "minimum of 1 is required"),
+        ([[1.0, 2.0]], [1.0], {}, "at least two rows; got n_samples = 1"),
+        ([[1.0], [2.0]], [1.0], {}, "inconsistent numbers of samples"),
+        ([[1.0], [2.0]], [1.0, np.nan], {}, "NaN"),
+        ([[1.0], [2.0]], [0, 1], {"max_depth": 0}, "max_depth must be an integer >= 1; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"max_depth": 2.5}, "max_depth must be an integer >= 1; got 2.5"),
+        ([[1.0], [2.0]], [0, 1], {"leaves": "round"}, "leaves must be one of"),
+        ([[1.0], [2.0]], [0, 1], {"splits": "round"}, "splits must be one of"),
+        ([[1.0], [2.0]], [0, 1], {"init": "best"}, "init must be one of .*; got 'best'"),
+        ([[1.0], [2.0]], [0, 1], {"node_solver": "svm"}, "node_solver must be one of .*; got 'svm'"),
+        ([[1.0], [2.0]], [0, 1], {"n_init": 0}, "n_init must be an integer >= 1; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"split_penalty": -1}, "split_penalty must be a finite number >= 0; got -1"),
+        ([[1.0], [2.0]], [0, 1], {"l1_ratio": 2}, "l1_ratio must be between 0 and 1; got 2"),
+        ([[1.0], [2.0]], [0, 1], {"min_samples_leaf": 0}, "min_samples_leaf must be an integer >= 1; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"n_jobs": 0}, "n_jobs must be None or an integer other than 0; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"time_limit": -1}, "time_limit must be > 0 seconds or None; got -1"),
+        ([[1.0], [2.0]], [0, 1], {"accept": "no"}, "accept must be one of"),
+        ([[1.0], [2.0]], [0, 1], {"max_iter": -1}, "max_iter must be >= 0; got -1"),
+    ],
+)
+@pytest.mark.parametrize("kind", [TAORegressor, TAOClassifier])
+def test_bad_input_is_one_clear_sentence(kind, X, y, options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        kind(**options).fit(X, y)
+    assert len(str(error.value).splitlines()) <= 1 or "NaN" in message
+
+
+def test_bad_weights_are_named():
+    with pytest.raises(ValueError, match="sample_weight must be >= 0 and not all zero; got -1"):
+        TAORegressor().fit([[1.0], [2.0]], [0, 1], sample_weight=[-1.0, 1.0])
+    with pytest.raises(ValueError, match="sample_weight must be >= 0 and not all zero; got 0"):
+        TAORegressor().fit([[1.0], [2.0]], [0, 1], sample_weight=[0.0, 0.0])
+
+
+def test_the_time_limit_and_the_result_are_there():
+    X, y = make_friedman1(5000, random_state=0)
+    TAORegressor(8).fit(X[:100], y[:100])
+    began = time.perf_counter()
+    model = TAORegressor(8, n_init=1000, init="random", time_limit=0.5).fit(X, y)
+    assert time.perf_counter() - began < 5.0
+    assert model.result_.termination is solvers.Termination.TIME_LIMIT
+    assert len(model.result_.trace) > 1
+
+
+def test_a_fresh_process_fits_from_the_compiled_cache():
+    """Warm numba cache: nothing is compiled. The bound is loose, a benchmark states the figure."""
+    code = (
+        "import time; began = time.perf_counter(); from opttree import TAORegressor; import numpy as np; "
+        "X = np.random.default_rng(0).normal(size=(500, 4)); TAORegressor(4).fit(X, X[:, 0]); "
+        "print(time.perf_counter() - began)"
+    )
+    root = Path(__file__).resolve().parents[1]
+    seconds = [
+        float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=root).stdout)
+        for _ in range(2)
+    ]
+    assert seconds[1] < 15.0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_data")
+def test_default_linear_trees_are_never_worse_than_the_mean():
+    names = [n for n in datasets.names() if (Path(os.environ["OPTTREE_DATA"]) / f"{n}.csv.gz").exists()]
+    worst = {}
+    for name in names:
+        data = datasets.load(name)
+        if data.task != "regression" or name in ("friedman", "ailerons_7154", "cpu_small"):
+            continue
+        X, y = data.as_arrays()
+        train = np.random.default_rng(0).permutation(len(X))
+        train, test = train[: int(0.75 * len(X))], train[int(0.75 * len(X)) :]
+        scores = [TAORegressor(d, leaves="linear", random_state=0).fit(X[train], y[train]).score(X[test], y[test])
+                  for d in (2, 4, 6, 8, 10)]  # fmt: skip
+        worst[name] = min(scores)
+    assert len(worst) > 20
+    assert min(worst.values()) > 0.0, worst
