@@ -262,10 +262,11 @@ def _cross_validate(
 
 def _cart_result(X: Any, y: Any, task: str, args: argparse.Namespace) -> Any:
     """CART's tree as a point of the statement that tao-c solves: its objective, and a trace of one step."""
-    from solvers import CartInit, solve
+    from opttree import bridge
 
+    solvers = bridge.solvers()
     problem, _scaling = make_estimator("tao-c", task, args.depth, args.seed).state(X, y)
-    return solve(problem, CartInit(), random_state=args.seed)
+    return solvers.solve(problem, solvers.CartInit(), random_state=args.seed)
 
 
 def _n_parameters(model: Any) -> int:

@@ -376,6 +376,11 @@ class Tree:
         bounds = [None if v is None else v * y_scale + y_mean for v in (self.lower, self.upper)]
         return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1])
 
+    def scale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
+        """The inverse of `unscale`: a tree on raw data as one on ``(x - x_mean) / x_scale`` and same for y."""
+        y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
+        return self.unscale(-x_mean / x_scale, 1.0 / x_scale, -y_mean / y_scale, 1.0 / y_scale)
+
     # ---- in and out -----------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:

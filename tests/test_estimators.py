@@ -121,6 +121,15 @@ def test_every_named_option_works(init, node_solver):
     assert model.score(X, y) > 0.5
 
 
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_a_fitted_tree_can_be_the_start(leaves):
+    X, y = make_friedman1(400, random_state=0)
+    first = TAORegressor(3, leaves=leaves, random_state=0).fit(X, y)
+    second = TAORegressor(3, leaves=leaves, init=first.tree_, accept="improve", random_state=0).fit(X, y)
+    assert second.result_.trace.rows[0].objective == pytest.approx(first.result_.objective, rel=1e-6)
+    assert second.result_.objective <= first.result_.objective * (1 + 1e-9)
+
+
 def test_restarts_do_not_hurt_the_objective():
     X, y = make_friedman1(300, random_state=0)
     one, five = (TAORegressor(3, init="random", n_init=n, random_state=0).fit(X, y) for n in (1, 5))

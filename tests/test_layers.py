@@ -1,6 +1,7 @@
 """The layers of the architecture, held against the imports that stand in the files."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,14 @@ ALLOWED = {
     "opttree/problems": {"opttree.kernels", "opttree.tree", "opttree.problems"},
     "solvers": {"opttree.kernels", "opttree.tree", "opttree.problems", "solvers"},
     "opttree/checks.py": set(),
-    "opttree/estimators": {"opttree.checks", "opttree.tree", "opttree.problems", "opttree.estimators"},
+    "opttree/bridge.py": set(),
+    "opttree/estimators": {
+        "opttree.bridge",
+        "opttree.checks",
+        "opttree.tree",
+        "opttree.problems",
+        "opttree.estimators",
+    },
     "opttree/datasets.py": set(),
     "opttree/io.py": {"opttree.tree", "opttree.checks"},
     "opttree/plotting.py": {"opttree.tree"},
@@ -37,7 +45,8 @@ def module_level_imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
+            module = node.module or ""
+            found |= {f"opttree.{alias.name}" for alias in node.names} if module == "opttree" else {module}
     return found
 
 
@@ -60,6 +69,28 @@ def test_kernels_hold_no_classes_and_import_nothing_but_numpy_and_numba(module):
     for path in files("opttree/kernels"):
         assert module not in module_level_imports(path)
         assert not any(isinstance(node, ast.ClassDef) for node in ast.walk(ast.parse(path.read_text())))
+
+
+def test_a_module_that_hides_solvers_is_named(tmp_path):
+    (tmp_path / "solvers.py").write_text("")
+    code = "from opttree import TAORegressor; TAORegressor().fit([[1.0], [2.0]], [1.0, 2.0])"
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert str(tmp_path / "solvers.py") in done.stderr.splitlines()[-1]
+
+
+def test_solvers_are_imported_in_one_place_only():
+    for path in files("opttree"):
+        text = path.read_text()
+        assert path.name == "bridge.py" or ("import solvers" not in text and "from solvers" not in text), path
 
 
 def test_import_opttree_is_light():

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from opttree import bridge
 from opttree.checks import check_columns
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
@@ -45,7 +46,7 @@ class TreeEstimator(BaseEstimator):
         """State the problem, solve it, and put the tree back on raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
         problem, scaling = self.state(X, y, weight)
-        self.result_ = self._solve(problem)
+        self.result_ = self._solve(problem, self._start(scaling))
         tree = self.result_.tree.unscale(*scaling).canonical
         self.tree_ = tree.with_share(tree.node_share(X, weight))
         self.n_iter_ = self.result_.n_steps
@@ -93,15 +94,18 @@ class TreeEstimator(BaseEstimator):
         l2 = L2(splits=self.split_penalty * (1 - ratio), leaves=self.leaf_penalty * (1 - ratio))
         return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
 
-    def _solve(self, problem: TreeProblem) -> Any:
-        from solvers import solve
+    def _start(self, scaling: tuple[NDArray[np.float64], ...]) -> Tree | None:
+        return self.init.scale(*scaling) if isinstance(self.init, Tree) else None
 
+    def _solve(self, problem: TreeProblem, start: Tree | None) -> Any:
         solver = self._solver(problem)
         seed = self.random_state
         if isinstance(seed, np.random.RandomState):
             seed = int(seed.randint(2**31 - 1))
         with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}") as callback:
-            return solve(problem, solver, time_limit=self.time_limit, random_state=seed, callback=callback)
+            return bridge.solvers().solve(
+                problem, solver, start=start, time_limit=self.time_limit, random_state=seed, callback=callback
+            )
 
     def _validated(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "tree_")

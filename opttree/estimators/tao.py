@@ -10,17 +10,18 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from opttree import bridge
 from opttree.checks import check_columns
 from opttree.estimators.base import TreeEstimator
 from opttree.problems import TreeProblem
+from opttree.tree import Tree
 
 
 class _TAOTree(TreeEstimator):
     """The solver that the regressor and the classifier share."""
 
     def _solver(self, problem: TreeProblem) -> Any:
-        import solvers
-
+        solvers = bridge.solvers()
         inits = {
             "random": solvers.RandomInit,
             "cart": solvers.CartInit,
@@ -37,6 +38,8 @@ class _TAOTree(TreeEstimator):
             if init == "auto":
                 init = "hinge" if problem.leaves == "linear" and problem.splits == "oblique" else "cart"
             init = inits[init]()
+        elif isinstance(init, Tree):  # passed to `solve` as the start; restarts after it are random
+            init = solvers.RandomInit()
         node_solver = self.node_solver
         if isinstance(node_solver, str):
             if node_solver not in ("newton", *nodes):
@@ -76,8 +79,9 @@ class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
         Fewest training rows in a leaf.
     accept : {"always", "improve"}, default "always"
         Take every new hyperplane (the paper's choice), or only those that do not raise the objective.
-    init : {"auto", "random", "cart", "cluster", "hinge"} or an initial tree of `solvers`, default "auto"
-        "auto" is "hinge" for linear leaves with oblique splits and "cart" otherwise.
+    init : {"auto", "random", "cart", "cluster", "hinge"}, an initial tree of `solvers`, or a `Tree`, default "auto"
+        "auto" is "hinge" for linear leaves with oblique splits and "cart" otherwise. A `Tree` on raw features (another
+        model's ``tree_``, say) is the start itself.
     n_init : int, default 1
         Restarts; the best training objective wins. With "cart" and "hinge" they differ in ties and random trials only.
     node_solver : {"newton", "liblinear", "sklearn"} or a node solver of `solvers`, default "newton"

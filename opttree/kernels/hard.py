@@ -85,6 +85,19 @@ def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
 
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def project(X, rows, a):
+    """``X[rows] @ a`` (m,) without the copy of the rows."""
+    out = np.empty(rows.size)
+    for i in prange(rows.size):
+        x = X[rows[i]]
+        s = 0.0
+        for k in range(x.size):
+            s += a[k] * x[k]
+        out[i] = s
+    return out
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def route(X, children, A, b, feature):
     """Leaf node of every row: (n,) int32."""
     out = np.empty(X.shape[0], np.int32)

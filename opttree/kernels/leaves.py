@@ -179,9 +179,10 @@ def fit_constant_leaves(Y, w, order, start, loss, n_outputs):
 @njit(cache=True, nogil=True, parallel=True)
 def fit_linear_leaves(X, Y, w, order, start, loss, l1, l2, min_rows, values, coefs, lower, upper):
     """Linear predictor of every leaf with at least ``min_rows`` rows, from the constants in ``values`` and the warm
-    starts in ``coefs``; others keep the constant. ``lower``/``upper (L, K)``, if not empty, get the range that y and the
-    fitted values of the leaf have in common: the loss on these rows is what it would be clipped to the range of y
-    alone, and rows far outside do not extrapolate.
+    starts in ``coefs``; others keep the constant.
+
+    ``lower``/``upper (L, K)``, if not empty, get the range that y and the fitted values of the leaf have in common: on
+    these rows that is as good as clipping to the range of y alone, and rows far outside do not extrapolate.
     """
     for leaf in prange(start.size - 1):
         rows = order[start[leaf] : start[leaf + 1]]

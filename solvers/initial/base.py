@@ -8,13 +8,14 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.hard import project
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.result import Termination
 
 Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+Rows = NDArray[np.int32]
 SplitNode = Callable[[Rows, int], tuple[Floats, float] | None]
 
 
@@ -37,14 +38,14 @@ def grow(problem: TreeProblem, split: SplitNode) -> Tree:
     Nodes are split breadth-first, while they are above the problem's depth and hold two rows or more of unequal y.
     """
     left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
-    queue: list[tuple[int, Rows, int]] = [(0, np.arange(problem.n_samples), 0)]
+    queue: list[tuple[int, Rows, int]] = [(0, np.arange(problem.n_samples, dtype=np.int32), 0)]
     for node, rows, depth in queue:
         settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
         found = None if settled else split(rows, depth)
         if found is None:
             continue
         A[node], b[node] = found
-        goes_left = problem.X[rows] @ A[node] <= b[node]
+        goes_left = project(problem.X, rows, A[node]) <= b[node]
         left[node], right[node] = len(left), len(left) + 1
         for side in (goes_left, ~goes_left):
             queue.append((len(left), rows[side], depth + 1))

@@ -45,7 +45,7 @@ class ClusterInit(Initial):
             label = KMeans(2, n_init=self.n_init, random_state=seed).fit_predict(X, sample_weight=w)
             a = np.zeros(problem.n_features)
             u = np.where(label == 1, w, -w) / w.sum()
-            b = fit_node(problem.X, rows.astype(np.int32), u, a, 0.0, 0.0, RIDGE, 1e-3, 50)
+            b = fit_node(problem.X, rows, u, a, 0.0, 0.0, RIDGE, 1e-3, 50)
             return a, b
 
         return grow(problem, split)

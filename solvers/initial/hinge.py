@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree.kernels.hard import project
+from opttree.kernels.leaves import fit_linear
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Floats, Initial, Rows, grow, weighted_quantile
@@ -46,83 +48,83 @@ class HingeInit(Initial):
 
     def build(self, problem: TreeProblem, rng: Rng) -> Tree:
         """The grown tree, leaves fitted."""
-        p = problem.n_features
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] if problem.is_classification else problem.Y
-        fewest = max(self.min_rows or 2 * (p + 1), problem.min_leaf)
+        fewest = max(self.min_rows or 2 * (problem.n_features + 1), problem.min_leaf)
 
         def split(rows: Rows, depth: int) -> tuple[Floats, float] | None:
             if rows.size < 2 * fewest:
                 return None
-            X = np.hstack([problem.X[rows], np.ones((rows.size, 1))])
             w = problem.w[rows] / problem.w[rows].sum()
             t = target[rows]
             if t.shape[1] > 1:
-                residual = t - X @ self._ridge(X, w, t)
-                t = t @ np.linalg.svd(residual * np.sqrt(w)[:, None], full_matrices=False)[2][0]
-            else:
-                t = t[:, 0]
-            residual = t - X @ self._ridge(X, w, t)
-            best_error = float(w @ residual**2)
-            best = None
-            for direction in self._directions(X, w, residual, rng):
-                boundary = np.append(direction, -weighted_quantile(X[:, :p] @ direction, w))
+                residual = (t - self._fitted(problem, rows, w, t)) * np.sqrt(w)[:, None]
+                t = t @ np.linalg.eigh(residual.T @ residual)[1][:, -1:]
+            residual = (t - self._fitted(problem, rows, w, t))[:, 0]
+            best, best_error = None, float(np.sum(w * residual**2))
+            for direction in self._directions(problem, rows, w, residual, rng):
+                z = project(problem.X, rows, direction)
+                boundary = direction, weighted_quantile(z, w)
                 for _ in range(self.n_moves):
-                    right = X @ boundary > 0.0
+                    right = project(problem.X, rows, boundary[0]) > boundary[1]
                     if min(right.sum(), (~right).sum()) < fewest:
                         break
-                    low = self._ridge(X[~right], w[~right], t[~right])
-                    high = self._ridge(X[right], w[right], t[right])
-                    on_low, on_high = X @ low, X @ high
-                    error = float(w @ (t - np.where(right, on_high, on_low)) ** 2)
+                    low = self._ridge(problem, rows[~right], w[~right], t[~right])
+                    high = self._ridge(problem, rows[right], w[right], t[right])
+                    on_low, on_high = (project(problem.X, rows, c[0]) + v[0] for v, c in (low, high))
+                    error = float(np.sum(w * (t[:, 0] - np.where(right, on_high, on_low)) ** 2))
                     if error < best_error:
                         best, best_error = boundary, error
                     # the right side is where its model is larger (max) or smaller (min envelope)
-                    convex = float(w @ (t - np.maximum(on_low, on_high)) ** 2)
-                    concave = float(w @ (t - np.minimum(on_low, on_high)) ** 2)
-                    boundary = high - low if convex <= concave else low - high
-            if best is None or not best[:p].any():
+                    convex = np.sum(w * (t[:, 0] - np.maximum(on_low, on_high)) ** 2)
+                    concave = np.sum(w * (t[:, 0] - np.minimum(on_low, on_high)) ** 2)
+                    sign = 1.0 if convex <= concave else -1.0
+                    boundary = sign * (high[1][0] - low[1][0]), float(sign * (low[0][0] - high[0][0]))
+            if best is None or not best[0].any():
                 return None
-            scale = np.linalg.norm(best[:p])
-            return best[:p] / scale, -float(best[p] / scale)
+            scale = float(np.linalg.norm(best[0]))
+            return best[0] / scale, best[1] / scale
 
         return self._prune(problem, grow(problem, split), target)
 
     def _prune(self, problem: TreeProblem, tree: Tree, target: Floats) -> Tree:
         """Replace subtrees that do not pay for their parameters by leaves."""
-        X = np.hstack([problem.X, np.ones((problem.n_samples, 1))])
-        path = tree.decision_path(problem.X).tocsc()
+        leaf = tree.apply(problem.X)
+        rows_of = {t: np.flatnonzero(leaf == t).astype(np.int32) for t in range(tree.n_branches, tree.n_nodes)}
         keep = np.ones(tree.n_nodes, bool)  # leaves: whether they stay; branches: unused
         error, n_leaves = np.empty(tree.n_nodes), np.ones(tree.n_nodes, int)  # of the subtree as pruned so far
         below: list[list[int]] = [[] if t < tree.n_branches else [t] for t in range(tree.n_nodes)]
         for t in range(tree.n_nodes - 1, -1, -1):
-            rows = path.indices[path.indptr[t] : path.indptr[t + 1]]
-            x, w, y = X[rows], problem.w[rows], target[rows]
-            as_leaf = float(np.sum(w[:, None] * (y - x @ self._ridge(x, w, y)) ** 2))
-            error[t] = as_leaf
+            if t < tree.n_branches:
+                rows_of[t] = np.concatenate([rows_of.pop(int(kid)) for kid in tree.children[t]])
+            rows = rows_of[t]
+            w, y = problem.w[rows], target[rows]
+            error[t] = np.sum(w[:, None] * (y - self._fitted(problem, rows, w, y)) ** 2)
             if t >= tree.n_branches:
                 continue
             kids = tree.children[t]
             below[t] = below[kids[0]] + below[kids[1]]
             n_leaves[t] = n_leaves[kids].sum()
-            bound = self.price * 2 * X.shape[1] * (n_leaves[t] - 1) / rows.size
-            if error[kids].sum() < np.exp(-bound) * as_leaf:
+            bound = self.price * 2 * (problem.n_features + 1) * (n_leaves[t] - 1) / rows.size
+            if error[kids].sum() < np.exp(-bound) * error[t]:
                 error[t] = error[kids].sum()
             else:
                 keep[below[t][1:]] = False
                 below[t], n_leaves[t] = below[t][:1], 1
         return problem.fit_leaves(tree.keep(keep[tree.n_branches :]))
 
-    def _ridge(self, X: Floats, w: Floats, t: Floats) -> Floats:
-        """Ridge weights, the last one the unpenalised intercept."""
-        XW = X.T * w
-        G = XW @ X
-        p = X.shape[1] - 1
-        G[np.arange(p), np.arange(p)] += self.ridge * w.sum() + 1e-12
-        return np.asarray(np.linalg.solve(G, XW @ t), np.float64)
+    def _ridge(self, problem: TreeProblem, rows: Rows, w: Floats, t: Floats) -> tuple[Floats, Floats]:
+        """Ridge models of ``t (m, K)``: intercepts (K,) and weights (K, p)."""
+        value, coef = np.zeros(t.shape[1]), np.zeros((t.shape[1], problem.n_features))
+        fit_linear(problem.X, rows, w, t, 0.0, self.ridge * w.sum(), value, coef)
+        return value, coef
 
-    def _directions(self, X: Floats, w: Floats, residual: Floats, rng: Rng) -> Iterator[Floats]:
-        p = X.shape[1] - 1
+    def _fitted(self, problem: TreeProblem, rows: Rows, w: Floats, t: Floats) -> Floats:
+        """Fitted values (m, K) of the ridge models."""
+        value, coef = self._ridge(problem, rows, w, t)
+        return np.stack([project(problem.X, rows, c) for c in coef], axis=1) + value
+
+    def _directions(self, problem: TreeProblem, rows: Rows, w: Floats, residual: Floats, rng: Rng) -> Iterator[Floats]:
         for signal in (np.abs(residual), residual**2):
-            yield self._ridge(X, w, signal)[:p]
+            yield self._ridge(problem, rows, w, signal[:, None])[1][0]
         for _ in range(self.n_random):
-            yield rng.normal(size=p)
+            yield rng.normal(size=problem.n_features)

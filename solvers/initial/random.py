@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree.kernels.hard import project
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Floats, Initial, Rows, grow, weighted_quantile
@@ -47,7 +48,7 @@ class RandomInit(Initial):
                 norm = float(np.linalg.norm(a))
                 a, bias = a / norm, bias / norm
             if self.threshold == "median":
-                bias = weighted_quantile(problem.X[rows] @ a, problem.w[rows])
+                bias = weighted_quantile(project(problem.X, rows, a), problem.w[rows])
             return a, float(bias)
 
         return grow(problem, split)
