@@ -116,7 +116,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
             for j in range(p):
                 s += coef[k, j] * X[rows[i], j]
             score[i, k] = s
-    sign = np.empty(m)
+    u = np.empty(m)
     offset = np.empty(m)
     for _ in range(SOFTMAX_ROUNDS):
         change = 0.0
@@ -132,11 +132,11 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
                     if c != k:
                         s += np.exp(score[i, c] - top)
                 offset[i] = -(top + np.log(s))
-                sign[i] = 1.0 if label[i] == k else -1.0
+                u[i] = h[i] if label[i] == k else -h[i]
                 present = present or label[i] == k
             if not present:
                 continue
-            b, _steps = fit_logistic(X, rows, sign, h, offset, coef[k], -value[k], l1, l2, 1e-3, NEWTON_STEPS)
+            b, _steps = fit_logistic(X, rows, u, offset, coef[k], -value[k], l1, l2, 1e-3, NEWTON_STEPS)
             value[k] = -b
             for i in range(m):
                 s = value[k]

@@ -1,8 +1,8 @@
 """Weighted logistic regression with an l1 and an l2 penalty, by proximal Newton steps in covariance mode.
 
-The problem of one branch node (``z = a.x - b``; ``sign`` is +1 where the row should go right):
+The problem of one branch node (``z = a.x - b``; the signed weight ``u`` is positive where the row should go right):
 
-    minimise over (a, b)   sum_i w_i log(1 + exp(-s_i (o_i + z_i)))  +  l1 |a|_1  +  l2 |a|_2^2
+    minimise over (a, b)   sum_i |u_i| log(1 + exp(-sign(u_i) (o_i + z_i)))  +  l1 |a|_1  +  l2 |a|_2^2
 
 Each outer step forms the p x p Hessian of the loss once and minimises the quadratic model plus the penalty exactly
 (`minimise_quadratic`): newGLMNET (Yuan, Ho and Lin, JMLR 2012) with the Gram matrix in place of products with the data,
@@ -25,12 +25,13 @@ MAX_TRIALS = 30
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def logistic_loss(z, new_z, t, sign, weight):
-    """``sum_i w_i log(1 + exp(-s_i v_i))`` at the margins ``v = z + t (new_z - z)``."""
+def logistic_loss(z, new_z, t, u):
+    """``sum_i |u_i| log(1 + exp(-sign(u_i) v_i))`` at the margins ``v = z + t (new_z - z)``."""
     total = 0.0
     for i in range(z.size):
-        u = -sign[i] * (z[i] + t * (new_z[i] - z[i]))
-        total += weight[i] * (max(u, 0.0) + np.log1p(np.exp(-abs(u))))
+        v = z[i] + t * (new_z[i] - z[i])
+        wrong = -v if u[i] > 0.0 else v
+        total += abs(u[i]) * (max(wrong, 0.0) + np.log1p(np.exp(-abs(v))))
     return total
 
 
@@ -66,7 +67,7 @@ def _weighted_sum(X, rows, c, g):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _derivatives(sign, weight, z, bits, slope, curvature):
+def _derivatives(u, z, bits, slope, curvature):
     """First and second derivatives of each row's loss in its margin, into ``slope`` and ``curvature``."""
     for start in range(0, z.size, BLOCK):
         width = min(BLOCK, z.size - start)
@@ -76,8 +77,9 @@ def _derivatives(sign, weight, z, bits, slope, curvature):
             i = start + r
             s = 1.0 / (1.0 + e[r])
             right = s if z[i] >= 0.0 else e[r] * s  # sigmoid(z_i)
-            slope[i] = weight[i] * (right - (1.0 if sign[i] > 0.0 else 0.0))
-            e[r] = weight[i] * s * s * e[r]
+            weight = abs(u[i])
+            slope[i] = weight * (right - (1.0 if u[i] > 0.0 else 0.0))
+            e[r] = weight * s * s * e[r]
 
 
 @njit(cache=True, nogil=True)
@@ -96,12 +98,12 @@ def _violation(g, x, p, l1, l2):
 
 
 @njit(cache=True, nogil=True)
-def _armijo(z, new_z, sign, weight, x, d, descent, p, l1, l2, trials):
+def _armijo(z, new_z, u, x, d, descent, p, l1, l2, trials):
     """First of the steps 1, 1/2, 1/4, ... along ``d`` that lowers the objective enough, 0 where none of them does."""
-    before = logistic_loss(z, z, 0.0, sign, weight)
+    before = logistic_loss(z, z, 0.0, u)
     t = 1.0
     for _ in range(trials):
-        change = logistic_loss(z, new_z, t, sign, weight) - before
+        change = logistic_loss(z, new_z, t, u) - before
         for k in range(p):
             v = x[k] + t * d[k]
             change += l1 * (abs(v) - abs(x[k])) + l2 * (v * v - x[k] * x[k])
@@ -122,12 +124,11 @@ def _directional(g, x, d, p, l1, l2, ahead):
 
 
 @njit(cache=True, nogil=True)
-def fit_logistic(X, rows, sign, weight, offset, a, b, l1, l2, tol, max_iter):
+def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
     """Solve one node problem from the warm start ``(a, b)``; returns ``(b, Newton steps)``, the weights stay in ``a``.
 
-    ``rows (m,)`` index ``X``; ``sign``, ``weight`` and ``offset`` (empty for none) are aligned with ``rows``. Stops
-    when the 1-norm of the minimum-norm subgradient is at most ``tol * min(W+, W-) / W`` times that at zero weights,
-    liblinear's rule.
+    ``rows (m,)`` index ``X``; ``u`` and ``offset`` (empty for none) are aligned with ``rows``. Stops when the 1-norm of
+    the minimum-norm subgradient is at most ``tol * min(W+, W-) / W`` times that at zero weights, liblinear's rule.
     """
     p = X.shape[1]
     m = rows.size
@@ -149,17 +150,16 @@ def fit_logistic(X, rows, sign, weight, offset, a, b, l1, l2, tol, max_iter):
     positive = 0.0
     total = 0.0
     for i in range(m):
-        slope[i] = -0.5 * sign[i] * weight[i]
-        total += weight[i]
-        if sign[i] > 0.0:
-            positive += weight[i]
+        slope[i] = -0.5 * u[i]
+        total += abs(u[i])
+        positive += max(u[i], 0.0)
     _weighted_sum(X, rows, slope, g)
     stop = tol * _violation(g, np.zeros(p + 1), p, l1, l2) * min(positive, total - positive) / max(total, 1e-300)
 
     _margins(X, rows, x, z)
     if offset.size:
         z += offset
-    _derivatives(sign, weight, z, bits, slope, curvature)
+    _derivatives(u, z, bits, slope, curvature)
     _weighted_sum(X, rows, slope, g)
     steps = 0
     while steps < max_iter and _violation(g, x, p, l1, l2) > stop:
@@ -187,11 +187,11 @@ def fit_logistic(X, rows, sign, weight, offset, a, b, l1, l2, tol, max_iter):
         _margins(X, rows, new, new_z)
         if offset.size:
             new_z += offset
-        _derivatives(sign, weight, new_z, bits, slope, curvature)
+        _derivatives(u, new_z, bits, slope, curvature)
         _weighted_sum(X, rows, slope, g)
         t = 1.0
         if _directional(g, new, d, p, l1, l2, -1.0) > 0.0:
-            t = _armijo(z, new_z, sign, weight, x, d, descent, p, l1, l2, 1 if steps == 1 else MAX_TRIALS)
+            t = _armijo(z, new_z, u, x, d, descent, p, l1, l2, 1 if steps == 1 else MAX_TRIALS)
         if t == 1.0:
             x, new = new, x
             z, new_z = new_z, z
@@ -206,7 +206,7 @@ def fit_logistic(X, rows, sign, weight, offset, a, b, l1, l2, tol, max_iter):
                 z += offset
         else:
             break
-        _derivatives(sign, weight, z, bits, slope, curvature)
+        _derivatives(u, z, bits, slope, curvature)
         _weighted_sum(X, rows, slope, g)
     a[:] = x[:p]
     return -x[p], steps

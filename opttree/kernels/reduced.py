@@ -107,28 +107,17 @@ def advance(X, node_of, slot, children, A, b, feature, side, other, other_loss, 
         node_of[i] = children[t, new]
 
 
-@njit(cache=True, nogil=True)
-def fit_node(X, rows, u, a, b, l1, l2, tol, max_iter):
-    """Logistic hyperplane of one node from the warm start ``(a, b)``; the weights stay in ``a``, returns ``b``."""
-    m = rows.size
-    sign = np.empty(m)
-    weight = np.empty(m)
-    for i in range(m):
-        sign[i] = 1.0 if u[i] > 0.0 else -1.0
-        weight[i] = abs(u[i])
-    return fit_logistic(X, rows, sign, weight, np.empty(0), a, b, l1, l2, tol, max_iter)[0]
-
-
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
-    """`fit_node` for every node of a level, in parallel; rows of node s are ``order[start[s]:start[s + 1]]``.
+    """Logistic hyperplanes of the nodes of a level, in parallel; rows of node s are ``order[start[s]:start[s + 1]]``.
 
     ``u`` is aligned with ``order``; ``A (nodes, p)`` and ``b (nodes,)`` hold the warm starts and are overwritten.
     """
     for s in prange(b.size):
         rows = order[start[s] : start[s + 1]]
         if rows.size:
-            b[s] = fit_node(X, rows, u[start[s] : start[s + 1]], A[s], b[s], l1, l2, tol, max_iter)
+            node_u = u[start[s] : start[s + 1]]
+            b[s], _steps = fit_logistic(X, rows, node_u, np.empty(0), A[s], b[s], l1, l2, tol, max_iter)
 
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)

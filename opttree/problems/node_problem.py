@@ -55,7 +55,7 @@ class NodeProblem:
     def surrogate(self, a: Floats, b: float) -> float:
         """What the logistic node solvers minimise: weighted logistic loss plus the penalty."""
         z = self.X[self.rows] @ a - b
-        return float(logistic_loss(z, z, 0.0, self.labels.astype(np.float64), self.weights)) + self.penalty(a)
+        return float(logistic_loss(z, z, 0.0, self.u)) + self.penalty(a)
 
 
 @dataclass(frozen=True, eq=False)

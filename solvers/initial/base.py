@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -38,8 +39,9 @@ def grow(problem: TreeProblem, split: SplitNode) -> Tree:
     Nodes are split breadth-first, while they are above the problem's depth and hold two rows or more of unequal y.
     """
     left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
-    queue: list[tuple[int, Rows, int]] = [(0, np.arange(problem.n_samples, dtype=np.int32), 0)]
-    for node, rows, depth in queue:
+    queue: deque[tuple[int, Rows, int]] = deque([(0, np.arange(problem.n_samples, dtype=np.int32), 0)])
+    while queue:
+        node, rows, depth = queue.popleft()
         settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
         found = None if settled else split(rows, depth)
         if found is None:

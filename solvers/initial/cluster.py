@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.kernels.reduced import fit_node
+from opttree.kernels.logistic import fit_logistic
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Floats, Initial, Rows, grow
@@ -45,7 +45,7 @@ class ClusterInit(Initial):
             label = KMeans(2, n_init=self.n_init, random_state=seed).fit_predict(X, sample_weight=w)
             a = np.zeros(problem.n_features)
             u = np.where(label == 1, w, -w) / w.sum()
-            b = fit_node(problem.X, rows, u, a, 0.0, 0.0, RIDGE, 1e-3, 50)
+            b, _steps = fit_logistic(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, RIDGE, 1e-3, 50)
             return a, b
 
         return grow(problem, split)

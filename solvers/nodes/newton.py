@@ -8,7 +8,8 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.reduced import fit_node, fit_nodes
+from opttree.kernels.logistic import fit_logistic
+from opttree.kernels.reduced import fit_nodes
 from opttree.problems import LevelProblem, NodeProblem
 from solvers.nodes.base import NodeSolver
 
@@ -37,7 +38,9 @@ class NewtonNode(NodeSolver):
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
         """One node."""
         a = a.copy()
-        b = fit_node(problem.X, problem.rows, problem.u, a, b, problem.l1, problem.l2, self.tol, self.max_iter)
+        b, _steps = fit_logistic(
+            problem.X, problem.rows, problem.u, np.empty(0), a, b, problem.l1, problem.l2, self.tol, self.max_iter
+        )
         return a, b
 
     def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
