@@ -8,7 +8,6 @@ import numpy as np
 from numba import njit, prange
 
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
-from opttree.kernels.hard import ABSOLUTE, SQUARED
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.quadratic import minimise_quadratic
 
@@ -149,66 +148,113 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def fit_constant_leaves(Y, w, order, start, loss, n_outputs):
-    """Best constant of every leaf: mean, median, or class frequencies (K = number of classes). NaN where no rows."""
-    n_leaves = start.size - 1
-    values = np.full((n_leaves, n_outputs), np.nan)
-    for leaf in prange(n_leaves):
+def fit_means(Y, w, order, start):
+    """(L, K) weighted means of the leaves' rows; NaN where there are none."""
+    values = np.full((start.size - 1, Y.shape[1]), np.nan)
+    for leaf in prange(start.size - 1):
         rows = order[start[leaf] : start[leaf + 1]]
         total = 0.0
         for i in rows:
             total += w[i]
-        if total <= 0.0:
-            continue
-        if loss == ABSOLUTE:
-            for k in range(n_outputs):
-                values[leaf, k] = weighted_median(Y[rows, k], w[rows])
-        elif loss == SQUARED:
-            for k in range(n_outputs):
+        if rows.size:
+            for k in range(Y.shape[1]):
                 s = 0.0
                 for i in rows:
                     s += w[i] * Y[i, k]
                 values[leaf, k] = s / total
-        else:
-            values[leaf] = 0.0
-            for i in rows:
-                values[leaf, int(Y[i, 0])] += w[i] / total
     return values
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def fit_linear_leaves(X, Y, w, order, start, loss, l1, l2, min_rows, values, coefs, lower, upper):
-    """Linear predictor of every leaf with at least ``min_rows`` rows, from the constants in ``values`` and the warm
-    starts in ``coefs``; others keep the constant.
+def fit_medians(Y, w, order, start):
+    """(L, K) weighted medians of the leaves' rows; NaN where there are none."""
+    values = np.full((start.size - 1, Y.shape[1]), np.nan)
+    for leaf in prange(start.size - 1):
+        rows = order[start[leaf] : start[leaf + 1]]
+        if rows.size:
+            for k in range(Y.shape[1]):
+                values[leaf, k] = weighted_median(Y[rows, k], w[rows])
+    return values
 
-    ``lower``/``upper (L, K)``, if not empty, get the range that y and the fitted values of the leaf have in common: on
-    these rows that is as good as clipping to the range of y alone, and rows far outside do not extrapolate.
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_frequencies(Y, w, order, start, n_classes):
+    """(L, K) weighted class frequencies of the leaves' rows (class codes ``Y (n, 1)``); NaN where there are none."""
+    values = np.full((start.size - 1, n_classes), np.nan)
+    for leaf in prange(start.size - 1):
+        rows = order[start[leaf] : start[leaf + 1]]
+        if rows.size:
+            total = 0.0
+            values[leaf] = 0.0
+            for i in rows:
+                values[leaf, int(Y[i, 0])] += w[i]
+                total += w[i]
+            values[leaf] /= total
+    return values
+
+
+# The three below share a signature: they fit the linear predictor of every leaf with at least ``min_rows`` rows, from
+# the constants in ``values (L, K)`` and the warm starts in ``coefs (L, K, p)``, both overwritten; other leaves keep
+# their constants. They are apart so that a program compiles only the one it uses.
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_least_squares(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+    """`fit_linear` for all leaves."""
+    for leaf in prange(start.size - 1):
+        rows = order[start[leaf] : start[leaf + 1]]
+        if rows.size >= min_rows:
+            fit_linear(X, rows, w[rows], Y[rows], l1, l2, values[leaf], coefs[leaf])
+        elif rows.size:
+            coefs[leaf] = 0.0
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_least_absolute(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+    """`fit_linear_absolute` for all leaves."""
+    for leaf in prange(start.size - 1):
+        rows = order[start[leaf] : start[leaf + 1]]
+        if rows.size >= min_rows:
+            fit_linear_absolute(X, rows, w[rows], Y[rows], l1, l2, values[leaf], coefs[leaf])
+        elif rows.size:
+            coefs[leaf] = 0.0
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_softmaxes(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+    """`fit_softmax` for all leaves."""
+    for leaf in prange(start.size - 1):
+        rows = order[start[leaf] : start[leaf + 1]]
+        if rows.size >= min_rows:
+            fit_softmax(X, rows, w[rows], Y[rows, 0], l1, l2, values[leaf], coefs[leaf])
+        elif rows.size:
+            coefs[leaf] = 0.0
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def output_ranges(X, Y, order, start, values, coefs):
+    """``(lower, upper)``, each (L, K): the range that y and the fitted values of a leaf have in common.
+
+    On the leaf's own rows clipping to it is as good as clipping to the range of y alone, and rows far outside do not
+    extrapolate. Leaves without rows get the range of their constant.
     """
+    lower, upper = values.copy(), values.copy()
     for leaf in prange(start.size - 1):
         rows = order[start[leaf] : start[leaf + 1]]
         if rows.size == 0:
             continue
-        h = w[rows]
-        if rows.size < min_rows:
-            coefs[leaf] = 0.0
-        elif loss == SQUARED:
-            fit_linear(X, rows, h, Y[rows], l1, l2, values[leaf], coefs[leaf])
-        elif loss == ABSOLUTE:
-            fit_linear_absolute(X, rows, h, Y[rows], l1, l2, values[leaf], coefs[leaf])
-        else:
-            fit_softmax(X, rows, h, Y[rows, 0], l1, l2, values[leaf], coefs[leaf])
-        if lower.size:
-            for k in range(values.shape[1]):
-                low = high = Y[rows[0], k]
-                fitted_low = np.inf
-                fitted_high = -np.inf
-                for i in rows:
-                    low = min(low, Y[i, k])
-                    high = max(high, Y[i, k])
-                    fitted = values[leaf, k]
-                    for j in range(X.shape[1]):
-                        fitted += coefs[leaf, k, j] * X[i, j]
-                    fitted_low = min(fitted_low, fitted)
-                    fitted_high = max(fitted_high, fitted)
-                lower[leaf, k] = min(max(low, fitted_low), high)
-                upper[leaf, k] = max(min(high, fitted_high), low)
+        for k in range(values.shape[1]):
+            low = high = Y[rows[0], k]
+            fitted_low = np.inf
+            fitted_high = -np.inf
+            for i in rows:
+                low = min(low, Y[i, k])
+                high = max(high, Y[i, k])
+                fitted = values[leaf, k]
+                for j in range(X.shape[1]):
+                    fitted += coefs[leaf, k, j] * X[i, j]
+                fitted_low = min(fitted_low, fitted)
+                fitted_high = max(fitted_high, fitted)
+            lower[leaf, k] = min(max(low, fitted_low), high)
+            upper[leaf, k] = max(min(high, fitted_high), low)
+    return lower, upper

@@ -230,34 +230,29 @@ class TreeProblem:
         self, leaf: NDArray[np.integer], values: Floats, coefs: Floats, min_rows: int | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; new arrays come back."""
-        n_leaves = values.shape[0]
-        order, start = reduced.group_rows(leaf, n_leaves, self.w)
-        new = leaves.fit_constant_leaves(self.Y, self.w, order, start, self.loss_code, self.n_outputs)
-        empty = np.diff(start) == 0
+        order, start = reduced.group_rows(leaf, values.shape[0], self.w)
+        if self.is_classification:
+            new, fit_linear = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.fit_softmaxes
+        elif self.loss == "absolute":
+            new, fit_linear = leaves.fit_medians(self.Y, self.w, order, start), leaves.fit_least_absolute
+        else:
+            new, fit_linear = leaves.fit_means(self.Y, self.w, order, start), leaves.fit_least_squares
         linear = coefs.shape[2] > 0
         if linear and self.is_classification:
             new = np.log(np.maximum(new, hard.SMALLEST_PROBABILITY))
+        empty = np.diff(start) == 0
         new[empty] = values[empty] if values.shape == new.shape else 0.0
+        none = np.zeros((0, 0))
         if not linear:
-            return new, coefs, np.zeros((0, 0)), np.zeros((0, 0))
+            return new, coefs, none, none
         coefs = coefs.copy()
-        bounds = np.zeros((2, 0, 0)) if self.is_classification else np.stack([new, new])
-        leaves.fit_linear_leaves(
-            self.X,
-            self.Y,
-            self.w,
-            order,
-            start,
-            self.loss_code,
-            self.strength(L1, "leaves"),
-            self.strength(L2, "leaves"),
-            2 * (self.n_features + 1) if min_rows is None else min_rows,
-            new,
-            coefs,
-            bounds[0],
-            bounds[1],
+        l1, l2 = self.strength(L1, "leaves"), self.strength(L2, "leaves")
+        fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
+        fit_linear(self.X, self.Y, self.w, order, start, l1, l2, fewest, new, coefs)
+        bounds = (
+            (none, none) if self.is_classification else leaves.output_ranges(self.X, self.Y, order, start, new, coefs)
         )
-        return new, coefs, bounds[0], bounds[1]
+        return new, coefs, *bounds
 
     def enforce_min_leaf(self, tree: Tree) -> Tree:
         """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""
