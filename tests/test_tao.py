@@ -105,6 +105,19 @@ def test_depth_one_axis_trees_reach_the_best_split_from_some_start():
     assert min(found) >= best - 1e-12
 
 
+def test_groups_of_nodes_between_looks_at_the_clock_change_nothing(monkeypatch):
+    problem = regression_problem(300)
+    whole = solve(problem, TAO(max_iter=4), random_state=0)
+    monkeypatch.setattr("solvers.tao.state.GROUP_WORK", 1)
+    pieces = []
+    for step in TAO(max_iter=4).steps(problem, None, np.random.default_rng(0)):
+        pieces.append(step)
+    trees = [step for step in pieces if step is not None]
+    assert len(pieces) - len(trees) > 4 * 3  # more looks at the clock than levels
+    assert trees[-1].tree == whole.tree or trees[-1].objective >= whole.objective
+    assert [step.objective for step in trees] == [row.objective for row in whole.trace]
+
+
 def test_min_leaf_is_kept_by_every_iterate():
     problem = regression_problem(300, depth=5, min_leaf=25)
     violations = []

@@ -41,12 +41,11 @@ def grid(**options: list[Any]) -> list[dict[str, Any]]:
 CART_GRID = grid(max_depth=[2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20], min_samples_leaf=[1, 2, 5, 10, 20])
 REGRESSORS: dict[str, tuple[Any, dict[str, Any], list[dict[str, Any]]]] = {
     "cart": (DecisionTreeRegressor, {}, CART_GRID),
-    "tao-c": (  # constant leaves: oblique splits mostly, axis-aligned ones where the validation part prefers them
+    "tao-c": (  # constant leaves: oblique splits from random trees as in the paper, or axis-aligned ones from CART
         TAORegressor,
         {"leaves": "constant"},
-        grid(max_depth=[8, 10, 12], min_samples_leaf=[10, 20], init=["cart"], splits=["axis"])
-        + grid(max_depth=[3, 4, 5, 6, 7, 8], split_penalty=[1e-5, 3e-5, 1e-4, 3e-4], init=["cart"])
-        + grid(max_depth=[3, 4, 5, 6, 7, 8], split_penalty=[1e-5, 3e-5, 1e-4, 3e-4], init=["random"], n_init=[3]),
+        grid(max_depth=[3, 4, 5, 6, 7, 8], split_penalty=[1e-5, 3e-5, 1e-4, 3e-4], init=["random"], n_init=[3])
+        + grid(max_depth=[8, 10, 12], min_samples_leaf=[20], init=["cart"], splits=["axis"]),
     ),
     "tao-l": (
         TAORegressor,
@@ -54,7 +53,7 @@ REGRESSORS: dict[str, tuple[Any, dict[str, Any], list[dict[str, Any]]]] = {
         grid(
             max_depth=[2, 3, 4, 5, 6, 8],
             split_penalty=[1e-4, 1e-3],
-            leaf_penalty=[1e-5, 1e-4, 1e-3],
+            leaf_penalty=[1e-4, 1e-3],
             init=[HingeInit(), HingeInit(price=1.0)],
         ),
     ),
