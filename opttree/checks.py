@@ -15,16 +15,20 @@ def check_columns(X: Any) -> None:
     ValueError
         For a column of text, categories or dates, for NaN, and for infinity.
     """
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
-        for name, dtype in zip(X.columns, X.dtypes, strict=True):
-            column = X[name]
-            if dtype.kind not in "biufO" or (dtype.kind == "O" and column.map(lambda v: isinstance(v, str)).any()):
-                example = next((v for v in column if v == v), None)
-                raise ValueError(_categorical(repr(name), example))
+    if hasattr(X, "columns"):
+        import pandas as pd
+
+        if not isinstance(X, pd.DataFrame):
+            return
+        for j, name in enumerate(X.columns):
+            column = X.iloc[:, j]
+            numeric = pd.api.types.is_numeric_dtype(column.dtype)
+            if not numeric and not (column.dtype == object and not column.map(_is_text).any()):
+                raise ValueError(_categorical(repr(name), next((v for v in column if v == v), None)))
             missing = int(column.isna().sum())
             if missing:
                 raise ValueError(_missing(repr(name), missing))
-            if dtype.kind == "f" and not np.isfinite(column.to_numpy()).all():
+            if numeric and not np.isfinite(column.to_numpy(np.float64)).all():
                 raise ValueError(_infinite(repr(name)))
         return
     array = np.asarray(X) if isinstance(X, (np.ndarray, list, tuple)) else np.empty(0)
@@ -39,6 +43,10 @@ def check_columns(X: Any) -> None:
         for j in map(int, np.flatnonzero(~np.isfinite(array).all(axis=0))):
             missing = int(np.isnan(array[:, j]).sum())
             raise ValueError(_missing(str(j), missing) if missing else _infinite(str(j)))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _is_number(text: str | bytes) -> bool:

@@ -31,11 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         args.run(args)
-    except (ValueError, TypeError) as error:
-        print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, TypeError, OSError) as error:
+        print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("opttree: interrupted", file=sys.stderr)
         return 130
@@ -121,8 +121,8 @@ def _fit(args: argparse.Namespace) -> None:
     from opttree import datasets, io
 
     folder = Path(args.out).resolve().parent
-    if not folder.is_dir():
-        raise ValueError(f"--out must lie in an existing folder; got {str(folder)!r}")
+    if not folder.is_dir() or Path(args.out).is_dir():
+        raise ValueError(f"--out must be a file in an existing folder; got {args.out!r}")
     frame = datasets.read_csv(args.data)
     if args.target not in frame.columns:
         raise ValueError(f"--target must be a column of {args.data}: {', '.join(frame.columns)}; got {args.target!r}")
@@ -226,6 +226,7 @@ def _cross_validate(
     methods: list[str], X: Any, y: Any, task: str, args: argparse.Namespace
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Table of fold means, one row per method, and the first fold's results of the methods that have one."""
+    import numpy as np
     import pandas as pd
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -233,7 +234,8 @@ def _cross_validate(
     folds = (StratifiedKFold if stratify else KFold)(args.cv, shuffle=True, random_state=args.seed)
     rows, results = {}, {}
     for method in methods:
-        make_estimator(method, task, args.depth, args.seed, args.jobs).fit(X[:50], y[:50])  # compile off the clock
+        few = np.random.default_rng(0).permutation(len(X))[:500]
+        make_estimator(method, task, args.depth, args.seed, args.jobs).fit(X[few], y[few])  # compile off the clock
         folds_of_method = []
         for fold, (train, test) in enumerate(folds.split(X, y)):
             model = make_estimator(method, task, args.depth, args.seed, args.jobs)

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 
 FORMAT = "opttree.Model"
 VERSION = 1
+_DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
+    OSError,
+    KeyError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    RecursionError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True)
@@ -38,13 +51,15 @@ class Model:
 
     def table(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[np.float64]:
         """The features of X as an array (n, p); ValueError for a missing, categorical or incomplete column."""
-        if hasattr(X, "columns"):
+        if not isinstance(X, np.ndarray):
+            X = X.rename(columns=str)
             missing = [c for c in self.feature_names if c not in X.columns]
             if missing:
                 raise ValueError(f"X must have the columns the model was trained on; got none called {missing[0]!r}")
             X = X[list(self.feature_names)]
             check_columns(X)
-            return np.ascontiguousarray(X.to_numpy(np.float64))  # type: ignore[union-attr]
+            return np.ascontiguousarray(X.to_numpy(np.float64))
+        check_columns(X)
         return np.ascontiguousarray(X, np.float64)
 
     def predict(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[Any]:
@@ -98,6 +113,9 @@ def save(
                 np.savez_compressed(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
             else:
                 file.write(json.dumps({**header, "tree": data}, indent=None).encode())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp's files are private; a saved model is an ordinary file
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -119,7 +137,7 @@ def load(path: str | os.PathLike[str]) -> Model:
                 data["tree"].update({k: parts[k].tolist() for k in parts.files if k != "header"})
         else:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, KeyError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else f"it is damaged or not a model ({error})"
         raise ValueError(f"{str(path)!r} must be a model written by opttree; {reason}") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:

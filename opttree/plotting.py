@@ -77,7 +77,7 @@ def plot_tree(
         else:
             text = tree.leaf_text(node, names, 3, MOST_TERMS)
         share = "" if tree.share is None else f"\n{100 * tree.share[node]:.3g} % of samples"
-        return re.sub(r" (?=[+-] |<= |score)", "\n", text) + share  # a term per line
+        return re.sub(r" (?=[+-] |<= )|(?<=;) ", "\n", text) + share  # a term per line
 
     width = place(0, 0.0)
     height = -min(y for _, y in position.values())
@@ -101,6 +101,7 @@ def plot_tree(
         style = LEAF_STYLE if is_end(node) else BRANCH_STYLE
         ax.text(
             x, y, texts[node], fontsize=fontsize, ha="center", va="center", zorder=3, bbox=style,
+            parse_math=False,
         )  # fmt: skip
     ax.set_xlim(-0.6, width - 0.4)
     ax.set_ylim(-height - 0.5, 0.5)

@@ -77,9 +77,7 @@ class Tree:
             array = np.array(value, dtype=dtype, order="C")
             if array.shape != shape:
                 raise ValueError(f"{name} must have shape {shape}; got {array.shape}")
-            view = array.view()
-            view.setflags(write=False)
-            object.__setattr__(self, name, view)
+            object.__setattr__(self, name, read_only(array))
         if self.link not in LINKS:
             raise ValueError(f"link must be one of {sorted(LINKS)}; got {self.link!r}")
         if (self.lower is None) != (self.upper is None):
@@ -186,7 +184,7 @@ class Tree:
         depth = np.zeros(self.n_nodes, np.int64)
         for t in range(self.n_branches):
             depth[self.children[t]] = depth[t] + 1
-        return depth
+        return read_only(depth)
 
     @property
     def depth(self) -> int:
@@ -196,7 +194,7 @@ class Tree:
     @cached_property
     def feature(self) -> NDArray[np.int32]:
         """(B,) the only feature of each axis-aligned split, -1 for oblique ones."""
-        return single_features(self.A)
+        return read_only(single_features(self.A))
 
     @property
     def is_axis_aligned(self) -> bool:
@@ -227,7 +225,7 @@ class Tree:
     @property
     def branch_arrays(self) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32]]:
         """``children, A, b, feature`` as the kernels take them; not to be written to."""
-        return writable(self.children), writable(self.A), writable(self.b), self.feature
+        return writable(self.children), writable(self.A), writable(self.b), writable(self.feature)
 
     @property
     def leaf_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -483,6 +481,13 @@ class Tree:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tree, tuple(getattr(self, f.name) for f in fields(self))
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view; `writable` finds the array behind it."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def writable(array: NDArray[Any]) -> NDArray[Any]:

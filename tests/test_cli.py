@@ -89,7 +89,10 @@ def bad_commands(folder):
         "unknown column": (["fit", number, "--target", "q", "--out", "m.json"], "--target must be a column"),
         "missing target": (["fit", write(folder / "t.csv", "x,y\n1,\n2,3\n"), *fit], "no missing values; got 1"),
         "depth 0": (["fit", number, *fit, "--depth", "0"], "max_depth must be an integer >= 1; got 0"),
-        "no folder": (["fit", number, "--target", "y", "--out", "absent/m.json"], "--out must lie in an existing"),
+        "no folder": (
+            ["fit", number, "--target", "y", "--out", "absent/m.json"],
+            "--out must be a file in an existing",
+        ),
         "time limit": (["fit", number, *fit, "--time-limit", "0"], "time_limit must be > 0"),
         "no model": (["show", str(folder / "absent.json")], "no such file"),
         "not a model": (["show", number], "damaged or not a model"),

@@ -192,7 +192,7 @@ def test_in_pipelines_searches_and_cross_validation():
         ([[1.0], [2.0]], [0, 1], {"n_jobs": 0}, "n_jobs must be None or an integer other than 0; got 0"),
         ([[1.0], [2.0]], [0, 1], {"time_limit": -1}, "time_limit must be > 0 seconds or None; got -1"),
         ([[1.0], [2.0]], [0, 1], {"accept": "no"}, "accept must be one of"),
-        ([[1.0], [2.0]], [0, 1], {"max_iter": -1}, "max_iter must be >= 0; got -1"),
+        ([[1.0], [2.0]], [0, 1], {"max_iter": -1}, "max_iter must be an integer >= 0; got -1"),
     ],
 )
 @pytest.mark.parametrize("kind", [TAORegressor, TAOClassifier])

@@ -37,8 +37,14 @@ class TreeEstimator(BaseEstimator):
             value = getattr(self, name)
             if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
-        if not 0 <= self.l1_ratio <= 1:
+        if not (isinstance(self.l1_ratio, (int, float, np.number)) and 0 <= self.l1_ratio <= 1):
             raise ValueError(f"l1_ratio must be between 0 and 1; got {self.l1_ratio!r}")
+        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:
+            raise ValueError(f"max_iter must be an integer >= 0; got {self.max_iter!r}")
+        if self.time_limit is not None and not (
+            isinstance(self.time_limit, (int, float, np.number)) and self.time_limit > 0
+        ):
+            raise ValueError(f"time_limit must be > 0 seconds or None; got {self.time_limit!r}")
         if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
 
@@ -147,9 +153,10 @@ def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArra
     mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
     for j in range(X.shape[1]):
         mean[j] = np.sum(share * X[:, j])
-        deviation = np.sqrt(np.sum(share * (X[:, j] - mean[j]) ** 2))
-        if deviation > 1e-12 * max(abs(mean[j]), np.abs(X[:, j]).max()):
-            scale[j] = deviation
+        largest = np.abs(X[:, j]).max()
+        deviation = np.sqrt(np.sum(share * ((X[:, j] - mean[j]) / largest) ** 2)) if largest > 0.0 else 0.0
+        if deviation > 1e-12:
+            scale[j] = largest * deviation
     return mean, scale
 
 

@@ -32,6 +32,8 @@ class _TAOTree(TreeEstimator):
         if not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1:
             raise ValueError(f"n_init must be an integer >= 1; got {self.n_init!r}")
         init = self.init
+        if not isinstance(init, (str, Tree)) and not hasattr(init, "build"):
+            raise ValueError(f"init must be a name, an initial tree of `solvers` or a Tree; got {init!r}")
         if isinstance(init, str):
             if init not in ("auto", *inits):
                 raise ValueError(f"init must be one of {['auto', *inits]} or an initial tree; got {init!r}")
@@ -41,6 +43,8 @@ class _TAOTree(TreeEstimator):
         elif isinstance(init, Tree):  # passed to `solve` as the start; restarts after it are random
             init = solvers.RandomInit()
         node_solver = self.node_solver
+        if node_solver is not None and not isinstance(node_solver, str) and not hasattr(node_solver, "solve_level"):
+            raise ValueError(f"node_solver must be a name or a node solver of `solvers`; got {node_solver!r}")
         if isinstance(node_solver, str):
             if node_solver not in ("newton", *nodes):
                 raise ValueError(
@@ -61,7 +65,7 @@ class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
         Largest depth of the tree, >= 1.
     leaves : {"constant", "linear"}, default "constant"
         TAO-c or TAO-l. Linear leaves need ``2 (p + 1)`` rows, smaller ones stay constant; they are clipped to the
-        range of y among their rows.
+        range that y and the fitted values have in common among their rows.
     splits : {"oblique", "axis"}, default "oblique"
         Hyperplanes, or single features with exact threshold search.
     loss : {"squared", "absolute"}, default "squared"

@@ -9,7 +9,7 @@ from numba import njit, prange
 
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.logistic import fit_logistic
-from opttree.kernels.quadratic import minimise_quadratic
+from opttree.kernels.quadratic import JITTER, minimise_quadratic
 
 LAD_ROUNDS = 20
 LAD_TOLERANCE = 1e-6
@@ -56,11 +56,8 @@ def fit_linear(X, rows, h, Y, l1, l2, value, coef):
     add_weighted_gram(X, rows, h, G)
     mirror_lower(G)
     H = 2.0 * G[: p + 1, : p + 1]
-    jitter = 0.0
     for j in range(p + 1):
-        jitter += 1e-10 * H[j, j] / (p + 1)
-    for j in range(p + 1):
-        H[j, j] += jitter + (2.0 * l2 if j < p else 0.0)
+        H[j, j] += JITTER * H[j, j] + (2.0 * l2 if j < p else 0.0)
     c = np.empty(p + 1)
     v = np.empty(p + 1)
     for k in range(Y.shape[1]):

@@ -18,10 +18,11 @@ from numba import njit
 
 from opttree.kernels.exponential import exp_minus_abs
 from opttree.kernels.gram import BLOCK, FASTMATH, add_weighted_gram, mirror_lower, padded
-from opttree.kernels.quadratic import minimise_quadratic
+from opttree.kernels.quadratic import JITTER, minimise_quadratic
 
 ARMIJO_SIGMA = 0.01
 MAX_TRIALS = 30
+ROUNDING = 1e-8  # a predicted descent below this share of the loss may drown in rounding: the start was the solution
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
@@ -167,11 +168,8 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         H[:] = 0.0
         add_weighted_gram(X, rows, curvature, H)
         mirror_lower(H)
-        jitter = 0.0
         for j in range(p + 1):
-            jitter += 1e-10 * H[j, j] / (p + 1)
-        for j in range(p + 1):
-            H[j, j] += jitter + (2.0 * l2 if j < p else 0.0)
+            H[j, j] += JITTER * H[j, j] + (2.0 * l2 if j < p else 0.0)
         # the model around x, in the new point v: c.v + v'Hv/2 + l1 |v|_1 with c = g + 2 l2 x - Hx
         for j in range(p + 1):
             s = g[j] + (2.0 * l2 * x[j] if j < p else 0.0)
@@ -199,7 +197,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         if t > 0.0:
             x += t * d
             z += t * (new_z - z)
-        elif steps == 1:
+        elif steps == 1 and -descent > ROUNDING * logistic_loss(z, z, 0.0, u):
             x[:] = 0.0
             z[:] = 0.0
             if offset.size:

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 MAX_BUCKETS = 1024
+OFF_CENTRE = 0.4987  # rows of zero weight may lie at the exact middle, where rounding would decide their side
 RELATIVE_GAP = 1e-11  # closer values are not told apart: rounding in A.x must not change a side
 
 
@@ -71,8 +72,13 @@ def best_threshold(z, u, min_rows):
     for k in range(n_buckets):  # cuts right after a bucket
         cost += change[k]
         left = count[k + 1]
-        if low[k] - high[k] > gap and min_rows <= left <= m - min_rows and cost < best_cost - slack:
-            best, best_cost = 0.5 * (high[k] + low[k]), cost
+        if (
+            count[k + 1] > count[k]
+            and low[k] - high[k] > gap
+            and min_rows <= left <= m - min_rows
+            and cost < best_cost - slack
+        ):
+            best, best_cost = high[k] + OFF_CENTRE * (low[k] - high[k]), cost
     cost = all_right
     for k in range(n_buckets):  # cuts inside a bucket
         if cost + fall[k] < best_cost - slack:
@@ -84,13 +90,13 @@ def best_threshold(z, u, min_rows):
                 running += u[inside[e]]
                 left = count[k] + e + 1
                 if b - a > gap and min_rows <= left <= m - min_rows and running < best_cost - slack:
-                    best, best_cost = 0.5 * (a + b), running
+                    best, best_cost = a + OFF_CENTRE * (b - a), running
         cost += change[k]
     return best, best_cost
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def best_axis_splits(X, presorted, slot, u, n_slots, min_rows):
+def best_axis_splits(X, presorted, slot, u, n_slots, min_rows, price):
     """Exact best split over all features and thresholds, for every node of one level in one scan per feature.
 
     Parameters
@@ -98,6 +104,7 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows):
     presorted : (p, n) int32, rows in increasing order of each feature.
     slot : (n,) int32, which node of the level the row belongs to, -1 for none.
     u : (n,) signed weights.
+    price : what a split costs on top, against sending all rows one way.
 
     Returns
     -------
@@ -158,9 +165,12 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows):
         threshold[s] = np.inf if all_left < all_right[s] else -np.inf
         best_cost[s] = min(all_left, all_right[s])
         for j in range(p):
-            if cost[j, s] < best_cost[s] - slack[s]:
-                best_cost[s] = cost[j, s]
+            if cost[j, s] + price < best_cost[s] - slack[s]:
+                best_cost[s] = cost[j, s] + price
                 feature[s] = j
                 threshold[s] = cut[j, s]
                 best_side[s] = side[j, s]
+    for s in range(n_slots):
+        if np.isfinite(threshold[s]):
+            best_cost[s] -= price
     return feature, threshold, best_cost, best_side

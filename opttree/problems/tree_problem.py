@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,7 +37,7 @@ class TreeProblem:
         Strengths are in units of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is
         ``alpha / n`` here. The penalty on a split acts on the weights as stored: a hyperplane times a constant
         routes alike and is penalised differently, as in the paper.
-    min_leaf : fewest rows in a leaf that any row reaches, >= 1.
+    min_leaf : fewest rows in a leaf that any row reaches, >= 1; a tree of one leaf is always allowed.
 
     Raises
     ------
@@ -54,6 +54,7 @@ class TreeProblem:
     sample_weight: Floats | None = None
     penalties: Sequence[Penalty] = ()
     min_leaf: int = 1
+    classes: NDArray[Any] | None = field(init=False, default=None)  # (K,) sorted labels, those of weight zero included
 
     def __post_init__(self) -> None:
         for name, allowed in (("splits", ("oblique", "axis")), ("leaves", ("constant", "linear")), ("loss", LOSSES)):
@@ -85,6 +86,8 @@ class TreeProblem:
             raise ValueError(
                 f"sample_weight must be finite, >= 0 and not all zero; got {bad[0] if bad.size else weight.sum()}"
             )
+        if self.is_classification:
+            object.__setattr__(self, "classes", np.unique(y))
         used = weight > 0.0
         if not used.all():
             X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
@@ -107,11 +110,6 @@ class TreeProblem:
     def is_classification(self) -> bool:
         """Whether y holds labels."""
         return self.loss in CLASSIFICATION
-
-    @cached_property
-    def classes(self) -> NDArray[Any] | None:
-        """(K,) sorted labels, or None for regression."""
-        return np.unique(self.y) if self.is_classification else None
 
     @property
     def n_outputs(self) -> int:
@@ -159,13 +157,17 @@ class TreeProblem:
                 f"the tree maps {tree.n_features} features to {tree.n_outputs} outputs; "
                 f"the problem has {self.n_features} and {self.n_outputs}"
             )
+        if (tree.classes is None) != (self.classes is None) or not np.array_equal(
+            np.asarray(tree.classes), np.asarray(self.classes)
+        ):
+            return f"the tree has the classes {tree.classes}; the problem has {self.classes}"
         if tree.depth > self.depth:
             return f"the tree has depth {tree.depth}; the problem allows {self.depth}"
         if self.splits == "axis" and not tree.is_axis_aligned:
             return "the tree has oblique splits; the problem allows axis-aligned ones"
         if self.leaves == "constant" and tree.linear_leaves:
             return "the tree has linear leaves; the problem allows constant ones"
-        if self.min_leaf > 1:
+        if self.min_leaf > 1 and tree.n_branches:
             counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)
             if np.any((counts > 0) & (counts < self.min_leaf)):
                 return f"the tree has a leaf with {counts[counts > 0].min()} rows; the problem asks for {self.min_leaf}"
@@ -203,8 +205,8 @@ class TreeProblem:
         -------
         Tree
             Constant leaves are exact: mean, median, class frequencies. Linear ones minimise the loss plus the leaf
-            penalties (softmax cross-entropy for classification) and, in regression, are clipped to the range of y
-            among the leaf's rows. Leaves that no row reaches keep what they had.
+            penalties (softmax cross-entropy for classification) and, in regression, are clipped to the range
+            that y and the fitted values of the leaf's rows have in common. Leaves that no row reaches keep theirs.
         """
         leaf = tree.apply(self.X) - tree.n_branches
         linear = (leaves or self.leaves) == "linear"

@@ -61,10 +61,12 @@ def grow(problem: TreeProblem, split: SplitNode) -> Tree:
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float = 0.5) -> float:
-    """A cut such that values up to it carry about ``share`` of the weight: midway between two neighbours."""
+    """A cut such that values up to it carry about ``share`` of the weight: midway between two different neighbours."""
     order = np.argsort(values, kind="stable")
     cumulative = np.cumsum(weights[order])
     k = int(np.searchsorted(cumulative, share * cumulative[-1] * (1 - 1e-12)))
-    above = values[order][k:]
-    larger = above[above > above[0]]
-    return float(0.5 * (above[0] + larger[0])) if larger.size else float(above[0])
+    ordered = values[order]
+    middle = ordered[k]
+    larger, smaller = ordered[ordered > middle], ordered[ordered < middle]
+    neighbour = larger[0] if larger.size else smaller[-1] if smaller.size else middle
+    return float(0.5 * (middle + neighbour))

@@ -17,7 +17,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AxisNode(NodeSolver):
-    """Exact enumeration over features, thresholds and both orientations: O(n p) for all nodes of a level together.
+    """Exact enumeration over features, thresholds and both orientations, penalty included, in O(n p) for all nodes of a
+    level together.
 
     Weights come out +1 (low values left) or -1 (low values right). Where sending all rows one way is best, the split
     is the zero vector with a threshold of +1 (all left) or -1 (all right).
@@ -48,7 +49,9 @@ class AxisNode(NodeSolver):
         u = np.zeros(level.X.shape[0])
         slot[level.order] = np.repeat(np.arange(len(level), dtype=np.int32), np.diff(level.start))
         u[level.order] = level.u
-        feature, threshold, cost, side = best_axis_splits(level.X, level.presorted, slot, u, len(level), level.min_leaf)
+        feature, threshold, cost, side = best_axis_splits(
+            level.X, level.presorted, slot, u, len(level), level.min_leaf, level.l1 + level.l2
+        )
         A, b = np.zeros_like(A), side * threshold
         split = np.isfinite(threshold)
         A[split, feature[split]] = side[split]

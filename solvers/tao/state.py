@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,8 @@ class State:
             self.u,
             self.other,
         )
-        keep = self.u if problem.min_leaf == 1 else problem.w
+        # an axis-aligned threshold stands between values of all rows, also of those with nothing at stake
+        keep = self.u if problem.min_leaf == 1 and problem.splits == "oblique" else problem.w
         order, start = reduced.group_rows(self.slot, nodes.size, keep)
         u, current_cost = reduced.level_weights(order, start, self.u, self.side)
         level = LevelProblem(
@@ -89,8 +91,11 @@ class State:
         )
         return level, current_cost
 
-    def groups(self, level: LevelProblem) -> Iterator[tuple[int, int]]:
-        """Ranges of a level's nodes of about `GROUP_WORK` numbers each: all of them where the data are small."""
+    def groups(self, level: LevelProblem, whole: bool) -> Iterator[tuple[int, int]]:
+        """Ranges of a level's nodes of about `GROUP_WORK` numbers each; one range if ``whole``."""
+        if whole:
+            yield 0, len(level)
+            return
         work = np.cumsum(np.diff(level.start)) * self.problem.n_features
         first = 0
         while first < len(level):
@@ -113,13 +118,12 @@ class State:
         """
         A, b, cost = proposed
         take = np.diff(level.start) > 0
-        if self.problem.min_leaf > 1:
-            take &= np.bincount(self.slot[self.u != 0.0], minlength=nodes.size) > 0
+        caring = (self.slot >= 0) & (self.u != 0.0)
+        take &= np.bincount(self.slot[caring], minlength=nodes.size) > 0
+        penalised, current = cost + level.penalties(A), current_cost + level.penalties(self.A[nodes])
         if exact:
-            take &= cost < current_cost * (1.0 - 1e-9)
+            take &= penalised < current * (1.0 - 1e-9)
         if self.improve:
-            penalised = cost + level.penalties(A)
-            current = current_cost + level.penalties(self.A[nodes])
             take &= penalised <= current
         if self.problem.min_leaf > 1:
             take &= ~self._starves_a_leaf(nodes, A, b)
@@ -184,6 +188,17 @@ class State:
             np.allclose(x, y, rtol=1e-7, atol=1e-10) for x, y in zip(new[:2], self.leaf_arrays[:2], strict=True)
         )
         self.leaf_arrays, self.link, self.own = new, link, own
+
+    def snapshot(self) -> dict[str, Any]:
+        """What `restore` needs to undo the passes after this."""
+        names = ("A", "b", "feature", "leaf", "own")
+        copies = {name: getattr(self, name).copy() for name in names}
+        return {**copies, "leaf_arrays": tuple(x.copy() for x in self.leaf_arrays), "link": self.link}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go back to a `snapshot`."""
+        for name, value in saved.items():
+            setattr(self, name, value)
 
     def _losses(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats], link: str) -> Floats:
         problem = self.problem

@@ -25,6 +25,9 @@ class TAO(Solver):
     """Alternate over the levels of a tree of fixed structure: each branch node is refitted as a weighted binary
     classifier of its reduced set, each leaf as a regressor (or class frequencies) of its own.
 
+    The node problems know the l1 and l2 penalties. A `SplitPrice`, or a penalty of your own, counts in the objective by
+    which the best tree is kept, but no node is refitted with an eye to it.
+
     Parameters
     ----------
     max_iter : most passes over the tree; 40 in the paper.
@@ -62,6 +65,8 @@ class TAO(Solver):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Axis splits need an axis-aligned node solver; penalties are the node solver's affair."""
+        if (reason := self.init.supports(problem)) is not None:
+            return reason
         solver = self.nodes(problem)
         if problem.splits == "axis" and not solver.axis_aligned:
             return f"{type(solver).__name__} makes oblique splits and the problem asks for axis-aligned ones"
@@ -76,19 +81,24 @@ class TAO(Solver):
         state = State(problem, problem.enforce_min_leaf(start), self.min_linear_rows, self.accept == "improve")
         if self.accept == "always" or constant_first:
             state.fit_leaves(linear=problem.leaves == "linear" and not constant_first)
-        yield Step(*state.pruned(), phase="start")
+        tree, objective = state.pruned()
+        yield Step(tree, objective, phase="start")
         best, stuck = np.inf, 0
         for iteration in range(self.max_iter):
             linear = problem.leaves == "linear" and not (constant_first and iteration < self.constant_iterations)
-            before = state.leaf.copy()
+            before = state.snapshot()
             for nodes in state.levels():
                 yield from self._update_level(state, nodes, node_solver, rng)
             state.fit_leaves(linear)
-            tree, objective = state.pruned()
+            last, (tree, objective) = objective, state.pruned()
+            if self.accept == "improve" and objective > last * (1.0 + 1e-12):
+                # nodes by themselves did not see that rows revived a dead subtree and its penalties: undo the pass
+                state.restore(before)
+                return Termination.STALLED
             yield Step(tree, objective, phase="pass")
             if linear != (problem.leaves == "linear"):
                 continue
-            if np.array_equal(before, state.leaf) and not state.leaves_changed:
+            if np.array_equal(before["leaf"], state.leaf) and not state.leaves_changed:
                 return Termination.LOCALLY_OPTIMAL
             stuck = 0 if objective < best - self.tol * abs(best if np.isfinite(best) else objective) else stuck + 1
             best = min(best, objective)
@@ -100,7 +110,7 @@ class TAO(Solver):
         """Train the decision functions of one level and compute the reduced sets of their children."""
         level, current_cost = state.reduced_problems(nodes)
         A, b, cost = state.A[nodes], state.b[nodes], np.zeros(nodes.size)
-        for first, last in state.groups(level):
+        for first, last in state.groups(level, node_solver.exact):
             group = slice(first, last)
             A[group], b[group], cost[group] = node_solver.solve_level(level.part(first, last), A[group], b[group], rng)
             yield None
