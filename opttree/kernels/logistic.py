@@ -168,8 +168,12 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         H[:] = 0.0
         add_weighted_gram(X, rows, curvature, H)
         mirror_lower(H)
+        # one jitter for all coordinates: rows without curvature leave directions in which the model is unbounded
+        jitter = 0.0
         for j in range(p + 1):
-            H[j, j] += JITTER * H[j, j] + (2.0 * l2 if j < p else 0.0)
+            jitter += JITTER * H[j, j] / (p + 1)
+        for j in range(p + 1):
+            H[j, j] += jitter + (2.0 * l2 if j < p else 0.0)
         # the model around x, in the new point v: c.v + v'Hv/2 + l1 |v|_1 with c = g + 2 l2 x - Hx
         for j in range(p + 1):
             s = g[j] + (2.0 * l2 * x[j] if j < p else 0.0)

@@ -13,7 +13,7 @@ from numba import njit
 from opttree.kernels.gram import FASTMATH
 
 SWEEPS = 3
-JITTER = 1e-12  # share added to the diagonal by callers, coordinate by coordinate: scales may differ
+JITTER = 1e-10  # share of the diagonal that callers add to it
 MAX_ROUNDS = 50
 RELATIVE_TOLERANCE = 1e-9
 
