@@ -1,7 +1,11 @@
-"""exp(-|z|) over a block, written so that the compiler vectorises it: numba's own calls the scalar function."""
+"""exp and the sigmoid over a block, written so that the compiler vectorises them: numba's own exp is a scalar call."""
+
+import math
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
 
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.693147180369123816490
@@ -36,3 +40,54 @@ def exp_minus_abs(z, start, width, bits, out):
         out[r] = p * f + 1.0
     for r in range(width):
         out[r] *= powers[r]
+
+
+@intrinsic
+def power_of_two(typingctx, n):
+    """``2^n`` for an integer-valued float ``n`` in the range of the type's exponents: written into the exponent bits."""
+    bits, mantissa, bias = (32, 23, 127) if n == types.float32 else (64, 52, 1023)
+
+    def codegen(context, builder, signature, args):
+        kind = ir.IntType(bits)
+        exponent = builder.add(builder.fptosi(args[0], kind), ir.Constant(kind, bias))
+        return builder.bitcast(builder.shl(exponent, ir.Constant(kind, mantissa)), args[0].type)
+
+    return n(n), codegen
+
+
+def exp2_fraction(f):
+    """``2^f`` for ``|f| <= 1/2`` to the precision of the type: the Taylor polynomial (below, for numba)."""
+
+
+@overload(exp2_fraction, inline="always")
+def _exp2_fraction(f):
+    if f == types.float32:
+        c0, c1, c2, c3, c4, c5, c6 = (np.float32(c) for c in _taylor(6))
+
+        def single(f):
+            return ((((((c6 * f + c5) * f + c4) * f + c3) * f + c2) * f + c1) * f) + c0
+
+        return single
+    d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12 = _taylor(12)
+
+    def double(f):
+        high = (((((d12 * f + d11) * f + d10) * f + d9) * f + d8) * f + d7) * f + d6
+        return ((((((high * f) + d5) * f + d4) * f + d3) * f + d2) * f + d1) * f + d0
+
+    return double
+
+
+def _taylor(degree):
+    """Coefficients of ``2^f``, constant term first."""
+    return tuple(math.log(2.0) ** k / math.factorial(k) for k in range(degree + 1))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "nsz", "arcp"}, error_model="numpy")
+def sigmoid(z):
+    """Overwrite ``z``, a vector of float32 or float64, by ``1 / (1 + exp(-z))``; ``|z|`` is clamped at 40."""
+    dtype = z.dtype.type
+    one, half, limit, scale = dtype(1.0), dtype(0.5), dtype(40.0 * LOG2_E), dtype(-LOG2_E)
+    for r in range(z.size):
+        x = min(max(z[r] * scale, -limit), limit)
+        n = np.floor(x + half)
+        z[r] = one / (one + exp2_fraction(x - n) * power_of_two(n))
