@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from opttree import datasets, io, plotting
     from opttree.estimators import TAOClassifier, TAORegressor
     from opttree.io import Model, load, save
-    from opttree.problems import L1, L2, SplitPrice, TreeProblem
+    from opttree.problems import L1, L2, SmoothTreeProblem, SplitPrice, TreeProblem
     from opttree.tree import Tree
 
 __version__ = "0.1.0"
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Tree": "opttree.tree",
     "TreeProblem": "opttree.problems",
+    "SmoothTreeProblem": "opttree.problems",
     "L1": "opttree.problems",
     "L2": "opttree.problems",
     "SplitPrice": "opttree.problems",
@@ -35,6 +36,7 @@ __all__ = [
     "L1",
     "L2",
     "Model",
+    "SmoothTreeProblem",
     "SplitPrice",
     "TAOClassifier",
     "TAORegressor",

@@ -322,8 +322,7 @@ class Tree:
             left, right = stands_for[self.children[t]]
             if left < 0 or right < 0:
                 stands_for[t] = max(left, right)
-        left, right = np.full(self.n_nodes, -1), np.full(self.n_nodes, -1)
-        left[:B], right[:B] = stands_for[self.children].T
+        left, right = (np.where(side >= 0, stands_for[side], -1) for side in self._links())
         branches, leaves, children = breadth_first(int(stands_for[0]), left, right)
         rows = leaves - B
         return replace(
@@ -331,12 +330,65 @@ class Tree:
             children=children,
             A=self.A[branches],
             b=self.b[branches],
-            values=self.values[rows],
-            coefs=self._coefs[rows],
-            lower=None if self.lower is None else self.lower[rows],
-            upper=None if self.upper is None else self.upper[rows],
+            **{name: value[rows] for name, value in self._leaf_fields().items()},
             share=None if self.share is None else self.share[np.concatenate([branches, leaves])],
         )
+
+    def subtree(self, node: int) -> Tree:
+        """The tree below ``node``, which becomes its root."""
+        left, right = self._links()
+        branches, leaves, children = breadth_first(node, left, right)
+        rows = leaves - self.n_branches
+        return replace(
+            self,
+            children=children,
+            A=self.A[branches],
+            b=self.b[branches],
+            share=None,
+            **{name: value[rows] for name, value in self._leaf_fields().items()},
+        )
+
+    def graft(self, subtrees: Mapping[int, Tree]) -> Tree:
+        """The tree with the subtrees below some nodes, none above another, replaced. Leaves must be of one form."""
+        trees = [self, *subtrees.values()]
+        offsets = np.cumsum([0] + [tree.n_nodes for tree in trees])
+        # all nodes of all trees in one numbering; a replaced node reads as the root of its replacement
+        links = [tree._links() for tree in trees]
+        left, right = (
+            np.concatenate([np.where(own[k] >= 0, own[k] + o, -1) for own, o in zip(links, offsets, strict=False)])
+            for k in (0, 1)
+        )
+        for node, start in zip(subtrees, offsets[1:], strict=False):
+            for side in (left, right):
+                side[: self.n_nodes][side[: self.n_nodes] == node] = start
+        root = int(offsets[1 + list(subtrees).index(0)]) if 0 in subtrees else 0
+        branches, leaves, children = breadth_first(root, left, right)
+        branch_row, leaf_row = np.zeros(offsets[-1], int), np.zeros(offsets[-1], int)
+        counts = [0, 0]
+        for tree, offset in zip(trees, offsets[:-1], strict=True):
+            branch_row[offset : offset + tree.n_branches] = counts[0] + np.arange(tree.n_branches)
+            leaf_row[offset + tree.n_branches : offset + tree.n_nodes] = counts[1] + np.arange(tree.n_leaves)
+            counts = [counts[0] + tree.n_branches, counts[1] + tree.n_leaves]
+        stacked = {name: np.concatenate([t._leaf_fields()[name] for t in trees]) for name in self._leaf_fields()}
+        return replace(
+            self,
+            children=children,
+            A=np.concatenate([tree.A for tree in trees])[branch_row[branches]],
+            b=np.concatenate([tree.b for tree in trees])[branch_row[branches]],
+            share=None,
+            **{name: value[leaf_row[leaves]] for name, value in stacked.items()},
+        )
+
+    def _links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Left and right child of every node, -1 at leaves: each (2 B + 1,)."""
+        links = np.full((2, self.n_nodes), -1)
+        links[:, : self.n_branches] = self.children.T
+        return links[0], links[1]
+
+    def _leaf_fields(self) -> dict[str, Floats]:
+        """The arrays with one row per leaf."""
+        fields = {"values": self.values, "coefs": self._coefs, "lower": self.lower, "upper": self.upper}
+        return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def canonical(self) -> Tree:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from numpy.random import Generator as Rng
 
@@ -69,21 +71,31 @@ class Chain(Solver):
         termination: Termination | None = None
         for solver in self.solvers:
             inner = solver.steps(problem, best, rng.spawn(1)[0])
-            for_link = _labelled(inner, type(solver).__name__)
-            while True:
-                try:
-                    step = next(for_link)
-                except StopIteration as stop:
-                    termination = stop.value
-                    break
-                if step is not None:
-                    if step.objective is None:
-                        step = replace(step, objective=problem.objective(step.tree))
-                    assert step.objective is not None
-                    if step.objective < best_objective:
-                        best, best_objective = step.tree, step.objective
-                yield step
+            best, best_objective, termination = yield from follow(
+                problem, inner, type(solver).__name__, best, best_objective
+            )
         return termination
+
+
+def follow(
+    problem: TreeProblem, inner: Steps, label: str, best: Tree | None = None, best_objective: float = float("inf")
+) -> Generator[Step | None, Any, tuple[Tree | None, float, Termination | None]]:
+    """Pass on the steps of ``inner``, labelled; returns the best tree of them and ``best``, its objective, and how
+    ``inner`` ended.
+    """
+    labelled = _labelled(inner, label)
+    while True:
+        try:
+            step = next(labelled)
+        except StopIteration as stop:
+            return best, best_objective, stop.value
+        if step is not None:
+            if step.objective is None:
+                step = replace(step, objective=problem.objective(step.tree))
+            assert step.objective is not None
+            if step.objective < best_objective:
+                best, best_objective = step.tree, step.objective
+        yield step
 
 
 def _labelled(inner: Steps, label: str) -> Steps:

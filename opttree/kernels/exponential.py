@@ -83,11 +83,11 @@ def _taylor(degree):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "arcp"}, error_model="numpy")
-def sigmoid(z):
-    """Overwrite ``z``, a vector of float32 or float64, by ``1 / (1 + exp(-z))``; ``|z|`` is clamped at 40."""
-    dtype = z.dtype.type
+def sigmoid(Z, i):
+    """Overwrite ``Z[i]``, float32 or float64, by ``1 / (1 + exp(-Z[i]))``; ``|z|`` is clamped at 40."""
+    dtype = Z.dtype.type
     one, half, limit, scale = dtype(1.0), dtype(0.5), dtype(40.0 * LOG2_E), dtype(-LOG2_E)
-    for r in range(z.size):
-        x = min(max(z[r] * scale, -limit), limit)
+    for r in range(Z.shape[1]):
+        x = min(max(Z[i, r] * scale, -limit), limit)
         n = np.floor(x + half)
-        z[r] = one / (one + exp2_fraction(x - n) * power_of_two(n))
+        Z[i, r] = one / (one + exp2_fraction(x - n) * power_of_two(n))

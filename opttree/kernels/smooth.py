@@ -24,7 +24,9 @@ import numpy as np
 from numba import njit, prange
 
 from opttree.kernels.exponential import sigmoid
-from opttree.kernels.gram import BLOCK, FASTMATH
+from opttree.kernels.gram import FASTMATH
+
+BLOCK = 256  # rows of a block: 128 spends a quarter more of the time between the vector loops
 
 EXPECTED, MIXTURE = range(2)
 FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has one, of its own name
@@ -47,329 +49,353 @@ def tile_slots(levels):
     return 1 if levels == 1 else 1 << levels
 
 
+# The vector kernels below index rows of the buffers directly: a view would cost two atomic reference counts.
+
+
 @njit(**OPTIONS)
-def products(x, W, c, Z):
-    """``Z = W x + c`` for a block: ``x (q/4, 4 BLOCK)``, ``W (m, q)``, ``c (m,)``, ``Z (m, BLOCK)``; four rows at a time.
+def products(x, W, c, row, m, Z, at):
+    """``Z[at + j] = W[row + j] . x + c[row + j]`` for j < m and a block ``x (q/4, 4 BLOCK)``; four rows at a time.
 
     The layout of ``x``, four features in one row, spares the compiler half of its checks whether arrays overlap.
     """
-    m = W.shape[0]
     whole = m - m % 4
     for j in range(0, whole, 4):
-        z0, z1, z2, z3 = Z[j], Z[j + 1], Z[j + 2], Z[j + 3]
-        for r in range(BLOCK):
-            z0[r] = c[j]
-            z1[r] = c[j + 1]
-            z2[r] = c[j + 2]
-            z3[r] = c[j + 3]
+        t, z = row + j, at + j
+        c0, c1, c2, c3 = c[t], c[t + 1], c[t + 2], c[t + 3]
         for g in range(x.shape[0]):
-            xg = x[g]
             k = 4 * g
-            a00, a01, a02, a03 = W[j, k], W[j, k + 1], W[j, k + 2], W[j, k + 3]
-            a10, a11, a12, a13 = W[j + 1, k], W[j + 1, k + 1], W[j + 1, k + 2], W[j + 1, k + 3]
-            a20, a21, a22, a23 = W[j + 2, k], W[j + 2, k + 1], W[j + 2, k + 2], W[j + 2, k + 3]
-            a30, a31, a32, a33 = W[j + 3, k], W[j + 3, k + 1], W[j + 3, k + 2], W[j + 3, k + 3]
+            a00, a01, a02, a03 = W[t, k], W[t, k + 1], W[t, k + 2], W[t, k + 3]
+            a10, a11, a12, a13 = W[t + 1, k], W[t + 1, k + 1], W[t + 1, k + 2], W[t + 1, k + 3]
+            a20, a21, a22, a23 = W[t + 2, k], W[t + 2, k + 1], W[t + 2, k + 2], W[t + 2, k + 3]
+            a30, a31, a32, a33 = W[t + 3, k], W[t + 3, k + 1], W[t + 3, k + 2], W[t + 3, k + 3]
+            if g == 0:
+                for r in range(BLOCK):
+                    x0, x1, x2, x3 = x[g, r], x[g, BLOCK + r], x[g, 2 * BLOCK + r], x[g, 3 * BLOCK + r]
+                    Z[z, r] = c0 + a00 * x0 + a01 * x1 + a02 * x2 + a03 * x3
+                    Z[z + 1, r] = c1 + a10 * x0 + a11 * x1 + a12 * x2 + a13 * x3
+                    Z[z + 2, r] = c2 + a20 * x0 + a21 * x1 + a22 * x2 + a23 * x3
+                    Z[z + 3, r] = c3 + a30 * x0 + a31 * x1 + a32 * x2 + a33 * x3
+                continue
             for r in range(BLOCK):
-                x0, x1, x2, x3 = xg[r], xg[BLOCK + r], xg[2 * BLOCK + r], xg[3 * BLOCK + r]
-                z0[r] += a00 * x0 + a01 * x1 + a02 * x2 + a03 * x3
-                z1[r] += a10 * x0 + a11 * x1 + a12 * x2 + a13 * x3
-                z2[r] += a20 * x0 + a21 * x1 + a22 * x2 + a23 * x3
-                z3[r] += a30 * x0 + a31 * x1 + a32 * x2 + a33 * x3
+                x0, x1, x2, x3 = x[g, r], x[g, BLOCK + r], x[g, 2 * BLOCK + r], x[g, 3 * BLOCK + r]
+                Z[z, r] += a00 * x0 + a01 * x1 + a02 * x2 + a03 * x3
+                Z[z + 1, r] += a10 * x0 + a11 * x1 + a12 * x2 + a13 * x3
+                Z[z + 2, r] += a20 * x0 + a21 * x1 + a22 * x2 + a23 * x3
+                Z[z + 3, r] += a30 * x0 + a31 * x1 + a32 * x2 + a33 * x3
     for j in range(whole, m):
-        z = Z[j]
+        t, z = row + j, at + j
         for r in range(BLOCK):
-            z[r] = c[j]
+            Z[z, r] = c[t]
         for g in range(x.shape[0]):
-            xg = x[g]
             k = 4 * g
-            a0, a1, a2, a3 = W[j, k], W[j, k + 1], W[j, k + 2], W[j, k + 3]
+            a0, a1, a2, a3 = W[t, k], W[t, k + 1], W[t, k + 2], W[t, k + 3]
             for r in range(BLOCK):
-                z[r] += a0 * xg[r] + a1 * xg[BLOCK + r] + a2 * xg[2 * BLOCK + r] + a3 * xg[3 * BLOCK + r]
+                Z[z, r] += a0 * x[g, r] + a1 * x[g, BLOCK + r] + a2 * x[g, 2 * BLOCK + r] + a3 * x[g, 3 * BLOCK + r]
 
 
 @njit(**OPTIONS)
-def add_gradients(x, G, dW):
-    """``dW += G x'`` for a block: the transpose of `products`."""
-    m = dW.shape[0]
+def add_gradients(x, G, at, m, dW, row):
+    """``dW[row + j] += sum_r G[at + j, r] x[:, r]`` for j < m and a block: the transpose of `products`."""
     whole = m - m % 4
     zero = x.dtype.type(0.0)
     for j in range(0, whole, 4):
-        g0, g1, g2, g3 = G[j], G[j + 1], G[j + 2], G[j + 3]
+        t, z = row + j, at + j
         for g in range(x.shape[0]):
-            xg = x[g]
             s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
             s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
             for r in range(BLOCK):
-                x0, x1, x2, x3 = xg[r], xg[BLOCK + r], xg[2 * BLOCK + r], xg[3 * BLOCK + r]
-                s00 += g0[r] * x0
-                s01 += g0[r] * x1
-                s02 += g0[r] * x2
-                s03 += g0[r] * x3
-                s10 += g1[r] * x0
-                s11 += g1[r] * x1
-                s12 += g1[r] * x2
-                s13 += g1[r] * x3
-                s20 += g2[r] * x0
-                s21 += g2[r] * x1
-                s22 += g2[r] * x2
-                s23 += g2[r] * x3
-                s30 += g3[r] * x0
-                s31 += g3[r] * x1
-                s32 += g3[r] * x2
-                s33 += g3[r] * x3
+                x0, x1, x2, x3 = x[g, r], x[g, BLOCK + r], x[g, 2 * BLOCK + r], x[g, 3 * BLOCK + r]
+                g0, g1, g2, g3 = G[z, r], G[z + 1, r], G[z + 2, r], G[z + 3, r]
+                s00 += g0 * x0
+                s01 += g0 * x1
+                s02 += g0 * x2
+                s03 += g0 * x3
+                s10 += g1 * x0
+                s11 += g1 * x1
+                s12 += g1 * x2
+                s13 += g1 * x3
+                s20 += g2 * x0
+                s21 += g2 * x1
+                s22 += g2 * x2
+                s23 += g2 * x3
+                s30 += g3 * x0
+                s31 += g3 * x1
+                s32 += g3 * x2
+                s33 += g3 * x3
             k = 4 * g
-            d0, d1, d2, d3 = dW[j], dW[j + 1], dW[j + 2], dW[j + 3]
-            d0[k] += s00
-            d0[k + 1] += s01
-            d0[k + 2] += s02
-            d0[k + 3] += s03
-            d1[k] += s10
-            d1[k + 1] += s11
-            d1[k + 2] += s12
-            d1[k + 3] += s13
-            d2[k] += s20
-            d2[k + 1] += s21
-            d2[k + 2] += s22
-            d2[k + 3] += s23
-            d3[k] += s30
-            d3[k + 1] += s31
-            d3[k + 2] += s32
-            d3[k + 3] += s33
+            dW[t, k] += s00
+            dW[t, k + 1] += s01
+            dW[t, k + 2] += s02
+            dW[t, k + 3] += s03
+            dW[t + 1, k] += s10
+            dW[t + 1, k + 1] += s11
+            dW[t + 1, k + 2] += s12
+            dW[t + 1, k + 3] += s13
+            dW[t + 2, k] += s20
+            dW[t + 2, k + 1] += s21
+            dW[t + 2, k + 2] += s22
+            dW[t + 2, k + 3] += s23
+            dW[t + 3, k] += s30
+            dW[t + 3, k + 1] += s31
+            dW[t + 3, k + 2] += s32
+            dW[t + 3, k + 3] += s33
     for j in range(whole, m):
-        gj, d = G[j], dW[j]
+        t, z = row + j, at + j
         for g in range(x.shape[0]):
-            xg = x[g]
             s0 = s1 = s2 = s3 = zero
             for r in range(BLOCK):
-                s0 += gj[r] * xg[r]
-                s1 += gj[r] * xg[BLOCK + r]
-                s2 += gj[r] * xg[2 * BLOCK + r]
-                s3 += gj[r] * xg[3 * BLOCK + r]
+                s0 += G[z, r] * x[g, r]
+                s1 += G[z, r] * x[g, BLOCK + r]
+                s2 += G[z, r] * x[g, 2 * BLOCK + r]
+                s3 += G[z, r] * x[g, 3 * BLOCK + r]
             k = 4 * g
-            d[k] += s0
-            d[k + 1] += s1
-            d[k + 2] += s2
-            d[k + 3] += s3
+            dW[t, k] += s0
+            dW[t, k + 1] += s1
+            dW[t, k + 2] += s2
+            dW[t, k + 3] += s3
 
 
 @njit(**OPTIONS)
-def left_share(p, s, left):
-    """``left = p s``; returns its sum. Shares under 1e-18 are flushed to zero: denormal numbers are slow."""
-    tiny, zero = p.dtype.type(1e-18), p.dtype.type(0.0)
+def left_share(P, depth, S, i):
+    """Path probabilities of the left child into ``P[depth + 1]``; returns their sum.
+
+    Those under 1e-18 are flushed to zero: denormal numbers are slow.
+    """
+    tiny, zero = P.dtype.type(1e-18), P.dtype.type(0.0)
     total = zero
     for r in range(BLOCK):
-        share = p[r] * s[r]
+        share = P[depth, r] * S[i, r]
         share = share if share > tiny else zero
-        left[r] = share
+        P[depth + 1, r] = share
         total += share
     return total
 
 
 @njit(**OPTIONS)
-def right_share(p, left):
-    """Overwrite ``left`` by ``p - left``; returns its sum."""
-    total = p.dtype.type(0.0)
+def right_share(P, depth):
+    """Overwrite those of the left child in ``P[depth + 1]`` by the right child's; returns their sum."""
+    total = P.dtype.type(0.0)
     for r in range(BLOCK):
-        share = p[r] - left[r]
-        left[r] = share
+        share = P[depth, r] - P[depth + 1, r]
+        P[depth + 1, r] = share
         total += share
     return total
 
 
 @njit(**OPTIONS)
-def combine(p, s, v_left, v_right, v):
-    """``v = s v_left + (1 - s) v_right``; ``s`` is overwritten by dL/dz, whose sum is returned."""
-    one = p.dtype.type(1.0)
-    total = p.dtype.type(0.0)
+def combine(P, depth, S, i, V, at):
+    """V of a branch into ``V[at]`` from its children's; ``S[i]`` is overwritten by dL/dz, whose sum is returned."""
+    one, total = P.dtype.type(1.0), P.dtype.type(0.0)
+    left = 2 * depth + 2
     for r in range(BLOCK):
-        difference = v_left[r] - v_right[r]
-        g = p[r] * s[r] * (one - s[r]) * difference
-        v[r] = v_right[r] + s[r] * difference
-        s[r] = g
+        s, v_right = S[i, r], V[left + 1, r]
+        difference = V[left, r] - v_right
+        g = P[depth, r] * s * (one - s) * difference
+        V[at, r] = v_right + s * difference
+        S[i, r] = g
         total += g
     return total
 
 
 @njit(**OPTIONS)
-def twin_leaves(p, s, y, left, right, v, sums):
+def twin_leaves(P, depth, S, i, y, left, right, V, at):
     """A branch over two constant leaves under squared loss: leaves and `combine` in one loop.
 
-    ``sums``: dL/dz, the gradients of the two constants (by 2), and the mass of the left leaf.
+    Returns the sum of dL/dz, half the gradients of the two constants, and the mass of the left leaf.
     """
-    one = p.dtype.type(1.0)
-    total = d_left = d_right = mass = p.dtype.type(0.0)
+    one = P.dtype.type(1.0)
+    total = d_left = d_right = mass = P.dtype.type(0.0)
     for r in range(BLOCK):
-        e_left, e_right = left - y[r], right - y[r]
-        p_left = p[r] * s[r]
+        s, p = S[i, r], P[depth, r]
+        e_left, e_right = left - y[0, r], right - y[0, r]
+        p_left = p * s
         v_right = e_right * e_right
         difference = e_left * e_left - v_right
-        v[r] = v_right + s[r] * difference
-        g = p_left * (one - s[r]) * difference
+        V[at, r] = v_right + s * difference
+        g = p_left * (one - s) * difference
         d_left += p_left * e_left
-        d_right += (p[r] - p_left) * e_right
+        d_right += (p - p_left) * e_right
         mass += p_left
-        s[r] = g
+        S[i, r] = g
         total += g
-    sums[0], sums[1], sums[2], sums[3] = total, d_left, d_right, mass
+    return total, d_left, d_right, mass
 
 
 @njit(**OPTIONS)
-def softmax_rows(T):
-    """Overwrite class scores ``T (K, BLOCK)`` by probabilities."""
+def softmax_rows(T, at, K):
+    """Overwrite class scores ``T[at:at + K]`` by probabilities."""
     for r in range(BLOCK):
-        top = T[0, r]
-        for k in range(1, T.shape[0]):
-            top = max(top, T[k, r])
+        top = T[at, r]
+        for k in range(1, K):
+            top = max(top, T[at + k, r])
         total = T.dtype.type(0.0)
-        for k in range(T.shape[0]):
-            T[k, r] = np.exp(T[k, r] - top)
-            total += T[k, r]
-        for k in range(T.shape[0]):
-            T[k, r] /= total
+        for k in range(K):
+            T[at + k, r] = np.exp(T[at + k, r] - top)
+            total += T[at + k, r]
+        for k in range(K):
+            T[at + k, r] /= total
 
 
 @njit(**OPTIONS)
-def leaf_losses(y, p, T, F, v, loss, what):
-    """At one leaf with predictions (scores) ``T (K, BLOCK)``: V into ``v``, and over ``T`` the gradient along them.
+def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
+    """At one leaf with predictions (scores) ``T[row:row + K]``: V into ``V[at]``, and over ``T`` the gradient by them.
 
     In the `FORWARD` pass the share of the prediction is added to ``F`` instead, and ``T`` is spoilt.
     """
-    dtype = p.dtype.type
-    two, tiny = dtype(2.0), dtype(1e-30)
+    dtype = P.dtype.type
+    zero, one, two, tiny = dtype(0.0), dtype(1.0), dtype(2.0), dtype(1e-30)
     if loss == LOG:
-        softmax_rows(T)
+        softmax_rows(T, row, K)
         for r in range(BLOCK):
-            label = int(y[0, r])
+            label = row + int(y[0, r])
             own = max(T[label, r], tiny)
             if what == FORWARD:
-                F[0, r] += p[r] * own
+                F[0, r] += P[depth, r] * own
                 continue
-            slope = p[r]
+            slope = P[depth, r]
             if what == BACKWARD:
-                v[r] = F[0, r] * own
-                slope *= -v[r]
+                V[at, r] = F[0, r] * own
+                slope *= -V[at, r]
             else:
-                v[r] = -np.log(own)
-            T[label, r] -= dtype(1.0)
-            for k in range(T.shape[0]):
-                T[k, r] *= slope
+                V[at, r] = -np.log(own)
+            T[label, r] -= one
+            for k in range(K):
+                T[row + k, r] *= slope
         return
     if what == FORWARD:
-        for k in range(T.shape[0]):
+        for k in range(K):
             for r in range(BLOCK):
-                F[k, r] += p[r] * T[k, r]
+                F[k, r] += P[depth, r] * T[row + k, r]
         return
-    v[:] = dtype(0.0)
-    for k in range(T.shape[0]):
+    for r in range(BLOCK):
+        V[at, r] = zero
+    for k in range(K):
         if what == BACKWARD:
             for r in range(BLOCK):
-                v[r] += F[k, r] * T[k, r]
-                T[k, r] = p[r] * F[k, r]
+                V[at, r] += F[k, r] * T[row + k, r]
+                T[row + k, r] = P[depth, r] * F[k, r]
         else:
             for r in range(BLOCK):
-                e = T[k, r] - y[k, r]
-                v[r] += e * e
-                T[k, r] = two * p[r] * e
+                e = T[row + k, r] - y[k, r]
+                V[at, r] += e * e
+                T[row + k, r] = two * P[depth, r] * e
 
 
 @njit(**OPTIONS)
-def mixture_losses(y, w, F, loss):
+def fill(T, row, value):
+    """``T[row] = value``."""
+    for r in range(BLOCK):
+        T[row, r] = value
+
+
+@njit(**OPTIONS)
+def row_sum(T, row):
+    """Sum of ``T[row]``."""
+    total = T.dtype.type(0.0)
+    for r in range(BLOCK):
+        total += T[row, r]
+    return total
+
+
+@njit(**OPTIONS)
+def mixture_losses(y, w, i, F, loss):
     """Loss of the mixture's predictions ``F (K, BLOCK)``, weighted and summed; ``F`` becomes its derivative."""
     dtype = w.dtype.type
     total = dtype(0.0)
     for r in range(BLOCK):
         if loss == LOG:
             own = max(F[0, r], dtype(1e-30))
-            total -= w[r] * np.log(own)
-            F[0, r] = -w[r] / own
+            total -= w[i, r] * np.log(own)
+            F[0, r] = -w[i, r] / own
         else:
             for k in range(F.shape[0]):
                 e = F[k, r] - y[k, r]
-                total += w[r] * e * e
-                F[k, r] = dtype(2.0) * w[r] * e
+                total += w[i, r] * e * e
+                F[k, r] = dtype(2.0) * w[i, r] * e
     return total
 
 
 @njit(**OPTIONS)
 def walk(x, y, buffers, form, slots, params, grads, what):
-    """Depth-first pass of one block over the tree; its path probabilities at the root are in ``P[0]``.
+    """Depth-first pass of one block over the tree, from the path probabilities at the root in ``P[0]``.
 
-    Returns V at the root. ``params``: W, c (splits in the order of ``slots``), values, coefs of the leaves; ``grads``
-    alike, and the leaves' masses: sums of P.
+    V of the root is left in ``V[0]``. ``params``: W, c (splits in the order of ``slots``), values (L K,) and coefs of
+    the leaves; ``grads`` alike, and the leaves' masses: sums of P. A node at depth d leaves its V in row 2 d (left
+    children) or 2 d + 1 (right children); tile m keeps its splits in rows ``m tile_slots`` of S.
     """
-    P, V, S, T, F, first, sums = buffers
+    P, V, S, T, F, first = buffers
     W, c, values, coefs = params
     dW, dc, dvalues, dcoefs, mass = grads
-    n_branches, n_outputs = (1 << form.depth) - 1, values.shape[1]
-    linear, backward = coefs.shape[0] > 0, what != FORWARD
-    twins = what == EXPECTED and form.loss == SQUARED and n_outputs == 1 and not linear
-    t = depth = 0
-    total = P[0].sum()
+    n_branches, K = (1 << form.depth) - 1, form.n_outputs
+    linear, backward = form.linear == 1, what != FORWARD
+    twins = what == EXPECTED and form.loss == SQUARED and K == 1 and not linear
+    stride = tile_slots(form.levels)
+    t = depth = at = first_leaf = 0
+    total = row_sum(P, 0)
     while True:
-        done = False
-        while t < n_branches and total >= form.eps and not done:  # down, to the left
+        # down, to the left, until a leaf, a branch over twin leaves, or one that the block hardly reaches
+        twin = False
+        while t < n_branches and total >= form.eps:
             m = depth // form.levels
             levels = min(form.levels, form.depth - m * form.levels)
             if depth == m * form.levels:
                 first[m] = slots[t]
-                n_slots = tile_slots(levels)
-                tile = slice(first[m], first[m] + n_slots)
-                products(x, W[tile], c[tile], S[m])
-                sigmoid(S[m, :n_slots].reshape(-1))
+                products(x, W, c, slots[t], tile_slots(levels), S, m * stride)
+                for i in range(m * stride, m * stride + tile_slots(levels)):
+                    sigmoid(S, i)
                 if linear and depth + levels == form.depth:
-                    leaf = ((t + 1) << levels) - 1 - n_branches
-                    rows = slice(leaf * n_outputs, (leaf + (1 << levels)) * n_outputs)
-                    products(x, coefs[rows], values.reshape(-1)[rows], T)
-                    first[-1] = leaf
-            s = S[m, slots[t] - first[m]]
-            if twins and depth == form.depth - 1:
+                    first_leaf = ((t + 1) << levels) - 1 - n_branches
+                    products(x, coefs, values, first_leaf * K, K << levels, T, 0)
+            i = m * stride + slots[t] - first[m]
+            twin = twins and depth == form.depth - 1
+            if twin:
                 leaf = 2 * t + 1 - n_branches
-                twin_leaves(P[depth], s, y[0], values[leaf, 0], values[leaf + 1, 0], V[depth, (t + 1) % 2], sums)
-                dc[slots[t]] += sums[0]
-                dvalues[leaf, 0] += 2 * sums[1]
-                dvalues[leaf + 1, 0] += 2 * sums[2]
-                mass[leaf] += sums[3]
-                mass[leaf + 1] += total - sums[3]
-                done = True
-            else:
-                t, depth = 2 * t + 1, depth + 1
-                total = left_share(P[depth - 1], s, P[depth])
-        if done:
-            if depth % form.levels == 0:
-                add_gradients(x, S[depth // form.levels], dW[slots[t] : slots[t] + 1])
-        elif t < n_branches or total < form.eps:
-            V[depth, (t + 1) % 2] = 0.0
-            if linear and t >= n_branches:
-                row = (t - n_branches - first[-1]) * n_outputs
-                T[row : row + n_outputs] = 0.0
-        else:
+                dz, left, right, m_left = twin_leaves(P, depth, S, i, y, values[leaf], values[leaf + 1], V, at)
+                dc[slots[t]] += dz
+                dvalues[leaf] += 2 * left
+                dvalues[leaf + 1] += 2 * right
+                mass[leaf] += m_left
+                mass[leaf + 1] += total - m_left
+                if depth == m * form.levels:
+                    add_gradients(x, S, i, 1, dW, slots[t])
+                break
+            total = left_share(P, depth, S, i)
+            t, depth = 2 * t + 1, depth + 1
+            at = 2 * depth
+        if not twin:
             leaf = t - n_branches
-            row = (leaf - first[-1]) * n_outputs if linear else 0
-            t_leaf = T[row : row + n_outputs]
-            if not linear:
-                for k in range(n_outputs):
-                    t_leaf[k] = values[leaf, k]
-            leaf_losses(y, P[depth], t_leaf, F, V[depth, (t + 1) % 2], form.loss, what)
-            if backward:
-                mass[leaf] += total
-                for k in range(n_outputs):
-                    dvalues[leaf, k] += t_leaf[k].sum()
-        while t > 0 and t % 2 == 0:  # up, from right children
+            row = (leaf - first_leaf) * K if linear else 0
+            if total < form.eps:
+                fill(V, at, 0.0)
+                if linear and leaf >= 0:
+                    for k in range(K):
+                        fill(T, row + k, 0.0)
+            else:
+                if not linear:
+                    for k in range(K):
+                        fill(T, k, values[leaf * K + k])
+                leaf_losses(y, P, depth, T, row, F, V, at, K, form.loss, what)
+                if backward:
+                    mass[leaf] += total
+                    for k in range(K):
+                        dvalues[leaf * K + k] += row_sum(T, row + k)
+        # up, from right children
+        while t > 0 and t % 2 == 0:
             t, depth = (t - 2) // 2, depth - 1
-            if not backward:
-                continue
-            m = depth // form.levels
-            s = S[m, slots[t] - first[m]]
-            dc[slots[t]] += combine(P[depth], s, V[depth + 1, 0], V[depth + 1, 1], V[depth, (t + 1) % 2])
-            if depth == m * form.levels:
-                levels = min(form.levels, form.depth - m * form.levels)
-                add_gradients(x, S[m], dW[slots[t] : slots[t] + tile_slots(levels)])
-                if linear and depth + levels == form.depth:
-                    add_gradients(x, T, dcoefs[first[-1] * n_outputs : (first[-1] + (1 << levels)) * n_outputs])
+            at = 2 * depth + (t % 2 == 0 and t > 0)
+            if backward:
+                m = depth // form.levels
+                dc[slots[t]] += combine(P, depth, S, m * stride + slots[t] - first[m], V, at)
+                if depth == m * form.levels:
+                    levels = min(form.levels, form.depth - depth)
+                    add_gradients(x, S, m * stride, tile_slots(levels), dW, slots[t])
+                    if linear and depth + levels == form.depth:
+                        add_gradients(x, T, 0, K << levels, dcoefs, first_leaf * K)
         if t == 0:
-            return V[0, 1]
+            return
         t += 1
-        total = right_share(P[depth - 1], P[depth])
+        at += 1
+        total = right_share(P, depth - 1)
 
 
 @njit(**OPTIONS)
@@ -395,32 +421,28 @@ def add_chunk(data, blocks, form, slots, params, grads):
     n_leaves = 1 << min(form.levels, form.depth - (n_levels - 1) * form.levels)
     buffers = (
         np.empty((form.depth + 1, BLOCK), dtype),
-        np.zeros((form.depth + 1, 2, BLOCK), dtype),
-        np.zeros((n_levels, tile_slots(form.levels), BLOCK), dtype),
+        np.zeros((2 * form.depth + 2, BLOCK), dtype),
+        np.zeros((n_levels * tile_slots(form.levels), BLOCK), dtype),
         np.zeros((form.n_outputs * (n_leaves if form.linear else 1), BLOCK), dtype),
         np.zeros((1 if form.loss == LOG else form.n_outputs, BLOCK), dtype),
-        np.zeros(n_levels + 1, np.int64),
-        np.zeros(4, dtype),
+        np.zeros(n_levels, np.int64),
     )
-    P, F = buffers[0], buffers[4]
+    P, V, F = buffers[0], buffers[1], buffers[4]
     total = 0.0
     for i in range(blocks[0], blocks[1]):
-        x, y, w = data.X[i], data.Y[i], data.w[i]
+        x, y = data.X[i], data.Y[i]
         if form.aggregation == EXPECTED:
-            P[0] = w
-            v = walk(x, y, buffers, form, slots, params, grads, EXPECTED)
-            part = w.dtype.type(0.0)
+            P[0] = data.w[i]
+            walk(x, y, buffers, form, slots, params, grads, EXPECTED)
+            part = dtype.type(0.0)
             for r in range(BLOCK):
-                part += w[r] * v[r]
+                part += data.w[i, r] * V[0, r]
             total += part
         else:
+            P[0] = np.sign(data.w[i])
             F[:] = 0.0
-            for r in range(BLOCK):
-                P[0, r] = 1.0 if w[r] > 0.0 else 0.0
             walk(x, y, buffers, form, slots, params, grads, FORWARD)
-            total += mixture_losses(y, w, F, form.loss)
-            for r in range(BLOCK):
-                P[0, r] = 1.0 if w[r] > 0.0 else 0.0
+            total += mixture_losses(y, data.w, i, F, form.loss)
             walk(x, y, buffers, form, slots, params, grads, BACKWARD)
     return total
 
@@ -501,12 +523,12 @@ def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass
     grads = (
         np.zeros((n_chunks, n_rows, q), dtype),
         np.zeros((n_chunks, n_rows), dtype),
-        np.zeros((n_chunks, n_leaves, n_outputs), dtype),
+        np.zeros((n_chunks, n_leaves * n_outputs), dtype),
         np.zeros((n_chunks, C.shape[0], q), dtype),
         np.zeros((n_chunks, n_leaves), dtype),
     )
     totals = np.zeros(n_chunks)
-    params = (W, c, values, C)
+    params = (W, c, values.reshape(-1), C)
     if parallel:
         add_chunks_parallel(data, bounds, form, slots, params, grads, totals)
     else:
@@ -526,7 +548,7 @@ def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass
         for leaf in range(n_leaves):
             mass[leaf] += share * grads[4][i, leaf]
             for k in range(n_outputs):
-                dvalues[leaf, k] += share * grads[2][i, leaf, k]
+                dvalues[leaf, k] += share * grads[2][i, leaf * n_outputs + k]
                 for j in range(p * form.linear):
                     dcoefs[leaf, k, j] += share * grads[3][i, leaf * n_outputs + k, j]
     return totals.sum() / weight + add_penalties(theta, gradient, form, penalty)

@@ -2,6 +2,7 @@
 
 from opttree.problems.node_problem import LevelProblem, NodeProblem
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
+from opttree.problems.smooth_problem import SmoothTreeProblem
 from opttree.problems.tree_problem import TreeProblem
 
-__all__ = ["L1", "L2", "LevelProblem", "NodeProblem", "Penalty", "SplitPrice", "TreeProblem"]
+__all__ = ["L1", "L2", "LevelProblem", "NodeProblem", "Penalty", "SmoothTreeProblem", "SplitPrice", "TreeProblem"]

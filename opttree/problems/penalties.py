@@ -66,3 +66,24 @@ class SplitPrice:
     def value(self, tree: Tree) -> float:
         """The price of ``tree``'s splits."""
         return self.price * tree.n_branches
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Another penalty times ``factor``."""
+
+    penalty: Penalty
+    factor: float
+
+    def value(self, tree: Tree) -> float:
+        """``factor`` times the value of ``penalty``."""
+        return self.factor * self.penalty.value(tree)
+
+
+def scaled(penalty: Penalty, factor: float) -> Penalty:
+    """``penalty`` times ``factor``: of the same kind where it is one of ours, so that solvers still know it."""
+    if isinstance(penalty, (L1, L2)):
+        return type(penalty)(penalty.splits * factor, penalty.leaves * factor)
+    if isinstance(penalty, SplitPrice):
+        return SplitPrice(penalty.price * factor)
+    return Scaled(penalty, factor)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import hard, leaves, reduced
-from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
+from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.tree import LINKS, Tree
 
 Floats = NDArray[np.float64]
@@ -190,6 +190,22 @@ class TreeProblem:
         if self.violation(tree) is not None:
             return np.inf
         return self.mean_loss(tree) + self.penalty(tree)
+
+    def sample(self, rows: NDArray[np.integer], **changes: Any) -> TreeProblem:
+        """The same statement on some of the rows, by number; ``changes`` are options that differ."""
+        assert self.sample_weight is not None  # set by __post_init__
+        part = replace(self, X=self.X[rows], y=self.y[rows], sample_weight=self.sample_weight[rows], **changes)
+        object.__setattr__(part, "classes", self.classes)
+        return part
+
+    def restrict(self, rows: NDArray[np.integer], depth: int) -> TreeProblem:
+        """The part of the problem that a subtree of at most ``depth`` levels has in hand: that of the rows it gets.
+
+        Penalties are scaled with the share of the weight, so that the part's objective times that share is the
+        subtree's contribution to this problem's.
+        """
+        share = float(np.sum(self.w[rows]))
+        return self.sample(rows, depth=depth, penalties=[scaled(q, 1.0 / share) for q in self.penalties])
 
     # ---- leaves ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,82 @@
+"""Adam and QHAdam on the smooth tree, whole loops compiled: small problems would spend their time between calls."""
+
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+from opttree.kernels.smooth import LOG, unpack, value_and_gradient
+
+# Adam is nu1 = nu2 = 1 (Ma and Yarats, "Quasi-hyperbolic momentum and Adam", ICLR 2019, for the others)
+Moments = namedtuple("Moments", "beta1 beta2 nu1 nu2 epsilon")
+
+
+@njit(cache=True, nogil=True)
+def best_constants(theta, gradient, mass, form):
+    """Put the constants of the leaves at their minimum for the gates at which ``gradient`` and ``mass`` were taken.
+
+    Expected squared loss: ``dL/dh = 2 (h mass - sum P y)``, so that the minimum is a Newton step away; expected log
+    loss: ``dL/dscore_k = mass p_k - sum P [y = k]`` gives the class shares. Empty leaves keep theirs.
+    """
+    values, slopes = unpack(theta, form)[2], unpack(gradient, form)[2]
+    dtype = theta.dtype
+    shares = np.empty(form.n_outputs, dtype)
+    for leaf in range(values.shape[0]):
+        if mass[leaf] <= 1e-9:
+            continue
+        if form.loss == LOG:
+            top = values[leaf].max()
+            for k in range(form.n_outputs):
+                shares[k] = np.exp(values[leaf, k] - top)
+            shares /= shares.sum()
+            for k in range(form.n_outputs):
+                values[leaf, k] = np.log(max(shares[k] - slopes[leaf, k] / mass[leaf], dtype.type(1e-6)))
+        else:
+            for k in range(form.n_outputs):
+                values[leaf, k] -= slopes[leaf, k] / (2 * mass[leaf])
+
+
+@njit(cache=True, nogil=True)
+def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty, parallel):
+    """Take ``rates.size`` steps of Adam from ``theta``, which is overwritten, as is ``state (2, size)``.
+
+    Parameters
+    ----------
+    done : steps taken before, for the corrections of the moments.
+    rates, alphas : (steps,) learning rate and gate scale of each step.
+    batches : (steps, 2) first block and end of the blocks that each step reads.
+    closed_leaves : put the leaves' constants at their minimum for the gates of each step, see `best_constants`,
+        instead of moving them along the gradient.
+
+    Returns
+    -------
+    (steps,) objectives before each step, on its batch.
+    """
+    dtype = theta.dtype
+    gradient = np.empty_like(theta)
+    mass = np.empty(1 << form.depth, dtype)
+    losses = np.empty(rates.size)
+    first, second = state[0], state[1]
+    constants = ((1 << form.depth) - 1) * (form.n_features + 1)
+    n_constants = (1 << form.depth) * form.n_outputs
+    one = dtype.type(1.0)
+    beta1, beta2 = dtype.type(moments.beta1), dtype.type(moments.beta2)
+    nu1, nu2 = dtype.type(moments.nu1), dtype.type(moments.nu2)
+    epsilon = dtype.type(moments.epsilon)
+    for i in range(rates.size):
+        losses[i] = value_and_gradient(theta, alphas[i], data, batches[i], form, penalty, gradient, mass, parallel)
+        rate = dtype.type(rates[i])
+        step = done + i + 1
+        scale1, scale2 = dtype.type(1.0 / (1.0 - beta1**step)), dtype.type(1.0 / (1.0 - beta2**step))
+        if closed_leaves:
+            best_constants(theta, gradient, mass, form)
+        for j in range(theta.size):
+            if closed_leaves and constants <= j < constants + n_constants:
+                continue
+            g = gradient[j]
+            first[j] = beta1 * first[j] + (one - beta1) * g
+            second[j] = beta2 * second[j] + (one - beta2) * g * g
+            mean = (one - nu1) * g + nu1 * first[j] * scale1
+            square = (one - nu2) * g * g + nu2 * second[j] * scale2
+            theta[j] -= rate * mean / (np.sqrt(square) + epsilon)
+    return losses

@@ -1,0 +1,355 @@
+"""The smooth formulation: the statement with probabilistic routing, an unconstrained problem in one vector theta."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree.kernels import hard, leaves, smooth
+from opttree.kernels.first_order import best_constants
+from opttree.problems.penalties import L1, L2
+from opttree.problems.tree_problem import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.floating]
+AGGREGATIONS = {"expected": smooth.EXPECTED, "mixture": smooth.MIXTURE}
+LOSSES = {"squared": smooth.SQUARED, "log": smooth.LOG}
+DTYPES = ("float32", "float64")
+TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, measured best
+ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves exist at one time
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothTreeProblem:
+    """Minimise over theta = (A, b, values, coefs) the loss of a complete tree whose gates are scaled sigmoids.
+
+    Row x goes left at branch t with probability ``1 / (1 + exp(-alpha (b_t - a_t . x)))`` (GET paper, eq. 4); P_l(x)
+    is the product along the path to leaf l, f_l(x) the leaf's prediction. The objective is
+
+    - "expected": ``sum_i w_i sum_l P_l(x_i) loss(y_i, f_l(x_i))`` (GET eq. 3, SRT eq. 3, SDTR eq. 3), or
+    - "mixture": ``sum_i w_i loss(y_i, sum_l P_l(x_i) f_l(x_i))`` (SRT eq. 4; GradTree);
+
+    with weights that sum to one (the papers' sums over rows, divided by n), plus the `L1` and `L2` penalties of the
+    statement (GET eq. 5). A `SplitPrice` is constant on complete trees and is left out. As alpha grows, both tend to
+    ``problem.objective`` of the hard tree.
+
+    Parameters
+    ----------
+    problem : the statement; oblique splits, squared or log loss, depth >= 1. Leaves of the log loss hold class scores
+        (softmax), constant ones too.
+    alpha : scale of the gates, > 0.
+    aggregation : "expected" or "mixture".
+    dtype : "float32" or "float64".
+    eps : a block of rows skips the subtrees that it reaches with a summed probability under this; 0 is exact. Works
+        best with rows sorted by their leaves, see `sort`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.optimize import minimize
+    >>> from opttree import SmoothTreeProblem, TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(400, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> smooth = SmoothTreeProblem(TreeProblem(X, y, depth=2), alpha=5.0)
+    >>> theta = smooth.random_theta(rng)
+    >>> found = minimize(smooth.value_and_grad, theta, jac=True)
+    >>> tree = smooth.problem.fit_leaves(smooth.harden(found.x))
+    >>> bool(smooth.problem.objective(tree) < 0.1 < smooth.value(theta))
+    True
+
+    Raises
+    ------
+    ValueError
+        For a statement that it cannot smooth, or an unknown option.
+    """
+
+    problem: TreeProblem
+    alpha: float = 1.0
+    aggregation: str = "expected"
+    dtype: str = "float64"
+    eps: float = 0.0
+    data: Any = field(default=None, repr=False)  # the rows in blocks; packed when None
+
+    def __post_init__(self) -> None:
+        if (reason := self.refusal(self.problem)) is not None:
+            raise ValueError(f"problem cannot be smoothed: {reason}")
+        for name, allowed in (("aggregation", AGGREGATIONS), ("dtype", DTYPES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
+        if not (np.isfinite(self.alpha) and self.alpha > 0.0):
+            raise ValueError(f"alpha must be finite and > 0; got {self.alpha}")
+        if not (np.isfinite(self.eps) and self.eps >= 0.0):
+            raise ValueError(f"eps must be finite and >= 0; got {self.eps}")
+        if self.data is None:
+            object.__setattr__(self, "data", self.pack_rows([np.arange(self.problem.n_samples)])[0])
+
+    @staticmethod
+    def refusal(problem: TreeProblem) -> str | None:
+        """Why ``problem`` has no smooth formulation here, or None."""
+        if problem.splits != "oblique":
+            return "its splits are axis-aligned, and the gates are hyperplanes"
+        if problem.loss not in LOSSES:
+            return f"its loss is {problem.loss!r}, and only {list(LOSSES)} are smooth"
+        if problem.depth < 1:
+            return "its depth is 0, so that it has no gates"
+        return None
+
+    # ---- sizes and layout -----------------------------------------------------------------------------------------
+
+    @property
+    def linear(self) -> bool:
+        """Whether leaves are linear."""
+        return self.problem.leaves == "linear"
+
+    @property
+    def n_branches(self) -> int:
+        """Branch nodes of the complete tree, 2^depth - 1."""
+        return 2**self.problem.depth - 1
+
+    @property
+    def size(self) -> int:
+        """Length of theta."""
+        B, K, p = self.n_branches, self.problem.n_outputs, self.problem.n_features
+        return B * (p + 1) + (B + 1) * K * (1 + p * self.linear)
+
+    @property
+    def form(self) -> Any:
+        """The formulation as the kernels take it."""
+        depth = self.problem.depth
+        n_tiles = -(-depth // TILE_LEVELS)
+        return smooth.Form(
+            depth,
+            1 if self.eps > 0.0 else -(-depth // n_tiles),
+            float(self.eps),
+            LOSSES[self.problem.loss],
+            AGGREGATIONS[self.aggregation],
+            self.problem.n_features,
+            self.problem.n_outputs,
+            int(self.linear),
+        )
+
+    @property
+    def penalty(self) -> Any:
+        """The penalties as the kernels take them."""
+        return smooth.Penalty(*(self.problem.strength(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)))
+
+    def pack_rows(self, groups: list[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
+        """Rows in blocks, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
+        n_blocks = [-(-rows.size // smooth.BLOCK) for rows in groups]
+        ends = np.cumsum(n_blocks)
+        places = np.concatenate(
+            [
+                (end - count) * smooth.BLOCK + np.arange(rows.size)
+                for rows, count, end in zip(groups, n_blocks, ends, strict=True)
+            ]
+        )
+        rows = np.concatenate(groups)
+        problem = self.problem
+        p, q, K = problem.n_features, -(-problem.n_features // 4) * 4, problem.Y.shape[1]
+        X = np.zeros((int(ends[-1]) * smooth.BLOCK, q), self.dtype)
+        X[places, :p] = problem.X[rows]
+        Y = np.zeros((X.shape[0], K), self.dtype)
+        Y[places] = problem.Y[rows]
+        w = np.zeros(X.shape[0], self.dtype)
+        w[places] = problem.w[rows] * problem.n_samples
+
+        def blocks(table: Floats) -> Floats:
+            return np.ascontiguousarray(table.reshape(-1, smooth.BLOCK, table.shape[1]).transpose(0, 2, 1))
+
+        data = smooth.Data(blocks(X).reshape(-1, q // 4, 4 * smooth.BLOCK), blocks(Y), w.reshape(-1, smooth.BLOCK))
+        return data, np.stack([ends - n_blocks, ends], axis=1)
+
+    def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Views of theta: A (B, p), b (B,), values (L, K), coefs (L, K, p), or (L, K, 0) for constant leaves."""
+        if theta.shape != (self.size,):
+            raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
+        return smooth.unpack.py_func(theta, self.form)
+
+    def random_theta(self, rng: np.random.Generator) -> Floats:
+        """Random hyperplanes of unit length through random rows; every leaf the constant of the root."""
+        theta = np.zeros(self.size, self.dtype)
+        A, b, values, _coefs = self.unpack(theta)
+        self._randomise(A, b, np.ones(b.size, bool), rng)
+        root = self.problem.fit_leaves(
+            Tree.constant(np.zeros(self.problem.n_outputs), self.problem.n_features, self.problem.classes),
+            leaves="constant",
+        )
+        values[:] = self._scores(root.values, root.link)
+        return theta
+
+    # ---- value and gradient ---------------------------------------------------------------------------------------
+
+    def unit_splits(self, theta: Floats) -> Floats:
+        """theta with hyperplanes of unit length: the same hard tree, gates of one steepness."""
+        theta = np.array(theta, self.dtype)
+        A, b, _values, _coefs = self.unpack(theta)
+        norm = np.linalg.norm(A, axis=1)
+        norm[norm == 0.0] = 1.0
+        A /= norm[:, None]
+        b /= norm
+        return theta
+
+    def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
+        """The objective at ``theta (size,)`` and its gradient (size,), in the problem's dtype."""
+        value, gradient, _mass = self._evaluate(theta)
+        return value, gradient
+
+    def value(self, theta: Floats) -> float:
+        """The objective at ``theta``."""
+        return self._evaluate(theta)[0]
+
+    def _evaluate(self, theta: ArrayLike) -> tuple[float, Floats, Floats]:
+        theta = np.ascontiguousarray(theta, self.dtype)
+        if theta.shape != (self.size,):
+            raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
+        gradient, mass = np.empty_like(theta), np.empty(self.n_branches + 1, self.dtype)
+        blocks = np.array([0, self.data.w.shape[0]])
+        value = smooth.value_and_gradient(
+            theta, float(self.alpha), self.data, blocks, self.form, self.penalty, gradient, mass, True
+        )
+        return float(value), gradient, mass
+
+    def with_alpha(self, alpha: float) -> SmoothTreeProblem:
+        """The same problem with gates of another scale; the rows in blocks are shared."""
+        return replace(self, alpha=alpha)
+
+    def sort(self, theta: Floats) -> SmoothTreeProblem:
+        """The same problem with its rows in the order of the leaves that they reach under ``theta``: for ``eps > 0``."""
+        leaf = self.harden(theta).apply(self.problem.X)
+        return replace(self, data=self.pack_rows([np.argsort(leaf, kind="stable")])[0])
+
+    # ---- to trees and back ----------------------------------------------------------------------------------------
+
+    def harden(self, theta: Floats) -> Tree:
+        """The complete hard tree of ``theta``, leaves as they stand; `TreeProblem.fit_leaves` makes them the best."""
+        A, b, values, coefs = (np.asarray(part, np.float64) for part in self.unpack(np.asarray(theta)))
+        problem = self.problem
+        tree = Tree.complete(A, b, problem.n_outputs, problem.classes)
+        link = problem.link(self.linear)
+        if problem.is_classification and link == "identity":
+            values = np.exp(values - values.max(axis=1, keepdims=True))
+            values /= values.sum(axis=1, keepdims=True)
+        return replace(tree, values=values, coefs=coefs, link=link)
+
+    def _randomise(self, A: Floats, b: Floats, which: NDArray[np.bool_], rng: np.random.Generator) -> None:
+        directions = rng.normal(size=(int(which.sum()), A.shape[1]))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        rows = rng.integers(self.problem.n_samples, size=len(directions))
+        A[which], b[which] = directions, np.sum(directions * self.problem.X[rows], axis=1)
+
+    def soften(self, tree: Tree, rng: np.random.Generator | None = None) -> Floats:
+        """theta of ``tree``: `harden` gives it back, completed to the problem's depth.
+
+        A leaf above that depth becomes a subtree over copies of itself, of zero hyperplanes or, with ``rng``, of
+        random ones, which an optimizer can move. Bounds on linear leaves have no place in theta and are dropped.
+        ValueError if the tree is no feasible point of the problem.
+        """
+        if (reason := self.problem.violation(tree)) is not None:
+            raise ValueError(f"tree must be feasible; {reason}")
+        theta = np.zeros(self.size, self.dtype)
+        A, b, values, coefs = self.unpack(theta)
+        node = np.zeros(2 * self.n_branches + 1, np.intp)  # the tree's node at each place of the heap
+        for t in range(self.n_branches):
+            kids = tree.children[node[t]] if node[t] < tree.n_branches else (node[t], node[t])
+            node[2 * t + 1], node[2 * t + 2] = kids
+            if node[t] < tree.n_branches:
+                A[t], b[t] = tree.A[node[t]], tree.b[node[t]]
+        if rng is not None:
+            self._randomise(A, b, node[: self.n_branches] >= tree.n_branches, rng)
+        leaf = node[self.n_branches :] - tree.n_branches
+        values[:] = self._scores(tree.values, tree.link)[leaf]
+        if self.linear and tree.linear_leaves:
+            coefs[:] = tree.leaf_arrays[1][leaf]
+        return theta
+
+    def with_leaves(self, theta: Floats, tree: Tree) -> Floats:
+        """theta with the leaves of ``tree``, a complete tree as `harden` gives it."""
+        theta = np.array(theta, self.dtype)
+        _A, _b, values, coefs = self.unpack(theta)
+        values[:] = self._scores(tree.values, tree.link)
+        coefs[:] = tree.leaf_arrays[1] if self.linear else 0.0
+        return theta
+
+    def _scores(self, values: Floats, link: str) -> Floats:
+        """Leaf constants as theta holds them: class shares become log shares."""
+        if self.problem.is_classification and link == "identity":
+            return np.log(np.maximum(values, hard.SMALLEST_PROBABILITY))
+        return values
+
+    # ---- leaves ---------------------------------------------------------------------------------------------------
+
+    def path_probabilities(self, theta: Floats, rows: slice = slice(None)) -> Floats:
+        """P_l(x_i) of rows of X: (rows, L)."""
+        A, b, _values, _coefs = (np.asarray(part, np.float64) for part in self.unpack(np.asarray(theta)))
+        z = np.clip(self.alpha * (b - self.problem.X[rows] @ A.T), -40.0, 40.0)
+        S = 1.0 / (1.0 + np.exp(-z))
+        P = np.ones((S.shape[0], 1))
+        for level in range(self.problem.depth):
+            s = S[:, 2**level - 1 : 2 ** (level + 1) - 1]
+            P = np.stack([P * s, P * (1.0 - s)], axis=2).reshape(S.shape[0], -1)
+        return P
+
+    def best_leaves(self, theta: Floats) -> Floats:
+        """theta with the leaves that minimise the objective for its gates, in closed form.
+
+        Constant leaves of "expected": weighted means (shares of the classes under log loss). Linear leaves of
+        "expected": weighted least squares with the leaf penalties. Leaves of "mixture": one least-squares problem
+        over all leaves. Linear leaves under log loss, and mixtures of it, have no closed form: ValueError.
+        """
+        theta = np.array(theta, self.dtype)
+        if self.problem.is_classification and (self.linear or self.aggregation == "mixture"):
+            raise ValueError(
+                f"best_leaves needs a closed form; log loss with leaves={self.problem.leaves!r} and "
+                f"aggregation={self.aggregation!r} has none"
+            )
+        if self.aggregation == "mixture":
+            self._fit_mixture(theta)
+        elif self.linear:
+            self._fit_expected_linear(theta)
+        else:
+            _value, gradient, mass = self._evaluate(theta)
+            best_constants(theta, gradient, mass, self.form)
+        return theta
+
+    def _fit_expected_linear(self, theta: Floats) -> None:
+        problem = self.problem
+        n, p = problem.X.shape
+        _A, _b, values, coefs = self.unpack(theta)
+        parts = [slice(i, i + ROWS_AT_ONCE) for i in range(0, n, ROWS_AT_ONCE)]
+        P = np.concatenate([self.path_probabilities(theta, part) for part in parts])
+        for leaf in range(values.shape[0]):
+            weight = problem.w * P[:, leaf]
+            rows = np.flatnonzero(weight > 1e-12 * weight.max()).astype(np.int32)
+            if weight.sum() <= 1e-12:
+                continue
+            value, coef = np.zeros(problem.n_outputs), np.zeros((problem.n_outputs, p))
+            l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+            leaves.fit_linear(problem.X, rows, weight[rows], problem.Y[rows], l1, l2, value, coef)
+            values[leaf], coefs[leaf] = value, coef
+
+    def _fit_mixture(self, theta: Floats) -> None:
+        problem = self.problem
+        if self.linear and problem.strength(L1, "leaves") > 0.0:
+            raise ValueError("best_leaves needs a closed form; the mixture of linear leaves with an l1 penalty has none")
+        n, p = problem.X.shape
+        _A, _b, values, coefs = self.unpack(theta)
+        L = values.shape[0]
+        width = L * (1 + p * self.linear)
+        gram, moment = np.zeros((width, width)), np.zeros((width, problem.n_outputs))
+        for i in range(0, n, ROWS_AT_ONCE):
+            part = slice(i, i + ROWS_AT_ONCE)
+            P = self.path_probabilities(theta, part)
+            if self.linear:
+                P = np.concatenate([P, (P[:, :, None] * problem.X[part, None, :]).reshape(P.shape[0], -1)], axis=1)
+            weighted = P * problem.w[part, None]
+            gram += weighted.T @ P
+            moment += weighted.T @ problem.Y[part]
+        gram[L:, L:] += problem.strength(L2, "leaves") * np.eye(width - L)
+        solution = np.linalg.lstsq(gram, moment, rcond=1e-12)[0]
+        values[:] = solution[:L]
+        if self.linear:
+            coefs[:] = solution[L:].reshape(L, p, -1).transpose(0, 2, 1)

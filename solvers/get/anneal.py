@@ -1,0 +1,70 @@
+"""Anneals of the gate scale: the inner loop of Algorithm 1, many starts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.problems import SmoothTreeProblem
+from opttree.tree import Tree
+from solvers.gradient import Adam, Driver, geometric, run_all
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Anneal:
+    """Minimise the smooth loss under gates that grow steeper.
+
+    Parameters
+    ----------
+    epochs : epochs of the anneal; with ``scale_ranges``, of each scale (the paper's N_epoch).
+    scales : first and last gate scale, in units of the inverse scale of the features: for standardised ones.
+    scale_ranges : None: the scale grows geometrically along the epochs. Or intervals, from each of which a scale is
+        drawn; one descent for each, in increasing order, from the last one's splits with the leaves refitted by hard
+        routing (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).
+    optimizer : `Adam` or another driver of `solvers.gradient`.
+    closed_leaves : keep constant leaves at their best for the gates instead of moving them by gradients.
+    """
+
+    epochs: int = 400
+    scales: tuple[float, float] = (1.0, 20.0)
+    scale_ranges: tuple[tuple[float, float], ...] | None = None
+    optimizer: Driver = field(default_factory=lambda: Adam(learning_rate=0.05))
+    closed_leaves: bool = True
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"epochs must be >= 1; got {self.epochs}")
+        for low, high in (self.scales, *(self.scale_ranges or ())):
+            if not 0.0 < low <= high:
+                raise ValueError(f"scales must be positive and in increasing order; got {(low, high)}")
+
+    def run(
+        self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats], rngs: Sequence[Rng]
+    ) -> Generator[list[Tree] | None, None, list[Floats]]:
+        """Anneal each theta on its problem; yields their hard trees after each descent and returns the last thetas."""
+        ladders = [
+            sorted(rng.uniform(low, high) for low, high in self.scale_ranges) if self.scale_ranges else [None]
+            for rng in rngs
+        ]
+        thetas = list(thetas)
+        for stage in range(len(ladders[0]) if ladders else 0):
+            descents = []
+            for smooth, theta, rng, ladder in zip(smooths, thetas, rngs, ladders, strict=True):
+                alpha = ladder[stage]
+                scales = geometric(*self.scales, self.epochs) if alpha is None else np.full(self.epochs, alpha)
+                descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=self.closed_leaves))
+            yield from run_all(descents)
+            thetas = [descent.theta for descent in descents]
+            fitted = [smooth.problem.fit_leaves(smooth.harden(t)) for smooth, t in zip(smooths, thetas, strict=True)]
+            thetas = [s.with_leaves(t, tree) for s, t, tree in zip(smooths, thetas, fitted, strict=True)]
+            yield [
+                smooth.problem.enforce_min_leaf(tree.prune_dead(smooth.problem.X))
+                for smooth, tree in zip(smooths, fitted, strict=True)
+            ]
+        return thetas

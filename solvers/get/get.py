@@ -1,0 +1,185 @@
+"""`GET`: Algorithm 1 of the paper, and what makes it faster and better."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.problems import SmoothTreeProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.combinators import follow
+from solvers.get.anneal import Anneal
+from solvers.get.polish import SubtreePolish
+from solvers.gradient import Adam
+from solvers.initial import Initial
+from solvers.result import Termination
+from solvers.tao import TAO
+
+Floats = NDArray[np.floating]
+PAPER_RANGES = ((5.0, 25.0), (50.0, 150.0))
+
+
+@dataclass(frozen=True)
+class GET(Solver):
+    """Minimise the smooth loss of the whole tree under gates that grow steeper; the best hard tree wins.
+
+    1. Every start is annealed (Algorithm 1; see `Anneal`).
+    2. With ``race_rows``, that happens on a random sample of so many rows; the ``n_kept`` best starts are annealed on
+       all rows (``finish``).
+    3. They compete with the trees of ``portfolio`` by the objective, after ``sweeps`` passes of `TAO` each.
+    4. The best one is polished subtree by subtree (Algorithm 2), and swept again.
+
+    A tree that `solve` starts from takes the place of the first random start.
+
+    Parameters
+    ----------
+    n_starts : random starts.
+    anneal : options of the anneals.
+    race_rows, n_kept : see above; None: no race.
+    finish : options of the anneal on all rows after a race.
+    portfolio : initial trees that compete.
+    sweeps : passes of TAO after the anneals, and after the polish; 0: none.
+    polish : options of Algorithm 2, or None.
+    eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`.
+    dtype : "float32" or "float64".
+    """
+
+    n_starts: int = 8
+    anneal: Anneal = field(default_factory=Anneal)
+    race_rows: int | None = 2048
+    n_kept: int = 1
+    finish: Anneal = field(default_factory=lambda: Anneal(epochs=300, scales=(6.0, 20.0), optimizer=Adam(0.02)))
+    portfolio: tuple[Initial, ...] = ()
+    sweeps: int = 5
+    polish: SubtreePolish | None = field(default_factory=SubtreePolish)
+    eps: float = 0.0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_starts", 1), ("n_kept", 1), ("sweeps", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
+        if self.race_rows is not None and self.race_rows < 1:
+            raise ValueError(f"race_rows must be >= 1 or None; got {self.race_rows}")
+
+    @staticmethod
+    def paper(
+        n_starts: int = 10, *, polish: bool = True, scale_ranges: tuple[tuple[float, float], ...] = PAPER_RANGES
+    ) -> GET:
+        """The method as printed, with the paper's hyperparameters (sections 4, appendices F to H), for data in [0, 1].
+
+        3000 epochs of Adam for each of two scale factors, learning rate .01 under cosine annealing with warm restarts
+        (whose period is not given: one period per scale factor), leaves moved by gradients. Random starts are not
+        described: hyperplanes of unit length through random rows. Tables 5 and 9: ``polish=False`` and, for a fixed
+        scale factor a, ``scale_ranges=((a, a),)``.
+        """
+        printed = Anneal(
+            epochs=3000, scale_ranges=scale_ranges, optimizer=Adam(0.01), closed_leaves=False
+        )
+        return GET(
+            n_starts=n_starts,
+            anneal=printed,
+            race_rows=None,
+            sweeps=0,
+            polish=SubtreePolish(anneal=printed, unit_splits=False) if polish else None,
+        )
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the smooth formulation and the other parts say; a depth of 0 is the constant tree."""
+        reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        for part in self.portfolio:
+            reason = reason or part.supports(problem)
+        return reason
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """Algorithm 1 and what follows it; a step is a hard tree, its leaves fitted."""
+        if start is not None:
+            yield Step(start, phase="start")
+        constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+        constant = problem.fit_leaves(constant, leaves="constant")
+        yield Step(constant, phase="constant")
+        if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
+            return Termination.ITERATION_LIMIT
+        candidates = yield from self._anneals(problem, start, rng)
+        for initial in self.portfolio:
+            tree, _objective, _end = yield from follow(
+                problem, initial.steps(problem, None, rng.spawn(1)[0]), type(initial).__name__
+            )
+            assert tree is not None  # initial trees yield one
+            candidates.append(tree)
+        best, best_objective = constant, problem.objective(constant)
+        for tree in candidates:
+            best, best_objective = yield from self._sweep(problem, tree, rng, best, best_objective)
+        if self.polish is not None:
+            inner = self.polish.steps(problem, best, rng.spawn(1)[0])
+            best, best_objective, _end = yield from follow(problem, inner, "polish", best, best_objective)
+            assert best is not None
+            yield from self._sweep(problem, best, rng, best, best_objective)
+        return Termination.ITERATION_LIMIT
+
+    def _sweep(
+        self, problem: TreeProblem, tree: Tree, rng: Rng, best: Tree, best_objective: float
+    ) -> Generator[Step | None, None, tuple[Tree, float]]:
+        """TAO passes from ``tree``; returns the best of their trees, ``tree`` and ``best``."""
+        objective = problem.objective(tree)
+        if objective < best_objective:
+            best, best_objective = tree, objective
+        if self.sweeps and tree.n_branches:
+            inner = TAO(max_iter=self.sweeps).steps(problem, tree, rng.spawn(1)[0])
+            found, best_objective, _end = yield from follow(problem, inner, "sweep", best, best_objective)
+            assert found is not None
+            best = found
+        return best, best_objective
+
+    def _anneals(
+        self, problem: TreeProblem, start: Tree | None, rng: Rng
+    ) -> Generator[Step | None, None, list[Tree]]:
+        """Anneal all starts; returns the hard trees to go on with."""
+        n = problem.n_samples
+        whole = SmoothTreeProblem(problem, dtype=self.dtype, eps=self.eps)
+        race = self.race_rows is not None and self.race_rows < n
+        smooth = whole
+        if race:
+            part = problem.sample(np.sort(rng.permutation(n)[: self.race_rows]))
+            smooth = SmoothTreeProblem(part, dtype=self.dtype, eps=self.eps)
+        rngs = rng.spawn(self.n_starts)
+        thetas = [smooth.random_theta(own) for own in rngs]
+        if start is not None:
+            thetas[0] = smooth.unit_splits(whole.soften(start, rngs[0]))
+        runs = yield from self._collect(self.anneal, [smooth] * self.n_starts, thetas, rngs, problem)
+        runs.sort(key=lambda run: run[0])
+        if race:
+            smooths = [whole] * self.n_kept
+            thetas = [theta for _objective, _tree, theta in runs[: self.n_kept]]
+            runs = yield from self._collect(self.finish, smooths, thetas, rngs[: self.n_kept], problem)
+        return [tree for _objective, tree, _theta in runs[: self.n_kept]]
+
+    def _collect(
+        self,
+        anneal: Anneal,
+        smooths: list[SmoothTreeProblem],
+        thetas: list[Floats],
+        rngs: list[Rng],
+        problem: TreeProblem,
+    ) -> Generator[Step | None, None, list[tuple[float, Tree, Floats]]]:
+        """Run ``anneal``; returns each start's best hard tree with its objective on its own rows, and its last theta."""
+        best: list[tuple[float, Tree | None]] = [(np.inf, None)] * len(smooths)
+        run = anneal.run(smooths, thetas, rngs)
+        while True:
+            try:
+                trees = next(run)
+            except StopIteration as stop:
+                return [(objective, tree, theta) for (objective, tree), theta in zip(best, stop.value, strict=True)]
+            for i, tree in enumerate(trees or ()):
+                own = smooths[i].problem
+                objective = own.objective(tree)
+                if objective < best[i][0]:
+                    best[i] = objective, tree
+                if own is problem:
+                    yield Step(tree, objective, phase="anneal")
+            yield None

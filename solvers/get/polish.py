@@ -1,0 +1,91 @@
+"""`SubtreePolish`: Algorithm 2 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.problems import SmoothTreeProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.get.anneal import Anneal
+from solvers.gradient import Adam
+from solvers.initial import CartInit
+from solvers.result import Termination
+
+
+@dataclass(frozen=True)
+class SubtreePolish(Solver):
+    """For each branch node in turn, anneal the subtree below it on the rows that reach it, from what it is; keep the
+    result where it lowers the objective.
+
+    Nodes of one level have no rows in common and are annealed side by side. Usable after any solver:
+    ``Chain(TAO(), SubtreePolish())``; without a start tree it polishes CART's.
+
+    Parameters
+    ----------
+    anneal : options of the anneals.
+    passes : passes over the tree.
+    unit_splits : begin with hyperplanes of unit length, so that all gates are equally steep; the paper keeps them.
+    dtype : "float32" or "float64".
+    """
+
+    anneal: Anneal = field(default_factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)))
+    passes: int = 1
+    unit_splits: bool = True
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.passes < 1:
+            raise ValueError(f"passes must be >= 1; got {self.passes}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the smooth formulation says."""
+        return None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """A step is the tree after the nodes of one level."""
+        if start is None:
+            start = CartInit().build(problem, rng)
+        yield Step(start, phase="start")
+        tree = problem.fit_leaves(start)
+        yield Step(tree, phase="leaves")
+        for _ in range(self.passes):
+            for depth in range(problem.depth):
+                tree = yield from self._polish_level(problem, tree, depth, rng)
+                yield Step(tree, phase=f"level {depth}")
+        return Termination.ITERATION_LIMIT
+
+    def _polish_level(
+        self, problem: TreeProblem, tree: Tree, depth: int, rng: Rng
+    ) -> Generator[None, None, Tree]:
+        """Polish the subtrees below all nodes of one depth; leaves above the problem's depth may grow."""
+        top = np.arange(tree.n_nodes)  # each node's ancestor at that depth
+        for t in range(tree.n_branches):
+            if tree.node_depth[t] >= depth:
+                top[tree.children[t]] = top[t]
+        owner = top[tree.apply(problem.X)]
+        nodes, smooths, best = [], [], []
+        for node in np.flatnonzero(tree.node_depth == depth):
+            rows = np.flatnonzero(owner == node)
+            if rows.size < max(2, 2 * problem.min_leaf) or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12:
+                continue
+            smooth = SmoothTreeProblem(problem.restrict(rows, problem.depth - depth), dtype=self.dtype)
+            current = tree.subtree(node)
+            nodes.append(int(node))
+            smooths.append(smooth)
+            best.append((smooth.problem.objective(current), current))
+        rngs = rng.spawn(len(nodes))
+        thetas = [s.soften(current, own) for s, (_q, current), own in zip(smooths, best, rngs, strict=True)]
+        if self.unit_splits:
+            thetas = [smooth.unit_splits(theta) for smooth, theta in zip(smooths, thetas, strict=True)]
+        for trees in self.anneal.run(smooths, thetas, rngs):
+            for i, candidate in enumerate(trees or ()):
+                objective = smooths[i].problem.objective(candidate)
+                if objective < best[i][0]:
+                    best[i] = objective, candidate
+            yield None
+        return tree.graft({node: found for node, (_q, found) in zip(nodes, best, strict=True)})

@@ -1,0 +1,327 @@
+"""First-order drivers of `opttree.SmoothTreeProblem`: Adam, QHAdam and L-BFGS, many starts at a time."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numba
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.first_order import Moments, descend
+from opttree.problems import SmoothTreeProblem
+
+Floats = NDArray[np.floating]
+SLICE_SECONDS = 0.05  # what may run before the clock is looked at
+RESORT_EVERY = 50  # steps after which rows are sorted anew by their leaves, where subtrees are skipped
+
+
+class Descent(Protocol):
+    """One run of a driver from one start, in slices: where they are cut does not change a number."""
+
+    theta: Floats
+    remaining: int
+
+    def advance(self, steps: int, parallel: bool) -> None:
+        """Take up to ``steps`` of the remaining steps, on all threads or on this one."""
+        ...
+
+
+class Driver(Protocol):
+    """Options of a first-order method."""
+
+    def start(
+        self,
+        smooth: SmoothTreeProblem,
+        theta: Floats,
+        scales: Floats,
+        rng: Rng,
+        *,
+        closed_leaves: bool = False,
+        validation: SmoothTreeProblem | None = None,
+    ) -> Descent:
+        """A run from ``theta`` with the gate scale of each epoch in ``scales (epochs,)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, ICLR 2015) on full batches or mini-batches, with cosine annealing and warm restarts.
+
+    Parameters
+    ----------
+    learning_rate : rate at the start of each period of the schedule, > 0.
+    beta1, beta2, epsilon : decay of the moments, in [0, 1), and the guard of the division.
+    nu1, nu2 : shares of the moments against the plain gradient (QHAdam, Ma and Yarats, ICLR 2019); 1, 1 is Adam.
+    period : epochs of the first period of the cosine schedule (SGDR, Loshchilov and Hutter, ICLR 2017); None: all.
+    factor : each period is this many times as long as the one before, >= 1.
+    batch_size : rows of a mini-batch; None: all. Epochs of mini-batches shuffle the rows.
+    check : epochs between checkpoints (validation and averaging).
+    patience : checkpoints without a lower validation objective after which a run with a validation problem stops; its
+        best checkpoint is the result.
+    average : the result is the mean of the last ``average`` checkpoints; 1: the last iterate.
+    """
+
+    learning_rate: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    nu1: float = 1.0
+    nu2: float = 1.0
+    period: int | None = None
+    factor: int = 1
+    batch_size: int | None = None
+    check: int = 10
+    patience: int = 10
+    average: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0.0:
+            raise ValueError(f"learning_rate must be > 0; got {self.learning_rate}")
+        for name in ("beta1", "beta2"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)}")
+        for name in ("nu1", "nu2"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must be in [0, 1]; got {getattr(self, name)}")
+        for name in ("factor", "check", "patience", "average"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+        for name in ("period", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be >= 1 or None; got {value}")
+
+    def rates(self, epochs: int) -> Floats:
+        """Learning rate of each epoch: ``rate (1 + cos(pi k / period)) / 2`` within each period."""
+        period = self.period or max(epochs, 1)
+        parts: list[Floats] = []
+        while sum(part.size for part in parts) < epochs:
+            parts.append(0.5 * self.learning_rate * (1.0 + np.cos(np.pi * np.arange(period) / period)))
+            period *= self.factor
+        return np.concatenate([*parts, np.zeros(0)])[:epochs]
+
+    def start(
+        self,
+        smooth: SmoothTreeProblem,
+        theta: Floats,
+        scales: Floats,
+        rng: Rng,
+        *,
+        closed_leaves: bool = False,
+        validation: SmoothTreeProblem | None = None,
+    ) -> AdamDescent:
+        """A run from ``theta``; ``closed_leaves`` keeps the leaves' constants at their best (expected loss only)."""
+        if closed_leaves and smooth.aggregation != "expected":
+            raise ValueError(f"closed_leaves needs aggregation='expected'; got {smooth.aggregation!r}")
+        return AdamDescent(self, smooth, theta, scales, rng, closed_leaves, validation)
+
+
+@dataclass(frozen=True)
+class QHAdam(Adam):
+    """`Adam` with the quasi-hyperbolic terms and decays that Ma and Yarats (ICLR 2019) recommend."""
+
+    beta1: float = 0.995
+    nu1: float = 0.7
+
+
+class AdamDescent:
+    """State of one run of `Adam`. A step is an epoch."""
+
+    def __init__(
+        self,
+        options: Adam,
+        smooth: SmoothTreeProblem,
+        theta: Floats,
+        scales: Floats,
+        rng: Rng,
+        closed_leaves: bool,
+        validation: SmoothTreeProblem | None,
+    ) -> None:
+        self.options, self.smooth, self.validation = options, smooth, validation
+        self.closed_leaves, self.rng = closed_leaves, rng
+        self.theta = np.array(theta, smooth.dtype)
+        self.moments = np.zeros((2, self.theta.size), smooth.dtype)
+        self.scales, self.rates = np.asarray(scales, np.float64), options.rates(len(scales))
+        self.epoch = self.updates = 0
+        self.checkpoints: deque[Floats] = deque(maxlen=options.average)
+        self.best_value, self.best_theta, self.stuck = np.inf, self.theta, 0
+
+    @property
+    def remaining(self) -> int:
+        """Epochs to go."""
+        stopped = self.validation is not None and self.stuck >= self.options.patience
+        return 0 if stopped else len(self.scales) - self.epoch
+
+    def advance(self, steps: int, parallel: bool) -> None:
+        """Run up to ``steps`` epochs, from checkpoint to checkpoint and from sort to sort."""
+        last = self.epoch + min(steps, self.remaining)
+        while self.epoch < last and self.remaining:
+            until = last
+            for every in (self.options.check, RESORT_EVERY if self.smooth.eps > 0.0 else last):
+                until = min(until, (self.epoch // every + 1) * every)
+            if self.options.batch_size is None:
+                if self.smooth.eps > 0.0 and self.epoch % RESORT_EVERY == 0:
+                    self.smooth = self.smooth.sort(self.theta)
+                blocks = np.array([[0, self.smooth.data.w.shape[0]]])
+                self._run(self.smooth.data, np.repeat(blocks, until - self.epoch, axis=0), until, parallel)
+            else:
+                until = self.epoch + 1
+                order = self.rng.permutation(self.smooth.problem.n_samples)
+                groups = np.array_split(order, -(-order.size // self.options.batch_size))
+                self._run(*self.smooth.pack_rows(groups), until, parallel)
+            self.epoch = until
+            if self.epoch % self.options.check == 0 or self.epoch == len(self.scales):
+                self._checkpoint()
+        if not self.remaining:
+            self._finish()
+
+    def _run(self, data: Floats, batches: NDArray[np.integer], until: int, parallel: bool) -> None:
+        repeat = len(batches) // (until - self.epoch)
+        o = self.options
+        descend(
+            self.theta,
+            self.moments,
+            self.updates,
+            np.repeat(self.rates[self.epoch : until], repeat),
+            np.repeat(self.scales[self.epoch : until], repeat),
+            batches,
+            Moments(o.beta1, o.beta2, o.nu1, o.nu2, o.epsilon),
+            self.closed_leaves,
+            data,
+            self.smooth.form,
+            self.smooth.penalty,
+            parallel,
+        )
+        self.updates += len(batches)
+
+    def _checkpoint(self) -> None:
+        if self.options.average > 1:
+            self.checkpoints.append(self.theta.copy())
+        if self.validation is not None:
+            value = self.validation.with_alpha(float(self.scales[self.epoch - 1])).value(self._averaged())
+            self.stuck += 1
+            if value < self.best_value:
+                self.best_value, self.best_theta, self.stuck = value, self._averaged().copy(), 0
+
+    def _averaged(self) -> Floats:
+        return np.mean(self.checkpoints, axis=0, dtype=self.theta.dtype) if self.checkpoints else self.theta
+
+    def _finish(self) -> None:
+        self.theta = self._averaged() if self.validation is None else self.best_theta
+
+
+@dataclass(frozen=True)
+class LBFGS:
+    """SciPy's L-BFGS-B, one run per distinct gate scale of the schedule, each warm-started from the one before.
+
+    Parameters
+    ----------
+    memory : pairs of the quasi-Newton approximation.
+    iterations : most iterations per slice between looks at the clock; the memory is lost between slices.
+    tol : stop at a gradient norm (largest entry) under this.
+    """
+
+    memory: int = 10
+    iterations: int = 50
+    tol: float = 1e-8
+
+    def __post_init__(self) -> None:
+        for name in ("memory", "iterations"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+        if not self.tol >= 0.0:
+            raise ValueError(f"tol must be >= 0; got {self.tol}")
+
+    def start(
+        self,
+        smooth: SmoothTreeProblem,
+        theta: Floats,
+        scales: Floats,
+        rng: Rng,
+        *,
+        closed_leaves: bool = False,
+        validation: SmoothTreeProblem | None = None,
+    ) -> LBFGSDescent:
+        """A run from ``theta``. Full batches only; it has no use for ``validation``."""
+        if closed_leaves or validation is not None:
+            raise ValueError("LBFGS moves all of theta on all rows; got closed_leaves or a validation problem")
+        return LBFGSDescent(self, smooth, theta, scales)
+
+
+class LBFGSDescent:
+    """State of one run of `LBFGS`. A step is an iteration; each scale may take as many as it has epochs."""
+
+    def __init__(self, options: LBFGS, smooth: SmoothTreeProblem, theta: Floats, scales: Floats) -> None:
+        self.options, self.smooth = options, smooth
+        self.theta = np.array(theta, np.float64)
+        self.ladder = [(float(a), int(k)) for a, k in zip(*np.unique(scales, return_counts=True), strict=True)]
+
+    @property
+    def remaining(self) -> int:
+        """Iterations to go, at most."""
+        return sum(k for _alpha, k in self.ladder)
+
+    def advance(self, steps: int, parallel: bool) -> None:
+        """One slice of `LBFGS.iterations`, whatever ``steps``: the memory restarts at fixed places."""
+        from scipy.optimize import minimize
+
+        alpha, left = self.ladder[0]
+        most = min(left, self.options.iterations)
+        found = minimize(
+            self.smooth.with_alpha(alpha).value_and_grad,
+            self.theta,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxcor": self.options.memory, "maxiter": most, "gtol": self.options.tol, "ftol": 0.0},
+        )
+        self.theta = found.x
+        self.ladder[0] = alpha, left - most
+        if found.nit < most or left == most:
+            self.ladder.pop(0)
+
+
+def run_all(descents: Sequence[Descent]) -> Generator[None, None, None]:
+    """Run ``descents`` to their ends, in slices of about `SLICE_SECONDS`; yields None between slices.
+
+    Several run side by side, one on each thread; fewer than there are threads run one after the other, each on all of
+    them. Neither that nor the length of the slices changes a result.
+    """
+    threads = numba.get_num_threads()
+    steps = 4
+    side_by_side = len(descents) >= threads > 1
+    with ThreadPoolExecutor(threads) as pool:
+        while left := [d for d in descents if d.remaining]:
+            began = time.perf_counter()
+            if side_by_side:
+                list(pool.map(lambda d: d.advance(steps, False), left))  # noqa: B023
+            else:
+                for descent in left:
+                    descent.advance(steps, True)
+            taken = time.perf_counter() - began
+            steps = max(1, min(int(steps * min(SLICE_SECONDS / max(taken, 1e-9), 8.0)), 100_000))
+            yield
+
+
+def split_validation(
+    smooth: SmoothTreeProblem, fraction: float, rng: Rng
+) -> tuple[SmoothTreeProblem, SmoothTreeProblem]:
+    """Two problems on disjoint random rows, training and validation (``fraction`` of the rows)."""
+    if not 0.0 < fraction < 1.0:
+        raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
+    order = rng.permutation(smooth.problem.n_samples)
+    cut = min(max(int(round(fraction * order.size)), 1), order.size - 1)
+    problem = smooth.problem
+    parts = [problem.sample(np.sort(rows)) for rows in (order[cut:], order[:cut])]
+    return replace(smooth, problem=parts[0], data=None), replace(smooth, problem=parts[1], data=None)
+
+
+def geometric(first: float, last: float, epochs: int) -> Floats:
+    """Gate scales of an anneal: ``epochs`` numbers from ``first`` to ``last`` in equal ratios."""
+    return np.geomspace(first, last, epochs)

@@ -1,0 +1,89 @@
+"""Greedy smooth splits: small whole trees, grown one below the other."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.problems import SmoothTreeProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Step, Steps
+from solvers.gradient import Adam, geometric, run_all
+from solvers.initial.base import Initial
+from solvers.result import Termination
+
+
+@dataclass(frozen=True)
+class GreedyInit(Initial):
+    """At each node a smooth tree of ``levels`` levels is annealed on the node's rows from random hyperplanes, with
+    constant leaves in closed form; its splits are taken and its leaves become the next nodes.
+
+    Parameters
+    ----------
+    levels : levels grown at a time; 1 is node by node.
+    n_starts : random starts per node; the best hard tree wins.
+    epochs : length of an anneal.
+    scales : first and last gate scale of the anneal (GET eq. 4), in units of the inverse scale of the features.
+    optimizer : driver of the anneals.
+    """
+
+    levels: int = 1
+    n_starts: int = 2
+    epochs: int = 200
+    scales: tuple[float, float] = (1.0, 20.0)
+    optimizer: Adam = field(default_factory=lambda: Adam(learning_rate=0.05))
+
+    def __post_init__(self) -> None:
+        for name in ("levels", "n_starts", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the smooth formulation says."""
+        return SmoothTreeProblem.refusal(problem)
+
+    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+        """The grown tree, leaves fitted."""
+        *_, last = self.grow(problem, rng)
+        assert last is not None  # the last thing it yields is the tree
+        return last
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The tree after each block of levels."""
+        for tree in self.grow(problem, rng):
+            yield None if tree is None else Step(tree, phase="initial")
+        return Termination.ITERATION_LIMIT
+
+    def grow(self, problem: TreeProblem, rng: Rng) -> Generator[Tree | None, None, None]:
+        """Yields the tree, its leaves fitted, after each block of levels, and None while it works."""
+        root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+        tree = problem.fit_leaves(root, leaves="constant")
+        for top in range(0, problem.depth, self.levels):
+            levels = min(self.levels, problem.depth - top)
+            leaf = tree.apply(problem.X)
+            nodes, smooths, descents = [], [], []
+            for node in np.flatnonzero(np.bincount(leaf, minlength=tree.n_nodes) >= max(2, 2 * problem.min_leaf)):
+                rows = np.flatnonzero(leaf == node)
+                if np.ptp(problem.Y[rows], axis=0).max() <= 1e-12:
+                    continue
+                part = problem.sample(rows, depth=levels, leaves="constant", penalties=())
+                smooth = SmoothTreeProblem(part, dtype="float32")
+                for _ in range(self.n_starts):
+                    theta = smooth.random_theta(rng)
+                    scales = geometric(*self.scales, self.epochs)
+                    descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=True))
+                nodes.append(int(node))
+                smooths.append(smooth)
+            for _ in run_all(descents):
+                yield None
+            subtrees = {}
+            for i, (node, smooth) in enumerate(zip(nodes, smooths, strict=True)):
+                part = smooth.problem
+                found = [part.fit_leaves(smooth.harden(d.theta)) for d in descents[i * self.n_starts :][: self.n_starts]]
+                found = [part.enforce_min_leaf(found_tree.prune_dead(part.X)) for found_tree in found]
+                subtrees[node] = min(found, key=part.mean_loss)
+            tree = tree.graft(subtrees)
+            yield problem.fit_leaves(problem.enforce_min_leaf(tree))
