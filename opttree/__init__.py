@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opttree import datasets, io, plotting
-    from opttree.estimators import TAOClassifier, TAORegressor
+    from opttree.estimators import GETClassifier, GETRegressor, TAOClassifier, TAORegressor
     from opttree.io import Model, load, save
     from opttree.problems import L1, L2, SmoothTreeProblem, SplitPrice, TreeProblem
     from opttree.tree import Tree
@@ -24,6 +24,8 @@ _HOMES = {
     "L1": "opttree.problems",
     "L2": "opttree.problems",
     "SplitPrice": "opttree.problems",
+    "GETRegressor": "opttree.estimators",
+    "GETClassifier": "opttree.estimators",
     "TAORegressor": "opttree.estimators",
     "TAOClassifier": "opttree.estimators",
     "Model": "opttree.io",
@@ -35,6 +37,8 @@ _MODULES = ("datasets", "io", "plotting")
 __all__ = [
     "L1",
     "L2",
+    "GETClassifier",
+    "GETRegressor",
     "Model",
     "SmoothTreeProblem",
     "SplitPrice",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin, is_regressor
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opttree import bridge
 from opttree.checks import check_columns
+from opttree.estimators.depth import choose_depth
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 
@@ -29,8 +31,13 @@ class TreeEstimator(BaseEstimator):
 
     def _check_options(self) -> None:
         """Options whose names differ from the statement's; the statement checks the rest."""
-        if not isinstance(self.max_depth, (int, np.integer)) or self.max_depth < 1:
-            raise ValueError(f"max_depth must be an integer >= 1; got {self.max_depth!r}")
+        if self.max_depth != "cv" and (not isinstance(self.max_depth, (int, np.integer)) or self.max_depth < 1):
+            raise ValueError(f"max_depth must be an integer >= 1 or 'cv'; got {self.max_depth!r}")
+        if isinstance(self.cv, (float, np.floating)) or not isinstance(self.cv, (int, np.integer)):
+            if not (isinstance(self.cv, (float, np.floating)) and 0.0 < self.cv < 1.0):
+                raise ValueError(f"cv must be an integer >= 2 or a fraction between 0 and 1; got {self.cv!r}")
+        elif self.cv < 2:
+            raise ValueError(f"cv must be an integer >= 2 or a fraction between 0 and 1; got {self.cv!r}")
         if not isinstance(self.min_samples_leaf, (int, np.integer)) or self.min_samples_leaf < 1:
             raise ValueError(f"min_samples_leaf must be an integer >= 1; got {self.min_samples_leaf!r}")
         for name in ("split_penalty", "leaf_penalty"):
@@ -39,8 +46,6 @@ class TreeEstimator(BaseEstimator):
                 raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
         if not (isinstance(self.l1_ratio, (int, float, np.number)) and 0 <= self.l1_ratio <= 1):
             raise ValueError(f"l1_ratio must be between 0 and 1; got {self.l1_ratio!r}")
-        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:
-            raise ValueError(f"max_iter must be an integer >= 0; got {self.max_iter!r}")
         if self.time_limit is not None and not (
             isinstance(self.time_limit, (int, float, np.number)) and self.time_limit > 0
         ):
@@ -51,6 +56,9 @@ class TreeEstimator(BaseEstimator):
     def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """State the problem, solve it, and put the tree back on raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
+        if self.max_depth == "cv":
+            self._check_options()
+            choose_depth(self, X, y, weight)
         problem, scaling = self.state(X, y, weight)
         self.result_ = self._solve(problem, self._start(scaling))
         tree = self.result_.tree.unscale(*scaling).canonical
@@ -73,18 +81,18 @@ class TreeEstimator(BaseEstimator):
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         if not (weight.min() >= 0.0 and weight.any()):
             raise ValueError(f"sample_weight must be >= 0 and not all zero; got {weight.min():g}")
-        x_mean, x_scale = moments(X, weight)
+        x_mean, x_scale = self._moments(X, weight)
         scaled = X - x_mean
         scaled /= x_scale
         y_mean, y_scale = np.zeros(1), np.ones(1)
         if is_regressor(self):
             table = y.reshape(y.shape[0], -1)
-            y_mean, y_scale = moments(table, weight)
+            y_mean, y_scale = self._moments(table, weight)
             y = ((table - y_mean) / y_scale).reshape(y.shape)
         problem = TreeProblem(
             scaled,
             y,
-            depth=int(self.max_depth),
+            depth=int(self._depth),
             splits=self.splits,
             leaves=self.leaves,
             loss=self.loss,
@@ -93,6 +101,17 @@ class TreeEstimator(BaseEstimator):
             min_leaf=int(self.min_samples_leaf),
         )
         return problem, (x_mean, x_scale, y_mean, y_scale)
+
+    @property
+    def _depth(self) -> int:
+        """Depth of the problem: the one chosen by cross-validation where ``max_depth`` leaves it to that."""
+        return getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth
+
+    def _moments(
+        self, X: NDArray[np.float64], weight: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Offset and unit of each column for the solver."""
+        return moments(X, weight)
 
     def _penalties(self) -> tuple[L1 | L2, ...]:
         ratio = self.l1_ratio
@@ -103,12 +122,13 @@ class TreeEstimator(BaseEstimator):
     def _start(self, scaling: tuple[NDArray[np.float64], ...]) -> Tree | None:
         return self.init.scale(*scaling) if isinstance(self.init, Tree) else None
 
-    def _solve(self, problem: TreeProblem, start: Tree | None) -> Any:
+    def _solve(self, problem: TreeProblem, start: Tree | None, watch: Any = None) -> Any:
+        """Run the solver; ``watch(step, trace)`` sees every step."""
         solver = self._solver(problem)
         seed = self.random_state
         if isinstance(seed, np.random.RandomState):
             seed = int(seed.randint(2**31 - 1))
-        with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}") as callback:
+        with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}", watch) as callback:
             return bridge.solvers().solve(
                 problem, solver, start=start, time_limit=self.time_limit, random_state=seed, callback=callback
             )
@@ -144,6 +164,57 @@ class TreeEstimator(BaseEstimator):
         return self.tree_.n_leaves
 
 
+class RegressionTree(MultiOutputMixin, RegressorMixin):
+    """`fit` and `predict` of regression trees, beside a `TreeEstimator`."""
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        """
+        check_columns(X)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
+        self._fit(X, y.astype(np.float64), sample_weight)  # type: ignore[attr-defined]
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Predictions (n,), or (n, K) with several outputs."""
+        X = self._validated(X)  # type: ignore[attr-defined]
+        return self.tree_.predict(X)  # type: ignore[attr-defined]
+
+
+class ClassificationTree(ClassifierMixin):
+    """`fit`, `predict` and `predict_proba` of classification trees, beside a `TreeEstimator`."""
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on ``X (n, p)`` and labels ``y (n,)``, with weights ``(n,)`` >= 0.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        """
+        check_columns(X)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+        check_classification_targets(y)
+        self._fit(X, y, sample_weight)  # type: ignore[attr-defined]
+        self.classes_ = self.tree_.classes  # type: ignore[attr-defined]
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels (n,)."""
+        X = self._validated(X)  # type: ignore[attr-defined]
+        return self.tree_.predict(X)  # type: ignore[attr-defined]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities (n, K), in the order of ``classes_``."""
+        X = self._validated(X)  # type: ignore[attr-defined]
+        return self.tree_.predict_proba(X)  # type: ignore[attr-defined]
+
+
 def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
 
@@ -176,10 +247,13 @@ def threads(n_jobs: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def progress(verbose: int, title: str) -> Iterator[Any]:
-    """A callback that moves a tqdm bar by one step and shows the best objective; None where ``verbose`` is 0."""
+def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
+    """A callback that moves a tqdm bar by one step and shows the best objective; where ``verbose`` is 0, ``watch``.
+
+    ``watch(step, trace)`` is called in either case.
+    """
     if not verbose:
-        yield None
+        yield watch
         return
     from tqdm.auto import tqdm
 
@@ -188,5 +262,7 @@ def progress(verbose: int, title: str) -> Iterator[Any]:
         def show(step: Any, trace: Any) -> None:
             bar.set_postfix_str(f"{trace.rows[-1].phase}, best objective {trace.rows[-1].best:.6g}", refresh=False)
             bar.update()
+            if watch is not None:
+                watch(step, trace)
 
         yield show

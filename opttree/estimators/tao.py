@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from opttree import bridge
-from opttree.checks import check_columns
-from opttree.estimators.base import TreeEstimator
+from opttree.estimators.base import ClassificationTree, RegressionTree, TreeEstimator
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
@@ -31,6 +26,8 @@ class _TAOTree(TreeEstimator):
         nodes = {"liblinear": solvers.LiblinearNode, "sklearn": solvers.SklearnNode}
         if not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1:
             raise ValueError(f"n_init must be an integer >= 1; got {self.n_init!r}")
+        if not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 0:
+            raise ValueError(f"max_iter must be an integer >= 0; got {self.max_iter!r}")
         init = self.init
         if not isinstance(init, (str, Tree)) and not hasattr(init, "build"):
             raise ValueError(f"init must be a name, an initial tree of `solvers` or a Tree; got {init!r}")
@@ -56,13 +53,16 @@ class _TAOTree(TreeEstimator):
         return tao if self.n_init == 1 else solvers.MultiStart(tao, int(self.n_init))
 
 
-class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
+class TAORegressor(RegressionTree, _TAOTree):
     """Regression tree by tree alternating optimization (TAO-c and TAO-l).
 
     Parameters
     ----------
-    max_depth : int, default 6
-        Largest depth of the tree, >= 1.
+    max_depth : int or "cv", default 6
+        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows; trees of
+        successive depths grow from one another. The depth is then in ``best_depth_``, the scores in ``cv_results_``.
+    cv : int or float, default 4
+        Folds of ``max_depth="cv"``, >= 2, or the share of the rows that is held out once.
     leaves : {"constant", "linear"}, default "constant"
         TAO-c or TAO-l. Linear leaves need ``2 (p + 1)`` rows, smaller ones stay constant; they are clipped to the
         range that y and the fitted values have in common among their rows.
@@ -113,12 +113,13 @@ class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
 
     def __init__(
         self,
-        max_depth: int = 6,
+        max_depth: int | str = 6,
         *,
         leaves: str = "constant",
         splits: str = "oblique",
         loss: str = "squared",
         max_iter: int = 40,
+        cv: int | float = 4,
         split_penalty: float = 1e-4,
         leaf_penalty: float = 1e-5,
         l1_ratio: float = 1.0,
@@ -137,6 +138,7 @@ class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
         self.splits = splits
         self.loss = loss
         self.max_iter = max_iter
+        self.cv = cv
         self.split_penalty = split_penalty
         self.leaf_penalty = leaf_penalty
         self.l1_ratio = l1_ratio
@@ -150,26 +152,8 @@ class TAORegressor(MultiOutputMixin, RegressorMixin, _TAOTree):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> TAORegressor:
-        """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
 
-        Raises
-        ------
-        ValueError
-            For bad input or options, in one sentence, before any work starts.
-        """
-        check_columns(X)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
-        self._fit(X, y.astype(np.float64), sample_weight)
-        return self
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Predictions (n,), or (n, K) with several outputs."""
-        X = self._validated(X)
-        return self.tree_.predict(X)
-
-
-class TAOClassifier(ClassifierMixin, _TAOTree):
+class TAOClassifier(ClassificationTree, _TAOTree):
     """Classification tree by tree alternating optimization.
 
     Parameters are those of `TAORegressor`, but for:
@@ -190,12 +174,13 @@ class TAOClassifier(ClassifierMixin, _TAOTree):
 
     def __init__(
         self,
-        max_depth: int = 6,
+        max_depth: int | str = 6,
         *,
         leaves: str = "constant",
         splits: str = "oblique",
         loss: str = "zero_one",
         max_iter: int = 40,
+        cv: int | float = 4,
         split_penalty: float = 1e-4,
         leaf_penalty: float = 1e-4,
         l1_ratio: float = 1.0,
@@ -214,6 +199,7 @@ class TAOClassifier(ClassifierMixin, _TAOTree):
         self.splits = splits
         self.loss = loss
         self.max_iter = max_iter
+        self.cv = cv
         self.split_penalty = split_penalty
         self.leaf_penalty = leaf_penalty
         self.l1_ratio = l1_ratio
@@ -226,28 +212,3 @@ class TAOClassifier(ClassifierMixin, _TAOTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
-
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> TAOClassifier:
-        """Train on ``X (n, p)`` and labels ``y (n,)``, with weights ``(n,)`` >= 0.
-
-        Raises
-        ------
-        ValueError
-            For bad input or options, in one sentence, before any work starts.
-        """
-        check_columns(X)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
-        check_classification_targets(y)
-        self._fit(X, y, sample_weight)
-        self.classes_ = self.tree_.classes
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,)."""
-        X = self._validated(X)
-        return self.tree_.predict(X)
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities (n, K), in the order of ``classes_``."""
-        X = self._validated(X)
-        return self.tree_.predict_proba(X)

@@ -22,6 +22,7 @@ from opttree.kernels.quadratic import JITTER, minimise_quadratic
 
 ARMIJO_SIGMA = 0.01
 MAX_TRIALS = 30
+MOST_MARGIN = 1e6
 ROUNDING = 1e-8  # a predicted descent below this share of the loss may drown in rounding: the start was the solution
 
 
@@ -189,6 +190,15 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         _margins(X, rows, new, new_z)
         if offset.size:
             new_z += offset
+        farthest = np.abs(new_z).max()
+        if farthest > MOST_MARGIN:  # separable rows without a penalty: the minimum is at infinity
+            if np.abs(z).max() >= 0.5 * MOST_MARGIN:
+                break
+            shrink = 0.25 * MOST_MARGIN / farthest
+            d *= shrink
+            new[:] = x + d
+            new_z[:] = z + shrink * (new_z - z)
+            descent *= shrink
         _derivatives(u, new_z, bits, slope, curvature)
         _weighted_sum(X, rows, slope, g)
         t = 1.0

@@ -101,4 +101,9 @@ class LevelProblem:
 
     def penalties(self, A: Floats) -> Floats:
         """(nodes,) penalty of each row of ``A``."""
-        return self.l1 * np.abs(A).sum(axis=1) + self.l2 * np.square(A).sum(axis=1)
+        total = np.zeros(len(A))
+        if self.l1 > 0.0:
+            total += self.l1 * np.abs(A).sum(axis=1)
+        if self.l2 > 0.0:
+            total += self.l2 * np.square(A).sum(axis=1)
+        return total

@@ -184,7 +184,7 @@ class SmoothTreeProblem:
     # ---- value and gradient ---------------------------------------------------------------------------------------
 
     def unit_splits(self, theta: Floats) -> Floats:
-        """theta with hyperplanes of unit length: the same hard tree, gates of one steepness."""
+        """Theta with hyperplanes of unit length: the same hard tree, gates of one steepness."""
         theta = np.array(theta, self.dtype)
         A, b, _values, _coefs = self.unpack(theta)
         norm = np.linalg.norm(A, axis=1)
@@ -242,7 +242,7 @@ class SmoothTreeProblem:
         A[which], b[which] = directions, np.sum(directions * self.problem.X[rows], axis=1)
 
     def soften(self, tree: Tree, rng: np.random.Generator | None = None) -> Floats:
-        """theta of ``tree``: `harden` gives it back, completed to the problem's depth.
+        """Theta of ``tree``: `harden` gives it back, completed to the problem's depth.
 
         A leaf above that depth becomes a subtree over copies of itself, of zero hyperplanes or, with ``rng``, of
         random ones, which an optimizer can move. Bounds on linear leaves have no place in theta and are dropped.
@@ -267,7 +267,7 @@ class SmoothTreeProblem:
         return theta
 
     def with_leaves(self, theta: Floats, tree: Tree) -> Floats:
-        """theta with the leaves of ``tree``, a complete tree as `harden` gives it."""
+        """Theta with the leaves of ``tree``, a complete tree as `harden` gives it."""
         theta = np.array(theta, self.dtype)
         _A, _b, values, coefs = self.unpack(theta)
         values[:] = self._scores(tree.values, tree.link)
@@ -294,7 +294,7 @@ class SmoothTreeProblem:
         return P
 
     def best_leaves(self, theta: Floats) -> Floats:
-        """theta with the leaves that minimise the objective for its gates, in closed form.
+        """Theta with the leaves that minimise the objective for its gates, in closed form.
 
         Constant leaves of "expected": weighted means (shares of the classes under log loss). Linear leaves of
         "expected": weighted least squares with the leaf penalties. Leaves of "mixture": one least-squares problem
@@ -334,7 +334,9 @@ class SmoothTreeProblem:
     def _fit_mixture(self, theta: Floats) -> None:
         problem = self.problem
         if self.linear and problem.strength(L1, "leaves") > 0.0:
-            raise ValueError("best_leaves needs a closed form; the mixture of linear leaves with an l1 penalty has none")
+            raise ValueError(
+                "best_leaves needs a closed form; the mixture of linear leaves with an l1 penalty has none"
+            )
         n, p = problem.X.shape
         _A, _b, values, coefs = self.unpack(theta)
         L = values.shape[0]

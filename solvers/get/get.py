@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -16,11 +17,12 @@ from solvers.combinators import follow
 from solvers.get.anneal import Anneal
 from solvers.get.polish import SubtreePolish
 from solvers.gradient import Adam
-from solvers.initial import Initial
+from solvers.initial import GreedyInit, HingeInit, Initial
 from solvers.result import Termination
 from solvers.tao import TAO
 
 Floats = NDArray[np.floating]
+POLISH_DEEP = Anneal(epochs=600, scales=(5.0, 30.0), optimizer=Adam(0.02))  # deep trees gain from longer polish
 PAPER_RANGES = ((5.0, 25.0), (50.0, 150.0))
 
 
@@ -32,38 +34,42 @@ class GET(Solver):
     2. With ``race_rows``, that happens on a random sample of so many rows; the ``n_kept`` best starts are annealed on
        all rows (``finish``).
     3. They compete with the trees of ``portfolio`` by the objective, after ``sweeps`` passes of `TAO` each.
-    4. The best one is polished subtree by subtree (Algorithm 2), and swept again.
+    4. The best one is polished subtree by subtree (Algorithm 2).
 
-    A tree that `solve` starts from takes the place of the first random start.
+    A tree that `solve` starts from takes the place of the first random start, and competes itself.
 
     Parameters
     ----------
-    n_starts : random starts.
+    n_starts : random starts; None: 4 to depth 5, 2 to depth 9, 1 below; 1 for linear leaves.
     anneal : options of the anneals.
     race_rows, n_kept : see above; None: no race.
     finish : options of the anneal on all rows after a race.
-    portfolio : initial trees that compete.
-    sweeps : passes of TAO after the anneals, and after the polish; 0: none.
-    polish : options of Algorithm 2, or None.
+    portfolio : initial trees that compete; None: `HingeInit` for linear leaves, and for constant ones `GreedyInit` two
+        levels at a time from depth 5 on, where it is often the best start.
+    sweeps : passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15.
+    polish : options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6).
     eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`.
     dtype : "float32" or "float64".
     """
 
-    n_starts: int = 8
+    n_starts: int | None = None
     anneal: Anneal = field(default_factory=Anneal)
     race_rows: int | None = 2048
     n_kept: int = 1
     finish: Anneal = field(default_factory=lambda: Anneal(epochs=300, scales=(6.0, 20.0), optimizer=Adam(0.02)))
-    portfolio: tuple[Initial, ...] = ()
-    sweeps: int = 5
-    polish: SubtreePolish | None = field(default_factory=SubtreePolish)
+    portfolio: tuple[Initial, ...] | None = None
+    sweeps: int | None = None
+    polish: SubtreePolish | str | None = "auto"
     eps: float = 0.0
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
         for name, least in (("n_starts", 1), ("n_kept", 1), ("sweeps", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be >= {least}; got {value}")
+        if isinstance(self.polish, str) and self.polish != "auto":
+            raise ValueError(f"polish must be 'auto', a SubtreePolish or None; got {self.polish!r}")
         if self.race_rows is not None and self.race_rows < 1:
             raise ValueError(f"race_rows must be >= 1 or None; got {self.race_rows}")
 
@@ -78,34 +84,54 @@ class GET(Solver):
         described: hyperplanes of unit length through random rows. Tables 5 and 9: ``polish=False`` and, for a fixed
         scale factor a, ``scale_ranges=((a, a),)``.
         """
-        printed = Anneal(
-            epochs=3000, scale_ranges=scale_ranges, optimizer=Adam(0.01), closed_leaves=False
-        )
+        printed = Anneal(epochs=3000, scale_ranges=scale_ranges, optimizer=Adam(0.01), closed_leaves=False)
         return GET(
             n_starts=n_starts,
             anneal=printed,
             race_rows=None,
+            portfolio=(),
             sweeps=0,
             polish=SubtreePolish(anneal=printed, unit_splits=False) if polish else None,
         )
 
+    def for_problem(self, problem: TreeProblem) -> GET:
+        """The same options with those that are left to the problem filled in."""
+        deep, linear = problem.depth >= 5, problem.leaves == "linear"
+        chosen: dict[str, Any] = {}
+        if self.n_starts is None:
+            chosen["n_starts"] = 1 if linear or problem.depth > 9 else 2 if deep else 4
+        if self.portfolio is None:
+            chosen["portfolio"] = (HingeInit(),) if linear else (GreedyInit(levels=2),) if deep else ()
+        if self.sweeps is None:
+            chosen["sweeps"] = 15 if deep or linear else 5
+        if self.polish == "auto":
+            chosen["polish"] = None if linear else SubtreePolish(anneal=POLISH_DEEP) if deep else SubtreePolish()
+        return replace(self, **chosen)
+
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation and the other parts say; a depth of 0 is the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
-        for part in self.portfolio:
+        for part in self.for_problem(problem).portfolio or ():
             reason = reason or part.supports(problem)
         return reason
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Algorithm 1 and what follows it; a step is a hard tree, its leaves fitted."""
+        yield from self.for_problem(problem)._steps(problem, start, rng)
+        return Termination.ITERATION_LIMIT
+
+    def _steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Iterator[Step | None]:
+        assert self.n_starts is not None
+        assert self.portfolio is not None
         if start is not None:
             yield Step(start, phase="start")
         constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
         constant = problem.fit_leaves(constant, leaves="constant")
         yield Step(constant, phase="constant")
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
-            return Termination.ITERATION_LIMIT
-        candidates = yield from self._anneals(problem, start, rng)
+            return
+        candidates = [] if start is None else [start]
+        candidates += yield from self._anneals(problem, start, rng)
         for initial in self.portfolio:
             tree, _objective, _end = yield from follow(
                 problem, initial.steps(problem, None, rng.spawn(1)[0]), type(initial).__name__
@@ -115,12 +141,9 @@ class GET(Solver):
         best, best_objective = constant, problem.objective(constant)
         for tree in candidates:
             best, best_objective = yield from self._sweep(problem, tree, rng, best, best_objective)
-        if self.polish is not None:
+        if isinstance(self.polish, SubtreePolish):
             inner = self.polish.steps(problem, best, rng.spawn(1)[0])
-            best, best_objective, _end = yield from follow(problem, inner, "polish", best, best_objective)
-            assert best is not None
-            yield from self._sweep(problem, best, rng, best, best_objective)
-        return Termination.ITERATION_LIMIT
+            yield from follow(problem, inner, "polish")
 
     def _sweep(
         self, problem: TreeProblem, tree: Tree, rng: Rng, best: Tree, best_objective: float
@@ -136,9 +159,7 @@ class GET(Solver):
             best = found
         return best, best_objective
 
-    def _anneals(
-        self, problem: TreeProblem, start: Tree | None, rng: Rng
-    ) -> Generator[Step | None, None, list[Tree]]:
+    def _anneals(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Generator[Step | None, None, list[Tree]]:
         """Anneal all starts; returns the hard trees to go on with."""
         n = problem.n_samples
         whole = SmoothTreeProblem(problem, dtype=self.dtype, eps=self.eps)
@@ -147,6 +168,7 @@ class GET(Solver):
         if race:
             part = problem.sample(np.sort(rng.permutation(n)[: self.race_rows]))
             smooth = SmoothTreeProblem(part, dtype=self.dtype, eps=self.eps)
+        assert self.n_starts is not None
         rngs = rng.spawn(self.n_starts)
         thetas = [smooth.random_theta(own) for own in rngs]
         if start is not None:
@@ -154,9 +176,8 @@ class GET(Solver):
         runs = yield from self._collect(self.anneal, [smooth] * self.n_starts, thetas, rngs, problem)
         runs.sort(key=lambda run: run[0])
         if race:
-            smooths = [whole] * self.n_kept
             thetas = [theta for _objective, _tree, theta in runs[: self.n_kept]]
-            runs = yield from self._collect(self.finish, smooths, thetas, rngs[: self.n_kept], problem)
+            runs = yield from self._collect(self.finish, [whole] * len(thetas), thetas, rngs[: len(thetas)], problem)
         return [tree for _objective, tree, _theta in runs[: self.n_kept]]
 
     def _collect(

@@ -59,9 +59,7 @@ class SubtreePolish(Solver):
                 yield Step(tree, phase=f"level {depth}")
         return Termination.ITERATION_LIMIT
 
-    def _polish_level(
-        self, problem: TreeProblem, tree: Tree, depth: int, rng: Rng
-    ) -> Generator[None, None, Tree]:
+    def _polish_level(self, problem: TreeProblem, tree: Tree, depth: int, rng: Rng) -> Generator[None, None, Tree]:
         """Polish the subtrees below all nodes of one depth; leaves above the problem's depth may grow."""
         top = np.arange(tree.n_nodes)  # each node's ancestor at that depth
         for t in range(tree.n_branches):

@@ -82,7 +82,9 @@ class GreedyInit(Initial):
             subtrees = {}
             for i, (node, smooth) in enumerate(zip(nodes, smooths, strict=True)):
                 part = smooth.problem
-                found = [part.fit_leaves(smooth.harden(d.theta)) for d in descents[i * self.n_starts :][: self.n_starts]]
+                found = [
+                    part.fit_leaves(smooth.harden(d.theta)) for d in descents[i * self.n_starts :][: self.n_starts]
+                ]
                 found = [part.enforce_min_leaf(found_tree.prune_dead(part.X)) for found_tree in found]
                 subtrees[node] = min(found, key=part.mean_loss)
             tree = tree.graft(subtrees)

@@ -1,0 +1,61 @@
+"""``max_depth="cv"``: the depth by cross-validation, each fold's tree grown from the last depth's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from opttree.estimators.base import TreeEstimator
+
+DEPTHS = range(1, 13)  # the GET paper's
+PATIENCE = 4  # depths without a better score after which deeper ones are not tried
+
+
+def choose_depth(model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], weight: NDArray[np.float64]) -> None:
+    """Set ``best_depth_`` and ``cv_results_`` of ``model``.
+
+    Every fold runs through the depths, each fit warm-started from the tree of the depth before; R2 or accuracy on the
+    fold's held-out rows, weighted, is averaged over the folds. With ``cv`` a fraction, there is one fold with that
+    share of the rows held out.
+    """
+    seed = model.random_state
+    seed = seed if isinstance(seed, (int, np.integer)) else np.random.default_rng().integers(2**31 - 1)
+    stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
+    kind: Any
+    if isinstance(model.cv, (int, np.integer)):
+        kind = (StratifiedKFold if stratify else KFold)(int(model.cv), shuffle=True, random_state=int(seed))
+    else:
+        kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(
+            1, test_size=float(model.cv), random_state=int(seed)
+        )
+    folds = list(kind.split(X, y))
+    trees: list[Tree | None] = [None] * len(folds)
+    scores: list[list[float]] = []
+    best = 0
+    for depth in DEPTHS:
+        row = []
+        for k, (train, valid) in enumerate(folds):
+            fold = clone(model).set_params(max_depth=depth, verbose=0)
+            if trees[k] is not None:
+                fold.set_params(init=trees[k])
+            fold.fit(X[train], y[train], weight[train])
+            trees[k] = fold.tree_
+            row.append(float(fold.score(X[valid], y[valid], weight[valid])))
+        scores.append(row)
+        means = np.mean(scores, axis=1)
+        best = int(np.argmax(means))
+        if len(scores) - 1 - best >= PATIENCE:
+            break
+    model.best_depth_ = DEPTHS[best]
+    model.cv_results_ = {
+        "depth": np.array(DEPTHS[: len(scores)]),
+        "scores": np.array(scores),
+        "mean_score": np.mean(scores, axis=1),
+    }
