@@ -369,7 +369,9 @@ class Tree:
             branch_row[offset : offset + tree.n_branches] = counts[0] + np.arange(tree.n_branches)
             leaf_row[offset + tree.n_branches : offset + tree.n_nodes] = counts[1] + np.arange(tree.n_leaves)
             counts = [counts[0] + tree.n_branches, counts[1] + tree.n_leaves]
-        stacked = {name: np.concatenate([t._leaf_fields()[name] for t in trees]) for name in self._leaf_fields()}
+        stacked: dict[str, Any] = {
+            name: np.concatenate([t._leaf_fields()[name] for t in trees]) for name in self._leaf_fields()
+        }
         return replace(
             self,
             children=children,
@@ -385,7 +387,7 @@ class Tree:
         links[:, : self.n_branches] = self.children.T
         return links[0], links[1]
 
-    def _leaf_fields(self) -> dict[str, Floats]:
+    def _leaf_fields(self) -> dict[str, Any]:
         """The arrays with one row per leaf."""
         fields = {"values": self.values, "coefs": self._coefs, "lower": self.lower, "upper": self.upper}
         return {name: value for name, value in fields.items() if value is not None}

@@ -26,7 +26,11 @@ class Descent(Protocol):
     """One run of a driver from one start, in slices: where they are cut does not change a number."""
 
     theta: Floats
-    remaining: int
+
+    @property
+    def remaining(self) -> int:
+        """Steps to go."""
+        ...
 
     def advance(self, steps: int, parallel: bool) -> None:
         """Take up to ``steps`` of the remaining steps, on all threads or on this one."""
@@ -316,7 +320,7 @@ def split_validation(
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
     order = rng.permutation(smooth.problem.n_samples)
-    cut = min(max(int(round(fraction * order.size)), 1), order.size - 1)
+    cut = min(max(round(fraction * order.size), 1), order.size - 1)
     problem = smooth.problem
     parts = [problem.sample(np.sort(rows)) for rows in (order[cut:], order[:cut])]
     return replace(smooth, problem=parts[0], data=None), replace(smooth, problem=parts[1], data=None)

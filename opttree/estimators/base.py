@@ -25,6 +25,7 @@ class TreeEstimator(BaseEstimator):
     """
 
     tree_: Tree
+    starts_compete = False  # whether the solver takes a start as one candidate among its own
 
     def _solver(self, problem: TreeProblem) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define _solver")
@@ -177,13 +178,13 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
         """
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
-        self._fit(X, y.astype(np.float64), sample_weight)  # type: ignore[attr-defined]
+        self._fit(X, y.astype(np.float64), sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predictions (n,), or (n, K) with several outputs."""
-        X = self._validated(X)  # type: ignore[attr-defined]
-        return self.tree_.predict(X)  # type: ignore[attr-defined]
+        X = self._validated(X)
+        return self.tree_.predict(X)
 
 
 class ClassificationTree(ClassifierMixin):
@@ -200,19 +201,19 @@ class ClassificationTree(ClassifierMixin):
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
-        self._fit(X, y, sample_weight)  # type: ignore[attr-defined]
-        self.classes_ = self.tree_.classes  # type: ignore[attr-defined]
+        self._fit(X, y, sample_weight)
+        self.classes_ = self.tree_.classes
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
-        X = self._validated(X)  # type: ignore[attr-defined]
-        return self.tree_.predict(X)  # type: ignore[attr-defined]
+        X = self._validated(X)
+        return self.tree_.predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities (n, K), in the order of ``classes_``."""
-        X = self._validated(X)  # type: ignore[attr-defined]
-        return self.tree_.predict_proba(X)  # type: ignore[attr-defined]
+        X = self._validated(X)
+        return self.tree_.predict_proba(X)
 
 
 def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

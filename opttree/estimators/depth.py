@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
 
-from opttree.tree import Tree
-
 if TYPE_CHECKING:
     from opttree.estimators.base import TreeEstimator
 
@@ -21,7 +19,7 @@ PATIENCE = 4  # depths without a better score after which deeper ones are not tr
 def choose_depth(model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], weight: NDArray[np.float64]) -> None:
     """Set ``best_depth_`` and ``cv_results_`` of ``model``.
 
-    Every fold runs through the depths, each fit warm-started from the tree of the depth before; R2 or accuracy on the
+    Every fold runs through the depths, see `fit_warm`; R2 or accuracy on the
     fold's held-out rows, weighted, is averaged over the folds. With ``cv`` a fraction, there is one fold with that
     share of the rows held out.
     """
@@ -36,18 +34,14 @@ def choose_depth(model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], 
             1, test_size=float(model.cv), random_state=int(seed)
         )
     folds = list(kind.split(X, y))
-    trees: list[Tree | None] = [None] * len(folds)
+    fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []
     best = 0
     for depth in DEPTHS:
         row = []
         for k, (train, valid) in enumerate(folds):
-            fold = clone(model).set_params(max_depth=depth, verbose=0)
-            if trees[k] is not None:
-                fold.set_params(init=trees[k])
-            fold.fit(X[train], y[train], weight[train])
-            trees[k] = fold.tree_
-            row.append(float(fold.score(X[valid], y[valid], weight[valid])))
+            fits[k] = fit_warm(model, depth, fits[k], X[train], y[train], weight[train])
+            row.append(float(fits[k].score(X[valid], y[valid], weight[valid])))
         scores.append(row)
         means = np.mean(scores, axis=1)
         best = int(np.argmax(means))
@@ -59,3 +53,17 @@ def choose_depth(model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], 
         "scores": np.array(scores),
         "mean_score": np.mean(scores, axis=1),
     }
+
+
+def fit_warm(model: TreeEstimator, depth: int, last: Any, *data: Any) -> Any:
+    """A copy of ``model`` of this depth, fitted to ``data``, whose objective is no higher than that of ``last``.
+
+    ``last`` is the fit of the depth before, or None. Where the solver lets a start compete with its own ideas, it gets
+    the last tree at once; otherwise a fit that comes out worse is done again from that tree.
+    """
+    warm = {} if last is None else {"init": last.tree_}
+    fitted = clone(model).set_params(max_depth=depth, verbose=0, **(warm if model.starts_compete else {}))
+    fitted.fit(*data)
+    if warm and not model.starts_compete and fitted.result_.objective > last.result_.objective:
+        fitted.set_params(**warm).fit(*data)
+    return fitted

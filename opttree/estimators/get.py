@@ -21,6 +21,7 @@ class _GETTree(TreeEstimator):
     """What the regressor and the classifier share."""
 
     splits = "oblique"
+    starts_compete = True
 
     def __init__(
         self,
@@ -95,10 +96,10 @@ class _GETTree(TreeEstimator):
             get = replace(get, polish=solvers.SubtreePolish(dtype=self.dtype) if self.polish else None)
         return get
 
-    def _solve(self, problem: TreeProblem, start: Tree | None) -> Any:
+    def _solve(self, problem: TreeProblem, start: Tree | None, watch: Any = None) -> Any:
         """Solve; with ``validation_fraction``, on part of the rows, and keep the step that is best on the others."""
         if self.validation_fraction is None:
-            return super()._solve(problem, start)
+            return super()._solve(problem, start, watch)
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
         order = np.random.default_rng(seed).permutation(problem.n_samples)
         cut = min(max(round(self.validation_fraction * order.size), 1), order.size - 1)
@@ -121,8 +122,9 @@ class GETRegressor(RegressionTree, _GETTree):
     Parameters
     ----------
     max_depth : int or "cv", default 6
-        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows; trees of
-        successive depths grow from one another. The depth is then in ``best_depth_``, the scores in ``cv_results_``.
+        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows, each
+        depth's fit being no worse on its training rows than the one before. The depth is then in ``best_depth_``, the
+        scores in ``cv_results_``.
     cv : int or float, default 4
         Folds of ``max_depth="cv"``, >= 2, or the share of the rows that is held out once.
     leaves : {"constant", "linear"}, default "constant"

@@ -59,8 +59,9 @@ class TAORegressor(RegressionTree, _TAOTree):
     Parameters
     ----------
     max_depth : int or "cv", default 6
-        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows; trees of
-        successive depths grow from one another. The depth is then in ``best_depth_``, the scores in ``cv_results_``.
+        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows, each
+        depth's fit being no worse on its training rows than the one before. The depth is then in ``best_depth_``, the
+        scores in ``cv_results_``.
     cv : int or float, default 4
         Folds of ``max_depth="cv"``, >= 2, or the share of the rows that is held out once.
     leaves : {"constant", "linear"}, default "constant"

@@ -44,7 +44,7 @@ def exp_minus_abs(z, start, width, bits, out):
 
 @intrinsic
 def power_of_two(typingctx, n):
-    """``2^n`` for an integer-valued float ``n`` in the range of the type's exponents: written into the exponent bits."""
+    """``2^n`` for an integer-valued float ``n`` in the range of the type's exponents, by writing exponent bits."""
     bits, mantissa, bias = (32, 23, 127) if n == types.float32 else (64, 52, 1023)
 
     def codegen(context, builder, signature, args):

@@ -1,4 +1,4 @@
-r"""The smooth tree: value and gradient of the loss under probabilistic routing, fused in one depth-first pass per block.
+r"""The smooth tree: loss and gradient under probabilistic routing, fused in one depth-first pass per block.
 
 A row goes left at branch t with probability ``S = sigmoid(alpha (b_t - a_t . x))``. Rows come in blocks of `BLOCK`,
 transposed (features x rows); a block walks the complete tree depth-first with one vector per level, so that no
@@ -31,7 +31,9 @@ BLOCK = 256  # rows of a block: 128 spends a quarter more of the time between th
 EXPECTED, MIXTURE = range(2)
 FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has one, of its own name
 SQUARED, LOG = 0, 3  # as in `hard`
-OPTIONS = {"cache": True, "nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
+kernel = njit(
+    cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy"
+)  # checks for zero divisors do not vectorise
 MOST_CHUNKS = 16  # parts of the rows that may run at the same time; sums are over chunks, whatever the threads
 
 # rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK); w (blocks, BLOCK),
@@ -43,7 +45,7 @@ Form = namedtuple("Form", "depth levels eps loss aggregation n_features n_output
 Penalty = namedtuple("Penalty", "l1_splits l2_splits l1_leaves l2_leaves")
 
 
-@njit(**OPTIONS)
+@kernel
 def tile_slots(levels):
     """Rows that a tile of ``levels`` levels takes: one more than it has nodes, so that they come in fours."""
     return 1 if levels == 1 else 1 << levels
@@ -52,7 +54,7 @@ def tile_slots(levels):
 # The vector kernels below index rows of the buffers directly: a view would cost two atomic reference counts.
 
 
-@njit(**OPTIONS)
+@kernel
 def products(x, W, c, row, m, Z, at):
     """``Z[at + j] = W[row + j] . x + c[row + j]`` for j < m and a block ``x (q/4, 4 BLOCK)``; four rows at a time.
 
@@ -93,7 +95,7 @@ def products(x, W, c, row, m, Z, at):
                 Z[z, r] += a0 * x[g, r] + a1 * x[g, BLOCK + r] + a2 * x[g, 2 * BLOCK + r] + a3 * x[g, 3 * BLOCK + r]
 
 
-@njit(**OPTIONS)
+@kernel
 def add_gradients(x, G, at, m, dW, row):
     """``dW[row + j] += sum_r G[at + j, r] x[:, r]`` for j < m and a block: the transpose of `products`."""
     whole = m - m % 4
@@ -155,7 +157,7 @@ def add_gradients(x, G, at, m, dW, row):
             dW[t, k + 3] += s3
 
 
-@njit(**OPTIONS)
+@kernel
 def left_share(P, depth, S, i):
     """Path probabilities of the left child into ``P[depth + 1]``; returns their sum.
 
@@ -171,7 +173,7 @@ def left_share(P, depth, S, i):
     return total
 
 
-@njit(**OPTIONS)
+@kernel
 def right_share(P, depth):
     """Overwrite those of the left child in ``P[depth + 1]`` by the right child's; returns their sum."""
     total = P.dtype.type(0.0)
@@ -182,7 +184,7 @@ def right_share(P, depth):
     return total
 
 
-@njit(**OPTIONS)
+@kernel
 def combine(P, depth, S, i, V, at):
     """V of a branch into ``V[at]`` from its children's; ``S[i]`` is overwritten by dL/dz, whose sum is returned."""
     one, total = P.dtype.type(1.0), P.dtype.type(0.0)
@@ -197,7 +199,7 @@ def combine(P, depth, S, i, V, at):
     return total
 
 
-@njit(**OPTIONS)
+@kernel
 def twin_leaves(P, depth, S, i, y, left, right, V, at):
     """A branch over two constant leaves under squared loss: leaves and `combine` in one loop.
 
@@ -221,7 +223,7 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
     return total, d_left, d_right, mass
 
 
-@njit(**OPTIONS)
+@kernel
 def softmax_rows(T, at, K):
     """Overwrite class scores ``T[at:at + K]`` by probabilities."""
     for r in range(BLOCK):
@@ -236,7 +238,7 @@ def softmax_rows(T, at, K):
             T[at + k, r] /= total
 
 
-@njit(**OPTIONS)
+@kernel
 def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
     """At one leaf with predictions (scores) ``T[row:row + K]``: V into ``V[at]``, and over ``T`` the gradient by them.
 
@@ -281,14 +283,14 @@ def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
                 T[row + k, r] = two * P[depth, r] * e
 
 
-@njit(**OPTIONS)
+@kernel
 def fill(T, row, value):
     """``T[row] = value``."""
     for r in range(BLOCK):
         T[row, r] = value
 
 
-@njit(**OPTIONS)
+@kernel
 def row_sum(T, row):
     """Sum of ``T[row]``."""
     total = T.dtype.type(0.0)
@@ -297,7 +299,7 @@ def row_sum(T, row):
     return total
 
 
-@njit(**OPTIONS)
+@kernel
 def mixture_losses(y, w, i, F, loss):
     """Loss of the mixture's predictions ``F (K, BLOCK)``, weighted and summed; ``F`` becomes its derivative."""
     dtype = w.dtype.type
@@ -315,7 +317,7 @@ def mixture_losses(y, w, i, F, loss):
     return total
 
 
-@njit(**OPTIONS)
+@kernel
 def walk(x, y, buffers, form, slots, params, grads, what):
     """Depth-first pass of one block over the tree, from the path probabilities at the root in ``P[0]``.
 
@@ -398,7 +400,7 @@ def walk(x, y, buffers, form, slots, params, grads, what):
         total = right_share(P, depth - 1)
 
 
-@njit(**OPTIONS)
+@kernel
 def tile_order(depth, levels):
     """Row of each branch (heap order) in the order of tiles, and the number of rows: (2^depth - 1,), int."""
     slots = np.empty((1 << depth) - 1, np.int64)
@@ -413,7 +415,7 @@ def tile_order(depth, levels):
     return slots, row
 
 
-@njit(**OPTIONS)
+@kernel
 def add_chunk(data, blocks, form, slots, params, grads):
     """Add the gradient of the rows in ``blocks`` to ``grads``; returns their loss, weighted and summed."""
     dtype = data.w.dtype

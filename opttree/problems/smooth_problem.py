@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -137,7 +138,7 @@ class SmoothTreeProblem:
         """The penalties as the kernels take them."""
         return smooth.Penalty(*(self.problem.strength(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)))
 
-    def pack_rows(self, groups: list[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
+    def pack_rows(self, groups: Sequence[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
         """Rows in blocks, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
         n_blocks = [-(-rows.size // smooth.BLOCK) for rows in groups]
         ends = np.cumsum(n_blocks)
@@ -218,7 +219,7 @@ class SmoothTreeProblem:
         return replace(self, alpha=alpha)
 
     def sort(self, theta: Floats) -> SmoothTreeProblem:
-        """The same problem with its rows in the order of the leaves that they reach under ``theta``: for ``eps > 0``."""
+        """The same problem with its rows in the order of their leaves under ``theta``: for ``eps > 0``."""
         leaf = self.harden(theta).apply(self.problem.X)
         return replace(self, data=self.pack_rows([np.argsort(leaf, kind="stable")])[0])
 

@@ -188,8 +188,8 @@ class GET(Solver):
         rngs: list[Rng],
         problem: TreeProblem,
     ) -> Generator[Step | None, None, list[tuple[float, Tree, Floats]]]:
-        """Run ``anneal``; returns each start's best hard tree with its objective on its own rows, and its last theta."""
-        best: list[tuple[float, Tree | None]] = [(np.inf, None)] * len(smooths)
+        """Run ``anneal``; returns, per start, objective on its own rows and best hard tree, and its last theta."""
+        best = [(np.inf, smooth.harden(theta)) for smooth, theta in zip(smooths, thetas, strict=True)]
         run = anneal.run(smooths, thetas, rngs)
         while True:
             try:

@@ -67,13 +67,13 @@ class SubtreePolish(Solver):
                 top[tree.children[t]] = top[t]
         owner = top[tree.apply(problem.X)]
         nodes, smooths, best = [], [], []
-        for node in np.flatnonzero(tree.node_depth == depth):
+        for node in map(int, np.flatnonzero(tree.node_depth == depth)):
             rows = np.flatnonzero(owner == node)
             if rows.size < max(2, 2 * problem.min_leaf) or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12:
                 continue
             smooth = SmoothTreeProblem(problem.restrict(rows, problem.depth - depth), dtype=self.dtype)
             current = tree.subtree(node)
-            nodes.append(int(node))
+            nodes.append(node)
             smooths.append(smooth)
             best.append((smooth.problem.objective(current), current))
         rngs = rng.spawn(len(nodes))

@@ -65,7 +65,8 @@ class GreedyInit(Initial):
             levels = min(self.levels, problem.depth - top)
             leaf = tree.apply(problem.X)
             nodes, smooths, descents = [], [], []
-            for node in np.flatnonzero(np.bincount(leaf, minlength=tree.n_nodes) >= max(2, 2 * problem.min_leaf)):
+            counts = np.bincount(leaf, minlength=tree.n_nodes)
+            for node in map(int, np.flatnonzero(counts >= max(2, 2 * problem.min_leaf))):
                 rows = np.flatnonzero(leaf == node)
                 if np.ptp(problem.Y[rows], axis=0).max() <= 1e-12:
                     continue
@@ -75,7 +76,7 @@ class GreedyInit(Initial):
                     theta = smooth.random_theta(rng)
                     scales = geometric(*self.scales, self.epochs)
                     descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=True))
-                nodes.append(int(node))
+                nodes.append(node)
                 smooths.append(smooth)
             for _ in run_all(descents):
                 yield None
