@@ -22,8 +22,10 @@ METHODS = {
     "tao-c": "TAO, oblique splits, constant leaves",
     "tao-l": "TAO, oblique splits, linear leaves",
     "tao-axis": "TAO, axis-aligned splits, constant leaves",
+    "get": "GET, whole-tree gradients, constant leaves",
+    "get-linear": "GET, whole-tree gradients, linear leaves",
 }
-FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name.startswith("tao")}}
+FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name.startswith(("tao", "get"))}}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,9 +106,14 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         if method == "cart":
             return (DecisionTreeRegressor if regression else DecisionTreeClassifier)(max_depth=depth, random_state=seed)
         return (RandomForestRegressor if regression else RandomForestClassifier)(random_state=seed, n_jobs=jobs or -1)
-    from opttree import TAOClassifier, TAORegressor
+    from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor
 
-    kind: Callable[..., Any] = TAORegressor if regression else TAOClassifier
+    kind: Callable[..., Any]
+    if method.startswith("get"):
+        kind = GETRegressor if regression else GETClassifier
+        leaves = "linear" if method == "get-linear" else "constant"
+        return kind(depth, leaves=leaves, random_state=seed, n_jobs=jobs, **options)
+    kind = TAORegressor if regression else TAOClassifier
     return kind(
         depth,
         leaves="linear" if method == "tao-l" else "constant",

@@ -9,17 +9,21 @@ import pytest
 import solvers
 from opttree import SplitPrice
 from solvers import (
+    GET,
     TAO,
+    Anneal,
     AxisNode,
     CartInit,
     Chain,
     ClusterInit,
+    GreedyInit,
     HingeInit,
     LiblinearNode,
     MultiStart,
     RandomInit,
     SklearnNode,
     Solver,
+    SubtreePolish,
     Termination,
     solve,
 )
@@ -39,6 +43,9 @@ SOLVERS = [
     TAO(max_iter=3, node_solver=AxisNode(), init=CartInit()),
     MultiStart(TAO(max_iter=3), 3),
     Chain(CartInit(), TAO(max_iter=3)),
+    GreedyInit(epochs=30),
+    GET(anneal=Anneal(epochs=30), finish=Anneal(epochs=20), race_rows=100),
+    SubtreePolish(anneal=Anneal(epochs=20)),
 ]
 PROBLEMS = {
     "squared, constant": regression_problem(),
@@ -49,6 +56,7 @@ PROBLEMS = {
     "min_leaf": regression_problem(min_leaf=20),
     "depth 0": regression_problem(depth=0),
     "zero-one": classification_problem(),
+    "log": classification_problem(loss="log"),
     "log, linear": classification_problem(leaves="linear", loss="log"),
     "zero-one, axis, linear": classification_problem(splits="axis", leaves="linear"),
     "two rows": regression_problem(2, p=2),

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_estimator
 
 import solvers
-from opttree import TAOClassifier, TAORegressor, datasets
+from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, datasets
 
 VARIANTS = [
     TAORegressor(),
@@ -28,6 +28,9 @@ VARIANTS = [
     TAOClassifier(leaves="linear"),
     TAOClassifier(splits="axis"),
     TAOClassifier(loss="log"),
+    GETRegressor(3),
+    GETRegressor(3, leaves="linear"),
+    GETClassifier(3),
 ]
 
 

@@ -103,7 +103,7 @@ def test_early_stopping_returns_the_best_checkpoint():
     descent = minimised(Adam(0.2, check=5, patience=3), train, epochs=2000, validation=valid)
     assert descent.epoch < 2000  # it overfits these few rows long before
     assert valid.with_alpha(descent.scales[descent.epoch - 1]).value(descent.theta) < 1.0
-    with pytest.raises(ValueError, match="fraction must be between 0 and 1; got 1.5"):
+    with pytest.raises(ValueError, match=r"fraction must be between 0 and 1; got 1\.5"):
         split_validation(smooth, 1.5, np.random.default_rng(0))
 
 

@@ -1,4 +1,4 @@
-"""The smooth formulation: gradients against differences, autograd and the array-API twin; conditional evaluation; trees."""
+"""The smooth formulation: gradients against differences, autograd and the array-API twin; skipping; trees."""
 
 import doctest
 

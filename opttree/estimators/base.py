@@ -34,11 +34,10 @@ class TreeEstimator(BaseEstimator):
         """Options whose names differ from the statement's; the statement checks the rest."""
         if self.max_depth != "cv" and (not isinstance(self.max_depth, (int, np.integer)) or self.max_depth < 1):
             raise ValueError(f"max_depth must be an integer >= 1 or 'cv'; got {self.max_depth!r}")
-        if isinstance(self.cv, (float, np.floating)) or not isinstance(self.cv, (int, np.integer)):
-            if not (isinstance(self.cv, (float, np.floating)) and 0.0 < self.cv < 1.0):
-                raise ValueError(f"cv must be an integer >= 2 or a fraction between 0 and 1; got {self.cv!r}")
-        elif self.cv < 2:
-            raise ValueError(f"cv must be an integer >= 2 or a fraction between 0 and 1; got {self.cv!r}")
+        fraction = isinstance(self.cv, (float, np.floating)) and 0.0 < self.cv < 1.0
+        folds = isinstance(self.cv, (int, np.integer)) and self.cv >= 2
+        if not (fraction or folds or hasattr(self.cv, "split") or np.iterable(self.cv)):
+            raise ValueError(f"cv must be an integer >= 2, a fraction between 0 and 1, or splits; got {self.cv!r}")
         if not isinstance(self.min_samples_leaf, (int, np.integer)) or self.min_samples_leaf < 1:
             raise ValueError(f"min_samples_leaf must be an integer >= 1; got {self.min_samples_leaf!r}")
         for name in ("split_penalty", "leaf_penalty"):

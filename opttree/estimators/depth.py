@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
 if TYPE_CHECKING:
     from opttree.estimators.base import TreeEstimator
@@ -29,10 +29,12 @@ def choose_depth(model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], 
     kind: Any
     if isinstance(model.cv, (int, np.integer)):
         kind = (StratifiedKFold if stratify else KFold)(int(model.cv), shuffle=True, random_state=int(seed))
-    else:
+    elif isinstance(model.cv, (float, np.floating)):
         kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(
             1, test_size=float(model.cv), random_state=int(seed)
         )
+    else:
+        kind = check_cv(model.cv, y, classifier=is_classifier(model))
     folds = list(kind.split(X, y))
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []

@@ -27,7 +27,7 @@ class _GETTree(TreeEstimator):
         self,
         max_depth: int | str = 6,
         *,
-        cv: int | float = 4,
+        cv: Any = 4,
         leaves: str = "constant",
         n_starts: int | None = None,
         preset: str = "default",
@@ -38,7 +38,7 @@ class _GETTree(TreeEstimator):
         min_samples_leaf: int = 1,
         validation_fraction: float | None = None,
         init: Tree | None = None,
-        dtype: str = "float32",
+        dtype: str | None = None,
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -64,9 +64,10 @@ class _GETTree(TreeEstimator):
 
     def _check_options(self) -> None:
         super()._check_options()
-        for name, allowed in (("preset", PRESETS), ("dtype", DTYPES)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
+        if self.preset not in PRESETS:
+            raise ValueError(f"preset must be one of {list(PRESETS)}; got {self.preset!r}")
+        if self.dtype not in (None, *DTYPES):
+            raise ValueError(f"dtype must be one of {list(DTYPES)} or None; got {self.dtype!r}")
         if self.n_starts is not None and (not isinstance(self.n_starts, (int, np.integer)) or self.n_starts < 1):
             raise ValueError(f"n_starts must be an integer >= 1 or None; got {self.n_starts!r}")
         if self.polish not in ("auto", True, False):
@@ -88,12 +89,13 @@ class _GETTree(TreeEstimator):
 
     def _solver(self, problem: TreeProblem) -> Any:
         solvers = bridge.solvers()
+        dtype = self.dtype or ("float64" if problem.leaves == "linear" else "float32")
         polished = self.polish is True or (self.polish == "auto" and problem.leaves == "constant")
         if self.preset == "paper":
-            return replace(solvers.GET.paper(self.n_starts or 10, polish=polished), dtype=self.dtype)
-        get = solvers.GET(n_starts=self.n_starts, dtype=self.dtype)
+            return replace(solvers.GET.paper(self.n_starts or 10, polish=polished), dtype=dtype)
+        get = solvers.GET(n_starts=self.n_starts, dtype=dtype)
         if self.polish != "auto":
-            get = replace(get, polish=solvers.SubtreePolish(dtype=self.dtype) if self.polish else None)
+            get = replace(get, polish=solvers.SubtreePolish(dtype=dtype) if self.polish else None)
         return get
 
     def _solve(self, problem: TreeProblem, start: Tree | None, watch: Any = None) -> Any:
@@ -125,8 +127,8 @@ class GETRegressor(RegressionTree, _GETTree):
         Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows, each
         depth's fit being no worse on its training rows than the one before. The depth is then in ``best_depth_``, the
         scores in ``cv_results_``.
-    cv : int or float, default 4
-        Folds of ``max_depth="cv"``, >= 2, or the share of the rows that is held out once.
+    cv : int, float, splitter or iterable of splits, default 4
+        For ``max_depth="cv"``: number of folds, share of the rows that is held out once, or as scikit-learn.
     leaves : {"constant", "linear"}, default "constant"
         GET or GET-Linear. Linear leaves need ``2 (p + 1)`` rows, smaller ones stay constant; they are clipped to the
         range that y and the fitted values have in common among their rows.
@@ -147,8 +149,9 @@ class GETRegressor(RegressionTree, _GETTree):
         Share of the rows that is held out; of all trees that the solver passes through, the best on them is kept.
     init : `Tree` on raw features, default None
         A tree to start from, another model's ``tree_`` say.
-    dtype : {"float32", "float64"}, default "float32"
-        Precision of the gradients; trees and objectives are float64.
+    dtype : {"float32", "float64"}, default None
+        Precision of the gradients; None: "float64" for linear leaves, which then depend on sample weights as on
+        repeated rows to the last digits, "float32" for constant ones. Trees and objectives are float64.
     time_limit : float, default None
         Seconds; the best tree so far is kept.
     random_state : int, RandomState or None

@@ -62,8 +62,8 @@ class TAORegressor(RegressionTree, _TAOTree):
         Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows, each
         depth's fit being no worse on its training rows than the one before. The depth is then in ``best_depth_``, the
         scores in ``cv_results_``.
-    cv : int or float, default 4
-        Folds of ``max_depth="cv"``, >= 2, or the share of the rows that is held out once.
+    cv : int, float, splitter or iterable of splits, default 4
+        For ``max_depth="cv"``: number of folds, share of the rows that is held out once, or as scikit-learn.
     leaves : {"constant", "linear"}, default "constant"
         TAO-c or TAO-l. Linear leaves need ``2 (p + 1)`` rows, smaller ones stay constant; they are clipped to the
         range that y and the fitted values have in common among their rows.
@@ -120,7 +120,7 @@ class TAORegressor(RegressionTree, _TAOTree):
         splits: str = "oblique",
         loss: str = "squared",
         max_iter: int = 40,
-        cv: int | float = 4,
+        cv: Any = 4,
         split_penalty: float = 1e-4,
         leaf_penalty: float = 1e-5,
         l1_ratio: float = 1.0,
@@ -181,7 +181,7 @@ class TAOClassifier(ClassificationTree, _TAOTree):
         splits: str = "oblique",
         loss: str = "zero_one",
         max_iter: int = 40,
-        cv: int | float = 4,
+        cv: Any = 4,
         split_penalty: float = 1e-4,
         leaf_penalty: float = 1e-4,
         l1_ratio: float = 1.0,

@@ -171,7 +171,7 @@ class SmoothTreeProblem:
         return smooth.unpack.py_func(theta, self.form)
 
     def random_theta(self, rng: np.random.Generator) -> Floats:
-        """Random hyperplanes of unit length through random rows; every leaf the constant of the root."""
+        """Random hyperplanes of unit length, at normal distances from the mean; every leaf the constant of the root."""
         theta = np.zeros(self.size, self.dtype)
         A, b, values, _coefs = self.unpack(theta)
         self._randomise(A, b, np.ones(b.size, bool), rng)
@@ -239,8 +239,10 @@ class SmoothTreeProblem:
     def _randomise(self, A: Floats, b: Floats, which: NDArray[np.bool_], rng: np.random.Generator) -> None:
         directions = rng.normal(size=(int(which.sum()), A.shape[1]))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        rows = rng.integers(self.problem.n_samples, size=len(directions))
-        A[which], b[which] = directions, np.sum(directions * self.problem.X[rows], axis=1)
+        mean = self.problem.w @ self.problem.X
+        deviation = np.sqrt(self.problem.w @ np.square(self.problem.X - mean))
+        spread = np.linalg.norm(directions * deviation, axis=1)
+        A[which], b[which] = directions, directions @ mean + spread * rng.normal(size=len(directions))
 
     def soften(self, tree: Tree, rng: np.random.Generator | None = None) -> Floats:
         """Theta of ``tree``: `harden` gives it back, completed to the problem's depth.

@@ -272,6 +272,15 @@ class TreeProblem:
         )
         return new, coefs, *bounds
 
+    def bound_leaves(self, tree: Tree) -> Tree:
+        """``tree`` with its linear leaves, as they are, clipped as `fit_leaves` clips them; regression only."""
+        if self.is_classification or not tree.linear_leaves:
+            return tree
+        order, start = reduced.group_rows(tree.apply(self.X) - tree.n_branches, tree.n_leaves, self.w)
+        values, coefs = tree.leaf_arrays[:2]
+        lower, upper = leaves.output_ranges(self.X, self.Y, order, start, values, coefs)
+        return replace(tree, lower=lower, upper=upper)
+
     def enforce_min_leaf(self, tree: Tree) -> Tree:
         """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""
         while tree.n_branches:

@@ -29,6 +29,8 @@ class Anneal:
         routing (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).
     optimizer : `Adam` or another driver of `solvers.gradient`.
     closed_leaves : keep constant leaves at their best for the gates instead of moving them by gradients.
+    refit : refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps those that the soft gates made:
+        linear leaves that have seen the rows around theirs extrapolate better.
     """
 
     epochs: int = 400
@@ -36,6 +38,7 @@ class Anneal:
     scale_ranges: tuple[tuple[float, float], ...] | None = None
     optimizer: Driver = field(default_factory=lambda: Adam(learning_rate=0.05))
     closed_leaves: bool = True
+    refit: bool = True
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -61,8 +64,12 @@ class Anneal:
                 descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=self.closed_leaves))
             yield from run_all(descents)
             thetas = [descent.theta for descent in descents]
-            fitted = [smooth.problem.fit_leaves(smooth.harden(t)) for smooth, t in zip(smooths, thetas, strict=True)]
-            thetas = [s.with_leaves(t, tree) for s, t, tree in zip(smooths, thetas, fitted, strict=True)]
+            hard = [smooth.harden(theta) for smooth, theta in zip(smooths, thetas, strict=True)]
+            if self.refit:
+                fitted = [smooth.problem.fit_leaves(tree) for smooth, tree in zip(smooths, hard, strict=True)]
+                thetas = [s.with_leaves(t, tree) for s, t, tree in zip(smooths, thetas, fitted, strict=True)]
+            else:
+                fitted = [smooth.problem.bound_leaves(tree) for smooth, tree in zip(smooths, hard, strict=True)]
             yield [
                 smooth.problem.enforce_min_leaf(tree.prune_dead(smooth.problem.X))
                 for smooth, tree in zip(smooths, fitted, strict=True)

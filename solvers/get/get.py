@@ -23,6 +23,7 @@ from solvers.tao import TAO
 
 Floats = NDArray[np.floating]
 POLISH_DEEP = Anneal(epochs=600, scales=(5.0, 30.0), optimizer=Adam(0.02))  # deep trees gain from longer polish
+REFINE_LINEAR = Anneal(epochs=300, scales=(10.0, 50.0), optimizer=Adam(0.003), closed_leaves=False, refit=False)
 PAPER_RANGES = ((5.0, 25.0), (50.0, 150.0))
 
 
@@ -34,19 +35,20 @@ class GET(Solver):
     2. With ``race_rows``, that happens on a random sample of so many rows; the ``n_kept`` best starts are annealed on
        all rows (``finish``).
     3. They compete with the trees of ``portfolio`` by the objective, after ``sweeps`` passes of `TAO` each.
-    4. The best one is polished subtree by subtree (Algorithm 2).
+    4. The best one is annealed once more from where it is (``refine``), and polished subtree by subtree (Algorithm 2).
 
     A tree that `solve` starts from takes the place of the first random start, and competes itself.
 
     Parameters
     ----------
-    n_starts : random starts; None: 4 to depth 5, 2 to depth 9, 1 below; 1 for linear leaves.
+    n_starts : random starts; None: 4 above depth 5, 2 to depth 9, 1 below; none for linear leaves.
     anneal : options of the anneals.
     race_rows, n_kept : see above; None: no race.
     finish : options of the anneal on all rows after a race.
     portfolio : initial trees that compete; None: `HingeInit` for linear leaves, and for constant ones `GreedyInit` two
         levels at a time from depth 5 on, where it is often the best start.
     sweeps : passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15.
+    refine : options of the anneal of the best tree, or None. "auto": for linear leaves, gently.
     polish : options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6).
     eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`.
     dtype : "float32" or "float64".
@@ -59,17 +61,20 @@ class GET(Solver):
     finish: Anneal = field(default_factory=lambda: Anneal(epochs=300, scales=(6.0, 20.0), optimizer=Adam(0.02)))
     portfolio: tuple[Initial, ...] | None = None
     sweeps: int | None = None
+    refine: Anneal | str | None = "auto"
     polish: SubtreePolish | str | None = "auto"
     eps: float = 0.0
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        for name, least in (("n_starts", 1), ("n_kept", 1), ("sweeps", 0)):
+        for name, least in (("n_starts", 0), ("n_kept", 1), ("sweeps", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} must be >= {least}; got {value}")
-        if isinstance(self.polish, str) and self.polish != "auto":
-            raise ValueError(f"polish must be 'auto', a SubtreePolish or None; got {self.polish!r}")
+        for name, kind in (("refine", Anneal), ("polish", SubtreePolish)):
+            value = getattr(self, name)
+            if isinstance(value, str) and value != "auto":
+                raise ValueError(f"{name} must be 'auto', None or a {kind.__name__}; got {value!r}")
         if self.race_rows is not None and self.race_rows < 1:
             raise ValueError(f"race_rows must be >= 1 or None; got {self.race_rows}")
 
@@ -81,7 +86,7 @@ class GET(Solver):
 
         3000 epochs of Adam for each of two scale factors, learning rate .01 under cosine annealing with warm restarts
         (whose period is not given: one period per scale factor), leaves moved by gradients. Random starts are not
-        described: hyperplanes of unit length through random rows. Tables 5 and 9: ``polish=False`` and, for a fixed
+        described: see `SmoothTreeProblem.random_theta`. Tables 5 and 9: ``polish=False`` and, for a fixed
         scale factor a, ``scale_ranges=((a, a),)``.
         """
         printed = Anneal(epochs=3000, scale_ranges=scale_ranges, optimizer=Adam(0.01), closed_leaves=False)
@@ -91,6 +96,7 @@ class GET(Solver):
             race_rows=None,
             portfolio=(),
             sweeps=0,
+            refine=None,
             polish=SubtreePolish(anneal=printed, unit_splits=False) if polish else None,
         )
 
@@ -99,11 +105,13 @@ class GET(Solver):
         deep, linear = problem.depth >= 5, problem.leaves == "linear"
         chosen: dict[str, Any] = {}
         if self.n_starts is None:
-            chosen["n_starts"] = 1 if linear or problem.depth > 9 else 2 if deep else 4
+            chosen["n_starts"] = 0 if linear else 1 if problem.depth > 9 else 2 if deep else 4
         if self.portfolio is None:
             chosen["portfolio"] = (HingeInit(),) if linear else (GreedyInit(levels=2),) if deep else ()
         if self.sweeps is None:
             chosen["sweeps"] = 15 if deep or linear else 5
+        if self.refine == "auto":
+            chosen["refine"] = REFINE_LINEAR if linear else None
         if self.polish == "auto":
             chosen["polish"] = None if linear else SubtreePolish(anneal=POLISH_DEEP) if deep else SubtreePolish()
         return replace(self, **chosen)
@@ -131,7 +139,8 @@ class GET(Solver):
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return
         candidates = [] if start is None else [start]
-        candidates += yield from self._anneals(problem, start, rng)
+        if self.n_starts:
+            candidates += yield from self._anneals(problem, start, rng)
         for initial in self.portfolio:
             tree, _objective, _end = yield from follow(
                 problem, initial.steps(problem, None, rng.spawn(1)[0]), type(initial).__name__
@@ -141,6 +150,12 @@ class GET(Solver):
         best, best_objective = constant, problem.objective(constant)
         for tree in candidates:
             best, best_objective = yield from self._sweep(problem, tree, rng, best, best_objective)
+        if isinstance(self.refine, Anneal):
+            own = rng.spawn(1)[0]
+            smooth = SmoothTreeProblem(problem, dtype=self.dtype, eps=self.eps)
+            theta = smooth.unit_splits(smooth.soften(best, own))
+            ((objective, tree, _theta),) = yield from self._collect(self.refine, [smooth], [theta], [own], problem)
+            best = tree if objective < best_objective else best
         if isinstance(self.polish, SubtreePolish):
             inner = self.polish.steps(problem, best, rng.spawn(1)[0])
             yield from follow(problem, inner, "polish")
