@@ -19,7 +19,7 @@ from opttree.problems import SmoothTreeProblem
 
 Floats = NDArray[np.floating]
 SLICE_SECONDS = 0.05  # what may run before the clock is looked at
-RESORT_EVERY = 50  # steps after which rows are sorted anew by their leaves, where subtrees are skipped
+RESORT_EVERY = 25  # steps after which rows are sorted anew by their leaves, where subtrees are skipped
 
 
 class Descent(Protocol):
@@ -172,7 +172,7 @@ class AdamDescent:
                 until = min(until, (self.epoch // every + 1) * every)
             if self.options.batch_size is None:
                 if self.smooth.eps > 0.0 and self.epoch % RESORT_EVERY == 0:
-                    self.smooth = self.smooth.sort(self.theta)
+                    self.smooth = self.smooth.with_alpha(self.scales[self.epoch]).sort(self.theta)
                 blocks = np.array([[0, self.smooth.data.w.shape[0]]])
                 self._run(self.smooth.data, np.repeat(blocks, until - self.epoch, axis=0), until, parallel)
             else:

@@ -33,7 +33,7 @@ class _GETTree(TreeEstimator):
         preset: str = "default",
         polish: Any = "auto",
         split_penalty: float = 0.0,
-        leaf_penalty: float = 1e-4,
+        leaf_penalty: float = 3e-5,
         l1_ratio: float = 1.0,
         min_samples_leaf: int = 1,
         validation_fraction: float | None = None,

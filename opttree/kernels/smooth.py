@@ -10,8 +10,8 @@ transposed (features x rows); a block walks the complete tree depth-first with o
            dL/dz = P S (1 - S) (V[left] - V[right])        z = alpha (b - a . x)
 
 Splits are evaluated a *tile* at a time: the ``levels`` levels below a node together, as a small matrix product, with
-gradients gathered in the same way on the way up (levels = 1: node by node). With ``eps > 0`` a subtree that a block
-reaches with less than this summed probability is skipped; tiles are then single nodes.
+gradients gathered in the same way on the way up. With ``eps > 0`` a subtree that a block reaches with less than this
+summed probability is skipped; small tiles then do less in vain.
 
 `EXPECTED` aggregation (GET eq. 3, SRT eq. 3, SDTR eq. 3) is one such pass. `MIXTURE` (the loss of the
 probability-weighted prediction: SRT eq. 4) is two: `FORWARD` sums the prediction, `BACKWARD` takes as V the derivative
@@ -369,6 +369,11 @@ def walk(x, y, buffers, form, slots, params, grads, what):
             row = (leaf - first_leaf) * K if linear else 0
             if total < form.eps:
                 fill(V, at, 0.0)
+                m = depth // form.levels
+                for e in range(min(form.levels, form.depth - m * form.levels) - depth + m * form.levels):
+                    for o in range(1 << e):  # no gradient for its splits in a tile that is under way
+                        if depth > m * form.levels:
+                            fill(S, m * stride + slots[((t + 1) << e) - 1 + o] - first[m], 0.0)
                 if linear and leaf >= 0:
                     for k in range(K):
                         fill(T, row + k, 0.0)

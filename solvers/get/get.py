@@ -23,7 +23,8 @@ from solvers.tao import TAO
 
 Floats = NDArray[np.floating]
 POLISH_DEEP = Anneal(epochs=600, scales=(5.0, 30.0), optimizer=Adam(0.02))  # deep trees gain from longer polish
-REFINE_LINEAR = Anneal(epochs=300, scales=(10.0, 50.0), optimizer=Adam(0.003), closed_leaves=False, refit=False)
+REFINE_LINEAR = Anneal(epochs=900, scales=(10.0, 50.0), optimizer=Adam(0.003), closed_leaves=False, refit=False)
+HINGE = HingeInit(n_random=6, n_moves=12, price=2.0)
 PAPER_RANGES = ((5.0, 25.0), (50.0, 150.0))
 
 
@@ -47,7 +48,7 @@ class GET(Solver):
     finish : options of the anneal on all rows after a race.
     portfolio : initial trees that compete; None: `HingeInit` for linear leaves, and for constant ones `GreedyInit` two
         levels at a time from depth 5 on, where it is often the best start.
-    sweeps : passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15.
+    sweeps : passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15; 40 for linear leaves.
     refine : options of the anneal of the best tree, or None. "auto": for linear leaves, gently.
     polish : options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6).
     eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`.
@@ -107,9 +108,9 @@ class GET(Solver):
         if self.n_starts is None:
             chosen["n_starts"] = 0 if linear else 1 if problem.depth > 9 else 2 if deep else 4
         if self.portfolio is None:
-            chosen["portfolio"] = (HingeInit(),) if linear else (GreedyInit(levels=2),) if deep else ()
+            chosen["portfolio"] = (HINGE,) if linear else (GreedyInit(levels=2),) if deep else ()
         if self.sweeps is None:
-            chosen["sweeps"] = 15 if deep or linear else 5
+            chosen["sweeps"] = 40 if linear else 15 if deep else 5
         if self.refine == "auto":
             chosen["refine"] = REFINE_LINEAR if linear else None
         if self.polish == "auto":
