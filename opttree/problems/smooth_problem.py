@@ -222,7 +222,7 @@ class SmoothTreeProblem:
         return replace(self, alpha=alpha)
 
     def sort(self, theta: Floats) -> SmoothTreeProblem:
-        """The same problem with its rows in an order in which blocks share their paths under ``theta``: for ``eps > 0``.
+        """The same problem with rows in an order in which blocks share their paths under ``theta``: for ``eps > 0``.
 
         Rows follow their hard paths from the root, those that go both ways at a branch between those that go left and
         those that go right.
