@@ -8,7 +8,7 @@ DATA ?= diabetes friedman1
 
 demo: $(VENV)/.installed
 	for name in $(DATA); do \
-		$(BIN)/opttree compare --data $$name --methods cart,rf,tao-c,tao-l --depth 4 --cv 4 --out out || exit; \
+		$(BIN)/opttree compare --data $$name --methods cart,rf,tao-c,tao-l,get,get-linear --depth 4 --cv 4 --out out || exit; \
 	done
 
 test: $(VENV)/.installed

@@ -298,7 +298,7 @@ def run_all(descents: Sequence[Descent]) -> Generator[None, None, None]:
     them. Neither that nor the length of the slices changes a result.
     """
     threads = numba.get_num_threads()
-    steps = 4
+    steps = 1
     side_by_side = len(descents) >= threads > 1
     with ThreadPoolExecutor(threads) as pool:
         while left := [d for d in descents if d.remaining]:

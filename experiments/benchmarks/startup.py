@@ -35,7 +35,14 @@ def main() -> None:
     args = parser.parse_args()
     imports = [run(IMPORT, dict(os.environ)) for _ in range(args.repeats)]
     print(f"import opttree: {statistics.median(imports):.3f} s")
-    for kind, options in (("TAORegressor", ""), ("TAORegressor", 'leaves="linear"'), ("TAOClassifier", "")):
+    linear = 'leaves="linear"'
+    for kind, options in (
+        ("TAORegressor", ""),
+        ("TAORegressor", linear),
+        ("TAOClassifier", ""),
+        ("GETRegressor", ""),
+        ("GETRegressor", linear),
+    ):
         code = FIT.format(kind=kind, options=options)
         with tempfile.TemporaryDirectory() as cache:
             environment = {**os.environ, "NUMBA_CACHE_DIR": cache}

@@ -63,15 +63,19 @@ class Anneal:
                 scales = geometric(*self.scales, self.epochs) if alpha is None else np.full(self.epochs, alpha)
                 descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=self.closed_leaves))
             yield from run_all(descents)
-            thetas = [descent.theta for descent in descents]
-            hard = [smooth.harden(theta) for smooth, theta in zip(smooths, thetas, strict=True)]
-            if self.refit:
-                fitted = [smooth.problem.fit_leaves(tree) for smooth, tree in zip(smooths, hard, strict=True)]
-                thetas = [s.with_leaves(t, tree) for s, t, tree in zip(smooths, thetas, fitted, strict=True)]
-            else:
-                fitted = [smooth.problem.bound_leaves(tree) for smooth, tree in zip(smooths, hard, strict=True)]
-            yield [
-                smooth.problem.enforce_min_leaf(tree.prune_dead(smooth.problem.X))
-                for smooth, tree in zip(smooths, fitted, strict=True)
-            ]
+            thetas, trees = [], []
+            for smooth, descent in zip(smooths, descents, strict=True):
+                theta, tree = self._hard(smooth, descent.theta)
+                thetas.append(theta)
+                trees.append(smooth.problem.enforce_min_leaf(tree.prune_dead(smooth.problem.X)))
+                yield None
+            yield trees
         return thetas
+
+    def _hard(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[Floats, Tree]:
+        """The hard tree of theta, complete, and theta with its leaves where they were refitted."""
+        tree = smooth.harden(theta)
+        if not self.refit:
+            return theta, smooth.problem.bound_leaves(tree)
+        tree = smooth.problem.fit_leaves(tree)
+        return smooth.with_leaves(theta, tree), tree

@@ -76,6 +76,7 @@ class SubtreePolish(Solver):
             nodes.append(node)
             smooths.append(smooth)
             best.append((smooth.problem.objective(current), current))
+            yield
         rngs = rng.spawn(len(nodes))
         thetas = [s.soften(current, own) for s, (_q, current), own in zip(smooths, best, rngs, strict=True)]
         if self.unit_splits:

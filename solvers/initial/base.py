@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -17,24 +17,33 @@ from solvers.result import Termination
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
-SplitNode = Callable[[Rows, int], tuple[Floats, float] | None]
+Split = tuple[Floats, float]
+SplitNode = Callable[[Rows, int], Generator[None, None, Split | None]]
+Growth = Generator[Tree | None, None, None]
 
 
 class Initial(Solver):
-    """Builds one tree for a problem, its leaves fitted."""
+    """Builds a tree for a problem, its leaves fitted."""
+
+    def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
+        """Yields a feasible tree of ``problem`` last, unfinished ones perhaps before it, and None while it works."""
+        raise NotImplementedError(f"{type(self).__name__} must define growth")
 
     def build(self, problem: TreeProblem, rng: Rng) -> Tree:
-        """A feasible tree of ``problem``."""
-        raise NotImplementedError(f"{type(self).__name__} must define build")
+        """The finished tree."""
+        *_, tree = self.growth(problem, rng)
+        assert tree is not None  # growth yields the tree last
+        return tree
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """One step: the tree. A start tree is ignored."""
-        yield Step(self.build(problem, rng), phase="initial")
+        """A step for each tree; mostly one. A start tree is ignored."""
+        for tree in self.growth(problem, rng):
+            yield None if tree is None else Step(tree, phase="initial")
         return Termination.ITERATION_LIMIT
 
 
-def grow(problem: TreeProblem, split: SplitNode) -> Tree:
-    """Grow a tree top-down: ``split(rows, depth)`` gives ``(a, b)`` or None for a leaf. Leaves are fitted at the end.
+def grow(problem: TreeProblem, split: SplitNode) -> Generator[None, None, Tree]:
+    """Grow a tree top-down: ``split(rows, depth)`` returns ``(a, b)``, or None for a leaf. Leaves are fitted last.
 
     Nodes are split breadth-first, while they are above the problem's depth and hold two rows or more of unequal y.
     """
@@ -43,7 +52,8 @@ def grow(problem: TreeProblem, split: SplitNode) -> Tree:
     while queue:
         node, rows, depth = queue.popleft()
         settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
-        found = None if settled else split(rows, depth)
+        yield
+        found = None if settled else (yield from split(rows, depth))
         if found is None:
             continue
         A[node], b[node] = found

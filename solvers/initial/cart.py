@@ -8,7 +8,7 @@ from numpy.random import Generator as Rng
 
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.initial.base import Initial
+from solvers.initial.base import Growth, Initial
 
 CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one": "gini", "log": "entropy"}
 
@@ -26,12 +26,13 @@ class CartInit(Initial):
     min_rows: int = 1
     ccp_alpha: float = 0.0
 
-    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+    def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The fitted tree as a `Tree`."""
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
         if problem.depth == 0:
-            return problem.fit_leaves(Tree.constant([0.0] * problem.n_outputs, problem.n_features, problem.classes))
+            yield problem.fit_leaves(Tree.constant([0.0] * problem.n_outputs, problem.n_features, problem.classes))
+            return
         kind = DecisionTreeClassifier if problem.is_classification else DecisionTreeRegressor
         model = kind(
             criterion=CRITERIA[problem.loss],
@@ -41,4 +42,4 @@ class CartInit(Initial):
             random_state=int(rng.integers(2**31 - 1)),
         )
         model.fit(problem.X, problem.y, sample_weight=problem.sample_weight)
-        return problem.fit_leaves(problem.enforce_min_leaf(Tree.from_sklearn(model)))
+        yield problem.fit_leaves(problem.enforce_min_leaf(Tree.from_sklearn(model)))

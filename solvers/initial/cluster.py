@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,7 @@ from numpy.random import Generator as Rng
 
 from opttree.kernels.logistic import fit_logistic
 from opttree.problems import TreeProblem
-from opttree.tree import Tree
-from solvers.initial.base import Floats, Initial, Rows, grow
+from solvers.initial.base import Growth, Initial, Rows, Split, grow
 
 RIDGE = (
     1e-4  # l2 penalty relative to the node's weight: two clusters are separable and the weights would not stay finite
@@ -33,14 +33,15 @@ class ClusterInit(Initial):
         """Oblique problems only."""
         return "clusters are separated by oblique splits; use CartInit" if problem.splits == "axis" else None
 
-    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+    def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The grown tree, leaves fitted."""
         from sklearn.cluster import KMeans
 
-        def split(rows: Rows, depth: int) -> tuple[Floats, float] | None:
+        def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
             X, w = problem.X[rows], problem.w[rows]
             if rows.size < max(2 * problem.min_leaf, 3) or np.ptp(X, axis=0).max() == 0.0:
                 return None
+            yield
             seed = int(rng.integers(2**31 - 1))
             label = KMeans(2, n_init=self.n_init, random_state=seed).fit_predict(X, sample_weight=w)
             a = np.zeros(problem.n_features)
@@ -48,4 +49,4 @@ class ClusterInit(Initial):
             b, _steps = fit_logistic(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, RIDGE, 1e-3, 50)
             return a, b
 
-        return grow(problem, split)
+        yield (yield from grow(problem, split))

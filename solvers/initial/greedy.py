@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,10 +9,8 @@ from numpy.random import Generator as Rng
 
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
-from solvers.base import Step, Steps
 from solvers.gradient import Adam, geometric, run_all
-from solvers.initial.base import Initial
-from solvers.result import Termination
+from solvers.initial.base import Growth, Initial
 
 
 @dataclass(frozen=True)
@@ -45,19 +42,7 @@ class GreedyInit(Initial):
         """What the smooth formulation says."""
         return SmoothTreeProblem.refusal(problem)
 
-    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
-        """The grown tree, leaves fitted."""
-        *_, last = self.grow(problem, rng)
-        assert last is not None  # the last thing it yields is the tree
-        return last
-
-    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The tree after each block of levels."""
-        for tree in self.grow(problem, rng):
-            yield None if tree is None else Step(tree, phase="initial")
-        return Termination.ITERATION_LIMIT
-
-    def grow(self, problem: TreeProblem, rng: Rng) -> Generator[Tree | None, None, None]:
+    def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree, its leaves fitted, after each block of levels, and None while it works."""
         root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
         tree = problem.fit_leaves(root, leaves="constant")
@@ -78,6 +63,7 @@ class GreedyInit(Initial):
                     descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=True))
                 nodes.append(node)
                 smooths.append(smooth)
+                yield None
             for _ in run_all(descents):
                 yield None
             subtrees = {}
@@ -88,5 +74,6 @@ class GreedyInit(Initial):
                 ]
                 found = [part.enforce_min_leaf(found_tree.prune_dead(part.X)) for found_tree in found]
                 subtrees[node] = min(found, key=part.mean_loss)
+                yield None
             tree = tree.graft(subtrees)
             yield problem.fit_leaves(problem.enforce_min_leaf(tree))

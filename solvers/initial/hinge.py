@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from opttree.kernels.hard import project
 from opttree.kernels.leaves import fit_linear
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.initial.base import Floats, Initial, Rows, grow, weighted_quantile
+from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, weighted_quantile
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class HingeInit(Initial):
         """Oblique problems only."""
         return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else None
 
-    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+    def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The grown tree, leaves fitted."""
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] if problem.is_classification else problem.Y
         fewest = max(self.min_rows or 2 * (problem.n_features + 1), problem.min_leaf)
 
-        def split(rows: Rows, depth: int) -> tuple[Floats, float] | None:
+        def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
             if rows.size < 2 * fewest:
                 return None
             w = problem.w[rows] / problem.w[rows].sum()
@@ -65,6 +65,7 @@ class HingeInit(Initial):
                 z = project(problem.X, rows, direction)
                 boundary = direction, weighted_quantile(z, w)
                 for _ in range(self.n_moves):
+                    yield
                     right = project(problem.X, rows, boundary[0]) > boundary[1]
                     if min(right.sum(), (~right).sum()) < fewest:
                         break
@@ -84,7 +85,8 @@ class HingeInit(Initial):
             scale = float(np.linalg.norm(best[0]))
             return best[0] / scale, best[1] / scale
 
-        return self._prune(problem, grow(problem, split), target)
+        tree = yield from grow(problem, split)
+        yield self._prune(problem, tree, target)
 
     def _prune(self, problem: TreeProblem, tree: Tree, target: Floats) -> Tree:
         """Replace subtrees that do not pay for their parameters by leaves."""

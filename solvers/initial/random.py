@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +10,7 @@ from numpy.random import Generator as Rng
 
 from opttree.kernels.hard import project
 from opttree.problems import TreeProblem
-from opttree.tree import Tree
-from solvers.initial.base import Floats, Initial, Rows, grow, weighted_quantile
+from solvers.initial.base import Growth, Initial, Rows, Split, grow, weighted_quantile
 
 THRESHOLDS = ("median", "gaussian")
 
@@ -34,11 +34,12 @@ class RandomInit(Initial):
         if self.threshold not in THRESHOLDS:
             raise ValueError(f"threshold must be one of {list(THRESHOLDS)}; got {self.threshold!r}")
 
-    def build(self, problem: TreeProblem, rng: Rng) -> Tree:
+    def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The random tree, leaves fitted as constants."""
         p = problem.n_features
 
-        def split(rows: Rows, depth: int) -> tuple[Floats, float]:
+        def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
+            yield
             if problem.splits == "axis":
                 a = np.zeros(p)
                 a[rng.integers(p)] = 1.0
@@ -51,4 +52,4 @@ class RandomInit(Initial):
                 bias = weighted_quantile(project(problem.X, rows, a), problem.w[rows])
             return a, float(bias)
 
-        return grow(problem, split)
+        yield (yield from grow(problem, split))

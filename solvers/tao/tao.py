@@ -76,7 +76,10 @@ class TAO(Solver):
         """Algorithm 1; yields the pruned tree after each pass over the levels, and None between groups of nodes."""
         node_solver = self.nodes(problem)
         if start is None:
-            start = self.init.build(problem, rng)
+            for tree in self.init.growth(problem, rng):
+                yield None
+                start = tree
+            assert start is not None  # growth yields the tree last
         constant_first = problem.leaves == "linear" and not start.linear_leaves
         state = State(problem, problem.enforce_min_leaf(start), self.min_linear_rows, self.accept == "improve")
         if self.accept == "always" or constant_first:
