@@ -27,6 +27,10 @@ class Step:
     n_evaluations: int = 1
 
 
+class LastCall(Exception):  # noqa: N818
+    """Thrown into a solver's generator when the time is up: it may yield one more step, or let it pass."""
+
+
 Steps = Generator[Step | None, Any, Termination | None]
 
 

@@ -10,7 +10,7 @@ from numpy.random import Generator as Rng
 
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from solvers.base import LastCall, Solver, Step, Steps
 from solvers.result import Termination
 
 
@@ -95,7 +95,11 @@ def follow(
             assert step.objective is not None
             if step.objective < best_objective:
                 best, best_objective = step.tree, step.objective
-        yield step
+        try:
+            yield step
+        except LastCall as call:
+            yield labelled.throw(call)
+            raise
 
 
 def _labelled(inner: Steps, label: str) -> Steps:
@@ -105,4 +109,12 @@ def _labelled(inner: Steps, label: str) -> Steps:
             step = next(inner)
         except StopIteration as stop:
             return stop.value
-        yield None if step is None else replace(step, phase=f"{label}: {step.phase}" if step.phase else label)
+        try:
+            yield _with_label(step, label)
+        except LastCall as call:
+            yield _with_label(inner.throw(call), label)
+            raise
+
+
+def _with_label(step: Step | None, label: str) -> Step | None:
+    return None if step is None else replace(step, phase=f"{label}: {step.phase}" if step.phase else label)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import Solver, Step
+from solvers.base import LastCall, Solver, Step
 from solvers.result import Result, Termination, Trace, TraceRow
 
 Callback = Callable[[Step, Trace], object]
@@ -89,6 +90,15 @@ def solve(
                 off_clock += time.perf_counter() - paused
             if termination is None and time_limit is not None and best is not None and seconds >= time_limit:
                 termination = Termination.TIME_LIMIT
+                with suppress(LastCall, StopIteration):
+                    last = iterates.throw(LastCall())
+                    if last is not None:
+                        objective = problem.objective(last.tree)
+                        n_evaluations += last.n_evaluations
+                        if objective < best_objective:
+                            best, best_objective = last, objective
+                        seconds = time.perf_counter() - began - off_clock
+                        trace.rows.append(TraceRow(seconds, len(trace), last.phase, objective, best_objective, bound))
     except KeyboardInterrupt:
         if best is None:
             raise

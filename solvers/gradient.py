@@ -6,7 +6,8 @@ import time
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 import numba
@@ -121,9 +122,13 @@ class Adam:
         closed_leaves: bool = False,
         validation: SmoothTreeProblem | None = None,
     ) -> AdamDescent:
-        """A run from ``theta``; ``closed_leaves`` keeps the leaves' constants at their best (expected loss only)."""
+        """A run from ``theta``; ``closed_leaves`` keeps the leaves' constants at their best (expected loss only).
+
+        Linear leaves under log loss have no such closed form and move along the gradient all the same.
+        """
         if closed_leaves and smooth.aggregation != "expected":
             raise ValueError(f"closed_leaves needs aggregation='expected'; got {smooth.aggregation!r}")
+        closed_leaves = closed_leaves and not (smooth.linear and smooth.problem.is_classification)
         return AdamDescent(self, smooth, theta, scales, rng, closed_leaves, validation)
 
 
@@ -155,6 +160,7 @@ class AdamDescent:
         self.scales, self.rates = np.asarray(scales, np.float64), options.rates(len(scales))
         self.epoch = self.updates = 0
         self.checkpoints: deque[Floats] = deque(maxlen=options.average)
+        self.parallel = True
         self.best_value, self.best_theta, self.stuck = np.inf, self.theta, 0
 
     @property
@@ -165,11 +171,13 @@ class AdamDescent:
 
     def advance(self, steps: int, parallel: bool) -> None:
         """Run up to ``steps`` epochs, from checkpoint to checkpoint and from sort to sort."""
+        self.parallel = parallel
         last = self.epoch + min(steps, self.remaining)
         while self.epoch < last and self.remaining:
             until = last
-            for every in (self.options.check, RESORT_EVERY if self.smooth.eps > 0.0 else last):
-                until = min(until, (self.epoch // every + 1) * every)
+            checked = self.validation is not None or self.options.average > 1
+            for every in (self.options.check if checked else 0, RESORT_EVERY if self.smooth.eps > 0.0 else 0):
+                until = min(until, (self.epoch // every + 1) * every) if every else until
             if self.options.batch_size is None:
                 if self.smooth.eps > 0.0 and self.epoch % RESORT_EVERY == 0:
                     self.smooth = self.smooth.with_alpha(self.scales[self.epoch]).sort(self.theta)
@@ -209,7 +217,8 @@ class AdamDescent:
         if self.options.average > 1:
             self.checkpoints.append(self.theta.copy())
         if self.validation is not None:
-            value = self.validation.with_alpha(float(self.scales[self.epoch - 1])).value(self._averaged())
+            judge = self.validation.with_alpha(float(self.scales[self.epoch - 1]))
+            value = judge.value_and_grad(self._averaged(), parallel=self.parallel)[0]
             self.stuck += 1
             if value < self.best_value:
                 self.best_value, self.best_theta, self.stuck = value, self._averaged().copy(), 0
@@ -223,7 +232,9 @@ class AdamDescent:
 
 @dataclass(frozen=True)
 class LBFGS:
-    """SciPy's L-BFGS-B, one run per distinct gate scale of the schedule, each warm-started from the one before.
+    """SciPy's L-BFGS-B, one run for each stretch of the schedule with one gate scale, warm-started from the one before.
+
+    It wants a ladder of few scales, ``Anneal(scale_ranges=...)``: where the scale grows every epoch a run is one step.
 
     Parameters
     ----------
@@ -265,7 +276,7 @@ class LBFGSDescent:
     def __init__(self, options: LBFGS, smooth: SmoothTreeProblem, theta: Floats, scales: Floats) -> None:
         self.options, self.smooth = options, smooth
         self.theta = np.array(theta, np.float64)
-        self.ladder = [(float(a), int(k)) for a, k in zip(*np.unique(scales, return_counts=True), strict=True)]
+        self.ladder = [(float(a), len(list(run))) for a, run in groupby(np.asarray(scales))]
 
     @property
     def remaining(self) -> int:
@@ -278,8 +289,9 @@ class LBFGSDescent:
 
         alpha, left = self.ladder[0]
         most = min(left, self.options.iterations)
+        smooth = self.smooth.with_alpha(alpha)
         found = minimize(
-            self.smooth.with_alpha(alpha).value_and_grad,
+            lambda theta: smooth.value_and_grad(theta, parallel=parallel),
             self.theta,
             jac=True,
             method="L-BFGS-B",
@@ -311,19 +323,6 @@ def run_all(descents: Sequence[Descent]) -> Generator[None, None, None]:
             taken = time.perf_counter() - began
             steps = max(1, min(int(steps * min(SLICE_SECONDS / max(taken, 1e-9), 8.0)), 100_000))
             yield
-
-
-def split_validation(
-    smooth: SmoothTreeProblem, fraction: float, rng: Rng
-) -> tuple[SmoothTreeProblem, SmoothTreeProblem]:
-    """Two problems on disjoint random rows, training and validation (``fraction`` of the rows)."""
-    if not 0.0 < fraction < 1.0:
-        raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
-    order = rng.permutation(smooth.problem.n_samples)
-    cut = min(max(round(fraction * order.size), 1), order.size - 1)
-    problem = smooth.problem
-    parts = [problem.sample(np.sort(rows)) for rows in (order[cut:], order[:cut])]
-    return replace(smooth, problem=parts[0], data=None), replace(smooth, problem=parts[1], data=None)
 
 
 def geometric(first: float, last: float, epochs: int) -> Floats:

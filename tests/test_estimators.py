@@ -30,6 +30,7 @@ VARIANTS = [
     TAOClassifier(loss="log"),
     GETRegressor(3),
     GETRegressor(3, leaves="linear"),
+    GETRegressor(2, preset="paper", n_starts=1),
     GETClassifier(3),
 ]
 

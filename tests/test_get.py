@@ -129,6 +129,54 @@ def test_depth_by_cross_validation(estimator):
         estimator("best").fit(X, y)
 
 
+def test_the_search_for_a_depth_takes_any_cv_start_seed_and_limit():
+    X, y = datasets.load("diabetes", as_arrays=True)
+    base = GETRegressor(3, leaves="linear", random_state=0).fit(X, y)
+    splits = [(np.arange(300), np.arange(300, 442))]
+    for cv in (iter(splits), splits, 0.3):
+        model = GETRegressor("cv", cv=cv, leaves="linear", init=base.tree_, random_state=0).fit(X, y)
+        assert model.result_.objective <= base.result_.objective or model.best_depth_ < 3
+    found = [GETRegressor("cv", cv=0.3, random_state=np.random.RandomState(3)).fit(X, y).tree_ for _ in range(2)]
+    assert found[0] == found[1]
+    began = time.perf_counter()
+    limited = GETRegressor("cv", cv=3, time_limit=0.5, random_state=0).fit(X, y)
+    assert time.perf_counter() - began < 5.0
+    limited.set_params(max_depth=2, time_limit=None).fit(X, y)
+    assert not hasattr(limited, "best_depth_")
+    weight = np.ones(442)
+    weight[300:] = 0.0
+    with pytest.raises(ValueError, match="cv must hold out rows of positive weight"):
+        GETRegressor("cv", cv=splits).fit(X, y, weight)
+
+
+def test_leaves_are_fitted_after_small_ones_are_merged():
+    problem = regression_problem(400, depth=5, min_leaf=25, penalties=())
+    tree = solve(problem, GET(sweeps=0, polish=None), random_state=0).tree
+    assert problem.objective(tree) == pytest.approx(problem.objective(problem.fit_leaves(tree)))
+
+
+def test_polish_heeds_penalties_that_do_not_add_up():
+    class Squared:
+        def value(self, tree):
+            return 0.002 * tree.n_leaves**2
+
+    problem = regression_problem(400, depth=4, penalties=(Squared(),))
+    steps = [row.objective for row in solve(problem, SubtreePolish(), random_state=0).trace]
+    assert min(steps) <= steps[0]
+    assert steps[-1] <= 1.5 * min(steps)
+
+
+def test_an_interrupted_anneal_gives_the_tree_it_stands_at():
+    X, y = datasets.load("friedman1", as_arrays=True)
+    problem, _scaling = GETRegressor(6).state(X, y)
+    long = GET(anneal=Anneal(epochs=100_000), race_rows=None)
+    solve(problem, long, time_limit=0.05, random_state=0)  # compile
+    for solver in (long, Chain(long)):
+        result = solve(problem, solver, time_limit=0.5, random_state=0)
+        assert result.trace.rows[-1].phase.endswith("anneal")
+        assert result.objective < 0.9  # not the constant tree's 1.0
+
+
 def test_validation_keeps_the_step_that_is_best_on_held_out_rows():
     X, y = datasets.load("diabetes", as_arrays=True)
     model = GETRegressor(6, validation_fraction=0.3, random_state=0).fit(X, y)

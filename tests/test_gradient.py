@@ -6,7 +6,7 @@ import pytest
 
 from opttree import SmoothTreeProblem
 from solvers import LBFGS, Adam, QHAdam
-from solvers.gradient import geometric, run_all, split_validation
+from solvers.gradient import geometric, run_all
 from tests.conftest import classification_problem, regression_problem
 
 
@@ -96,15 +96,15 @@ def test_closed_leaves_stay_the_best_for_the_gates():
 
 
 def test_early_stopping_returns_the_best_checkpoint():
-    smooth = SmoothTreeProblem(regression_problem(150, p=8), alpha=5.0)
-    train, valid = split_validation(smooth, 0.3, np.random.default_rng(0))
+    parts = regression_problem(150, p=8).split(0.3, np.random.default_rng(0))
+    train, valid = (SmoothTreeProblem(part, alpha=5.0) for part in parts)
     assert train.problem.n_samples == 105
     assert valid.problem.n_samples == 45
     descent = minimised(Adam(0.2, check=5, patience=3), train, epochs=2000, validation=valid)
     assert descent.epoch < 2000  # it overfits these few rows long before
     assert valid.with_alpha(descent.scales[descent.epoch - 1]).value(descent.theta) < 1.0
     with pytest.raises(ValueError, match=r"fraction must be between 0 and 1; got 1\.5"):
-        split_validation(smooth, 1.5, np.random.default_rng(0))
+        train.problem.split(1.5, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(

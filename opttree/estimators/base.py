@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -9,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin, is_regressor
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -56,11 +58,17 @@ class TreeEstimator(BaseEstimator):
     def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """State the problem, solve it, and put the tree back on raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
+        began = time.perf_counter()
+        for stale in ("best_depth_", "cv_results_", "validation_loss_"):
+            if hasattr(self, stale):
+                delattr(self, stale)
+        self._check_options()
+        seed = as_seed(self.random_state)
         if self.max_depth == "cv":
-            self._check_options()
-            choose_depth(self, X, y, weight)
+            choose_depth(self, X, y, weight, seed)
         problem, scaling = self.state(X, y, weight)
-        self.result_ = self._solve(problem, self._start(scaling))
+        left = None if self.time_limit is None else max(self.time_limit - (time.perf_counter() - began), 1e-3)
+        self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
         tree = self.result_.tree.unscale(*scaling).canonical
         self.tree_ = tree.with_share(tree.node_share(X, weight))
         self.n_iter_ = self.result_.n_steps
@@ -119,18 +127,20 @@ class TreeEstimator(BaseEstimator):
         l2 = L2(splits=self.split_penalty * (1 - ratio), leaves=self.leaf_penalty * (1 - ratio))
         return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
 
-    def _start(self, scaling: tuple[NDArray[np.float64], ...]) -> Tree | None:
-        return self.init.scale(*scaling) if isinstance(self.init, Tree) else None
+    def _start(self, problem: TreeProblem, scaling: tuple[NDArray[np.float64], ...]) -> Tree | None:
+        """The tree given as ``init`` on the scaled problem, where it is one and has a depth that a search allows."""
+        if not isinstance(self.init, Tree) or (self.max_depth == "cv" and self.init.depth > problem.depth):
+            return None
+        return self.init.scale(*scaling)
 
-    def _solve(self, problem: TreeProblem, start: Tree | None, watch: Any = None) -> Any:
+    def _solve(
+        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
+    ) -> Any:
         """Run the solver; ``watch(step, trace)`` sees every step."""
         solver = self._solver(problem)
-        seed = self.random_state
-        if isinstance(seed, np.random.RandomState):
-            seed = int(seed.randint(2**31 - 1))
         with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}", watch) as callback:
             return bridge.solvers().solve(
-                problem, solver, start=start, time_limit=self.time_limit, random_state=seed, callback=callback
+                problem, solver, start=start, time_limit=time_limit, random_state=seed, callback=callback
             )
 
     def _validated(self, X: Any) -> NDArray[np.float64]:
@@ -213,6 +223,15 @@ class ClassificationTree(ClassifierMixin):
         """Class probabilities (n, K), in the order of ``classes_``."""
         X = self._validated(X)
         return self.tree_.predict_proba(X)
+
+
+def as_seed(random_state: Any) -> int | None:
+    """An int for what scikit-learn takes as random state; drawn from it, so that the next fit gets another."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,45 +10,58 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
+from opttree.tree import Tree
+
 if TYPE_CHECKING:
     from opttree.estimators.base import TreeEstimator
 
 DEPTHS = range(1, 13)  # the GET paper's
+SEARCH_SHARE = 0.5  # of a time limit, after which no further depth is tried: the rest is the final fit's
 PATIENCE = 4  # depths without a better score after which deeper ones are not tried
 
 
-def choose_depth(model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], weight: NDArray[np.float64]) -> None:
+def choose_depth(
+    model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], weight: NDArray[np.float64], seed: int | None
+) -> None:
     """Set ``best_depth_`` and ``cv_results_`` of ``model``.
 
-    Every fold runs through the depths, see `fit_warm`; R2 or accuracy on the
-    fold's held-out rows, weighted, is averaged over the folds. With ``cv`` a fraction, there is one fold with that
-    share of the rows held out.
+    Every fold runs through the depths, see `fit_warm`; R2 or accuracy on the fold's held-out rows, weighted, is
+    averaged over the folds. With ``cv`` a fraction, there is one fold with that share of the rows held out. An
+    interrupt, or half of a time limit, ends the search at the depths seen so far.
     """
-    seed = model.random_state
-    seed = seed if isinstance(seed, (int, np.integer)) else np.random.default_rng().integers(2**31 - 1)
+    began = time.perf_counter()
+    if seed is None:
+        seed = int(np.random.default_rng().integers(2**31 - 1))
     stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
     kind: Any
     if isinstance(model.cv, (int, np.integer)):
-        kind = (StratifiedKFold if stratify else KFold)(int(model.cv), shuffle=True, random_state=int(seed))
+        kind = (StratifiedKFold if stratify else KFold)(int(model.cv), shuffle=True, random_state=seed)
     elif isinstance(model.cv, (float, np.floating)):
-        kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(
-            1, test_size=float(model.cv), random_state=int(seed)
-        )
+        kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(1, test_size=float(model.cv), random_state=seed)
     else:
         kind = check_cv(model.cv, y, classifier=is_classifier(model))
     folds = list(kind.split(X, y))
+    if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
+        raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
+    search = type(model)(**(model.get_params(deep=False) | {"cv": 2, "verbose": 0, "random_state": seed}))
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []
     best = 0
     for depth in DEPTHS:
         row = []
         for k, (train, valid) in enumerate(folds):
-            fits[k] = fit_warm(model, depth, fits[k], X[train], y[train], weight[train])
+            if model.time_limit is not None:
+                search.set_params(time_limit=max(model.time_limit - (time.perf_counter() - began), 1e-3))
+            fits[k] = fit_warm(search, depth, fits[k], X[train], y[train], weight[train])
             row.append(float(fits[k].score(X[valid], y[valid], weight[valid])))
         scores.append(row)
         means = np.mean(scores, axis=1)
         best = int(np.argmax(means))
-        if len(scores) - 1 - best >= PATIENCE:
+        if not np.isfinite(means).all():
+            raise ValueError("cv must hold out enough rows for a score in every split; got a split too small")
+        interrupted = any(fitted.result_.termination.name == "INTERRUPTED" for fitted in fits)
+        late = model.time_limit is not None and time.perf_counter() - began > SEARCH_SHARE * model.time_limit
+        if interrupted or late or len(scores) - 1 - best >= PATIENCE:
             break
     model.best_depth_ = DEPTHS[best]
     model.cv_results_ = {
@@ -64,7 +78,9 @@ def fit_warm(model: TreeEstimator, depth: int, last: Any, *data: Any) -> Any:
     the last tree at once; otherwise a fit that comes out worse is done again from that tree.
     """
     warm = {} if last is None else {"init": last.tree_}
-    fitted = clone(model).set_params(max_depth=depth, verbose=0, **(warm if model.starts_compete else {}))
+    fitted = clone(model).set_params(max_depth=depth, **(warm if model.starts_compete else {}))
+    if not warm and isinstance(model.init, Tree) and model.init.depth > depth:
+        fitted.set_params(init=type(model)().init)
     fitted.fit(*data)
     if warm and not model.starts_compete and fitted.result_.objective > last.result_.objective:
         fitted.set_params(**warm).fit(*data)

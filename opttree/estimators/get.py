@@ -84,28 +84,28 @@ class _GETTree(TreeEstimator):
         """The paper scales features and outputs to [0, 1]; by default they are standardised."""
         if self.preset == "default":
             return moments(X, weight)
-        low, scale = X.min(axis=0), np.ptp(X, axis=0)
+        used = X[weight > 0.0]
+        low, scale = used.min(axis=0), np.ptp(used, axis=0)
         return low, np.where(scale > 0.0, scale, 1.0)
 
     def _solver(self, problem: TreeProblem) -> Any:
         solvers = bridge.solvers()
         dtype = self.dtype or ("float64" if problem.leaves == "linear" else "float32")
-        polished = self.polish is True or (self.polish == "auto" and problem.leaves == "constant")
+        polished = bool(self.polish) if self.polish != "auto" else problem.leaves == "constant"
         if self.preset == "paper":
-            return replace(solvers.GET.paper(self.n_starts or 10, polish=polished), dtype=dtype)
+            return solvers.GET.paper(self.n_starts or 10, polish=polished, dtype=dtype)
         get = solvers.GET(n_starts=self.n_starts, dtype=dtype)
-        if self.polish != "auto":
-            get = replace(get, polish=solvers.SubtreePolish(dtype=dtype) if self.polish else None)
-        return get
+        return replace(get, polish=get.usual_polish(problem) if polished else None)
 
-    def _solve(self, problem: TreeProblem, start: Tree | None, watch: Any = None) -> Any:
+    def _solve(
+        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
+    ) -> Any:
         """Solve; with ``validation_fraction``, on part of the rows, and keep the step that is best on the others."""
         if self.validation_fraction is None:
-            return super()._solve(problem, start, watch)
-        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
-        order = np.random.default_rng(seed).permutation(problem.n_samples)
-        cut = min(max(round(self.validation_fraction * order.size), 1), order.size - 1)
-        valid, train = (problem.sample(np.sort(rows)) for rows in (order[:cut], order[cut:]))
+            return super()._solve(problem, start, seed, time_limit, watch)
+        train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
+        if start is not None:
+            start = train.trim(start)
         best: list[Any] = [np.inf, None]
 
         def judge(step: Any, _trace: Any) -> None:
@@ -113,7 +113,7 @@ class _GETTree(TreeEstimator):
             if loss < best[0]:
                 best[:] = loss, step.tree
 
-        result = super()._solve(train, start, judge)
+        result = super()._solve(train, start, seed, time_limit, judge)
         self.validation_loss_ = best[0]
         return replace(result, tree=best[1], objective=train.objective(best[1]))
 
@@ -124,9 +124,9 @@ class GETRegressor(RegressionTree, _GETTree):
     Parameters
     ----------
     max_depth : int or "cv", default 6
-        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows, each
-        depth's fit being no worse on its training rows than the one before. The depth is then in ``best_depth_``, the
-        scores in ``cv_results_``.
+        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows (up to 4
+        levels past the best are tried), each depth's fit starting from the one before. The depth
+        is then in ``best_depth_``, the scores in ``cv_results_``.
     cv : int, float, splitter or iterable of splits, default 4
         For ``max_depth="cv"``: number of folds, share of the rows that is held out once, or as scikit-learn.
     leaves : {"constant", "linear"}, default "constant"

@@ -59,9 +59,9 @@ class TAORegressor(RegressionTree, _TAOTree):
     Parameters
     ----------
     max_depth : int or "cv", default 6
-        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows, each
-        depth's fit being no worse on its training rows than the one before. The depth is then in ``best_depth_``, the
-        scores in ``cv_results_``.
+        Largest depth of the tree, >= 1. "cv": the depth in 1..12 with the best mean score on held-out rows (up to 4
+        levels past the best are tried), each depth's fit being no worse on its training rows than the one before. The
+        depth is then in ``best_depth_``, the scores in ``cv_results_``.
     cv : int, float, splitter or iterable of splits, default 4
         For ``max_depth="cv"``: number of folds, share of the rows that is held out once, or as scikit-learn.
     leaves : {"constant", "linear"}, default "constant"

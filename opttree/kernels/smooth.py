@@ -369,13 +369,17 @@ def walk(x, y, buffers, form, slots, params, grads, what):
             row = (leaf - first_leaf) * K if linear else 0
             if total < form.eps:
                 fill(V, at, 0.0)
+                # in a tile that is under way, neither its splits nor its leaves have a gradient below this node
                 m = depth // form.levels
-                for e in range(min(form.levels, form.depth - m * form.levels) - depth + m * form.levels):
-                    for o in range(1 << e):  # no gradient for its splits in a tile that is under way
-                        if depth > m * form.levels:
+                levels = min(form.levels, form.depth - m * form.levels)
+                if leaf < 0 and depth > m * form.levels:
+                    for e in range(levels - depth + m * form.levels):
+                        for o in range(1 << e):
                             fill(S, m * stride + slots[((t + 1) << e) - 1 + o] - first[m], 0.0)
-                if linear and leaf >= 0:
-                    for k in range(K):
+                if linear and (leaf >= 0 or (depth > m * form.levels and m * form.levels + levels == form.depth)):
+                    e = form.depth - depth
+                    row = (((t + 1) << e) - 1 - n_branches - first_leaf) * K
+                    for k in range(K << e):
                         fill(T, row + k, 0.0)
             else:
                 if not linear:

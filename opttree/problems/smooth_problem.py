@@ -36,8 +36,8 @@ class SmoothTreeProblem:
     - "mixture": ``sum_i w_i loss(y_i, sum_l P_l(x_i) f_l(x_i))`` (SRT eq. 4; GradTree);
 
     with weights that sum to one (the papers' sums over rows, divided by n), plus the `L1` and `L2` penalties of the
-    statement (GET eq. 5). A `SplitPrice` is constant on complete trees and is left out. As alpha grows, both tend to
-    ``problem.objective`` of the hard tree.
+    statement (GET eq. 5); other penalties, `SplitPrice` among them, are left out. As alpha grows, both tend to the mean
+    loss of the hard tree plus those penalties (under log loss, where no row hits the cap of the statement).
 
     Parameters
     ----------
@@ -48,6 +48,7 @@ class SmoothTreeProblem:
     dtype : "float32" or "float64".
     eps : a block of rows skips the subtrees that it reaches with a summed probability under this; 0 is exact. Works
         best with rows sorted by their leaves, see `sort`.
+    data : the rows in blocks, as another problem with the same rows and dtype holds them; None: packed here.
 
     Examples
     --------
@@ -89,6 +90,8 @@ class SmoothTreeProblem:
             raise ValueError(f"eps must be finite and >= 0; got {self.eps}")
         if self.data is None:
             object.__setattr__(self, "data", self.pack_rows([np.arange(self.problem.n_samples)])[0])
+        elif self.data.w.dtype != self.dtype or np.count_nonzero(self.data.w) != self.problem.n_samples:
+            raise ValueError("data must be the rows of this problem in its dtype; got others: leave it out")
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
@@ -197,23 +200,26 @@ class SmoothTreeProblem:
         b /= norm
         return theta
 
-    def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
-        """The objective at ``theta (size,)`` and its gradient (size,), in the problem's dtype."""
-        value, gradient, _mass = self._evaluate(theta)
+    def value_and_grad(self, theta: Floats, *, parallel: bool = True) -> tuple[float, Floats]:
+        """The objective at ``theta (size,)`` and its gradient (size,), in the problem's dtype.
+
+        ``parallel=False`` stays on the calling thread, for callers that are parallel themselves; same numbers.
+        """
+        value, gradient, _mass = self._evaluate(theta, parallel)
         return value, gradient
 
     def value(self, theta: Floats) -> float:
-        """The objective at ``theta``."""
+        """The objective at ``theta``; costs as much as with its gradient, which the same pass makes."""
         return self._evaluate(theta)[0]
 
-    def _evaluate(self, theta: ArrayLike) -> tuple[float, Floats, Floats]:
+    def _evaluate(self, theta: ArrayLike, parallel: bool = True) -> tuple[float, Floats, Floats]:
         theta = np.ascontiguousarray(theta, self.dtype)
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
         gradient, mass = np.empty_like(theta), np.empty(self.n_branches + 1, self.dtype)
         blocks = np.array([0, self.data.w.shape[0]])
         value = smooth.value_and_gradient(
-            theta, float(self.alpha), self.data, blocks, self.form, self.penalty, gradient, mass, True
+            theta, float(self.alpha), self.data, blocks, self.form, self.penalty, gradient, mass, parallel
         )
         return float(value), gradient, mass
 
@@ -252,10 +258,11 @@ class SmoothTreeProblem:
     def _randomise(self, A: Floats, b: Floats, which: NDArray[np.bool_], rng: np.random.Generator) -> None:
         directions = rng.normal(size=(int(which.sum()), A.shape[1]))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        mean = self.problem.w @ self.problem.X
-        deviation = np.sqrt(self.problem.w @ np.square(self.problem.X - mean))
+        w, X = self.problem.w[:, None], self.problem.X
+        mean = np.sum(w * X, axis=0)  # no dot products: BLAS threads and ours fight for the cores
+        deviation = np.sqrt(np.sum(w * np.square(X - mean), axis=0))
         spread = np.linalg.norm(directions * deviation, axis=1)
-        A[which], b[which] = directions, directions @ mean + spread * rng.normal(size=len(directions))
+        A[which], b[which] = directions, np.sum(directions * mean, axis=1) + spread * rng.normal(size=len(directions))
 
     def soften(self, tree: Tree, rng: np.random.Generator | None = None) -> Floats:
         """Theta of ``tree``: `harden` gives it back, completed to the problem's depth.

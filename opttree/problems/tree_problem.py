@@ -198,6 +198,16 @@ class TreeProblem:
         object.__setattr__(part, "classes", self.classes)
         return part
 
+    def split(self, fraction: float, rng: np.random.Generator) -> tuple[TreeProblem, TreeProblem]:
+        """The statement on two disjoint sets of random rows; the second holds ``fraction`` of them, at least one."""
+        if not 0.0 < fraction < 1.0:
+            raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
+        if self.n_samples < 2:
+            raise ValueError(f"a split needs two rows of positive weight; got {self.n_samples}")
+        order = rng.permutation(self.n_samples)
+        cut = min(max(round(fraction * order.size), 1), order.size - 1)
+        return self.sample(np.sort(order[cut:])), self.sample(np.sort(order[:cut]))
+
     def restrict(self, rows: NDArray[np.integer], depth: int) -> TreeProblem:
         """The part of the problem that a subtree of at most ``depth`` levels has in hand: that of the rows it gets.
 
@@ -280,6 +290,14 @@ class TreeProblem:
         values, coefs = tree.leaf_arrays[:2]
         lower, upper = leaves.output_ranges(self.X, self.Y, order, start, values, coefs)
         return replace(tree, lower=lower, upper=upper)
+
+    def trim(self, tree: Tree, *, refit: bool = True) -> Tree:
+        """``tree`` without dead leaves and those under ``min_leaf``; if rows had to move, leaves are fitted again."""
+        live = tree.prune_dead(self.X)
+        trimmed = self.enforce_min_leaf(live)
+        if trimmed.n_leaves == live.n_leaves:
+            return trimmed
+        return self.fit_leaves(trimmed) if refit else self.bound_leaves(trimmed)
 
     def enforce_min_leaf(self, tree: Tree) -> Tree:
         """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from opttree.problems import SmoothTreeProblem
 from opttree.tree import Tree
+from solvers.base import LastCall
 from solvers.gradient import Adam, Driver, geometric, run_all
 
 Floats = NDArray[np.floating]
+DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Anneal:
         routing (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).
     optimizer : `Adam` or another driver of `solvers.gradient`.
     closed_leaves : keep constant leaves at their best for the gates instead of moving them by gradients.
-    refit : refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps those that the soft gates made:
-        linear leaves that have seen the rows around theirs extrapolate better.
+    refit : refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps those that the soft gates made, of
+        however few rows: linear leaves that have seen the rows around theirs extrapolate better.
     """
 
     epochs: int = 400
@@ -43,6 +45,8 @@ class Anneal:
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ValueError(f"epochs must be >= 1; got {self.epochs}")
+        if self.scale_ranges is not None and not self.scale_ranges:
+            raise ValueError("scale_ranges must hold an interval or be None; got none")
         for low, high in (self.scales, *(self.scale_ranges or ())):
             if not 0.0 < low <= high:
                 raise ValueError(f"scales must be positive and in increasing order; got {(low, high)}")
@@ -62,12 +66,17 @@ class Anneal:
                 alpha = ladder[stage]
                 scales = geometric(*self.scales, self.epochs) if alpha is None else np.full(self.epochs, alpha)
                 descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=self.closed_leaves))
-            yield from run_all(descents)
+            try:
+                yield from run_all(descents)
+            except (LastCall, KeyboardInterrupt):
+                hard = [self._hard(s, d.theta)[1] for s, d in zip(smooths, descents, strict=True)]
+                yield [s.problem.trim(tree, refit=self.refit) for s, tree in zip(smooths, hard, strict=True)]
+                raise
             thetas, trees = [], []
             for smooth, descent in zip(smooths, descents, strict=True):
                 theta, tree = self._hard(smooth, descent.theta)
                 thetas.append(theta)
-                trees.append(smooth.problem.enforce_min_leaf(tree.prune_dead(smooth.problem.X)))
+                trees.append(smooth.problem.trim(tree, refit=self.refit))
                 yield None
             yield trees
         return thetas
@@ -79,3 +88,11 @@ class Anneal:
             return theta, smooth.problem.bound_leaves(tree)
         tree = smooth.problem.fit_leaves(tree)
         return smooth.with_leaves(theta, tree), tree
+
+
+def check_smooth(dtype: str, eps: float) -> None:
+    """ValueError for options that `SmoothTreeProblem` would refuse later."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {list(DTYPES)}; got {dtype!r}")
+    if not (np.isfinite(eps) and eps >= 0.0):
+        raise ValueError(f"eps must be finite and >= 0; got {eps}")

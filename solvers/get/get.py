@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from solvers.base import LastCall, Solver, Step, Steps
 from solvers.combinators import follow
-from solvers.get.anneal import Anneal
+from solvers.get.anneal import Anneal, check_smooth
 from solvers.get.polish import SubtreePolish
 from solvers.gradient import Adam
 from solvers.initial import GreedyInit, HingeInit, Initial
@@ -42,7 +42,7 @@ class GET(Solver):
 
     Parameters
     ----------
-    n_starts : random starts; None: 4 above depth 5, 2 to depth 9, 1 below; none for linear leaves.
+    n_starts : random starts; None: 4 to depth 4, 2 to depth 9, 1 deeper; none for linear leaves.
     anneal : options of the anneals.
     race_rows, n_kept : see above; None: no race.
     finish : options of the anneal on all rows after a race.
@@ -51,8 +51,12 @@ class GET(Solver):
     sweeps : passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15; 40 for linear leaves.
     refine : options of the anneal of the best tree, or None. "auto": for linear leaves, gently.
     polish : options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6).
-    eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`.
-    dtype : "float32" or "float64".
+    eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`; for the
+        anneals of the whole tree, and worth it from depth 8 on.
+    dtype : "float32" or "float64"; of the anneals, and of the polish where that is left to the problem.
+
+    Features are taken as they are: scales and learning rates are for standardised ones (`GETRegressor` sees to it), and
+    data far from that (offsets of 100, units of 1e-5) can end in the constant tree.
     """
 
     n_starts: int | None = None
@@ -76,12 +80,17 @@ class GET(Solver):
             value = getattr(self, name)
             if isinstance(value, str) and value != "auto":
                 raise ValueError(f"{name} must be 'auto', None or a {kind.__name__}; got {value!r}")
+        check_smooth(self.dtype, self.eps)
         if self.race_rows is not None and self.race_rows < 1:
             raise ValueError(f"race_rows must be >= 1 or None; got {self.race_rows}")
 
     @staticmethod
     def paper(
-        n_starts: int = 10, *, polish: bool = True, scale_ranges: tuple[tuple[float, float], ...] = PAPER_RANGES
+        n_starts: int = 10,
+        *,
+        polish: bool = True,
+        scale_ranges: tuple[tuple[float, float], ...] = PAPER_RANGES,
+        dtype: str = "float32",
     ) -> GET:
         """The method as printed, with the paper's hyperparameters (sections 4, appendices F to H), for data in [0, 1].
 
@@ -98,7 +107,8 @@ class GET(Solver):
             portfolio=(),
             sweeps=0,
             refine=None,
-            polish=SubtreePolish(anneal=printed, unit_splits=False) if polish else None,
+            polish=SubtreePolish(anneal=printed, unit_splits=False, dtype=dtype) if polish else None,
+            dtype=dtype,
         )
 
     def for_problem(self, problem: TreeProblem) -> GET:
@@ -114,8 +124,13 @@ class GET(Solver):
         if self.refine == "auto":
             chosen["refine"] = REFINE_LINEAR if linear else None
         if self.polish == "auto":
-            chosen["polish"] = None if linear else SubtreePolish(anneal=POLISH_DEEP) if deep else SubtreePolish()
+            chosen["polish"] = None if linear else self.usual_polish(problem)
         return replace(self, **chosen)
+
+    def usual_polish(self, problem: TreeProblem) -> SubtreePolish:
+        """The polish that ``polish="auto"`` takes for constant leaves."""
+        polish = SubtreePolish(dtype=self.dtype)
+        return replace(polish, anneal=POLISH_DEEP) if problem.depth >= 5 else polish
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation and the other parts say; a depth of 0 is the constant tree."""
@@ -219,4 +234,12 @@ class GET(Solver):
                     best[i] = objective, tree
                 if own is problem:
                     yield Step(tree, objective, phase="anneal")
-            yield None
+            if trees and smooths[0].problem is not problem:
+                yield Step(problem.fit_leaves(min(best, key=lambda b: b[0])[1]), phase="race")
+            try:
+                yield None
+            except LastCall as call:
+                stand = run.throw(call) or []  # the hard trees of where the anneals stand
+                chosen = min(range(len(stand)), key=lambda i: smooths[i].problem.objective(stand[i]))
+                yield Step(problem.fit_leaves(stand[chosen]), phase="anneal")
+                raise

@@ -11,7 +11,7 @@ from numpy.random import Generator as Rng
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
-from solvers.get.anneal import Anneal
+from solvers.get.anneal import Anneal, check_smooth
 from solvers.gradient import Adam
 from solvers.initial import CartInit
 from solvers.result import Termination
@@ -41,6 +41,7 @@ class SubtreePolish(Solver):
     def __post_init__(self) -> None:
         if self.passes < 1:
             raise ValueError(f"passes must be >= 1; got {self.passes}")
+        check_smooth(self.dtype, 0.0)
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation says."""
@@ -55,8 +56,11 @@ class SubtreePolish(Solver):
         yield Step(tree, phase="leaves")
         for _ in range(self.passes):
             for depth in range(problem.depth):
-                tree = yield from self._polish_level(problem, tree, depth, rng)
-                yield Step(tree, phase=f"level {depth}")
+                polished = yield from self._polish_level(problem, tree, depth, rng)
+                yield Step(polished, phase=f"level {depth}")
+                # parts add up to the whole but for penalties of another kind
+                if problem.objective(polished) <= problem.objective(tree):
+                    tree = polished
         return Termination.ITERATION_LIMIT
 
     def _polish_level(self, problem: TreeProblem, tree: Tree, depth: int, rng: Rng) -> Generator[None, None, Tree]:

@@ -37,15 +37,19 @@ class GreedyInit(Initial):
         for name in ("levels", "n_starts", "epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+        if not 0.0 < self.scales[0] <= self.scales[1]:
+            raise ValueError(f"scales must be positive and in increasing order; got {self.scales}")
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the smooth formulation says."""
-        return SmoothTreeProblem.refusal(problem)
+        """What the smooth formulation says; a depth of 0 is the constant tree."""
+        return None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree, its leaves fitted, after each block of levels, and None while it works."""
         root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
         tree = problem.fit_leaves(root, leaves="constant")
+        if problem.depth == 0:
+            yield problem.fit_leaves(tree)
         for top in range(0, problem.depth, self.levels):
             levels = min(self.levels, problem.depth - top)
             leaf = tree.apply(problem.X)
@@ -60,7 +64,8 @@ class GreedyInit(Initial):
                 for _ in range(self.n_starts):
                     theta = smooth.random_theta(rng)
                     scales = geometric(*self.scales, self.epochs)
-                    descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=True))
+                    own = rng.spawn(1)[0]
+                    descents.append(self.optimizer.start(smooth, theta, scales, own, closed_leaves=True))
                 nodes.append(node)
                 smooths.append(smooth)
                 yield None
@@ -69,10 +74,8 @@ class GreedyInit(Initial):
             subtrees = {}
             for i, (node, smooth) in enumerate(zip(nodes, smooths, strict=True)):
                 part = smooth.problem
-                found = [
-                    part.fit_leaves(smooth.harden(d.theta)) for d in descents[i * self.n_starts :][: self.n_starts]
-                ]
-                found = [part.enforce_min_leaf(found_tree.prune_dead(part.X)) for found_tree in found]
+                starts = descents[i * self.n_starts :][: self.n_starts]
+                found = [part.trim(part.fit_leaves(smooth.harden(descent.theta))) for descent in starts]
                 subtrees[node] = min(found, key=part.mean_loss)
                 yield None
             tree = tree.graft(subtrees)
