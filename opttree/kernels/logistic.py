@@ -38,11 +38,11 @@ def logistic_loss(z, new_z, t, u):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _margins(X, rows, x, z):
-    """``z_i = x[:p] . X[rows[i]] + x[p]``."""
+def _margins(X, rows, offset, x, z):
+    """``z_i = offset_i + x[:p] . X[rows[i]] + x[p]``; an empty ``offset`` is none."""
     p = X.shape[1]
     for i in range(rows.size):
-        s = x[p]
+        s = x[p] + (offset[i] if offset.size else 0.0)
         xi = X[rows[i]]
         for k in range(p):
             s += x[k] * xi[k]
@@ -158,9 +158,10 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
     _weighted_sum(X, rows, slope, g)
     stop = tol * _violation(g, np.zeros(p + 1), p, l1, l2) * min(positive, total - positive) / max(total, 1e-300)
 
-    _margins(X, rows, x, z)
-    if offset.size:
-        z += offset
+    _margins(X, rows, offset, x, z)
+    if m > 0 and not np.abs(z).max() < 0.25 * MOST_MARGIN:  # a warm start on a plateau of the loss
+        x[:] = 0.0
+        _margins(X, rows, offset, x, z)
     _derivatives(u, z, bits, slope, curvature)
     _weighted_sum(X, rows, slope, g)
     steps = 0
@@ -187,9 +188,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         descent = _directional(g, x, d, p, l1, l2, 1.0)
         if not descent < 0.0:
             break
-        _margins(X, rows, new, new_z)
-        if offset.size:
-            new_z += offset
+        _margins(X, rows, offset, new, new_z)
         farthest = np.abs(new_z).max()
         if farthest > MOST_MARGIN:  # separable rows without a penalty: the minimum is at infinity
             if np.abs(z).max() >= 0.5 * MOST_MARGIN:
@@ -213,9 +212,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
             z += t * (new_z - z)
         elif steps == 1 and -descent > ROUNDING * logistic_loss(z, z, 0.0, u):
             x[:] = 0.0
-            z[:] = 0.0
-            if offset.size:
-                z += offset
+            _margins(X, rows, offset, x, z)
         else:
             break
         _derivatives(u, z, bits, slope, curvature)
