@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from itertools import product
 from statistics import median
 from typing import Any
 
@@ -96,7 +97,8 @@ def anneal(depths: list[int], epochs: int) -> None:
     X, y = datasets.load("elevators", as_arrays=True)
     X = (X - X.min(axis=0)) / np.ptp(X, axis=0)
     y = (y - y.mean()) / y.std()
-    for depth in depths:
+    schedules = {"equal steps": np.linspace, "equal ratios": geometric}
+    for depth, (schedule, scales) in product(depths, schedules.items()):
         problem = TreeProblem(X, y, depth=depth)
         taken, found = {}, {}
         for eps in (0.0, 1e-6):
@@ -104,12 +106,12 @@ def anneal(depths: list[int], epochs: int) -> None:
             smooth.value_and_grad(smooth.random_theta(np.random.default_rng(0)))
             rng = np.random.default_rng(0)
             descent = Adam(0.01).start(
-                smooth, smooth.random_theta(rng), geometric(5.0, 150.0, epochs), rng, closed_leaves=True
+                smooth, smooth.random_theta(rng), scales(5.0, 150.0, epochs), rng, closed_leaves=True
             )
             taken[eps] = seconds(lambda d=descent: [None for _ in run_all([d])])
             found[eps] = problem.mean_loss(problem.fit_leaves(smooth.harden(descent.theta)))
         print(
-            f"elevators, depth {depth}, anneal 5 -> 150, {epochs} epochs: dense {taken[0.0]:.2f} s, conditional "
+            f"elevators, depth {depth}, anneal 5 -> 150 in {epochs} {schedule}: dense {taken[0.0]:.2f} s, conditional "
             f"{taken[1e-6]:.2f} s, {taken[0.0] / taken[1e-6]:.1f}x; hard R2 {1 - found[0.0]:.4f} and "
             f"{1 - found[1e-6]:.4f}",
             flush=True,
