@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--depths", default="2,4,8,12")
     parser.add_argument("--dtypes", default="float32,float64")
     parser.add_argument("--anneal", action="store_true")
-    parser.add_argument("--epochs", type=int, default=600, help="epochs of the anneal; default %(default)s")
+    parser.add_argument("--epochs", type=int, default=3000, help="epochs of the anneal; default %(default)s")
     args = parser.parse_args()
     depths = [int(d) for d in args.depths.split(",")]
     if args.anneal:
