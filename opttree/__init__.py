@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opttree import datasets, io, plotting
-    from opttree.estimators import GETClassifier, GETRegressor, TAOClassifier, TAORegressor
+    from opttree.estimators import (
+        GETClassifier,
+        GETRegressor,
+        ORRTRegressor,
+        SRTRegressor,
+        TAOClassifier,
+        TAORegressor,
+    )
     from opttree.io import Model, load, save
-    from opttree.problems import L1, L2, SmoothTreeProblem, SplitPrice, TreeProblem
+    from opttree.problems import L1, L2, SmoothTreeProblem, SplitPrice, SubtreeProblem, TreeProblem
     from opttree.tree import Tree
 
 __version__ = "0.1.0"
@@ -21,11 +28,14 @@ _HOMES = {
     "Tree": "opttree.tree",
     "TreeProblem": "opttree.problems",
     "SmoothTreeProblem": "opttree.problems",
+    "SubtreeProblem": "opttree.problems",
     "L1": "opttree.problems",
     "L2": "opttree.problems",
     "SplitPrice": "opttree.problems",
     "GETRegressor": "opttree.estimators",
     "GETClassifier": "opttree.estimators",
+    "ORRTRegressor": "opttree.estimators",
+    "SRTRegressor": "opttree.estimators",
     "TAORegressor": "opttree.estimators",
     "TAOClassifier": "opttree.estimators",
     "Model": "opttree.io",
@@ -40,8 +50,11 @@ __all__ = [
     "GETClassifier",
     "GETRegressor",
     "Model",
+    "ORRTRegressor",
+    "SRTRegressor",
     "SmoothTreeProblem",
     "SplitPrice",
+    "SubtreeProblem",
     "TAOClassifier",
     "TAORegressor",
     "Tree",

@@ -24,8 +24,10 @@ METHODS = {
     "tao-axis": "TAO, axis-aligned splits, constant leaves",
     "get": "GET, whole-tree gradients, constant leaves",
     "get-linear": "GET, whole-tree gradients, linear leaves",
+    "srt": "SRT, soft tree by node-based decomposition, linear leaves; regression only",
+    "orrt": "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
 }
-FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name.startswith(("tao", "get"))}}
+FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", "rf")}}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -106,8 +108,12 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         if method == "cart":
             return (DecisionTreeRegressor if regression else DecisionTreeClassifier)(max_depth=depth, random_state=seed)
         return (RandomForestRegressor if regression else RandomForestClassifier)(random_state=seed, n_jobs=jobs or -1)
-    from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor
+    from opttree import GETClassifier, GETRegressor, ORRTRegressor, SRTRegressor, TAOClassifier, TAORegressor
 
+    if method in ("srt", "orrt"):
+        if not regression:
+            raise ValueError(f"method {method} is for regression; got a classification task")
+        return (SRTRegressor if method == "srt" else ORRTRegressor)(depth, random_state=seed, n_jobs=jobs, **options)
     kind: Callable[..., Any]
     if method.startswith("get"):
         kind = GETRegressor if regression else GETClassifier

@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from opttree.tree import Tree, number, terms
+from opttree.text import gate_text, leaf_text, number, terms
+from opttree.tree import Tree
 
 BRANCH_STYLE = {"boxstyle": "round,pad=0.35", "facecolor": "#eef3f8", "edgecolor": "#4c6a87", "linewidth": 0.9}
 LEAF_STYLE = {"boxstyle": "round,pad=0.35", "facecolor": "#f2f7ec", "edgecolor": "#5d7f45", "linewidth": 0.9}
@@ -75,7 +76,7 @@ def plot_tree(
         elif node < tree.n_branches:
             text = f"... ({below[node]} leaves)"
         else:
-            text = tree.leaf_text(node, names, 3, MOST_TERMS)
+            text = leaf_text(tree, node, names, 3, MOST_TERMS)
         share = "" if tree.share is None else f"\n{100 * tree.share[node]:.3g} % of samples"
         return re.sub(r" (?=[+-] |<= )|(?<=;) ", "\n", text) + share  # a term per line
 
@@ -103,6 +104,8 @@ def plot_tree(
             x, y, texts[node], fontsize=fontsize, ha="center", va="center", zorder=3, bbox=style,
             parse_math=False,
         )  # fmt: skip
+    if tree.mixture:
+        ax.text(0.0, 0.0, gate_text(tree, 3), fontsize=0.85 * fontsize, color="#66727d", transform=ax.transAxes)
     ax.set_xlim(-0.6, width - 0.4)
     ax.set_ylim(-height - 0.5, 0.5)
     ax.axis("off")

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opttree.kernels import hard
+from opttree.kernels import hard, subtree
+from opttree.text import tree_text
 
 FORMAT = "opttree.Tree"
 VERSION = 1
+SOFT_VERSION = 2  # of trees with gates, which version 1 does not know
 LINKS = {"identity": hard.IDENTITY, "softmax": hard.SOFTMAX}
 
 Floats = NDArray[np.float64]
@@ -22,10 +24,12 @@ _OPTIONAL = ("lower", "upper", "classes", "share")
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A hard decision tree with oblique or axis-aligned splits and constant or linear leaves. Immutable.
+    """A decision tree with oblique or axis-aligned splits and constant or linear leaves. Immutable.
 
     Branch nodes are numbered 0..B-1 and leaves B..2B, each breadth-first (heap order in a complete tree). Row x goes
-    left at branch t where ``A[t] . x <= b[t]``.
+    left at branch t where ``A[t] . x <= b[t]`` and gets the answer of the leaf it ends at. A soft tree also knows the
+    scale of the gates it was trained with: x goes left with probability ``1 / (1 + exp(-gate (b[t] - A[t] . x)))``; as
+    a ``mixture`` it answers with the mean of all leaves' answers by these probabilities (SRT paper, eq. 4).
 
     Parameters
     ----------
@@ -38,6 +42,8 @@ class Tree:
     classes : (K,) class labels of a classification tree, or None for regression.
     link : how class scores become probabilities: "identity" (they are) or "softmax".
     share : (2 B + 1,) share of the training weight that reaches each node, or None. Not part of equality.
+    gate : scale of the gates, > 0, or None for a tree that has none.
+    mixture : whether `predict`, `outputs` and `predict_proba` are the mixture's.
     """
 
     children: NDArray[np.int32]
@@ -50,6 +56,8 @@ class Tree:
     classes: NDArray[Any] | None = None
     link: str = "identity"
     share: Floats | None = field(default=None, repr=False)
+    gate: float | None = None
+    mixture: bool = False
 
     def __post_init__(self) -> None:
         n_branches = np.shape(self.b)[0]
@@ -82,6 +90,10 @@ class Tree:
             raise ValueError(f"link must be one of {sorted(LINKS)}; got {self.link!r}")
         if (self.lower is None) != (self.upper is None):
             raise ValueError("lower and upper must be given together; got one of them")
+        if self.gate is not None and not (np.isfinite(self.gate) and self.gate > 0.0):
+            raise ValueError(f"gate must be finite and > 0, or None; got {self.gate}")
+        if self.mixture and self.gate is None:
+            raise ValueError("mixture needs the scale of the gates; got gate=None")
         kids = self.children.ravel()
         parents = np.repeat(np.arange(n_branches), 2)
         if not np.array_equal(np.sort(kids), np.arange(1, 2 * n_branches + 1)) or np.any(
@@ -256,10 +268,50 @@ class Tree:
         return csr_matrix((np.ones(indices.size, np.int64), indices, indptr), shape=(leaf.size, self.n_nodes))
 
     def outputs(self, X: ArrayLike) -> Floats:
-        """Leaf outputs of each row: (n, K) values or class scores."""
+        """Outputs for each row: (n, K) values or class scores of its leaf; of a mixture, values or probabilities."""
         X = self._check(X)
+        if self.mixture:
+            return self._mixed(X)
         leaf = hard.route(X, *self.branch_arrays)
         return hard.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
+
+    def leaf_proba(self, X: ArrayLike) -> Floats:
+        """Probability of each leaf (n, B + 1) under the gates; ValueError from a tree that has none."""
+        if self.gate is None:
+            raise ValueError("leaf_proba needs a soft tree; this one has no gates")
+        X = self._check(X)
+        rows = np.arange(X.shape[0], dtype=np.int32)
+        left = subtree.gates(X, rows, *self.branch_arrays[1:3], float(self.gate))
+        reach = np.ones((self.n_nodes, X.shape[0]))
+        for t in range(self.n_branches):
+            reach[self.children[t]] = reach[t] * left[:, t], reach[t] * (1.0 - left[:, t])
+        return np.ascontiguousarray(reach[self.n_branches :].T)
+
+    def _mixed(self, X: Floats) -> Floats:
+        share = self.leaf_proba(X)
+        total = np.zeros((X.shape[0], self.n_outputs))
+        for leaf in range(self.n_leaves):
+            node = np.full(X.shape[0], self.n_branches + leaf, np.int32)
+            scores = hard.outputs(X, node, self.n_branches, *self.leaf_arrays)
+            total += share[:, leaf, None] * self._probabilities(scores)
+        return total
+
+    def _probabilities(self, scores: Floats) -> Floats:
+        if self.link == "identity":
+            return scores
+        from scipy.special import softmax
+
+        return softmax(scores, axis=1)
+
+    @property
+    def as_mixture(self) -> Tree:
+        """The soft tree that answers with all leaves, weighted by their probabilities."""
+        return replace(self, mixture=True)
+
+    @property
+    def as_hard(self) -> Tree:
+        """The tree that answers with one leaf."""
+        return replace(self, mixture=False)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) from a classification tree."""
@@ -273,19 +325,17 @@ class Tree:
         if self.classes is None:
             raise ValueError("predict_proba needs a classification tree; this one has no classes")
         scores = self.outputs(X)
-        if self.link == "identity":
-            return scores
-        from scipy.special import softmax
-
-        return softmax(scores, axis=1)
+        return scores if self.mixture else self._probabilities(scores)
 
     def flops(self, X: ArrayLike) -> float:
         """Mean floating-point operations to predict one row of X, as the TAO paper's tables.
 
         One comparison per axis-aligned split; ``2 nnz`` (products, sums and the comparison) per oblique one;
-        ``2 nnz(coefs)`` at a linear leaf.
+        ``2 nnz(coefs)`` at a linear leaf. Of a mixture, all nodes (and none for the exponentials).
         """
         nonzero = np.count_nonzero(self.A, axis=1)
+        if self.mixture:
+            return float(2 * nonzero.sum() + 2 * np.count_nonzero(self._coefs) + 2 * self.values.size)
         cost = np.zeros(self.n_nodes)
         for t in range(self.n_branches):
             cost[self.children[t]] = cost[t] + (1 if self.feature[t] >= 0 else 2 * nonzero[t])
@@ -411,12 +461,13 @@ class Tree:
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
         """The tree on raw inputs and outputs, where this one was trained on ``(x - x_mean) / x_scale`` and same for y.
 
-        ``x_mean, x_scale (p,)``; ``y_mean, y_scale (K,)`` or scalars. Axis-aligned splits come out with weight 1.
+        ``x_mean, x_scale (p,)``; ``y_mean, y_scale (K,)`` or scalars. Axis-aligned splits come out with weight 1, but
+        not those of a soft tree, whose weights are the gates' steepness.
         """
         y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
         A = self.A / x_scale
         b = self.b + A @ x_mean
-        single = self.feature >= 0
+        single = (self.feature >= 0) & (self.gate is None)
         weight = np.abs(A[single, self.feature[single]])
         A[single] /= weight[:, None]
         b[single] /= weight
@@ -438,6 +489,8 @@ class Tree:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly."""
         out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": self.n_features, "link": self.link}
+        if self.gate is not None:
+            out |= {"version": SOFT_VERSION, "gate": self.gate, "mixture": self.mixture}
         for name in ("children", "A", "b", "values", "coefs", *_OPTIONAL):
             value = getattr(self, name)
             if value is not None:
@@ -449,8 +502,9 @@ class Tree:
         """The tree that `to_dict` wrote. ValueError for another format, version, or a damaged content."""
         if data.get("format") != FORMAT:
             raise ValueError(f"format must be {FORMAT!r}; got {data.get('format')!r}")
-        if data.get("version") != VERSION:
-            raise ValueError(f"version must be {VERSION}, the one this opttree reads; got {data.get('version')!r}")
+        if data.get("version") not in (VERSION, SOFT_VERSION):
+            known = f"{VERSION} or {SOFT_VERSION}, which this opttree reads"
+            raise ValueError(f"version must be {known}; got {data.get('version')!r}")
         missing = [k for k in ("n_features", "children", "A", "b", "values", "coefs", "link") if k not in data]
         if missing:
             raise ValueError(f"a tree needs the entries {missing}; the data lack them")
@@ -467,6 +521,8 @@ class Tree:
                 if np.size(data["coefs"])
                 else None,
                 link=data["link"],
+                gate=None if data.get("gate") is None else float(data["gate"]),
+                mixture=bool(data.get("mixture", False)),
                 **{k: None if data.get(k) is None else np.array(data[k]) for k in _OPTIONAL},
             )
         except (TypeError, OverflowError) as error:
@@ -474,22 +530,7 @@ class Tree:
 
     def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
         """The tree as indented text: splits as inequalities, leaves as constants or equations."""
-        names = self.names(feature_names)
-        lines: list[str] = []
-
-        def walk(node: int, prefix: str) -> None:
-            if node >= self.n_branches:
-                lines.append(f"{prefix}{self.leaf_text(node, names, digits)}")
-                return
-            left, right = (int(c) for c in self.children[node])
-            expression, threshold = terms(self.A[node], names, digits), number(self.b[node], digits)
-            lines.append(f"{prefix}if {expression} <= {threshold}:")
-            walk(left, prefix + "    ")
-            lines.append(f"{prefix}else:  # {expression} > {threshold}")
-            walk(right, prefix + "    ")
-
-        walk(0, "")
-        return "\n".join(lines)
+        return tree_text(self, self.names(feature_names), digits)
 
     def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
         """Feature names, ``x0..`` where none are given; ValueError for a wrong number of them."""
@@ -499,29 +540,15 @@ class Tree:
             raise ValueError(f"feature_names must have {self.n_features} entries; got {len(feature_names)}")
         return [str(name) for name in feature_names]
 
-    def leaf_text(self, node: int, names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
-        """What leaf ``node`` answers, in one line; at most ``most`` linear terms, the largest."""
-        leaf = node - self.n_branches
-        if self.classes is not None and not self.linear_leaves:
-            k = int(np.argmax(self.values[leaf]))
-            return f"{self.classes[k]} (p = {number(self.values[leaf, k], 3)})"
-        parts = []
-        for k in range(self.n_outputs):
-            text = number(self.values[leaf, k], digits)
-            if self.linear_leaves and np.any(self._coefs[leaf, k]):
-                text += " + " + terms(self._coefs[leaf, k], names, digits, most)
-            parts.append(text.replace("+ -", "- "))
-        if self.classes is not None:
-            return "; ".join(f"score[{c}] = {part}" for c, part in zip(self.classes, parts, strict=True))
-        return parts[0] if len(parts) == 1 else "[" + ", ".join(parts) + "]"
-
     # ---- equality -------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         """Same structure and, to a relative 1e-9 (absolute 1e-12), the same numbers."""
         if not isinstance(other, Tree):
             return NotImplemented
-        if self.link != other.link or not np.array_equal(self.children, other.children):
+        if any(getattr(self, name) != getattr(other, name) for name in ("link", "gate", "mixture")):
+            return False
+        if not np.array_equal(self.children, other.children):
             return False
         if (self.classes is None) != (other.classes is None) or (self.lower is None) != (other.lower is None):
             return False
@@ -573,18 +600,3 @@ def single_features(A: Floats) -> NDArray[np.int32]:
     """(B,) the only nonzero coordinate of each row of ``A (B, p)``, -1 for rows with none or several."""
     nonzero = A != 0.0
     return np.where(nonzero.sum(axis=1) == 1, nonzero.argmax(axis=1), -1).astype(np.int32)
-
-
-def number(value: float, digits: int = 4) -> str:
-    """``value`` with ``digits`` significant digits."""
-    return f"{value:.{digits}g}"
-
-
-def terms(weights: Floats, names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
-    """``w . x`` as text, without zero terms; with ``most``, only the largest and an ellipsis."""
-    chosen = np.flatnonzero(weights)
-    cut = most is not None and chosen.size > most
-    if cut:
-        chosen = np.sort(chosen[np.argsort(-np.abs(weights[chosen]), kind="stable")[:most]])
-    parts = [names[j] if weights[j] == 1.0 else f"{number(weights[j], digits)} {names[j]}" for j in map(int, chosen)]
-    return (" + ".join(parts).replace("+ -", "- ") or "0") + (" + ..." if cut else "")

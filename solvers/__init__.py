@@ -6,16 +6,21 @@ from solvers.driver import solve
 from solvers.get import GET, Anneal, SubtreePolish
 from solvers.gradient import LBFGS, Adam, QHAdam
 from solvers.initial import CartInit, ClusterInit, GreedyInit, HingeInit, RandomInit
+from solvers.nodec import NODEC, ArmijoLineSearch
 from solvers.nodes import AxisNode, LiblinearNode, NewtonNode, SklearnNode
+from solvers.orrt import ORRT
 from solvers.result import Result, Termination, Trace
 from solvers.tao import TAO
 
 __all__ = [
     "GET",
     "LBFGS",
+    "NODEC",
+    "ORRT",
     "TAO",
     "Adam",
     "Anneal",
+    "ArmijoLineSearch",
     "AxisNode",
     "CartInit",
     "Chain",

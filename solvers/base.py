@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.random import Generator as Rng
@@ -17,7 +17,7 @@ from solvers.result import Termination
 class Step:
     """One iterate: a tree, its objective where the solver knows it, a proved bound if there is one, and the phase.
 
-    ``n_evaluations`` counts the passes over the data since the last step.
+    ``n_evaluations`` counts the passes over the data since the last step; ``info`` holds further numbers for the trace.
     """
 
     tree: Tree
@@ -25,6 +25,7 @@ class Step:
     bound: float | None = None
     phase: str = ""
     n_evaluations: int = 1
+    info: Mapping[str, float] = field(default_factory=dict)
 
 
 class LastCall(Exception):  # noqa: N818
@@ -37,6 +38,8 @@ Steps = Generator[Step | None, Any, Termination | None]
 class Solver:
     """Base class of solvers: frozen dataclasses of options, without state and without data."""
 
+    takes_mixtures = False  # whether it starts from soft predictions as they are, or from the hard tree below them
+
     def supports(self, problem: TreeProblem) -> str | None:
         """None, or the reason why this solver cannot treat ``problem``, in one sentence."""
         return None
@@ -47,3 +50,8 @@ class Solver:
         The generator's return value says why it ended; `Termination.ITERATION_LIMIT` if it is None.
         """
         raise NotImplementedError(f"{type(self).__name__} must define steps")
+
+
+def start_for(solver: Solver, tree: Tree | None) -> Tree | None:
+    """``tree`` as ``solver`` starts from it."""
+    return tree if tree is None or solver.takes_mixtures or not tree.mixture else tree.as_hard

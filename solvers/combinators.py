@@ -10,7 +10,7 @@ from numpy.random import Generator as Rng
 
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps
+from solvers.base import LastCall, Solver, Step, Steps, start_for
 from solvers.result import Termination
 
 
@@ -21,6 +21,7 @@ class MultiStart(Solver):
     A start tree, if one is given, serves the first run only. Phases are numbered: "2: ..." is the second run's.
     """
 
+    takes_mixtures = True
     solver: Solver
     n: int = 10
 
@@ -36,7 +37,8 @@ class MultiStart(Solver):
         """The runs, one after another; the runs of a smaller ``n`` are the first of a larger one."""
         termination: Termination | None = None
         for run in range(self.n):
-            inner = self.solver.steps(problem, start if run == 0 else None, rng.spawn(1)[0])
+            own = start_for(self.solver, start) if run == 0 else None
+            inner = self.solver.steps(problem, own, rng.spawn(1)[0])
             termination = yield from _labelled(inner, str(run + 1))
         return termination
 
@@ -45,6 +47,7 @@ class MultiStart(Solver):
 class Chain(Solver):
     """Run solvers one after another, each from the best tree so far: ``Chain(TAO(), LocalSearch())``."""
 
+    takes_mixtures = True
     solvers: tuple[Solver, ...]
 
     def __init__(self, *solvers: Solver) -> None:
@@ -70,7 +73,7 @@ class Chain(Solver):
             yield Step(start, best_objective, phase="start")
         termination: Termination | None = None
         for solver in self.solvers:
-            inner = solver.steps(problem, best, rng.spawn(1)[0])
+            inner = solver.steps(problem, start_for(solver, best), rng.spawn(1)[0])
             best, best_objective, termination = yield from follow(
                 problem, inner, type(solver).__name__, best, best_objective
             )

@@ -11,7 +11,7 @@ import numpy as np
 
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step
+from solvers.base import LastCall, Solver, Step, start_for
 from solvers.result import Result, Termination, Trace, TraceRow
 
 Callback = Callable[[Step, Trace], object]
@@ -60,7 +60,7 @@ def solve(
     n_evaluations = 0
     termination: Termination | None = None
     detail = ""
-    iterates = solver.steps(problem, start, rng)
+    iterates = solver.steps(problem, start_for(solver, start), rng)
     try:
         while termination is None:
             try:
@@ -84,7 +84,9 @@ def solve(
                     best, best_objective = step, objective
                 if step.bound is not None:
                     bound = step.bound if bound is None else max(bound, step.bound)
-                trace.rows.append(TraceRow(seconds, len(trace), step.phase, objective, best_objective, bound))
+                trace.rows.append(
+                    TraceRow(seconds, len(trace), step.phase, objective, best_objective, bound, step.info)
+                )
                 if callback is not None and callback(step, trace):
                     termination, detail = Termination.INTERRUPTED, " (by the callback)"
                 off_clock += time.perf_counter() - paused
@@ -98,7 +100,8 @@ def solve(
                         if objective < best_objective:
                             best, best_objective = last, objective
                         seconds = time.perf_counter() - began - off_clock
-                        trace.rows.append(TraceRow(seconds, len(trace), last.phase, objective, best_objective, bound))
+                        row = TraceRow(seconds, len(trace), last.phase, objective, best_objective, bound, last.info)
+                        trace.rows.append(row)
     except KeyboardInterrupt:
         if best is None:
             raise

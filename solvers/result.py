@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +35,7 @@ class TraceRow(NamedTuple):
     objective: float
     best: float
     bound: float | None
+    info: Mapping[str, float] = {}
 
 
 @dataclass
@@ -50,10 +51,14 @@ class Trace:
         return iter(self.rows)
 
     def to_frame(self) -> pd.DataFrame:
-        """The trace as a DataFrame with columns seconds, step, phase, objective, best, bound."""
+        """The trace as a DataFrame with columns seconds, step, phase, objective, best, bound.
+
+        Further numbers that the solver notes at its steps (see `Step.info`) are further columns.
+        """
         import pandas as pd
 
-        return pd.DataFrame(self.rows, columns=TraceRow._fields)
+        frame = pd.DataFrame([row[:-1] for row in self.rows], columns=TraceRow._fields[:-1])
+        return frame.join(pd.DataFrame([row.info for row in self.rows], index=frame.index))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from opttree.estimators.depth import choose_depth
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 
+Floats = NDArray[np.float64]
+
 
 class TreeEstimator(BaseEstimator):
     """Base of the estimators: subclasses give ``_solver()`` and hold ``max_depth``, ``leaves``, ``splits``, ``loss``,
@@ -89,13 +91,13 @@ class TreeEstimator(BaseEstimator):
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         if not (weight.min() >= 0.0 and weight.any()):
             raise ValueError(f"sample_weight must be >= 0 and not all zero; got {weight.min():g}")
-        x_mean, x_scale = self._moments(X, weight)
+        x_mean, x_scale = self._feature_units(X, weight)
         scaled = X - x_mean
         scaled /= x_scale
         y_mean, y_scale = np.zeros(1), np.ones(1)
         if is_regressor(self):
             table = y.reshape(y.shape[0], -1)
-            y_mean, y_scale = self._moments(table, weight)
+            y_mean, y_scale = self._output_units(table, weight)
             y = ((table - y_mean) / y_scale).reshape(y.shape)
         problem = TreeProblem(
             scaled,
@@ -105,7 +107,7 @@ class TreeEstimator(BaseEstimator):
             leaves=self.leaves,
             loss=self.loss,
             sample_weight=weight,
-            penalties=self._penalties(),
+            penalties=self._penalties(weight, X.shape[1]),
             min_leaf=int(self.min_samples_leaf),
         )
         return problem, (x_mean, x_scale, y_mean, y_scale)
@@ -115,13 +117,15 @@ class TreeEstimator(BaseEstimator):
         """Depth of the problem: the one chosen by cross-validation where ``max_depth`` leaves it to that."""
         return getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth
 
-    def _moments(
-        self, X: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Offset and unit of each column for the solver."""
+    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """Offset and unit of each feature for the solver."""
         return moments(X, weight)
 
-    def _penalties(self) -> tuple[L1 | L2, ...]:
+    def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        """Offset and unit of each output for the solver."""
+        return moments(Y, weight)
+
+    def _penalties(self, weight: Floats, n_features: int) -> tuple[L1 | L2, ...]:
         ratio = self.l1_ratio
         l1 = L1(splits=self.split_penalty * ratio, leaves=self.leaf_penalty * ratio)
         l2 = L2(splits=self.split_penalty * (1 - ratio), leaves=self.leaf_penalty * (1 - ratio))
@@ -248,6 +252,13 @@ def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArra
         if deviation > 1e-12:
             scale[j] = largest * deviation
     return mean, scale
+
+
+def minmax(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Least value and range of each column over the rows of positive weight; range 1 for constant columns."""
+    used = X[weight > 0.0]
+    low, scale = used.min(axis=0), np.ptp(used, axis=0)
+    return low, np.where(scale > 0.0, scale, 1.0)
 
 
 @contextmanager

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, RegressionTree, TreeEstimator, moments
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator, minmax, moments
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
@@ -78,15 +77,12 @@ class _GETTree(TreeEstimator):
         if fraction is not None and not (isinstance(fraction, (float, np.floating)) and 0.0 < fraction < 1.0):
             raise ValueError(f"validation_fraction must be between 0 and 1, or None; got {fraction!r}")
 
-    def _moments(
-        self, X: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """The paper scales features and outputs to [0, 1]; by default they are standardised."""
-        if self.preset == "default":
-            return moments(X, weight)
-        used = X[weight > 0.0]
-        low, scale = used.min(axis=0), np.ptp(used, axis=0)
-        return low, np.where(scale > 0.0, scale, 1.0)
+        return (moments if self.preset == "default" else minmax)(X, weight)
+
+    def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        return self._feature_units(Y, weight)
 
     def _solver(self, problem: TreeProblem) -> Any:
         solvers = bridge.solvers()

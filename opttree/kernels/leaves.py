@@ -35,7 +35,7 @@ def weighted_median(y, w):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _moment(X, rows, h, y, c):
+def moment(X, rows, h, y, c):
     """``c = sum_i h_i y_i (x_i, 1)``."""
     p = X.shape[1]
     c[:] = 0.0
@@ -63,7 +63,7 @@ def fit_linear(X, rows, h, Y, l1, l2, value, coef):
     for k in range(Y.shape[1]):
         v[:p] = coef[k]
         v[p] = value[k]
-        _moment(X, rows, h, Y[:, k], c)
+        moment(X, rows, h, Y[:, k], c)
         c *= -2.0
         minimise_quadratic(H, c, l1, p, v)
         coef[k] = v[:p]

@@ -31,13 +31,14 @@ BLOCK = 256  # rows of a block: 128 spends a quarter more of the time between th
 EXPECTED, MIXTURE = range(2)
 FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has one, of its own name
 SQUARED, LOG = 0, 3  # as in `hard`
+GIVEN = 4  # the losses of the leaves stand in the rows of Y: a problem in the splits alone
 kernel = njit(
     cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy"
 )  # checks for zero divisors do not vectorise
 MOST_CHUNKS = 16  # parts of the rows that may run at the same time; sums are over chunks, whatever the threads
 
-# rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK); w (blocks, BLOCK),
-# 1 on average and 0 on rows that only fill a block
+# rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK), under `GIVEN` one row
+# per leaf; w (blocks, BLOCK), 1 on average and 0 on rows that only fill a block
 Data = namedtuple("Data", "X Y w")
 # depth of the tree, levels of a tile, eps; loss and aggregation codes; n_features; n_outputs; linear leaves (0, 1)
 Form = namedtuple("Form", "depth levels eps loss aggregation n_features n_outputs linear")
@@ -291,6 +292,13 @@ def fill(T, row, value):
 
 
 @kernel
+def copy_row(T, row, source, index):
+    """``T[row] = source[index]``."""
+    for r in range(BLOCK):
+        T[row, r] = source[index, r]
+
+
+@kernel
 def row_sum(T, row):
     """Sum of ``T[row]``."""
     total = T.dtype.type(0.0)
@@ -385,7 +393,10 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                 if not linear:
                     for k in range(K):
                         fill(T, k, values[leaf * K + k])
-                leaf_losses(y, P, depth, T, row, F, V, at, K, form.loss, what)
+                if form.loss == GIVEN:
+                    copy_row(V, at, y, leaf)
+                else:
+                    leaf_losses(y, P, depth, T, row, F, V, at, K, form.loss, what)
                 if backward:
                     mass[leaf] += total
                     for k in range(K):

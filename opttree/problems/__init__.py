@@ -3,6 +3,17 @@
 from opttree.problems.node_problem import LevelProblem, NodeProblem
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
 from opttree.problems.smooth_problem import SmoothTreeProblem
+from opttree.problems.subtree_problem import SubtreeProblem
 from opttree.problems.tree_problem import TreeProblem
 
-__all__ = ["L1", "L2", "LevelProblem", "NodeProblem", "Penalty", "SmoothTreeProblem", "SplitPrice", "TreeProblem"]
+__all__ = [
+    "L1",
+    "L2",
+    "LevelProblem",
+    "NodeProblem",
+    "Penalty",
+    "SmoothTreeProblem",
+    "SplitPrice",
+    "SubtreeProblem",
+    "TreeProblem",
+]

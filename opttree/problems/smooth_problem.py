@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opttree.kernels import hard, leaves, smooth
+from opttree.kernels import hard, smooth, subtree
 from opttree.kernels.first_order import best_constants
 from opttree.problems.penalties import L1, L2
 from opttree.problems.tree_problem import TreeProblem
@@ -154,20 +154,10 @@ class SmoothTreeProblem:
                 for rows, count, end in zip(groups, n_blocks, ends, strict=True)
             ]
         )
-        rows = np.concatenate(groups)
-        problem = self.problem
-        p, q, K = problem.n_features, -(-problem.n_features // 4) * 4, problem.Y.shape[1]
-        X = np.zeros((int(ends[-1]) * smooth.BLOCK, q), self.dtype)
-        X[places, :p] = problem.X[rows]
-        Y = np.zeros((X.shape[0], K), self.dtype)
-        Y[places] = problem.Y[rows]
-        w = np.zeros(X.shape[0], self.dtype)
-        w[places] = problem.w[rows] * problem.n_samples
-
-        def blocks(table: Floats) -> Floats:
-            return np.ascontiguousarray(table.reshape(-1, smooth.BLOCK, table.shape[1]).transpose(0, 2, 1))
-
-        data = smooth.Data(blocks(X).reshape(-1, q // 4, 4 * smooth.BLOCK), blocks(Y), w.reshape(-1, smooth.BLOCK))
+        rows, problem = np.concatenate(groups), self.problem
+        data = in_blocks(
+            problem.X[rows], problem.Y[rows], problem.w[rows] * problem.n_samples, places, int(ends[-1]), self.dtype
+        )
         return data, np.stack([ends - n_blocks, ends], axis=1)
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
@@ -175,6 +165,11 @@ class SmoothTreeProblem:
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
         return smooth.unpack.py_func(theta, self.form)
+
+    def parts(self, theta: Floats) -> tuple[NDArray[np.float64], ...]:
+        """Copies of what `unpack` gives, in float64."""
+        A, b, values, coefs = (np.array(part, np.float64) for part in self.unpack(np.asarray(theta)))
+        return A, b, values, coefs
 
     def random_theta(self, rng: np.random.Generator) -> Floats:
         """Random hyperplanes of unit length, at normal distances from the mean; every leaf the constant of the root."""
@@ -246,7 +241,7 @@ class SmoothTreeProblem:
 
     def harden(self, theta: Floats) -> Tree:
         """The complete hard tree of ``theta``, leaves as they stand; `TreeProblem.fit_leaves` makes them the best."""
-        A, b, values, coefs = (np.asarray(part, np.float64) for part in self.unpack(np.asarray(theta)))
+        A, b, values, coefs = self.parts(theta)
         problem = self.problem
         tree = Tree.complete(A, b, problem.n_outputs, problem.classes)
         link = problem.link(self.linear)
@@ -307,14 +302,9 @@ class SmoothTreeProblem:
 
     def path_probabilities(self, theta: Floats, rows: slice = slice(None)) -> Floats:
         """P_l(x_i) of rows of X: (rows, L)."""
-        A, b, _values, _coefs = (np.asarray(part, np.float64) for part in self.unpack(np.asarray(theta)))
-        z = np.clip(self.alpha * (b - self.problem.X[rows] @ A.T), -40.0, 40.0)
-        S = 1.0 / (1.0 + np.exp(-z))
-        P = np.ones((S.shape[0], 1))
-        for level in range(self.problem.depth):
-            s = S[:, 2**level - 1 : 2 ** (level + 1) - 1]
-            P = np.stack([P * s, P * (1.0 - s)], axis=2).reshape(S.shape[0], -1)
-        return P
+        A, b, _values, _coefs = self.parts(theta)
+        numbers = np.arange(self.problem.n_samples, dtype=np.int32)[rows]
+        return path_products(subtree.gates(self.problem.X, numbers, A, b, float(self.alpha)))
 
     def best_leaves(self, theta: Floats) -> Floats:
         """Theta with the leaves that minimise the objective for its gates, in closed form.
@@ -340,19 +330,13 @@ class SmoothTreeProblem:
 
     def _fit_expected_linear(self, theta: Floats) -> None:
         problem = self.problem
-        n, p = problem.X.shape
-        _A, _b, values, coefs = self.unpack(theta)
-        parts = [slice(i, i + ROWS_AT_ONCE) for i in range(0, n, ROWS_AT_ONCE)]
-        P = np.concatenate([self.path_probabilities(theta, part) for part in parts])
-        for leaf in range(values.shape[0]):
-            weight = problem.w * P[:, leaf]
-            rows = np.flatnonzero(weight > 1e-12 * weight.max()).astype(np.int32)
-            if weight.sum() <= 1e-12:
-                continue
-            value, coef = np.zeros(problem.n_outputs), np.zeros((problem.n_outputs, p))
-            l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
-            leaves.fit_linear(problem.X, rows, weight[rows], problem.Y[rows], l1, l2, value, coef)
-            values[leaf], coefs[leaf] = value, coef
+        _A, _b, values, coefs = self.parts(theta)
+        weights = problem.w[:, None] * self.path_probabilities(theta)
+        rows = np.arange(problem.n_samples, dtype=np.int32)
+        strengths = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+        subtree.fit_leaves(problem.X, problem.Y, rows, weights, *strengths, 0.0, values, coefs)
+        for own, fitted in zip(self.unpack(theta)[2:], (values, coefs), strict=True):
+            own[:] = fitted
 
     def _fit_mixture(self, theta: Floats) -> None:
         problem = self.problem
@@ -378,3 +362,28 @@ class SmoothTreeProblem:
         values[:] = solution[:L]
         if self.linear:
             coefs[:] = solution[L:].reshape(L, p, -1).transpose(0, 2, 1)
+
+
+def in_blocks(X: Floats, Y: Floats, w: Floats, places: NDArray[np.integer], n_blocks: int, dtype: str) -> Any:
+    """Rows ``X (m, p)``, ``Y (m, K)``, ``w (m,)`` as the kernels take them: at ``places (m,)`` of ``n_blocks``."""
+
+    def blocks(table: Floats, width: int) -> Floats:
+        spread = np.zeros((n_blocks * smooth.BLOCK, width), dtype)
+        spread[places, : table.shape[1]] = table
+        return np.ascontiguousarray(spread.reshape(n_blocks, smooth.BLOCK, width).transpose(0, 2, 1))
+
+    q = -(-X.shape[1] // 4) * 4
+    return smooth.Data(
+        blocks(X, q).reshape(n_blocks, q // 4, 4 * smooth.BLOCK),
+        blocks(Y, Y.shape[1]),
+        blocks(w[:, None], 1).reshape(n_blocks, smooth.BLOCK),
+    )
+
+
+def path_products(S: Floats) -> Floats:
+    """Probabilities of the leaves (m, 2^d) from those of the left branches ``S (m, 2^d - 1)`` of a complete tree."""
+    P = np.ones((S.shape[0], 1))
+    for level in range((S.shape[1] + 1).bit_length() - 1):
+        s = S[:, 2**level - 1 : 2 ** (level + 1) - 1]
+        P = np.stack([P * s, P * (1.0 - s)], axis=2).reshape(S.shape[0], 2 ** (level + 1))
+    return P

@@ -174,19 +174,32 @@ class TreeProblem:
         return None
 
     def mean_loss(self, tree: Tree) -> float:
-        """Weighted mean loss of ``tree`` under hard routing, without penalties."""
+        """Weighted mean loss of ``tree``'s predictions, without penalties: hard routing, but for a mixture."""
+        if tree.mixture:
+            return float(np.sum(self.w * self._losses_of(tree.outputs(self.X))))
         leaf = tree.apply(self.X)
         per_row = hard.losses(
             self.X, self.Y, leaf, tree.n_branches, *tree.leaf_arrays, self.loss_code, LINKS[tree.link]
         )
         return float(np.sum(self.w * per_row))  # not a dot product: BLAS threads and OpenMP threads fight for the cores
 
+    def _losses_of(self, outputs: Floats) -> Floats:
+        """Loss of each row, given predictions or class probabilities (n, K)."""
+        if self.is_classification:
+            code = self.Y[:, :1].astype(np.int64)
+            if self.loss == "zero_one":
+                return (outputs.argmax(axis=1) != code[:, 0]).astype(np.float64)
+            own = np.take_along_axis(outputs, code, axis=1)[:, 0]
+            return -np.log(np.clip(own, hard.SMALLEST_PROBABILITY, 1.0))
+        error = np.abs(outputs - self.Y)
+        return np.sum(error if self.loss == "absolute" else error**2, axis=1)
+
     def penalty(self, tree: Tree) -> float:
         """Sum of the penalties of ``tree``."""
         return float(sum(q.value(tree) for q in self.penalties))
 
     def objective(self, tree: Tree) -> float:
-        """The objective of ``tree``: mean loss under hard routing plus penalties; infinite where infeasible."""
+        """The objective of ``tree``: mean loss plus penalties; infinite where infeasible."""
         if self.violation(tree) is not None:
             return np.inf
         return self.mean_loss(tree) + self.penalty(tree)
@@ -248,6 +261,7 @@ class TreeProblem:
             upper=upper if upper.size else None,
             link=self.link(linear),
             classes=self.classes,
+            mixture=False,  # fitted under hard routing
         )
 
     def link(self, linear: bool) -> str:

@@ -10,7 +10,8 @@ from numpy.random import Generator as Rng
 
 from opttree.kernels.logistic import fit_logistic
 from opttree.problems import TreeProblem
-from solvers.initial.base import Growth, Initial, Rows, Split, grow
+from opttree.tree import Tree
+from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, grow
 
 RIDGE = (
     1e-4  # l2 penalty relative to the node's weight: two clusters are separable and the weights would not stay finite
@@ -25,9 +26,17 @@ class ClusterInit(Initial):
     Parameters
     ----------
     n_init : repetitions of 2-means per node; the least inertia wins.
+    n_repeats : trees grown; the one whose leaves have the lowest Davies-Bouldin index (scikit-learn's) wins: the
+        paper's r.
     """
 
     n_init: int = 5
+    n_repeats: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("n_init", "n_repeats"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique problems only."""
@@ -35,6 +44,15 @@ class ClusterInit(Initial):
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The grown tree, leaves fitted."""
+        best, best_index = None, np.inf
+        for _ in range(self.n_repeats):
+            tree = yield from grow(problem, self._split(problem, rng))
+            index = davies_bouldin(problem, tree) if self.n_repeats > 1 else 0.0
+            if best is None or index < best_index:
+                best, best_index = tree, index
+        yield best
+
+    def _split(self, problem: TreeProblem, rng: Rng) -> SplitNode:
         from sklearn.cluster import KMeans
 
         def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
@@ -49,4 +67,14 @@ class ClusterInit(Initial):
             b, _steps = fit_logistic(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, RIDGE, 1e-3, 50)
             return a, b
 
-        yield (yield from grow(problem, split))
+        return split
+
+
+def davies_bouldin(problem: TreeProblem, tree: Tree) -> float:
+    """Davies-Bouldin index of the rows' leaves; infinite where it is not defined."""
+    from sklearn.metrics import davies_bouldin_score
+
+    leaf = tree.apply(problem.X)
+    if not 2 <= np.unique(leaf).size < leaf.size:
+        return np.inf
+    return float(davies_bouldin_score(problem.X, leaf))

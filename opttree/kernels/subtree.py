@@ -1,0 +1,96 @@
+"""The smooth tree as the working set of a decomposition sees it: gates and leaf losses of chosen rows, leaf by leaf."""
+
+import numpy as np
+from numba import njit, prange
+
+from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
+from opttree.kernels.leaves import moment
+from opttree.kernels.quadratic import JITTER, minimise_quadratic
+
+MOST_ARGUMENT = 40.0  # gates are this far from 0 and 1 in their logarithms, as in `smooth`
+LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight keeps what it has
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def gates(X, rows, A, b, alpha):
+    """Probability of the left branch (m, B) of rows ``X[rows]`` at the splits ``A (B, p)``, ``b (B,)``."""
+    out = np.empty((rows.size, b.size))
+    for i in prange(rows.size):
+        x = X[rows[i]]
+        for t in range(b.size):
+            z = b[t]
+            for k in range(x.size):
+                z -= A[t, k] * x[k]
+            z = min(max(alpha * z, -MOST_ARGUMENT), MOST_ARGUMENT)
+            out[i, t] = 1.0 / (1.0 + np.exp(-z))
+    return out
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def squared_losses(X, Y, rows, values, coefs):
+    """Squared loss (m, L) of rows at each of the leaves ``values (L, K)``, ``coefs (L, K, p or 0)``."""
+    L, K, p = coefs.shape
+    out = np.empty((rows.size, L))
+    for i in prange(rows.size):
+        x, y = X[rows[i]], Y[rows[i]]
+        for leaf in range(L):
+            total = 0.0
+            for k in range(K):
+                e = values[leaf, k] - y[k]
+                for j in range(p):
+                    e += coefs[leaf, k, j] * x[j]
+                total += e * e
+            out[i, leaf] = total
+    return out
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def fit_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
+    """Weighted least squares of each leaf, ``sum_i W[i, l] |y_i - f_l(x_i)|^2 + l1 |coefs|_1 + l2 |coefs|_2^2``.
+
+    ``W (m, L)`` belongs to ``X[rows]``. Leaves are left as they are where the norm of the gradient by all of them
+    (without the l1 term) is at most ``threshold``. Returns that norm, before the fit.
+    """
+    L, K, p = coefs.shape
+    q = padded(p)
+    hessians, moments = np.zeros((L, q, q)), np.zeros((L, K, p + 1))
+    squares, mass = np.zeros(L), np.zeros(L)
+    for leaf in prange(L):
+        weight = np.ascontiguousarray(W[:, leaf])
+        mass[leaf] = weight.sum()
+        if p == 0:
+            hessians[leaf, 0, 0] = 2.0 * mass[leaf]
+            for k in range(K):
+                for i in range(rows.size):
+                    moments[leaf, k, 0] -= 2.0 * weight[i] * Y[rows[i], k]
+        else:
+            add_weighted_gram(X, rows, weight, hessians[leaf])
+            mirror_lower(hessians[leaf])
+            hessians[leaf] *= 2.0
+            for k in range(K):
+                moment(X, rows, weight, Y[rows, k], moments[leaf, k])
+                moments[leaf, k] *= -2.0
+        for j in range(p):
+            hessians[leaf, j, j] += 2.0 * l2
+        for k in range(K):
+            for i in range(p + 1):
+                slope = moments[leaf, k, i] + hessians[leaf, i, p] * values[leaf, k]
+                for j in range(p):
+                    slope += hessians[leaf, i, j] * coefs[leaf, k, j]
+                squares[leaf] += slope * slope
+    norm = np.sqrt(squares.sum())
+    if norm <= threshold:
+        return norm
+    for leaf in prange(L):
+        if mass[leaf] > LEAST_WEIGHT:
+            H = hessians[leaf, : p + 1, : p + 1].copy()
+            for j in range(p + 1):
+                H[j, j] += JITTER * H[j, j]
+            v = np.empty(p + 1)
+            for k in range(K):
+                v[:p] = coefs[leaf, k]
+                v[p] = values[leaf, k]
+                minimise_quadratic(H, moments[leaf, k], l1, p, v)
+                coefs[leaf, k] = v[:p]
+                values[leaf, k] = v[p]
+    return norm

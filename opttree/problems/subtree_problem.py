@@ -1,0 +1,213 @@
+"""The working set of a decomposition: the splits at and below one branch node, the rest of the smooth tree fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels import smooth, subtree
+from opttree.problems.penalties import L1, L2
+from opttree.problems.smooth_problem import TILE_LEVELS, SmoothTreeProblem, in_blocks, path_products
+
+Floats = NDArray[np.floating]
+PARALLEL_ROWS = 2000  # fewer are evaluated on one thread
+
+
+@dataclass(frozen=True, eq=False)
+class SubtreeProblem:
+    """Minimise a smooth objective over the splits at and below one branch node (SRT paper, BN step of section 4.1).
+
+    With leaves fixed, the expected loss is linear in the leaves' losses of each row, which are computed once; what is
+    left is a smooth tree of gates, evaluated by the kernel of the whole tree. Two forms (section 5.2):
+
+    - exact: all rows, row i weighted by ``w_i P_t(x_i)``, its probability to reach the node. The objective of the
+      whole tree, up to a constant.
+    - proxy: the rows whose path of highest branch probability (HBP) passes the node, as though they reached it for
+      sure, ``P_t = 1``. The paper leaves its scale open; here weights stay ``w_i`` of the whole problem, so that
+      penalties keep their meaning and both forms are the same at the root.
+
+    Parameters
+    ----------
+    whole : the smooth problem; expected aggregation, squared loss.
+    theta : (size,) the point whose other parts are fixed.
+    node : branch node t, numbered breadth-first from 0.
+    alone : only the split of the node itself may move.
+    exact : the form.
+
+    Raises
+    ------
+    ValueError
+        For another aggregation or loss, or a node that is no branch.
+    """
+
+    whole: SmoothTreeProblem
+    theta: Floats
+    node: int = 0
+    alone: bool = False
+    exact: bool = True
+
+    def __post_init__(self) -> None:
+        if (reason := self.refusal(self.whole)) is not None:
+            raise ValueError(f"whole must be decomposable: {reason}")
+        if not 0 <= self.node < self.whole.n_branches:
+            raise ValueError(f"node must be a branch node, 0..{self.whole.n_branches - 1}; got {self.node}")
+
+    @staticmethod
+    def refusal(whole: SmoothTreeProblem) -> str | None:
+        """Why a working set of ``whole`` is no problem in the splits alone, or None."""
+        if whole.aggregation != "expected":
+            return f"its aggregation is {whole.aggregation!r}, and only 'expected' is linear in the leaves' losses"
+        if whole.problem.loss != "squared":
+            return f"its loss is {whole.problem.loss!r}; squared loss is what leaves are refitted to"
+        return None
+
+    # ---- nodes and rows -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def path(self) -> list[tuple[int, bool]]:
+        """The branches above the node, from the root, and whether the path goes left there."""
+        steps, t = [], self.node
+        while t > 0:
+            steps.append(((t - 1) // 2, t % 2 == 1))
+            t = (t - 1) // 2
+        return steps[::-1]
+
+    @cached_property
+    def below(self) -> NDArray[np.int64]:
+        """The branches at and below the node, breadth-first: (2^h - 1,) for a height h above the leaves."""
+        height = self.whole.problem.depth - len(self.path)
+        return heap_below(self.node, height)
+
+    @property
+    def branches(self) -> NDArray[np.int64]:
+        """The working set: branches whose splits may move."""
+        return self.below[:1] if self.alone else self.below
+
+    @property
+    def leaves(self) -> slice:
+        """The leaves below the node, as numbers 0..L-1."""
+        count = self.below.size + 1
+        first = (self.node + 1) * count - 1 - self.whole.n_branches
+        return slice(first, first + count)
+
+    @cached_property
+    def _reach(self) -> tuple[NDArray[np.int32], Floats]:
+        """The rows of the problem and their weights."""
+        problem = self.whole.problem
+        rows = np.arange(problem.n_samples, dtype=np.int32)
+        if not self.path:
+            return rows, problem.w
+        A, b, _values, _coefs = self.whole.parts(self.theta)
+        above = np.array([t for t, _left in self.path])
+        goes_left = np.array([left for _t, left in self.path])
+        share = subtree.gates(problem.X, rows, A[above], b[above], float(self.whole.alpha))
+        share = np.where(goes_left, share, 1.0 - share)
+        if self.exact:
+            return rows, problem.w * share.prod(axis=1)
+        passes = np.all(np.where(goes_left, share >= 0.5, share > 0.5), axis=1)  # ties go left, as in the hard tree
+        return rows[passes], problem.w[passes]
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """Numbers of the rows of the problem: (m,)."""
+        return self._reach[0]
+
+    @property
+    def weights(self) -> Floats:
+        """Their weights (m,), in shares of the whole problem's."""
+        return self._reach[1]
+
+    @cached_property
+    def share(self) -> float:
+        """Sum of the weights: what part of the whole the rows are."""
+        return float(np.sum(self.weights))
+
+    @cached_property
+    def losses(self) -> Floats:
+        """Losses of the rows at the leaves below: (m, leaves)."""
+        _A, _b, values, coefs = self.whole.parts(self.theta)
+        problem = self.whole.problem
+        return subtree.squared_losses(problem.X, problem.Y, self.rows, values[self.leaves], coefs[self.leaves])
+
+    @cached_property
+    def left_probabilities(self) -> Floats:
+        """Gates of the branches below at ``theta``: (m, 2^h - 1)."""
+        A, b, _values, _coefs = self.whole.parts(self.theta)
+        return subtree.gates(self.whole.problem.X, self.rows, A[self.below], b[self.below], float(self.whole.alpha))
+
+    @cached_property
+    def row_losses(self) -> Floats:
+        """Expected loss of each row in the subtree at ``theta`` (the paper's (18)): (m,)."""
+        return np.sum(path_products(self.left_probabilities) * self.losses, axis=1)
+
+    # ---- the problem ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _stated(self) -> tuple[Any, Any, Any]:
+        """Rows in blocks with the losses of the leaves in place of y, formulation and penalties of the kernel."""
+        problem = self.whole.problem
+        losses = self.losses
+        if self.alone and self.below.size > 1:  # the two subtrees below are leaves of known losses
+            S, half = self.left_probabilities, losses.shape[1] // 2
+            height = half.bit_length() - 1
+            expected = [
+                path_products(S[:, heap_below(1 + side, height)]) * losses[:, side * half : (side + 1) * half]
+                for side in (0, 1)
+            ]
+            losses = np.stack([part.sum(axis=1) for part in expected], axis=1)
+        m, depth = self.rows.size, losses.shape[1].bit_length() - 1
+        data = in_blocks(
+            problem.X[self.rows],
+            losses,
+            self.weights * (m / self.share),
+            np.arange(m),
+            -(-m // smooth.BLOCK),
+            self.whole.dtype,
+        )
+        n_tiles = -(-depth // TILE_LEVELS)
+        form = smooth.Form(depth, -(-depth // n_tiles), 0.0, smooth.GIVEN, smooth.EXPECTED, problem.n_features, 0, 0)
+        l1, l2 = (problem.strength(kind, "splits") / self.share for kind in (L1, L2))
+        return data, form, smooth.Penalty(l1, l2, 0.0, 0.0)
+
+    @property
+    def start(self) -> Floats:
+        """The working set's part of ``theta``: weights, then thresholds, ``(branches (p + 1),)``."""
+        A, b, _values, _coefs = self.whole.unpack(self.theta)
+        return np.concatenate([A[self.branches].ravel(), b[self.branches]])
+
+    def value_and_grad(self, point: Floats) -> tuple[float, Floats]:
+        """The objective at ``point``, laid out as `start`, and its gradient."""
+        data, form, penalty = self._stated
+        point = np.ascontiguousarray(point, self.whole.dtype)
+        if point.shape != (self.branches.size * (self.whole.problem.n_features + 1),):
+            raise ValueError(f"point must have the shape of start, {self.start.shape}; got {point.shape}")
+        gradient, mass = np.empty_like(point), np.empty(1 << form.depth, self.whole.dtype)
+        value = smooth.value_and_gradient(
+            point,
+            float(self.whole.alpha),
+            data,
+            np.array([0, data.w.shape[0]]),
+            form,
+            penalty,
+            gradient,
+            mass,
+            self.rows.size >= PARALLEL_ROWS,
+        )
+        return self.share * float(value), self.share * gradient
+
+    def insert(self, point: Floats) -> Floats:
+        """``theta`` with the splits of ``point``, laid out as `start`."""
+        theta = np.array(self.theta)
+        A, b, _values, _coefs = self.whole.unpack(theta)
+        cut = self.branches.size * A.shape[1]
+        A[self.branches], b[self.branches] = point[:cut].reshape(-1, A.shape[1]), point[cut:]
+        return theta
+
+
+def heap_below(node: int, height: int) -> NDArray[np.int64]:
+    """Numbers of the branches at and below ``node`` that are less than ``height`` levels down, breadth-first."""
+    return np.concatenate([((node + 1) << e) - 1 + np.arange(1 << e) for e in range(height)])

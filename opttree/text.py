@@ -1,0 +1,69 @@
+"""Trees as text: splits as inequalities, leaves as constants or equations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from opttree.tree import Tree
+
+
+def tree_text(tree: Tree, names: Sequence[str], digits: int = 4) -> str:
+    """The tree as indented text."""
+    lines: list[str] = [gate_text(tree, digits)] if tree.mixture else []
+
+    def walk(node: int, prefix: str) -> None:
+        if node >= tree.n_branches:
+            lines.append(f"{prefix}{leaf_text(tree, node, names, digits)}")
+            return
+        left, right = (int(c) for c in tree.children[node])
+        expression, threshold = terms(tree.A[node], names, digits), number(tree.b[node], digits)
+        lines.append(f"{prefix}if {expression} <= {threshold}:")
+        walk(left, prefix + "    ")
+        lines.append(f"{prefix}else:  # {expression} > {threshold}")
+        walk(right, prefix + "    ")
+
+    walk(0, "")
+    return "\n".join(lines)
+
+
+def gate_text(tree: Tree, digits: int = 4) -> str:
+    """What a split of a mixture means, in one line."""
+    return f"soft: 'if a.x <= b' holds to the degree 1 / (1 + exp(-{number(tree.gate or 0.0, digits)} (b - a.x)))"
+
+
+def leaf_text(tree: Tree, node: int, names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
+    """What leaf ``node`` answers, in one line; at most ``most`` linear terms, the largest."""
+    leaf = node - tree.n_branches
+    values, coefs = tree.leaf_arrays[:2]
+    if tree.classes is not None and not tree.linear_leaves:
+        k = int(np.argmax(values[leaf]))
+        return f"{tree.classes[k]} (p = {number(values[leaf, k], 3)})"
+    parts = []
+    for k in range(tree.n_outputs):
+        text = number(values[leaf, k], digits)
+        if tree.linear_leaves and np.any(coefs[leaf, k]):
+            text += " + " + terms(coefs[leaf, k], names, digits, most)
+        parts.append(text.replace("+ -", "- "))
+    if tree.classes is not None:
+        return "; ".join(f"score[{c}] = {part}" for c, part in zip(tree.classes, parts, strict=True))
+    return parts[0] if len(parts) == 1 else "[" + ", ".join(parts) + "]"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """``value`` with ``digits`` significant digits."""
+    return f"{value:.{digits}g}"
+
+
+def terms(weights: NDArray[np.float64], names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
+    """``w . x`` as text, without zero terms; with ``most``, only the largest and an ellipsis."""
+    chosen = np.flatnonzero(weights)
+    cut = most is not None and chosen.size > most
+    if cut:
+        chosen = np.sort(chosen[np.argsort(-np.abs(weights[chosen]), kind="stable")[:most]])
+    parts = [names[j] if weights[j] == 1.0 else f"{number(weights[j], digits)} {names[j]}" for j in map(int, chosen)]
+    return (" + ".join(parts).replace("+ -", "- ") or "0") + (" + ..." if cut else "")

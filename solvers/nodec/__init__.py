@@ -1,0 +1,6 @@
+"""Node-based decomposition of the smooth tree: NODEC-GS and NODEC-DR of the SRT paper."""
+
+from solvers.nodec.line_search import ArmijoLineSearch
+from solvers.nodec.nodec import NODEC
+
+__all__ = ["NODEC", "ArmijoLineSearch"]

@@ -1,0 +1,305 @@
+"""`NODEC`: node-based decomposition of the smooth tree, with the data points reassignment heuristic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from opttree.kernels.logistic import fit_logistic
+from opttree.kernels.subtree import fit_leaves
+from opttree.problems import L1, L2, SmoothTreeProblem, SubtreeProblem, TreeProblem
+from opttree.problems.smooth_problem import path_products
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.initial import ClusterInit
+from solvers.nodec.line_search import ArmijoLineSearch
+from solvers.result import Termination
+from solvers.soft import soft_start, soft_tree
+from solvers.threads import calm_threads
+
+Floats = NDArray[np.floating]
+WORKING_SETS = ("subtree", "node", "all")
+
+
+class WorkingSet(NamedTuple):
+    """What one inner iteration moves: splits ``"below"`` a node and its own, its ``"own"``, or ``"none"``; leaves."""
+
+    node: int
+    splits: str
+    leaves: slice  # of those below the node
+
+
+@dataclass(frozen=True)
+class NODEC(Solver):
+    """Minimise the expected loss of a soft regression tree block by block (SRT paper: NODEC-GS; by default NODEC-DR).
+
+    Every inner iteration moves the splits of a working set (BN step) and refits its leaves by weighted least squares
+    (LN step); a macro iteration is one pass over the nodes. The BN step is L-BFGS on the `SubtreeProblem`, or, where a
+    node sends too small a share of its rows one way, a weighted logistic regression that reassigns rows
+    (UPDATEBRANCHNODE). A step is a macro iteration: the hard tree of the point with the lowest smooth objective so far;
+    ``step.info`` holds that point's "smooth" objective and, with ``k0``, "gradient_norm" and the norms of the last
+    moves of splits and leaves, "split_move" and "leaf_move" (Proposition 1), and "rises", how often the smooth
+    objective rose.
+
+    Penalties are those of the statement, `L1` and `L2`: constant terms are free, where the paper's (7) penalises them
+    too. Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
+
+    Parameters
+    ----------
+    alpha : scale of the gates, the paper's mu.
+    init : initial tree.
+    steepness : deviation over the rows of the arguments of the gates at the start, for trees that have no gates; None:
+        split weights are taken as they are. Two clusters are nearly separable, and the logistic regressions between
+        them so steep that the best start is hard to leave.
+    working_sets : "subtree" (NODEC-DR), "node" (each branch and each leaf by itself), "all" (alternating minimisation).
+    max_iter : macro iterations. (``it < M_it`` of the pseudocode would make one less.)
+    k0 : None: BN and LN steps on proxies (the subtree and its rows only), always accepted: the early-stopped method of
+        the experiments. An integer: from inner iteration k0 on, both steps are exact, and a move of the splits is taken
+        only if it is no worse than the Armijo step (15) and lowers the objective by ``tau |move|^2`` (16); with
+        penalties on splits and leaves the method then converges to stationary points (Proposition 3).
+    branch_iterations : most iterations of L-BFGS in a BN step.
+    imbalance : the paper's eps_1, eps_2, eps_3. Nodes that send at most a share ``eps_1`` of their rows one way are
+        imbalanced; at most ``eps_2``, highly: then a share ``eps_3`` of the rows on the larger side, those with the
+        largest losses, is to change sides. The paper asks for eps_1 > eps_2 and prints .1, .3, which is .1, .1. Nodes
+        with too few rows for two leaves (twice as many each as a leaf has parameters) are left alone.
+    decay : factor of all three after each macro iteration, the paper's zeta.
+    line_search : of the reference step.
+    tau : see ``k0``.
+    theta : thresholds of both steps are ``theta ** k``: smaller gradients are left alone.
+    tol : with ``k0``, stop where the gradient of the whole objective has at most this norm.
+    clip : bound the linear leaves of the trees by the range of y.
+    """
+
+    alpha: float = 1.0
+    init: Solver = field(default_factory=lambda: ClusterInit(n_init=1, n_repeats=3))
+    steepness: float | None = 1.0
+    working_sets: str = "subtree"
+    max_iter: int = 10
+    k0: int | None = None
+    branch_iterations: int = 10
+    imbalance: tuple[float, float, float] = (0.1, 0.1, 0.4)
+    decay: float = 0.8
+    line_search: ArmijoLineSearch = field(default_factory=ArmijoLineSearch)
+    tau: float = 1e-8
+    theta: float = 0.5
+    tol: float = 0.0
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        if self.working_sets not in WORKING_SETS:
+            raise ValueError(f"working_sets must be one of {list(WORKING_SETS)}; got {self.working_sets!r}")
+        for name, least in (("max_iter", 0), ("branch_iterations", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
+        if self.k0 is not None and self.k0 < 0:
+            raise ValueError(f"k0 must be >= 0 or None; got {self.k0}")
+        if len(self.imbalance) != 3 or not all(0.0 <= e < 1.0 for e in self.imbalance):
+            raise ValueError(f"imbalance must be three shares in [0, 1); got {self.imbalance}")
+        for name in ("decay", "theta"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)}")
+        for name, positive in (("alpha", True), ("steepness", True), ("tau", True), ("tol", False)):
+            value = getattr(self, name)
+            if name == "steepness" and value is None:
+                continue
+            if not (np.isfinite(value) and (value > 0.0 if positive else value >= 0.0)):
+                raise ValueError(f"{name} must be finite and {'>' if positive else '>='} 0; got {value}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Smooth problems of squared loss."""
+        if (reason := SmoothTreeProblem.refusal(problem)) is not None:
+            return reason
+        if problem.loss != "squared":
+            return f"its loss is {problem.loss!r}, and the leaf step is least squares"
+        return self.init.supports(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The three procedures of the paper: initialization, decomposition, update of branch nodes."""
+        with calm_threads(problem):
+            return (yield from self._steps(problem, start, rng))
+
+    def _steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        if start is None:
+            start = yield from self._initial(problem, rng)
+        smooth = SmoothTreeProblem(problem, alpha=self.alpha)
+        theta = soft_start(smooth, start, self.steepness)
+        value = smooth.value(theta)
+        best, best_value = theta, value
+        imbalance = np.array(self.imbalance)
+        yield self._step(smooth, best, {"smooth": best_value}, "start")
+        k = rises = 0
+        for _ in range(self.max_iter):
+            before = theta
+            for working_set in self._macro_iteration(smooth.n_branches):
+                theta = self._branch_step(smooth, theta, working_set, imbalance, k)
+                theta = self._leaf_step(smooth, theta, working_set, k)
+                last, value = value, smooth.value(theta)
+                rises += value > last
+                if value < best_value:
+                    best, best_value = theta, value
+                k += 1
+                yield None
+            imbalance = imbalance * self.decay
+            info = {"smooth": best_value, "rises": float(rises)}
+            if self.k0 is not None:
+                info |= self._proposition_1(smooth, before, theta)
+            yield self._step(smooth, best, info, "decomposition")
+            if self.k0 is not None and info["gradient_norm"] <= self.tol:
+                return Termination.LOCALLY_OPTIMAL
+        return Termination.ITERATION_LIMIT
+
+    def _initial(self, problem: TreeProblem, rng: Rng) -> Generator[None, None, Tree]:
+        tree: Tree | None = None
+        for step in self.init.steps(problem, None, rng):
+            tree = tree if step is None else step.tree
+            yield None
+        assert tree is not None  # initial trees yield one
+        return tree
+
+    def _step(self, smooth: SmoothTreeProblem, theta: Floats, info: dict[str, float], phase: str) -> Step:
+        tree = soft_tree(smooth, theta, mixture=False, clip=self.clip)
+        if smooth.problem.min_leaf > 1:
+            tree = smooth.problem.enforce_min_leaf(tree.prune_dead(smooth.problem.X))
+        return Step(tree, phase=phase, info=info)
+
+    def _macro_iteration(self, n_branches: int) -> Iterator[WorkingSet]:
+        none, every = slice(0), slice(None)
+        if self.working_sets == "all":
+            yield WorkingSet(0, "below", every)
+        elif self.working_sets == "node":
+            yield from (WorkingSet(t, "own", none) for t in range(n_branches))
+            yield from (
+                WorkingSet(t, "none", slice(i, i + 1)) for t in range(n_branches // 2, n_branches) for i in (0, 1)
+            )
+        else:
+            for t in range(n_branches):
+                above_all = t == 0 and n_branches > 1
+                yield WorkingSet(t, "own" if above_all else "below", none if above_all else every)
+
+    # ---- BN step --------------------------------------------------------------------------------------------------
+
+    def _exact(self, k: int) -> bool:
+        return self.k0 is not None and k >= self.k0
+
+    def _branch_step(
+        self, smooth: SmoothTreeProblem, theta: Floats, chosen: WorkingSet, imbalance: Floats, k: int
+    ) -> Floats:
+        """Lines 14 to 27 of NODEC-DR."""
+        if chosen.splits == "none":
+            return theta
+        exact, alone = self._exact(k), chosen.splits == "own"
+        part = SubtreeProblem(smooth, theta, chosen.node, alone=alone, exact=exact)
+        if not part.share > 0.0:
+            return theta
+        start = part.start
+        if not exact:
+            return part.insert(self._update(part, part, start, imbalance, self.theta**k))
+        value, gradient = part.value_and_grad(start)
+        if np.linalg.norm(gradient) <= self.theta**k:
+            return theta
+        proxy = SubtreeProblem(smooth, theta, chosen.node, alone=alone, exact=False)
+        candidate = self._update(part, proxy, start, imbalance, 0.0)
+        length = self.line_search.step(lambda v: part.value_and_grad(v)[0], start, value, gradient)
+        reference = start - length * gradient
+        reached = part.value_and_grad(candidate)[0]
+        if reached <= value - self.tau * np.sum((candidate - start) ** 2) and (
+            length == 0.0 or reached <= part.value_and_grad(reference)[0]
+        ):
+            return part.insert(candidate)
+        return part.insert(reference)
+
+    def _update(
+        self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats, threshold: float
+    ) -> Floats:
+        """UPDATEBRANCHNODE: the candidate from ``start``; ``proxy`` knows the rows that pass the node."""
+        balanced, severe, moved = imbalance
+        m = proxy.rows.size
+        left = proxy.left_probabilities[:, 0] >= 0.5
+        n_left = int(left.sum())
+        smaller = min(n_left, m - n_left)
+        problem = proxy.whole.problem
+        enough = m >= 4 * (1 + problem.n_features * proxy.whole.linear)
+        if enough and smaller <= balanced * m and balanced * problem.n_samples >= 1.0:
+            if smaller <= severe * m:
+                larger = np.flatnonzero(left if 2 * n_left >= m else ~left)
+                count = math.ceil(moved * larger.size)
+                worst = larger[np.argsort(-proxy.row_losses[larger], kind="stable")[:count]]
+                left = left.copy()
+                left[worst] = ~left[worst]
+            return self._reroute(proxy, left, start)
+        value, gradient = part.value_and_grad(start)
+        if np.linalg.norm(gradient) <= threshold:
+            return start
+        found = minimize(
+            part.value_and_grad,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": self.branch_iterations, "gtol": 1e-10, "ftol": 1e-12},
+        )
+        return found.x if found.fun < value else start
+
+    def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:
+        """Weighted logistic regression (17) of the sides ``left (m,)``; both sides weigh the same.
+
+        The weights are those of the sides that are asked for: N_t / (2 N_left) of the sides as they are, as printed,
+        divides by zero where one is empty.
+        """
+        if left.all() or not left.any():
+            return start
+        problem, p = proxy.whole.problem, proxy.whole.problem.n_features
+        u = np.where(left, -0.5 / left.sum(), 0.5 / (~left).sum())
+        a = np.zeros(p)
+        b, _steps = fit_logistic(
+            problem.X, proxy.rows, u, np.empty(0), a, 0.0, 0.0, 0.5 / left.size, 1e-3, 50
+        )  # scikit-learn's default penalty, as in the paper
+        point = start.copy()
+        point[:p] = a / self.alpha
+        point[proxy.branches.size * p] = b / self.alpha
+        return point
+
+    # ---- LN step --------------------------------------------------------------------------------------------------
+
+    def _leaf_step(self, smooth: SmoothTreeProblem, theta: Floats, chosen: WorkingSet, k: int) -> Floats:
+        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node."""
+        problem = smooth.problem
+        part = SubtreeProblem(smooth, theta, chosen.node, exact=self._exact(k))
+        leaves = range(smooth.n_branches + 1)[part.leaves][chosen.leaves]
+        if not leaves:
+            return theta
+        weights = part.weights[:, None] * path_products(part.left_probabilities)[:, chosen.leaves]
+        _A, _b, values, coefs = smooth.parts(theta)
+        new_values, new_coefs = values[leaves], coefs[leaves]
+        fit_leaves(
+            problem.X,
+            problem.Y,
+            part.rows,
+            weights,
+            problem.strength(L1, "leaves"),
+            problem.strength(L2, "leaves"),
+            self.theta**k,
+            new_values,
+            new_coefs,
+        )
+        theta = theta.copy()
+        for own, fitted in zip(smooth.unpack(theta)[2:], (new_values, new_coefs), strict=True):
+            own[leaves] = fitted
+        return theta
+
+    def _proposition_1(self, smooth: SmoothTreeProblem, before: Floats, theta: Floats) -> dict[str, float]:
+        """Norms of the gradient and of the macro iteration's moves."""
+        _value, gradient = smooth.value_and_grad(theta)
+        move = theta - before
+        cut = smooth.n_branches * (smooth.problem.n_features + 1)
+        return {
+            "gradient_norm": float(np.linalg.norm(gradient)),
+            "split_move": float(np.linalg.norm(move[:cut])),
+            "leaf_move": float(np.linalg.norm(move[cut:])),
+        }

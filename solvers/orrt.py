@@ -1,0 +1,115 @@
+"""`ORRT`: soft trees that answer with the mixture of all leaves, trained over all variables at once."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.problems import SmoothTreeProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.result import Termination
+from solvers.soft import soft_start, soft_tree
+from solvers.threads import calm_threads
+
+Floats = NDArray[np.floating]
+METHODS = ("L-BFGS-B", "SLSQP")
+PORTION = 50  # iterations between two steps
+
+
+@dataclass(frozen=True)
+class ORRT(Solver):
+    """Optimal randomized regression trees (Blanquero et al.; SRT paper, eq. 4): one smooth problem in all variables.
+
+    Minimises the loss of the mixture's prediction, plus the statement's l1 and l2 penalties, with SciPy from several
+    starts. Steps are mixtures, whose objective is `TreeProblem.objective`.
+
+    Parameters
+    ----------
+    alpha : scale of the gates, the paper's mu.
+    method : "L-BFGS-B", or "SLSQP", what the paper uses: its steps take the cube of the number of variables.
+    n_starts : starts; a tree that `solve` starts from takes the place of the first.
+    max_iter : iterations of each. SciPy's L-BFGS-B is asked for them in portions, from where it was: between them
+        there is a step; SLSQP runs in one go.
+    tol : stop at a projected gradient (L-BFGS-B) or a change of the objective (SLSQP) under this.
+    scale : deviation of the normal numbers of a random start: weights of splits and leaves, on the scale of the data as
+        they stand.
+    steepness : of gates made from a hard tree, see `NODEC`.
+    """
+
+    takes_mixtures = True
+    alpha: float = 1.0
+    method: str = "L-BFGS-B"
+    n_starts: int = 1
+    max_iter: int = 500
+    tol: float = 1e-6
+    scale: float = 1.0
+    steepness: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {list(METHODS)}; got {self.method!r}")
+        for name, least in (("n_starts", 1), ("max_iter", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
+        for name in ("alpha", "tol", "scale"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
+                raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the smooth formulation says; a mixture has no rows at a leaf to count."""
+        if problem.min_leaf > 1:
+            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
+        return SmoothTreeProblem.refusal(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """A step is a portion of iterations, or a whole run of SLSQP."""
+        smooth = SmoothTreeProblem(problem, alpha=self.alpha, aggregation="mixture")
+        ended = None
+        with calm_threads(problem):
+            for run in range(self.n_starts):
+                own = rng.spawn(1)[0]
+                if run == 0 and start is not None:
+                    theta = soft_start(smooth, start, self.steepness)
+                else:
+                    theta = self.scale * own.normal(size=smooth.size)
+                label = "" if self.n_starts == 1 else f"{run + 1}: "
+                yield self._step(smooth, theta, f"{label}start")
+                descend = self._lbfgs if self.method == "L-BFGS-B" else self._slsqp
+                ended = yield from descend(smooth, theta, f"{label}{self.method}")
+        return ended
+
+    def _step(self, smooth: SmoothTreeProblem, theta: Floats, phase: str, n_evaluations: int = 1) -> Step:
+        tree = soft_tree(smooth, theta, mixture=True, clip=False)
+        return Step(tree, phase=phase, n_evaluations=n_evaluations)
+
+    def _lbfgs(self, smooth: SmoothTreeProblem, theta: Floats, label: str) -> Generator[Step | None, None, Termination]:
+        from scipy.optimize import minimize
+
+        left = self.max_iter
+        while left > 0:
+            portion = min(left, PORTION)
+            found = minimize(
+                smooth.value_and_grad,
+                theta,
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": portion, "gtol": self.tol, "ftol": 0.0},
+            )
+            theta, left = found.x, left - portion
+            yield self._step(smooth, theta, label, found.nfev)
+            if found.nit < portion:
+                return Termination.LOCALLY_OPTIMAL
+        return Termination.ITERATION_LIMIT
+
+    def _slsqp(self, smooth: SmoothTreeProblem, theta: Floats, label: str) -> Generator[Step | None, None, Termination]:
+        from scipy.optimize import minimize
+
+        options = {"maxiter": self.max_iter, "ftol": self.tol}
+        found = minimize(smooth.value_and_grad, theta, jac=True, method="SLSQP", options=options)
+        yield self._step(smooth, found.x, label, found.nfev)
+        return Termination.LOCALLY_OPTIMAL if found.success else Termination.ITERATION_LIMIT
