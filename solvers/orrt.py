@@ -13,7 +13,7 @@ from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.result import Termination
-from solvers.soft import soft_start, soft_tree
+from solvers.soft import constant_tree, soft_start, soft_tree
 from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
@@ -64,10 +64,13 @@ class ORRT(Solver):
         """What the smooth formulation says; a mixture has no rows at a leaf to count."""
         if problem.min_leaf > 1:
             return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
-        return SmoothTreeProblem.refusal(problem)
+        return None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step is a portion of iterations, or a whole run of SLSQP."""
+        if (constant := constant_tree(problem, self.alpha)) is not None:
+            yield Step(constant, phase="constant")
+            return Termination.LOCALLY_OPTIMAL
         smooth = SmoothTreeProblem(problem, alpha=self.alpha, aggregation="mixture")
         ended = None
         with calm_threads(problem):

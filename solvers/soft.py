@@ -7,31 +7,36 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.problems import SmoothTreeProblem
+from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
+TINY = 1e-12
 
 
 def soft_start(smooth: SmoothTreeProblem, tree: Tree, steepness: float | None) -> Floats:
-    """Theta of ``tree``: gates as steep as its own; where it has none, arguments deviate by ``steepness`` over rows.
+    """Theta of ``tree``: gates as steep as its own. Where it has none, the argument of each gate is to deviate by
+    ``steepness`` over the rows that pass the node; None takes the split weights as they are.
 
     A hard tree says nothing of how steep its gates are to be, and steep ones leave rows no way to the other side.
-    ``steepness=None`` takes the split weights as they are.
     """
     theta = smooth.soften(tree.as_hard)
     A, b, _values, _coefs = smooth.unpack(theta)
     if tree.gate is not None:
-        factor = np.full(b.size, tree.gate / smooth.alpha)
-    elif steepness is None:
-        return theta
-    else:
-        w, X = smooth.problem.w, smooth.problem.X
-        Z = np.stack([np.sum(X * a, axis=1) for a in A], axis=1)
-        deviation = np.sqrt(np.maximum(w @ Z**2 - (w @ Z) ** 2, 0.0))
-        factor = np.where(deviation > 0.0, steepness / (smooth.alpha * np.where(deviation > 0.0, deviation, 1.0)), 1.0)
-    A *= factor[:, None]
-    b *= factor
+        theta[: A.size + b.size] *= tree.gate / smooth.alpha
+    elif steepness is not None:
+        X, w = smooth.problem.X, smooth.problem.w
+        node = np.zeros(len(X), np.intp)
+        for t in range(b.size):
+            rows = np.flatnonzero(node == t)
+            z = b[t] - np.sum(X[rows] * A[t], axis=1)
+            node[rows] = np.where(z >= 0.0, 2 * t + 1, 2 * t + 2)
+            share = w[rows] / max(w[rows].sum(), TINY)
+            deviation = np.sqrt(np.sum(share * (z - np.sum(share * z)) ** 2))
+            if deviation > TINY:
+                factor = steepness / (smooth.alpha * deviation)
+                A[t] *= factor
+                b[t] *= factor
     return theta
 
 
@@ -42,3 +47,11 @@ def soft_tree(smooth: SmoothTreeProblem, theta: Floats, *, mixture: bool, clip: 
         lower, upper = (np.tile(bound, (tree.n_leaves, 1)) for bound in (Y.min(axis=0), Y.max(axis=0)))
         tree = replace(tree, lower=lower, upper=upper)
     return replace(tree, gate=float(smooth.alpha), mixture=mixture)
+
+
+def constant_tree(problem: TreeProblem, gate: float) -> Tree | None:
+    """The one-leaf tree where there is nothing to split, None elsewhere."""
+    if problem.depth > 0 and np.ptp(problem.Y, axis=0).max() > 0.0:
+        return None
+    tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+    return replace(problem.fit_leaves(tree, leaves="constant"), gate=gate)

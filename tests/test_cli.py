@@ -22,7 +22,7 @@ def csv(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("method", ["tao", "tao-c", "tao-l", "tao-axis", "get", "get-linear"])
+@pytest.mark.parametrize("method", ["tao", "tao-c", "tao-l", "tao-axis", "get", "get-linear", "srt", "orrt"])
 @pytest.mark.parametrize("suffix", ["json", "npz"])
 def test_fit_predict_show(csv, capsys, method, suffix):
     model = str(csv / f"m.{suffix}")

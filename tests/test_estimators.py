@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_estimator
 
 import solvers
-from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, datasets
+from opttree import GETClassifier, GETRegressor, ORRTRegressor, SRTRegressor, TAOClassifier, TAORegressor, datasets
 
 VARIANTS = [
     TAORegressor(),
@@ -32,14 +32,27 @@ VARIANTS = [
     GETRegressor(3, leaves="linear"),
     GETRegressor(2, preset="paper", n_starts=1),
     GETClassifier(3),
+    SRTRegressor(),
+    SRTRegressor(2, init="cluster", k0=0),
+    ORRTRegressor(2),
 ]
+
+
+# hundreds of steps of a quasi-Newton method, and 2-means on repeated rows, tell weights from repetitions by rounding
+CHAOTIC = {"check_sample_weight_equivalence_on_dense_data": "rounding errors grow over the iterations"}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize("estimator", VARIANTS, ids=repr)
 def test_scikit_learns_own_checks(estimator):
-    outcomes = check_estimator(estimator, on_fail=None, on_skip=None)
-    bad = [(o["check_name"], str(o["exception"])) for o in outcomes if o["status"] not in ("passed", "skipped")]
+    chaotic = isinstance(estimator, ORRTRegressor) or getattr(estimator, "init", None) == "cluster"
+    expected = CHAOTIC if chaotic else {}
+    outcomes = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=expected)
+    bad = [
+        (o["check_name"], str(o["exception"]))
+        for o in outcomes
+        if o["status"] not in ("passed", "skipped") and o["check_name"] not in expected
+    ]
     assert not bad
     reference = check_estimator(DecisionTreeRegressor(), on_fail=None, on_skip=None)
     skipped = {o["check_name"] for o in outcomes if o["status"] == "skipped"}

@@ -8,7 +8,7 @@ from opttree.kernels.leaves import moment
 from opttree.kernels.quadratic import JITTER, minimise_quadratic
 
 MOST_ARGUMENT = 40.0  # gates are this far from 0 and 1 in their logarithms, as in `smooth`
-LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight keeps what it has
+LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, keeps what it has
 
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
@@ -82,7 +82,7 @@ def fit_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
     if norm <= threshold:
         return norm
     for leaf in prange(L):
-        if mass[leaf] > LEAST_WEIGHT:
+        if mass[leaf] > LEAST_WEIGHT or (l2 > 0.0 and mass[leaf] > 0.0):
             H = hessians[leaf, : p + 1, : p + 1].copy()
             for j in range(p + 1):
                 H[j, j] += JITTER * H[j, j]

@@ -21,11 +21,12 @@ from solvers.base import Solver, Step, Steps
 from solvers.initial import ClusterInit
 from solvers.nodec.line_search import ArmijoLineSearch
 from solvers.result import Termination
-from solvers.soft import soft_start, soft_tree
+from solvers.soft import constant_tree, soft_start, soft_tree
 from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
 WORKING_SETS = ("subtree", "node", "all")
+ROUNDING = 1e-12  # share of the objective by which it may seem to rise
 
 
 class WorkingSet(NamedTuple):
@@ -55,9 +56,9 @@ class NODEC(Solver):
     ----------
     alpha : scale of the gates, the paper's mu.
     init : initial tree.
-    steepness : deviation over the rows of the arguments of the gates at the start, for trees that have no gates; None:
-        split weights are taken as they are. Two clusters are nearly separable, and the logistic regressions between
-        them so steep that the best start is hard to leave.
+    steepness : deviation of the gates' arguments at the start, over the rows that pass the node, for trees that have
+        no gates; None: split weights are taken as they are. Two clusters are nearly separable, and the logistic
+        regression between them so steep that the best start is hard to leave.
     working_sets : "subtree" (NODEC-DR), "node" (each branch and each leaf by itself), "all" (alternating minimisation).
     max_iter : macro iterations. (``it < M_it`` of the pseudocode would make one less.)
     k0 : None: BN and LN steps on proxies (the subtree and its rows only), always accepted: the early-stopped method of
@@ -105,16 +106,17 @@ class NODEC(Solver):
         for name in ("decay", "theta"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)}")
-        for name, positive in (("alpha", True), ("steepness", True), ("tau", True), ("tol", False)):
-            value = getattr(self, name)
-            if name == "steepness" and value is None:
-                continue
-            if not (np.isfinite(value) and (value > 0.0 if positive else value >= 0.0)):
-                raise ValueError(f"{name} must be finite and {'>' if positive else '>='} 0; got {value}")
+        for name in ("alpha", "tau"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
+                raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
+        if self.steepness is not None and not (np.isfinite(self.steepness) and self.steepness > 0.0):
+            raise ValueError(f"steepness must be finite and > 0, or None; got {self.steepness}")
+        if not (np.isfinite(self.tol) and self.tol >= 0.0):
+            raise ValueError(f"tol must be finite and >= 0; got {self.tol}")
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Smooth problems of squared loss."""
-        if (reason := SmoothTreeProblem.refusal(problem)) is not None:
+        """Smooth problems of squared loss; a depth of 0 is the constant tree."""
+        if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
             return reason
         if problem.loss != "squared":
             return f"its loss is {problem.loss!r}, and the leaf step is least squares"
@@ -122,6 +124,9 @@ class NODEC(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The three procedures of the paper: initialization, decomposition, update of branch nodes."""
+        if (constant := constant_tree(problem, self.alpha)) is not None:
+            yield Step(constant, phase="constant")
+            return Termination.LOCALLY_OPTIMAL
         with calm_threads(problem):
             return (yield from self._steps(problem, start, rng))
 
@@ -141,7 +146,7 @@ class NODEC(Solver):
                 theta = self._branch_step(smooth, theta, working_set, imbalance, k)
                 theta = self._leaf_step(smooth, theta, working_set, k)
                 last, value = value, smooth.value(theta)
-                rises += value > last
+                rises += value > last + ROUNDING * abs(last)
                 if value < best_value:
                     best, best_value = theta, value
                 k += 1
