@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.subtree import fit_leaves
@@ -74,6 +73,8 @@ class NODEC(Solver):
     line_search : of the reference step.
     tau : see ``k0``.
     theta : thresholds of both steps are ``theta ** k``: smaller gradients are left alone.
+    joint_iterations : iterations of L-BFGS on all variables after the last macro iteration, from the best point; 0, the
+        default, is the paper's method.
     tol : with ``k0``, stop where the gradient of the whole objective has at most this norm.
     clip : bound the linear leaves of the trees by the range of y.
     """
@@ -90,13 +91,14 @@ class NODEC(Solver):
     line_search: ArmijoLineSearch = field(default_factory=ArmijoLineSearch)
     tau: float = 1e-8
     theta: float = 0.5
+    joint_iterations: int = 0
     tol: float = 0.0
     clip: bool = True
 
     def __post_init__(self) -> None:
         if self.working_sets not in WORKING_SETS:
             raise ValueError(f"working_sets must be one of {list(WORKING_SETS)}; got {self.working_sets!r}")
-        for name, least in (("max_iter", 0), ("branch_iterations", 1)):
+        for name, least in (("max_iter", 0), ("branch_iterations", 1), ("joint_iterations", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
         if self.k0 is not None and self.k0 < 0:
@@ -158,6 +160,9 @@ class NODEC(Solver):
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
+        if self.joint_iterations:
+            found = descend(smooth.value_and_grad, best, self.joint_iterations)
+            yield self._step(smooth, found.x, {"smooth": float(found.fun)}, "all variables")
         return Termination.ITERATION_LIMIT
 
     def _initial(self, problem: TreeProblem, rng: Rng) -> Generator[None, None, Tree]:
@@ -242,13 +247,7 @@ class NODEC(Solver):
         value, gradient = part.value_and_grad(start)
         if np.linalg.norm(gradient) <= threshold:
             return start
-        found = minimize(
-            part.value_and_grad,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": self.branch_iterations, "gtol": 1e-10, "ftol": 1e-12},
-        )
+        found = descend(part.value_and_grad, start, self.branch_iterations)
         return found.x if found.fun < value else start
 
     def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:
@@ -308,3 +307,11 @@ class NODEC(Solver):
             "split_move": float(np.linalg.norm(move[:cut])),
             "leaf_move": float(np.linalg.norm(move[cut:])),
         }
+
+
+def descend(function: Callable[[Floats], tuple[float, Floats]], start: Floats, iterations: int) -> Any:
+    """SciPy's L-BFGS from ``start``."""
+    from scipy.optimize import minimize
+
+    options = {"maxiter": iterations, "gtol": 1e-10, "ftol": 1e-12}
+    return minimize(function, start, jac=True, method="L-BFGS-B", options=options)
