@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.random import Generator as Rng
@@ -38,7 +38,7 @@ Steps = Generator[Step | None, Any, Termination | None]
 class Solver:
     """Base class of solvers: frozen dataclasses of options, without state and without data."""
 
-    takes_mixtures = False  # whether it starts from soft predictions as they are, or from the hard tree below them
+    takes_gates = False  # whether it starts from soft trees as they are, or from the hard trees below them
 
     def supports(self, problem: TreeProblem) -> str | None:
         """None, or the reason why this solver cannot treat ``problem``, in one sentence."""
@@ -54,4 +54,4 @@ class Solver:
 
 def start_for(solver: Solver, tree: Tree | None) -> Tree | None:
     """``tree`` as ``solver`` starts from it."""
-    return tree if tree is None or solver.takes_mixtures or not tree.mixture else tree.as_hard
+    return tree if tree is None or solver.takes_gates else replace(tree, gate=None, mixture=False)

@@ -21,7 +21,7 @@ class MultiStart(Solver):
     A start tree, if one is given, serves the first run only. Phases are numbered: "2: ..." is the second run's.
     """
 
-    takes_mixtures = True
+    takes_gates = True
     solver: Solver
     n: int = 10
 
@@ -47,7 +47,7 @@ class MultiStart(Solver):
 class Chain(Solver):
     """Run solvers one after another, each from the best tree so far: ``Chain(TAO(), LocalSearch())``."""
 
-    takes_mixtures = True
+    takes_gates = True
     solvers: tuple[Solver, ...]
 
     def __init__(self, *solvers: Solver) -> None:

@@ -34,14 +34,14 @@ class ORRT(Solver):
     method : "L-BFGS-B", or "SLSQP", what the paper uses: its steps take the cube of the number of variables.
     n_starts : starts; a tree that `solve` starts from takes the place of the first.
     max_iter : iterations of each. SciPy's L-BFGS-B is asked for them in portions, from where it was: between them
-        there is a step; SLSQP runs in one go.
+        there is a step; SLSQP runs in one go, which a time limit cannot end.
     tol : stop at a projected gradient (L-BFGS-B) or a change of the objective (SLSQP) under this.
     scale : deviation of the normal numbers of a random start: weights of splits and leaves, on the scale of the data as
         they stand.
     steepness : of gates made from a hard tree, see `NODEC`.
     """
 
-    takes_mixtures = True
+    takes_gates = True
     alpha: float = 1.0
     method: str = "L-BFGS-B"
     n_starts: int = 1
@@ -60,8 +60,11 @@ class ORRT(Solver):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
                 raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
 
+        if self.steepness is not None and not (np.isfinite(self.steepness) and self.steepness > 0.0):
+            raise ValueError(f"steepness must be finite and > 0, or None; got {self.steepness}")
+
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the smooth formulation says; a mixture has no rows at a leaf to count."""
+        """What the smooth formulation says, but for depth 0, the constant tree; a mixture has no rows of a leaf."""
         if problem.min_leaf > 1:
             return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
         return None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
@@ -77,7 +80,7 @@ class ORRT(Solver):
             for run in range(self.n_starts):
                 own = rng.spawn(1)[0]
                 if run == 0 and start is not None:
-                    theta = soft_start(smooth, start, self.steepness)
+                    theta = soft_start(smooth, start, self.steepness, own)
                 else:
                     theta = self.scale * own.normal(size=smooth.size)
                 label = "" if self.n_starts == 1 else f"{run + 1}: "

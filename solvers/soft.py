@@ -12,16 +12,21 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
 TINY = 1e-12
+DIFFERENCE = 0.01  # of copied leaves, relative to the deviation of y
 
 
-def soft_start(smooth: SmoothTreeProblem, tree: Tree, steepness: float | None) -> Floats:
+def soft_start(smooth: SmoothTreeProblem, tree: Tree, steepness: float | None, rng: np.random.Generator) -> Floats:
     """Theta of ``tree``: gates as steep as its own. Where it has none, the argument of each gate is to deviate by
     ``steepness`` over the rows that pass the node; None takes the split weights as they are.
 
     A hard tree says nothing of how steep its gates are to be, and steep ones leave rows no way to the other side.
+    Levels that it lacks get random hyperplanes, and leaves that were copied for them small differences: between equal
+    leaves no gradient tells one side from the other.
     """
-    theta = smooth.soften(tree.as_hard)
-    A, b, _values, _coefs = smooth.unpack(theta)
+    theta = smooth.soften(tree.as_hard, rng)
+    A, b, values, _coefs = smooth.unpack(theta)
+    if tree.n_leaves < b.size + 1:
+        values += DIFFERENCE * smooth.problem.Y.std() * rng.normal(size=values.shape)
     if tree.gate is not None:
         theta[: A.size + b.size] *= tree.gate / smooth.alpha
     elif steepness is not None:
@@ -49,9 +54,13 @@ def soft_tree(smooth: SmoothTreeProblem, theta: Floats, *, mixture: bool, clip: 
     return replace(tree, gate=float(smooth.alpha), mixture=mixture)
 
 
-def constant_tree(problem: TreeProblem, gate: float) -> Tree | None:
-    """The one-leaf tree where there is nothing to split, None elsewhere."""
-    if problem.depth > 0 and np.ptp(problem.Y, axis=0).max() > 0.0:
-        return None
+def one_leaf(problem: TreeProblem, gate: float) -> Tree:
+    """The best constant tree."""
     tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
     return replace(problem.fit_leaves(tree, leaves="constant"), gate=gate)
+
+
+def constant_tree(problem: TreeProblem, gate: float) -> Tree | None:
+    """`one_leaf` where there is nothing to split, None elsewhere."""
+    splits = problem.depth > 0 and np.ptp(problem.Y, axis=0).max() > 0.0
+    return None if splits else one_leaf(problem, gate)

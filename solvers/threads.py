@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numba
 
@@ -14,6 +16,9 @@ from opttree.problems import TreeProblem
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
+_lock = threading.Lock()  # fits may run side by side in threads, and the limits are the process's
+_wanted: Counter[str] = Counter()
+_limits: dict[str, Any] = {}
 SMALL = 40_000  # numbers in X up to which threads cost more than they bring
 
 
@@ -24,15 +29,29 @@ def calm_threads(problem: TreeProblem) -> Iterator[None]:
     Idle threads of one library wait for work by spinning; on few cores each call into another library then waits for
     the end of a time slice, milliseconds for a call of microseconds.
     """
-    before = numba.get_num_threads()
     small = problem.X.size <= SMALL
-    with _controller().limit(limits=1, user_api=None if small else "blas"):
-        if small:
-            numba.set_num_threads(1)
-        try:
-            yield
-        finally:
-            numba.set_num_threads(before)
+    libraries = ("blas", "openmp") if small else ("blas",)
+    before = numba.get_num_threads()
+    if small:
+        numba.set_num_threads(1)
+    for library in libraries:
+        _limit(library, 1)
+    try:
+        yield
+    finally:
+        for library in libraries:
+            _limit(library, -1)
+        numba.set_num_threads(before)
+
+
+def _limit(library: str, change: int) -> None:
+    """Note that one solver more (+1) or less (-1) wants one thread of ``library``: the last to leave restores it."""
+    with _lock:
+        if _wanted[library] == 0:
+            _limits[library] = _controller().limit(limits=1, user_api=library)
+        _wanted[library] += change
+        if _wanted[library] == 0:
+            _limits.pop(library).restore_original_limits()
 
 
 @cache

@@ -143,10 +143,11 @@ def test_exact_steps_never_raise_the_smooth_objective(working_sets, init):
     problem = regression_problem(300, leaves="linear", penalties=RIDGE)
     solver = NODEC(init=init, working_sets=working_sets, k0=0, max_iter=15)
     frame = solve(problem, solver, random_state=0).trace.to_frame()
-    smooth = frame["smooth"].to_numpy()
+    current = frame["current"].dropna().to_numpy()
     assert frame["rises"].iloc[-1] == 0
-    assert np.all(np.diff(smooth) <= 1e-12)
-    assert smooth[-1] < 0.9 * smooth[0]
+    assert np.all(np.diff(current) <= 1e-12)
+    assert current[-1] < 0.9 * current[0]
+    np.testing.assert_allclose(frame["smooth"].dropna(), current, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["yacht", "auto_mpg"])
@@ -169,15 +170,69 @@ def test_convergence_conditions_hold(needs_data, name, depth):
     assert seen == set(range(7))
 
 
-def test_the_trace_notes_the_gradient_of_the_point_it_is_at():
+@pytest.mark.parametrize("k0", [0, 10])
+def test_the_trace_notes_the_gradient_of_the_point_it_is_at(k0):
     problem = regression_problem(300, leaves="linear", penalties=RIDGE)
-    result = solve(problem, NODEC(k0=0, max_iter=3, clip=False), random_state=0)
+    trees = []
+    result = solve(
+        problem, NODEC(k0=k0, max_iter=4, clip=False), random_state=0, callback=lambda step, _: trees.append(step.tree)
+    )
     smooth = SmoothTreeProblem(problem)
     last = result.trace.to_frame().iloc[-1]
-    tree = result.tree
-    theta = smooth.soften(tree)
-    assert min(abs(smooth.value(theta) - v) for v in result.trace.to_frame()["smooth"]) < 1e-12
-    assert last["gradient_norm"] > 0.0
+    value, gradient = smooth.value_and_grad(smooth.soften(trees[-1]))
+    assert value == pytest.approx(last["smooth"], rel=1e-12)
+    assert np.linalg.norm(gradient) == pytest.approx(last["gradient_norm"], rel=1e-6)
+
+
+def test_small_leaves_are_cut_off_and_the_others_fitted_again():
+    problem = regression_problem(400, leaves="linear", penalties=RIDGE, min_leaf=120)
+    tree = solve(problem, NODEC(), random_state=0).tree
+    assert problem.violation(tree) is None
+    one = problem.fit_leaves(Tree.constant([0.0], 4))
+    assert problem.objective(tree) < 0.5 * problem.objective(one)
+    model = SRTRegressor(min_samples_leaf=120, random_state=0).fit(problem.X, problem.y)
+    assert model.score(problem.X, problem.y) > 0.9
+
+
+@pytest.mark.parametrize("solver", [ORRT(), ORRT(method="SLSQP", max_iter=100), NODEC(k0=0, max_iter=30)], ids=repr)
+def test_a_shallower_start_grows(solver):
+    problem = regression_problem(400, leaves="linear", penalties=RIDGE)
+    start = solve(problem, NODEC(max_iter=0), start=Tree.constant([0.0], 4), random_state=0).tree
+    assert problem.objective(start) > 0.9
+    assert solve(problem, solver, start=Tree.constant([0.0], 4), random_state=0).objective < 0.3
+
+
+def test_limits_of_other_libraries_threads_are_restored_by_the_last_to_leave():
+    from threadpoolctl import threadpool_info
+
+    from solvers.threads import calm_threads
+
+    def counts():
+        return sorted((pool["filepath"], pool["num_threads"]) for pool in threadpool_info())
+
+    problem = regression_problem(50)
+    solve(problem, ClusterInit(), random_state=0)  # loads the libraries
+    with calm_threads(problem):
+        pass
+    before = counts()
+    first, second = calm_threads(problem), calm_threads(problem)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert all(threads == 1 for _path, threads in counts())
+    second.__exit__(None, None, None)
+    assert counts() == before
+
+
+def test_a_time_limit_reaches_into_the_start():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30_000, 30))
+    problem = TreeProblem(X, X[:, 0] * X[:, 1] + rng.normal(size=30_000), depth=4, leaves="linear", penalties=RIDGE)
+    for init in (HingeInit(), ClusterInit(n_init=1)):
+        solve(problem, NODEC(init=init), time_limit=0.1, random_state=0)  # compile
+        result = solve(problem, NODEC(init=init), time_limit=0.1, random_state=0)
+        assert result.termination is Termination.TIME_LIMIT
+        assert result.seconds < 1.0
 
 
 def test_reassignment_gives_an_empty_side_rows():
@@ -290,8 +345,10 @@ def test_soft_trees_are_saved_scaled_drawn_and_told_apart(tmp_path):
 def test_hard_solvers_start_from_the_hard_tree_below_a_mixture():
     problem = regression_problem(300, depth=2, leaves="linear", penalties=RIDGE)
     mixture = solve(problem, ORRT(max_iter=50), random_state=0).tree
-    assert not solve(problem, TAO(max_iter=2), start=mixture, random_state=0).tree.mixture
-    assert not solve(problem, MultiStart(TAO(max_iter=2), 2), start=mixture, random_state=0).tree.mixture
+    for solver in (TAO(max_iter=2), MultiStart(TAO(max_iter=2), 2)):
+        tree = solve(problem, solver, start=mixture, random_state=0).tree
+        assert tree.gate is None
+        assert not tree.mixture
     chain = solve(problem, Chain(NODEC(max_iter=3), ORRT(max_iter=100)), random_state=0)
     assert chain.tree.mixture
     assert chain.objective <= solve(problem, NODEC(max_iter=3), random_state=0).objective
@@ -338,6 +395,8 @@ def test_printed_penalties_are_the_papers():
     strengths = SRTRegressor(2).state(X, y)[0].penalties[0]
     assert (strengths.splits, strengths.leaves) == pytest.approx((0.01 * p / n, 0.03 * p / n))
     assert SRTRegressor(2, l2=(0.1, 0.2)).state(X, y)[0].penalties[0] == L2(splits=0.1, leaves=0.2)
+    small = SRTRegressor(2).state(X, y, np.full(n, 1.0 / n))[0].penalties[0]
+    assert small == strengths
 
 
 @pytest.mark.parametrize(
@@ -346,6 +405,7 @@ def test_printed_penalties_are_the_papers():
         (SRTRegressor, {"l2": "none"}, "l2 must be 'auto', 'paper', a number >= 0 or a pair of them; got 'none'"),
         (SRTRegressor, {"l2": (1.0, -1.0)}, "l2 must be"),
         (SRTRegressor, {"init": "best"}, "init must be one of .*; got 'best'"),
+        (SRTRegressor, {"init": HingeInit}, "init must be a name, an initial tree of `solvers` or a Tree"),
         (SRTRegressor, {"k0": 1.5}, "k0 must be an integer >= 0 or None; got 1.5"),
         (SRTRegressor, {"n_init": 0}, "n_init must be an integer >= 1; got 0"),
         (SRTRegressor, {"max_depth": 0}, "max_depth must be an integer >= 1 or 'cv'; got 0"),

@@ -37,7 +37,7 @@ def all_variables(problem: TreeProblem, start: Tree, iterations: int) -> pd.Data
         return value, gradient
 
     with calm_threads(problem):
-        theta = soft_start(smooth, start, NODEC().steepness)
+        theta = soft_start(smooth, start, NODEC().steepness, np.random.default_rng(0))
         minimize(watched, theta, jac=True, method="L-BFGS-B", options={"maxiter": iterations, "ftol": 0, "gtol": 1e-7})
     return pd.DataFrame(rows, columns=["seconds", "smooth"])
 
@@ -91,8 +91,8 @@ def converge(names: list[str], depth: int, out: Path) -> None:
         last = frame.iloc[-1]
         print(
             f"{name:12s} depth {depth}: gradient norm {last['gradient_norm']:.1e} after {len(frame) - 1} macro "
-            f"iterations, {result.seconds:.2f} s; objective {last['smooth']:.6f}, rises {last['rises']:.0f}; last moves "
-            f"of splits {last['split_move']:.1e}, leaves {last['leaf_move']:.1e}",
+            f"iterations, {result.seconds:.2f} s; objective {last['smooth']:.6f}, rises {last['rises']:.0f}; last "
+            f"moves of splits {last['split_move']:.1e}, leaves {last['leaf_move']:.1e}",
             flush=True,
         )
         for column in ("gradient_norm", "split_move", "leaf_move"):

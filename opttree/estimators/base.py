@@ -113,6 +113,11 @@ class TreeEstimator(BaseEstimator):
         return problem, (x_mean, x_scale, y_mean, y_scale)
 
     @property
+    def _merit(self) -> float:
+        """What fits of one problem are compared by."""
+        return float(self.result_.objective)
+
+    @property
     def _depth(self) -> int:
         """Depth of the problem: the one chosen by cross-validation where ``max_depth`` leaves it to that."""
         return getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth

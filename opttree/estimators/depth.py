@@ -82,6 +82,6 @@ def fit_warm(model: TreeEstimator, depth: int, last: Any, *data: Any) -> Any:
     if not warm and isinstance(model.init, Tree) and model.init.depth > depth:
         fitted.set_params(init=type(model)().init)
     fitted.fit(*data)
-    if warm and not model.starts_compete and fitted.result_.objective > last.result_.objective:
+    if warm and not model.starts_compete and fitted._merit > last._merit:
         fitted.set_params(**warm).fit(*data)
     return fitted

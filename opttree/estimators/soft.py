@@ -39,14 +39,15 @@ class _SoftTree(TreeEstimator):
                 n_leaves = 2**self._depth
                 return p / (n_leaves - 1), 1.0 / (p * n_leaves)
         else:
-            pair = self.l2 if isinstance(self.l2, (tuple, list)) else (self.l2, self.l2)
+            pair = self.l2 if isinstance(self.l2, (tuple, list, np.ndarray)) else (self.l2, self.l2)
             numbers = [isinstance(v, (int, float, np.number)) and np.isfinite(v) and v >= 0 for v in pair]
             if len(pair) == 2 and all(numbers):
                 return float(pair[0]), float(pair[1])
         raise ValueError(f"l2 must be 'auto', 'paper', a number >= 0 or a pair of them; got {self.l2!r}")
 
     def _penalties(self, weight: Floats, n_features: int) -> tuple[L1 | L2, ...]:
-        splits, leaves = self._strengths(float(weight.sum()), n_features)
+        n = max(float(weight.sum()), float(np.count_nonzero(weight)))
+        splits, leaves = self._strengths(n, n_features)
         return (L2(splits=splits, leaves=leaves if self.leaves == "linear" else 0.0),)
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -76,8 +77,9 @@ class SRTRegressor(RegressionTree, _SoftTree):
     l2 : "auto", "paper", float or pair of floats, default "auto"
         l2 penalty: the objective is ``mean loss + l2_splits |A|^2 + l2_leaves |coefs|^2`` on scaled features and
         standardised outputs; constant terms are free. "auto": features are standardised, and the pair is
-        ``(.01 p / n, .03 p / n)`` for p features and n rows (weights count as repeated rows): one setting, chosen on
-        inner folds of training parts of ten of the paper's data sets. "paper": features are scaled to [0, 1], and the
+        ``(.01 p / n, .03 p / n)`` for p features and n, the sum of the weights (they count as repeated rows) or the
+        number of rows, whichever is larger: one setting, chosen on inner folds of training parts of ten of the paper's
+        data sets. "paper": features are scaled to [0, 1], and the
         lambdas are the printed ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit.
     init : {"hinge", "cluster", "cart", "random"}, an initial tree of `solvers`, or a `Tree`, default "hinge"
         Start. "cluster" is the paper's; hinging hyperplanes take less time and led to the same or better trees.
@@ -99,7 +101,8 @@ class SRTRegressor(RegressionTree, _SoftTree):
     Attributes
     ----------
     tree_ : `opttree.Tree` on raw features, with its gates.
-    result_ : `solvers.Result` of the run; its tree and objective are on the scaled problem.
+    smooth_objective_ : smooth objective of the tree on the scaled problem.
+    result_ : `solvers.Result` of the run; its tree and (hard) objective are on the scaled problem.
     n_iter_ : steps taken.
 
     References
@@ -145,14 +148,14 @@ class SRTRegressor(RegressionTree, _SoftTree):
     def _solver(self, problem: TreeProblem) -> Any:
         solvers = bridge.solvers()
         inits = {
-            "hinge": solvers.HingeInit(),
+            "hinge": solvers.HingeInit(n_random=6, n_moves=12),
             "cluster": solvers.ClusterInit(n_init=1, n_repeats=3),
             "cart": solvers.CartInit(),
             "random": solvers.RandomInit(),
         }
         if isinstance(self.init, str) and self.init not in inits:
             raise ValueError(f"init must be one of {list(inits)}, an initial tree or a Tree; got {self.init!r}")
-        if not isinstance(self.init, (str, Tree)) and not hasattr(self.init, "build"):
+        if not isinstance(self.init, (str, Tree)) and not isinstance(self.init, bridge.solvers().Solver):
             raise ValueError(f"init must be a name, an initial tree of `solvers` or a Tree; got {self.init!r}")
         if not isinstance(self.joint_iterations, (int, np.integer)) or self.joint_iterations < 0:
             raise ValueError(f"joint_iterations must be an integer >= 0; got {self.joint_iterations!r}")
@@ -177,13 +180,18 @@ class SRTRegressor(RegressionTree, _SoftTree):
 
         def judge(step: Any, trace: Any) -> None:
             smooth = step.info.get("smooth", np.inf)
-            if best[1] is None or smooth < best[0]:
+            if smooth < best[0]:
                 best[:] = smooth, step.tree
             if watch is not None:
                 watch(step, trace)
 
         result = super()._solve(problem, start, seed, time_limit, judge)
-        return replace(result, tree=best[1], objective=problem.objective(best[1]))
+        self.smooth_objective_, tree = best
+        return result if tree is None else replace(result, tree=tree, objective=problem.objective(tree))
+
+    @property
+    def _merit(self) -> float:
+        return self.smooth_objective_
 
 
 class ORRTRegressor(RegressionTree, _SoftTree):
@@ -193,7 +201,7 @@ class ORRTRegressor(RegressionTree, _SoftTree):
     ----------
     max_depth, cv, leaves, l2, time_limit, random_state, n_jobs, verbose : as in `SRTRegressor`.
     method : {"L-BFGS-B", "SLSQP"}, default "L-BFGS-B"
-        SciPy's minimiser; the paper uses SLSQP.
+        SciPy's minimiser; the paper uses SLSQP, whose runs a time limit cannot end.
     init : `Tree` on raw features, default None
         A tree to start from; None: random numbers.
     n_init : int, default 1
@@ -203,7 +211,7 @@ class ORRTRegressor(RegressionTree, _SoftTree):
 
     Attributes
     ----------
-    tree_, result_, n_iter_ : as in `SRTRegressor`; ``tree_`` is a mixture.
+    tree_, result_, n_iter_ : as in `SRTRegressor`; ``tree_`` is a mixture (one leaf for constant y).
 
     References
     ----------

@@ -41,7 +41,7 @@ class SubtreeProblem:
     Raises
     ------
     ValueError
-        For another aggregation or loss, or a node that is no branch.
+        For another aggregation or loss, or a node that is no branch; on evaluation, for one that no row passes.
     """
 
     whole: SmoothTreeProblem
@@ -149,6 +149,8 @@ class SubtreeProblem:
     @cached_property
     def _stated(self) -> tuple[Any, Any, Any]:
         """Rows in blocks with the losses of the leaves in place of y, formulation and penalties of the kernel."""
+        if not self.share > 0.0:
+            raise ValueError(f"node must be on the path of some rows; no row passes node {self.node}")
         problem = self.whole.problem
         losses = self.losses
         if self.alone and self.below.size > 1:  # the two subtrees below are leaves of known losses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +20,12 @@ from solvers.base import Solver, Step, Steps
 from solvers.initial import ClusterInit
 from solvers.nodec.line_search import ArmijoLineSearch
 from solvers.result import Termination
-from solvers.soft import constant_tree, soft_start, soft_tree
+from solvers.soft import constant_tree, one_leaf, soft_start, soft_tree
 from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
 WORKING_SETS = ("subtree", "node", "all")
+PORTION = 25  # iterations over all variables between two steps
 ROUNDING = 1e-12  # share of the objective by which it may seem to rise
 
 
@@ -43,10 +44,11 @@ class NODEC(Solver):
     Every inner iteration moves the splits of a working set (BN step) and refits its leaves by weighted least squares
     (LN step); a macro iteration is one pass over the nodes. The BN step is L-BFGS on the `SubtreeProblem`, or, where a
     node sends too small a share of its rows one way, a weighted logistic regression that reassigns rows
-    (UPDATEBRANCHNODE). A step is a macro iteration: the hard tree of the point with the lowest smooth objective so far;
-    ``step.info`` holds that point's "smooth" objective and, with ``k0``, "gradient_norm" and the norms of the last
-    moves of splits and leaves, "split_move" and "leaf_move" (Proposition 1), and "rises", how often the smooth
-    objective rose.
+    (UPDATEBRANCHNODE). A step is a macro iteration: the hard tree of the point with the lowest smooth objective so far
+    (since k0); `solve` keeps the step with the lowest hard objective. ``step.info`` holds the "smooth" objective of
+    that point and that of the "current" one; "rises", how often it rose from one inner iteration to the next; and with
+    ``k0`` the current point's "gradient_norm" and the norms of the macro iteration's moves, "split_move" and
+    "leaf_move" (Proposition 1).
 
     Penalties are those of the statement, `L1` and `L2`: constant terms are free, where the paper's (7) penalises them
     too. Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
@@ -79,6 +81,7 @@ class NODEC(Solver):
     clip : bound the linear leaves of the trees by the range of y.
     """
 
+    takes_gates = True
     alpha: float = 1.0
     init: Solver = field(default_factory=lambda: ClusterInit(n_init=1, n_repeats=3))
     steepness: float | None = 1.0
@@ -133,18 +136,22 @@ class NODEC(Solver):
             return (yield from self._steps(problem, start, rng))
 
     def _steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        own = rng.spawn(1)[0]
         if start is None:
+            yield Step(one_leaf(problem, self.alpha), phase="constant")
             start = yield from self._initial(problem, rng)
         smooth = SmoothTreeProblem(problem, alpha=self.alpha)
-        theta = soft_start(smooth, start, self.steepness)
+        theta = soft_start(smooth, start, self.steepness, own)
         value = smooth.value(theta)
         best, best_value = theta, value
         imbalance = np.array(self.imbalance)
-        yield self._step(smooth, best, {"smooth": best_value}, "start")
+        yield self._step(smooth, best, {"smooth": best_value, "current": value}, "start")
         k = rises = 0
         for _ in range(self.max_iter):
             before = theta
             for working_set in self._macro_iteration(smooth.n_branches):
+                if k == self.k0:  # what went before does not bind the exact phase
+                    best, best_value = theta, value
                 theta = self._branch_step(smooth, theta, working_set, imbalance, k)
                 theta = self._leaf_step(smooth, theta, working_set, k)
                 last, value = value, smooth.value(theta)
@@ -154,15 +161,16 @@ class NODEC(Solver):
                 k += 1
                 yield None
             imbalance = imbalance * self.decay
-            info = {"smooth": best_value, "rises": float(rises)}
+            info = {"smooth": best_value, "current": value, "rises": float(rises)}
             if self.k0 is not None:
                 info |= self._proposition_1(smooth, before, theta)
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
-        if self.joint_iterations:
-            found = descend(smooth.value_and_grad, best, self.joint_iterations)
-            yield self._step(smooth, found.x, {"smooth": float(found.fun)}, "all variables")
+        for done in range(0, self.joint_iterations, PORTION):
+            found = descend(smooth.value_and_grad, best, min(PORTION, self.joint_iterations - done))
+            best, best_value = found.x, float(found.fun)
+            yield self._step(smooth, best, {"smooth": best_value, "current": best_value}, "all variables")
         return Termination.ITERATION_LIMIT
 
     def _initial(self, problem: TreeProblem, rng: Rng) -> Generator[None, None, Tree]:
@@ -174,9 +182,14 @@ class NODEC(Solver):
         return tree
 
     def _step(self, smooth: SmoothTreeProblem, theta: Floats, info: dict[str, float], phase: str) -> Step:
+        problem = smooth.problem
         tree = soft_tree(smooth, theta, mixture=False, clip=self.clip)
-        if smooth.problem.min_leaf > 1:
-            tree = smooth.problem.enforce_min_leaf(tree.prune_dead(smooth.problem.X))
+        if problem.min_leaf > 1:
+            live = tree.prune_dead(problem.X)
+            tree = problem.enforce_min_leaf(live)
+            if tree.n_leaves < live.n_leaves:  # rows have come to leaves that were not fitted to them
+                tree = problem.fit_leaves(tree)
+                tree = tree if self.clip else replace(tree, lower=None, upper=None)
         return Step(tree, phase=phase, info=info)
 
     def _macro_iteration(self, n_branches: int) -> Iterator[WorkingSet]:
