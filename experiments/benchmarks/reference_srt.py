@@ -1,10 +1,10 @@
 """NODEC-DR written straightforwardly in NumPy, SciPy and scikit-learn, as the reference that `solvers.NODEC` is timed
 against.
 
-The same algorithm on the same statement: clustering start with repetitions, the root alone and then subtrees, proxies
-of rows and subtree, reassignment by weighted logistic regression, leaves by weighted ridge regression, ten macro
-iterations; the BN step by SLSQP, as in the paper. Nothing is done to slow it down: objectives and gradients are
-vectorised over rows and leaves.
+The same algorithm on the same statement, from the same start: the root alone and then subtrees, proxies of rows and
+subtree, reassignment by weighted logistic regression, leaves by weighted ridge regression, ten macro iterations; the BN
+step by SLSQP, as in the paper. Nothing is done to slow it down: objectives and gradients are vectorised over rows and
+leaves, the losses of fixed leaves are computed once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import math
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import davies_bouldin_score
 
 from opttree import L2, TreeProblem
 
@@ -56,34 +54,12 @@ def split_objective(
     return V.sum() / n + ridge * np.sum(A**2), gradient
 
 
-def start(X: np.ndarray, y: np.ndarray, depth: int, repeats: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Splits of the clustering with the lowest Davies-Bouldin index: A, b."""
-    B = 2**depth - 1
-    best, best_index = [], np.inf
-    for _ in range(repeats):
-        node = np.zeros(len(X), int)
-        A, b = np.zeros((B, X.shape[1])), np.zeros(B)
-        for t in range(B):
-            rows = np.flatnonzero(node == t)
-            side = np.zeros(rows.size, int)
-            if rows.size > 2:
-                side = KMeans(2, n_init=1, random_state=int(rng.integers(2**31 - 1))).fit_predict(X[rows])
-                if side.any() and not side.all():
-                    model = LogisticRegression().fit(X[rows], side)
-                    A[t], b[t] = model.coef_[0], -model.intercept_[0]
-                    deviation = np.std(X[rows] @ A[t])
-                    A[t], b[t] = A[t] / deviation, b[t] / deviation
-            node[rows] = 2 * t + 1 + side
-        index = davies_bouldin_score(X, node) if np.unique(node).size > 1 else np.inf
-        if not best or index < best_index:
-            best, best_index = [A, b], index
-    return best
-
-
 def nodec(
-    problem: TreeProblem, rng: np.random.Generator, *, macro_iterations: int = 10, iterations: int = 100
+    problem: TreeProblem, A: np.ndarray, b: np.ndarray, *, macro_iterations: int = 10, iterations: int = 100
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """A, b, leaf coefficients (L, p + 1), intercept last, of the best point, and its smooth objective."""
+    """From the splits A (B, p), b (B,): A, b, leaf coefficients (L, p + 1), intercept last, of the best point, and its
+    smooth objective.
+    """
     X, y, depth = problem.X, problem.Y[:, 0], problem.depth
     (n, p), B = X.shape, 2**depth - 1
     split_ridge, leaf_ridge = problem.strength(L2, "splits"), problem.strength(L2, "leaves")
@@ -94,7 +70,7 @@ def nodec(
         gram = Z.T @ ones[rows] / n + leaf_ridge * np.diag(np.append(np.ones(p), 0.0))
         return np.linalg.lstsq(gram, Z.T @ y[rows] / n, rcond=None)[0]
 
-    A, b = start(X, y, depth, 3, rng)
+    A, b = A.copy(), b.copy()
     P = leaf_products(expit(b - X @ A.T))
     every = np.arange(n)
     leaves = np.stack([fit_leaf(every, P[:, leaf]) for leaf in range(B + 1)])
@@ -133,26 +109,20 @@ def nodec(
                     model = LogisticRegression(class_weight="balanced").fit(X[rows], ~left)
                     A[t], b[t] = model.coef_[0], -model.intercept_[0]
             else:
-                moved = under
-                if t == 0 and B > 1:
-                    half = losses.shape[1] // 2
-                    sides = [S[:, below(1 + k, under.size.bit_length())] for k in (0, 1)]
-                    losses = np.column_stack(
-                        [
-                            np.sum(leaf_products(side) * losses[:, k * half : (k + 1) * half], axis=1)
-                            for k, side in enumerate(sides)
-                        ]
-                    )
-                    moved = under[:1]
-                found = minimize(
-                    split_objective,
-                    np.concatenate([A[moved].ravel(), b[moved]]),
-                    args=(X[rows], losses, n, split_ridge),
-                    jac=True,
-                    method="SLSQP",
-                    options={"maxiter": iterations},
-                )
-                A[moved], b[moved] = found.x[: moved.size * p].reshape(-1, p), found.x[moved.size * p :]
+                alone = t == 0 and B > 1
+                free = np.arange(under.size * (p + 1))
+                if alone:
+                    free = np.append(np.arange(p), under.size * p)
+                point = np.concatenate([A[under].ravel(), b[under]])
+
+                def objective(v: np.ndarray) -> tuple[float, np.ndarray]:
+                    point[free] = v  # noqa: B023
+                    value, gradient = split_objective(point, X[rows], losses, n, split_ridge)  # noqa: B023
+                    return value, gradient[free]  # noqa: B023
+
+                found = minimize(objective, point[free], jac=True, method="SLSQP", options={"maxiter": iterations})
+                point[free] = found.x
+                A[under], b[under] = point[: under.size * p].reshape(-1, p), point[under.size * p :]
             if t > 0 or B == 1:
                 P = leaf_products(expit(b[under] - X[rows] @ A[under].T))
                 for k in range(P.shape[1]):

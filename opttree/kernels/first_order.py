@@ -1,4 +1,6 @@
-"""Adam and QHAdam on the smooth tree, whole loops compiled: small problems would spend their time between calls."""
+"""Adam, QHAdam and L-BFGS on the smooth tree, whole loops compiled: small problems would spend their time between
+calls.
+"""
 
 from collections import namedtuple
 
@@ -7,6 +9,11 @@ from numba import njit
 
 from opttree.kernels.smooth import LOG, unpack, value_and_gradient
 
+MEMORY = 10  # pairs that L-BFGS keeps
+MOST_TRIALS = 20
+ARMIJO = 1e-4
+CURVED = 1e-10
+SETTLED = 1e-12  # relative descent at which L-BFGS stops
 # Adam is nu1 = nu2 = 1 (Ma and Yarats, "Quasi-hyperbolic momentum and Adam", ICLR 2019, for the others)
 Moments = namedtuple("Moments", "beta1 beta2 nu1 nu2 epsilon")
 
@@ -80,3 +87,62 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
             square = (one - nu2) * g * g + nu2 * second[j] * scale2
             theta[j] -= rate * mean / (np.sqrt(square) + epsilon)
     return losses
+
+
+@njit(cache=True, nogil=True)
+def lbfgs(theta, alpha, data, form, penalty, iterations, parallel):
+    """Up to ``iterations`` of limited-memory BFGS (Nocedal and Wright, algorithm 7.5) from ``theta``, moved in place.
+
+    Steps are shortened by Armijo's rule with quadratic interpolation; pairs of negative curvature are left out. Returns
+    the objective and the number of evaluations.
+    """
+    blocks = np.array([0, data.w.shape[0]])
+    mass = np.empty(1 << form.depth, theta.dtype)
+    g, new_g = np.empty_like(theta), np.empty_like(theta)
+    steps, changes = np.empty((MEMORY, theta.size)), np.empty((MEMORY, theta.size))
+    rho, weight = np.empty(MEMORY), np.empty(MEMORY)
+    value = value_and_gradient(theta, alpha, data, blocks, form, penalty, g, mass, parallel)
+    evaluations = 1
+    held = 0
+    for _ in range(iterations):
+        d = -g.astype(np.float64)
+        for j in range(min(held, MEMORY)):
+            i = (held - 1 - j) % MEMORY
+            weight[i] = rho[i] * np.sum(steps[i] * d)
+            d -= weight[i] * changes[i]
+        if held:
+            last = (held - 1) % MEMORY
+            d /= rho[last] * np.sum(changes[last] * changes[last])
+        for j in range(max(0, held - MEMORY), held):
+            i = j % MEMORY
+            d += (weight[i] - rho[i] * np.sum(changes[i] * d)) * steps[i]
+        slope = np.sum(g * d)
+        if not slope < 0.0:
+            break
+        t = 1.0 if held else min(1.0, 1.0 / np.sqrt(-slope))
+        found = False
+        new, new_value = theta, value
+        for _trial in range(MOST_TRIALS):
+            new = theta + (t * d).astype(theta.dtype)
+            new_value = value_and_gradient(new, alpha, data, blocks, form, penalty, new_g, mass, parallel)
+            evaluations += 1
+            rise = new_value - value
+            if rise <= ARMIJO * t * slope:
+                found = True
+                break
+            t *= min(max(-0.5 * t * slope / (rise - t * slope), 0.1), 0.5)
+        if not found:
+            break
+        step, change = new - theta, new_g - g
+        curvature = np.sum(step * change)
+        if curvature > CURVED * np.sum(change * change):
+            i = held % MEMORY
+            steps[i], changes[i], rho[i] = step, change, 1.0 / curvature
+            held += 1
+        theta[:] = new
+        g, new_g = new_g, g
+        settled = value - new_value <= SETTLED * max(abs(value), 1e-300)
+        value = new_value
+        if settled:
+            break
+    return value, evaluations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -147,8 +147,11 @@ class SubtreeProblem:
     # ---- the problem ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def _stated(self) -> tuple[Any, Any, Any]:
-        """Rows in blocks with the losses of the leaves in place of y, formulation and penalties of the kernel."""
+    def stated(self) -> tuple[Any, Any, Any]:
+        """What the kernels take: rows in blocks with the losses of the leaves in place of y, formulation, penalties.
+
+        Their objective is `value_and_grad`'s divided by `share`.
+        """
         if not self.share > 0.0:
             raise ValueError(f"node must be on the path of some rows; no row passes node {self.node}")
         problem = self.whole.problem
@@ -183,7 +186,7 @@ class SubtreeProblem:
 
     def value_and_grad(self, point: Floats) -> tuple[float, Floats]:
         """The objective at ``point``, laid out as `start`, and its gradient."""
-        data, form, penalty = self._stated
+        data, form, penalty = self.stated
         point = np.ascontiguousarray(point, self.whole.dtype)
         if point.shape != (self.branches.size * (self.whole.problem.n_features + 1),):
             raise ValueError(f"point must have the shape of start, {self.start.shape}; got {point.shape}")
@@ -197,9 +200,22 @@ class SubtreeProblem:
             penalty,
             gradient,
             mass,
-            self.rows.size >= PARALLEL_ROWS,
+            self.parallel,
         )
         return self.share * float(value), self.share * gradient
+
+    @property
+    def parallel(self) -> bool:
+        """Whether there are rows enough for several threads."""
+        return self.rows.size >= PARALLEL_ROWS
+
+    def at(self, theta: Floats) -> SubtreeProblem:
+        """The same working set at a ``theta`` that differs from this one at and below the node only."""
+        moved = replace(self, theta=theta)
+        for name in ("path", "below", "_reach", "share"):
+            if name in self.__dict__:
+                moved.__dict__[name] = self.__dict__[name]
+        return moved
 
     def insert(self, point: Floats) -> Floats:
         """``theta`` with the splits of ``point``, laid out as `start`."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.first_order import lbfgs
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.subtree import fit_leaves
 from opttree.problems import L1, L2, SmoothTreeProblem, SubtreeProblem, TreeProblem
 from opttree.problems.smooth_problem import path_products
+from opttree.problems.subtree_problem import PARALLEL_ROWS
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.initial import ClusterInit
@@ -152,8 +154,7 @@ class NODEC(Solver):
             for working_set in self._macro_iteration(smooth.n_branches):
                 if k == self.k0:  # what went before does not bind the exact phase
                     best, best_value = theta, value
-                theta = self._branch_step(smooth, theta, working_set, imbalance, k)
-                theta = self._leaf_step(smooth, theta, working_set, k)
+                theta = self._inner_iteration(smooth, theta, working_set, imbalance, k)
                 last, value = value, smooth.value(theta)
                 rises += value > last + ROUNDING * abs(last)
                 if value < best_value:
@@ -167,9 +168,10 @@ class NODEC(Solver):
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
+        parallel = problem.n_samples >= PARALLEL_ROWS
         for done in range(0, self.joint_iterations, PORTION):
-            found = descend(smooth.value_and_grad, best, min(PORTION, self.joint_iterations - done))
-            best, best_value = found.x, float(found.fun)
+            best, most = best.copy(), min(PORTION, self.joint_iterations - done)
+            best_value, _n = lbfgs(best, self.alpha, smooth.data, smooth.form, smooth.penalty, most, parallel)
             yield self._step(smooth, best, {"smooth": best_value, "current": best_value}, "all variables")
         return Termination.ITERATION_LIMIT
 
@@ -208,38 +210,40 @@ class NODEC(Solver):
 
     # ---- BN step --------------------------------------------------------------------------------------------------
 
-    def _exact(self, k: int) -> bool:
-        return self.k0 is not None and k >= self.k0
-
-    def _branch_step(
+    def _inner_iteration(
         self, smooth: SmoothTreeProblem, theta: Floats, chosen: WorkingSet, imbalance: Floats, k: int
     ) -> Floats:
-        """Lines 14 to 27 of NODEC-DR."""
-        if chosen.splits == "none":
-            return theta
-        exact, alone = self._exact(k), chosen.splits == "own"
-        part = SubtreeProblem(smooth, theta, chosen.node, alone=alone, exact=exact)
+        """BN step, then LN step."""
+        exact = self.k0 is not None and k >= self.k0
+        part = SubtreeProblem(smooth, theta, chosen.node, alone=chosen.splits == "own", exact=exact)
         if not part.share > 0.0:
             return theta
+        if chosen.splits != "none":
+            part = part.at(part.insert(self._branch_step(part, imbalance, k)))
+        return self._leaf_step(part, chosen.leaves, k)
+
+    def _branch_step(self, part: SubtreeProblem, imbalance: Floats, k: int) -> Floats:
+        """Lines 14 to 27 of NODEC-DR: the new splits of the working set."""
         start = part.start
-        if not exact:
-            return part.insert(self._update(part, part, start, imbalance, self.theta**k))
         value, gradient = part.value_and_grad(start)
-        if np.linalg.norm(gradient) <= self.theta**k:
-            return theta
-        proxy = SubtreeProblem(smooth, theta, chosen.node, alone=alone, exact=False)
-        candidate = self._update(part, proxy, start, imbalance, 0.0)
+        small = bool(np.linalg.norm(gradient) <= self.theta**k)
+        if not part.exact:
+            return self._update(part, part, start, imbalance, small)
+        if small:
+            return start
+        proxy = replace(part, exact=False)
+        candidate = self._update(part, proxy, start, imbalance, small)
         length = self.line_search.step(lambda v: part.value_and_grad(v)[0], start, value, gradient)
         reference = start - length * gradient
         reached = part.value_and_grad(candidate)[0]
         if reached <= value - self.tau * np.sum((candidate - start) ** 2) and (
             length == 0.0 or reached <= part.value_and_grad(reference)[0]
         ):
-            return part.insert(candidate)
-        return part.insert(reference)
+            return candidate
+        return reference
 
     def _update(
-        self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats, threshold: float
+        self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats, small: bool
     ) -> Floats:
         """UPDATEBRANCHNODE: the candidate from ``start``; ``proxy`` knows the rows that pass the node."""
         balanced, severe, moved = imbalance
@@ -257,11 +261,11 @@ class NODEC(Solver):
                 left = left.copy()
                 left[worst] = ~left[worst]
             return self._reroute(proxy, left, start)
-        value, gradient = part.value_and_grad(start)
-        if np.linalg.norm(gradient) <= threshold:
+        if small:
             return start
-        found = descend(part.value_and_grad, start, self.branch_iterations)
-        return found.x if found.fun < value else start
+        point = start.copy()
+        lbfgs(point, self.alpha, *part.stated, self.branch_iterations, part.parallel)
+        return point
 
     def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:
         """Weighted logistic regression (17) of the sides ``left (m,)``; both sides weigh the same.
@@ -284,15 +288,14 @@ class NODEC(Solver):
 
     # ---- LN step --------------------------------------------------------------------------------------------------
 
-    def _leaf_step(self, smooth: SmoothTreeProblem, theta: Floats, chosen: WorkingSet, k: int) -> Floats:
-        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node."""
-        problem = smooth.problem
-        part = SubtreeProblem(smooth, theta, chosen.node, exact=self._exact(k))
-        leaves = range(smooth.n_branches + 1)[part.leaves][chosen.leaves]
+    def _leaf_step(self, part: SubtreeProblem, chosen: slice, k: int) -> Floats:
+        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node; the new theta."""
+        smooth, problem = part.whole, part.whole.problem
+        leaves = range(smooth.n_branches + 1)[part.leaves][chosen]
         if not leaves:
-            return theta
-        weights = part.weights[:, None] * path_products(part.left_probabilities)[:, chosen.leaves]
-        _A, _b, values, coefs = smooth.parts(theta)
+            return part.theta
+        weights = part.weights[:, None] * path_products(part.left_probabilities)[:, chosen]
+        _A, _b, values, coefs = smooth.parts(part.theta)
         new_values, new_coefs = values[leaves], coefs[leaves]
         fit_leaves(
             problem.X,
@@ -305,7 +308,7 @@ class NODEC(Solver):
             new_values,
             new_coefs,
         )
-        theta = theta.copy()
+        theta = part.theta.copy()
         for own, fitted in zip(smooth.unpack(theta)[2:], (new_values, new_coefs), strict=True):
             own[leaves] = fitted
         return theta
@@ -320,11 +323,3 @@ class NODEC(Solver):
             "split_move": float(np.linalg.norm(move[:cut])),
             "leaf_move": float(np.linalg.norm(move[cut:])),
         }
-
-
-def descend(function: Callable[[Floats], tuple[float, Floats]], start: Floats, iterations: int) -> Any:
-    """SciPy's L-BFGS from ``start``."""
-    from scipy.optimize import minimize
-
-    options = {"maxiter": iterations, "gtol": 1e-10, "ftol": 1e-12}
-    return minimize(function, start, jac=True, method="L-BFGS-B", options=options)
