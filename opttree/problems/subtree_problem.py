@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -103,12 +104,13 @@ class SubtreeProblem:
             return rows, problem.w
         A, b, _values, _coefs = self.whole.parts(self.theta)
         above = np.array([t for t, _left in self.path])
-        goes_left = np.array([left for _t, left in self.path])
-        share = subtree.gates(problem.X, rows, A[above], b[above], float(self.whole.alpha))
-        share = np.where(goes_left, share, 1.0 - share)
+        left = subtree.gates(problem.X, rows, A[above], b[above], float(self.whole.alpha)).T
+        sides = [gate if goes_left else 1.0 - gate for gate, (_t, goes_left) in zip(left, self.path, strict=True)]
         if self.exact:
-            return rows, problem.w * share.prod(axis=1)
-        passes = np.all(np.where(goes_left, share >= 0.5, share > 0.5), axis=1)  # ties go left, as in the hard tree
+            return rows, problem.w * math.prod(sides)
+        passes = np.ones(rows.size, bool)
+        for side, (_t, goes_left) in zip(sides, self.path, strict=True):
+            passes &= side >= 0.5 if goes_left else side > 0.5  # ties go left, as in the hard tree
         return rows[passes], problem.w[passes]
 
     @property
@@ -142,7 +144,7 @@ class SubtreeProblem:
     @cached_property
     def row_losses(self) -> Floats:
         """Expected loss of each row in the subtree at ``theta`` (the paper's (18)): (m,)."""
-        return np.sum(path_products(self.left_probabilities) * self.losses, axis=1)
+        return np.einsum("ij,ij->i", path_products(self.left_probabilities), self.losses)
 
     # ---- the problem ----------------------------------------------------------------------------------------------
 
@@ -159,11 +161,9 @@ class SubtreeProblem:
         if self.alone and self.below.size > 1:  # the two subtrees below are leaves of known losses
             S, half = self.left_probabilities, losses.shape[1] // 2
             height = half.bit_length() - 1
-            expected = [
-                path_products(S[:, heap_below(1 + side, height)]) * losses[:, side * half : (side + 1) * half]
-                for side in (0, 1)
-            ]
-            losses = np.stack([part.sum(axis=1) for part in expected], axis=1)
+            reach = [path_products(S[:, heap_below(1 + side, height)]) for side in (0, 1)]
+            parts = losses[:, :half], losses[:, half:]
+            losses = np.stack([np.einsum("ij,ij->i", *pair) for pair in zip(reach, parts, strict=True)], axis=1)
         m, depth = self.rows.size, losses.shape[1].bit_length() - 1
         data = in_blocks(
             problem.X[self.rows],

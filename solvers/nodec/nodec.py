@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -247,19 +246,20 @@ class NODEC(Solver):
     ) -> Floats:
         """UPDATEBRANCHNODE: the candidate from ``start``; ``proxy`` knows the rows that pass the node."""
         balanced, severe, moved = imbalance
-        m = proxy.rows.size
+        w = proxy.weights
         left = proxy.left_probabilities[:, 0] >= 0.5
-        n_left = int(left.sum())
-        smaller = min(n_left, m - n_left)
+        on_left = float(w[left].sum())
+        smaller = min(on_left, proxy.share - on_left)
         problem = proxy.whole.problem
-        enough = m >= 4 * (1 + problem.n_features * proxy.whole.linear)
-        if enough and smaller <= balanced * m and balanced * problem.n_samples >= 1.0:
-            if smaller <= severe * m:
-                larger = np.flatnonzero(left if 2 * n_left >= m else ~left)
-                count = math.ceil(moved * larger.size)
-                worst = larger[np.argsort(-proxy.row_losses[larger], kind="stable")[:count]]
+        enough = proxy.rows.size >= 4 * (1 + problem.n_features * proxy.whole.linear)
+        if enough and smaller <= balanced * proxy.share and balanced * problem.n_samples >= 1.0:
+            if smaller <= severe * proxy.share:
+                larger = np.flatnonzero(left if 2.0 * on_left >= proxy.share else ~left)
+                order = larger[np.argsort(-proxy.row_losses[larger], kind="stable")]
+                reached = np.cumsum(w[order])
+                count = 1 + np.searchsorted(reached, moved * (1.0 - ROUNDING) * reached[-1])
                 left = left.copy()
-                left[worst] = ~left[worst]
+                left[order[:count]] = ~left[order[:count]]
             return self._reroute(proxy, left, start)
         if small:
             return start
@@ -273,10 +273,11 @@ class NODEC(Solver):
         The weights are those of the sides that are asked for: N_t / (2 N_left) of the sides as they are, as printed,
         divides by zero where one is empty.
         """
-        if left.all() or not left.any():
+        if not (proxy.weights[left].any() and proxy.weights[~left].any()):
             return start
         problem, p = proxy.whole.problem, proxy.whole.problem.n_features
-        u = np.where(left, -0.5 / left.sum(), 0.5 / (~left).sum())
+        w = proxy.weights
+        u = w * np.where(left, -0.5 / w[left].sum(), 0.5 / w[~left].sum())
         a = np.zeros(p)
         b, _steps = fit_logistic(
             problem.X, proxy.rows, u, np.empty(0), a, 0.0, 0.0, 0.5 / left.size, 1e-3, 50
