@@ -13,13 +13,23 @@ if TYPE_CHECKING:
     from opttree.estimators import (
         GETClassifier,
         GETRegressor,
+        OCTClassifier,
         ORRTRegressor,
+        ORTRegressor,
         SRTRegressor,
         TAOClassifier,
         TAORegressor,
     )
     from opttree.io import Model, load, save
-    from opttree.problems import L1, L2, SmoothTreeProblem, SplitPrice, SubtreeProblem, TreeProblem
+    from opttree.problems import (
+        L1,
+        L2,
+        MIPTreeProblem,
+        SmoothTreeProblem,
+        SplitPrice,
+        SubtreeProblem,
+        TreeProblem,
+    )
     from opttree.tree import Tree
 
 __version__ = "0.1.0"
@@ -28,13 +38,16 @@ _HOMES = {
     "Tree": "opttree.tree",
     "TreeProblem": "opttree.problems",
     "SmoothTreeProblem": "opttree.problems",
+    "MIPTreeProblem": "opttree.problems",
     "SubtreeProblem": "opttree.problems",
     "L1": "opttree.problems",
     "L2": "opttree.problems",
     "SplitPrice": "opttree.problems",
     "GETRegressor": "opttree.estimators",
     "GETClassifier": "opttree.estimators",
+    "OCTClassifier": "opttree.estimators",
     "ORRTRegressor": "opttree.estimators",
+    "ORTRegressor": "opttree.estimators",
     "SRTRegressor": "opttree.estimators",
     "TAORegressor": "opttree.estimators",
     "TAOClassifier": "opttree.estimators",
@@ -49,8 +62,11 @@ __all__ = [
     "L2",
     "GETClassifier",
     "GETRegressor",
+    "MIPTreeProblem",
     "Model",
+    "OCTClassifier",
     "ORRTRegressor",
+    "ORTRegressor",
     "SRTRegressor",
     "SmoothTreeProblem",
     "SplitPrice",

@@ -1,4 +1,4 @@
-"""The command line: ``opttree fit | predict | show | compare | datasets``.
+"""The command line: ``opttree fit | predict | show | compare | solve | datasets``.
 
 Exit codes: 0 done; 2 bad input, with one sentence on standard error; 130 interrupted.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -86,6 +87,31 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--cv", type=int, default=4, metavar="K", help="folds, >= 2; default %(default)s")
     compare.add_argument("--out", default="out", metavar="FOLDER", help="where the table (CSV) and figure (PNG) go")
     compare.set_defaults(run=_compare)
+
+    solve = commands.add_parser("solve", help="find a tree with a proof of how good it is: incumbent, bound, gap")
+    solve.add_argument("data", metavar="DATA", help="a CSV file, or a name that `opttree datasets` lists")
+    solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
+    solve.add_argument("--method", choices=("mip", "local", "local+mip"), default="mip")
+    solve.add_argument("--formulation", choices=("hyperflow", "flow", "big-m"), default="hyperflow")
+    solve.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
+    solve.add_argument("--depth", type=int, default=2, metavar="D", help="largest depth, >= 1; default %(default)s")
+    solve.add_argument("--splits", choices=("axis", "oblique"), default="axis")
+    solve.add_argument("--leaves", choices=("constant", "linear"), default="constant")
+    solve.add_argument("--loss", choices=("squared", "absolute", "zero_one", "log"), help="default: by the task")
+    solve.add_argument("--cp", type=float, default=0.0, help="price of a split, as a share of the best constant's loss")
+    solve.add_argument("--min-leaf", type=int, default=1, metavar="N", help="fewest rows in a leaf")
+    solve.add_argument("--max-splits", type=int, metavar="K", help="most splits")
+    solve.add_argument("--max-features", type=int, metavar="K", help="most features in splits; hyperflow")
+    solve.add_argument("--n-thresholds", default="all", metavar="K", help="candidates per feature; default: all")
+    solve.add_argument("--gap", type=float, metavar="G", help="relative gap that counts as proved")
+    solve.add_argument("--time-limit", type=float, metavar="SECONDS")
+    solve.add_argument("--node-limit", type=int, metavar="N", help="nodes of branch and bound")
+    solve.add_argument("--threads", type=int, metavar="N", help="of HiGHS")
+    solve.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
+    solve.add_argument("--write", metavar="MODEL", help="write the whole program to this .lp or .mps file")
+    solve.add_argument("--save", metavar="TREE", help="save the tree, on raw features, to this file, .json or .npz")
+    solve.add_argument("--out", default="out", metavar="FOLDER", help="where the trace (CSV, PNG) goes")
+    solve.set_defaults(run=_solve)
 
     datasets = commands.add_parser("datasets", help="list the data sets known without a network")
     datasets.set_defaults(run=_datasets)
@@ -233,6 +259,125 @@ def _compare(args: argparse.Namespace) -> None:
         axes.set_title(f"{data.name}, depth {args.depth}: training objective, first fold")
         _save_figure(axes, Path(f"{stem}.png"))
         print(f"figure: {stem}.png")
+
+
+def _solve(args: argparse.Namespace) -> None:
+    with _Interrupts() as interrupts:
+        from opttree import bridge, io, plotting
+        from opttree.problems import MIPTreeProblem
+
+        name, X, y, names, model = _stated(args)
+        problem, scaling = model.state(X, y)
+        solvers = bridge.solvers()
+        whole = args.n_thresholds if args.n_thresholds == "all" else int(args.n_thresholds)
+        limits = {"n_thresholds": whole, "max_splits": args.max_splits}
+        mip = solvers.MIP(
+            formulation=args.formulation,
+            max_features=args.max_features,
+            gap=args.gap,
+            node_limit=args.node_limit,
+            threads=args.threads,
+            seed=args.seed,
+            **limits,
+        )
+        local = solvers.LocalSearch(**(limits if args.n_thresholds != "all" else {"max_splits": args.max_splits}))
+        solver = {"mip": mip, "local": local, "local+mip": solvers.Chain(local, mip)}[args.method]
+        if (reason := solver.supports(problem)) is not None:
+            raise ValueError(f"{args.method} cannot solve this problem: {reason}")
+        if args.write:
+            written = MIPTreeProblem(
+                problem, formulation=args.formulation, max_features=args.max_features, reduce=False, **limits
+            )
+            written.write(args.write)
+            print(f"program: {args.write}")
+
+        def run(callback: Any = None) -> Any:
+            return solvers.solve(problem, solver, time_limit=args.time_limit, random_state=args.seed, callback=callback)
+
+        def stop(*_step: Any) -> bool:
+            return True
+
+        try:
+            interrupts.passed_on = True
+            result = run(stop if interrupts.seen else None)
+        except KeyboardInterrupt:  # before there was a tree
+            interrupts.passed_on = False
+            result = run(stop)
+        finally:
+            interrupts.passed_on = False
+        tree = result.tree.unscale(*scaling).canonical
+        print(
+            f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
+            f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"
+        )
+        proof = "bound none, gap none"
+        if result.bound is not None:
+            proof = f"bound {result.bound:.8g}, gap {100.0 * result.gap:.3g} %"
+        print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
+        print(result.message)
+        print(tree.with_share(tree.node_share(X)).to_text(names))
+        if args.save:
+            io.save(tree, args.save, feature_names=names, target=args.target or "target")
+            print(f"saved to {args.save}")
+        folder = Path(args.out)
+        folder.mkdir(parents=True, exist_ok=True)
+        stem = folder / f"solve_{name}_depth{args.depth}"
+        result.trace.to_frame().to_csv(f"{stem}.csv", index=False)
+        axes = plotting.plot_trace({args.method: result})
+        axes.set_title(f"{name}, depth {args.depth}")
+        _save_figure(axes, Path(f"{stem}.png"))
+        print(f"trace: {stem}.csv, {stem}.png")
+
+
+def _stated(args: argparse.Namespace) -> tuple[str, Any, Any, list[str] | None, Any]:
+    """Name of the data, features, target, names of the features, and the estimator that states the problem."""
+    import numpy as np
+
+    from opttree import OCTClassifier, ORTRegressor, datasets
+
+    names: list[str] | None = None
+    if Path(args.data).is_file():
+        frame = datasets.read_csv(args.data)
+        if args.target not in frame.columns:
+            columns = ", ".join(frame.columns)
+            raise ValueError(f"--target must be a column of {args.data}: {columns}; got {args.target!r}")
+        y, stem = frame[args.target], Path(args.data).name.split(".")[0]
+        task = args.task or datasets.guess_task(y)
+        data = datasets.Dataset(frame.drop(columns=args.target), y, task, stem, args.data)
+    else:
+        data = datasets.load(args.data)
+    if not data.X.select_dtypes(exclude=["number", "bool"]).columns.size:
+        names = [str(c) for c in data.X.columns]
+    X, y = data.as_arrays()
+    if not np.isfinite(y).all():
+        raise ValueError(f"target must have no missing values; got {np.count_nonzero(~np.isfinite(y))}")
+    common = {"splits": args.splits, "cp": args.cp, "min_samples_leaf": args.min_leaf}
+    if (args.task or data.task) == "classification":
+        if args.leaves != "constant":
+            raise ValueError("--leaves must be constant for classification; got 'linear'")
+        y = np.unique(np.asarray(data.y), return_inverse=False)[y.astype(int)]
+        return data.name, X, y, names, OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
+    kind = ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)
+    return data.name, X, y, names, kind
+
+
+class _Interrupts:
+    """Ctrl-C is noted, and raised only while ``passed_on``: what has been computed is printed and saved."""
+
+    def __init__(self) -> None:
+        self.seen = self.passed_on = False
+
+    def __enter__(self) -> _Interrupts:
+        self.before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        signal.signal(signal.SIGINT, self.before)
+
+    def _note(self, *_signal: object) -> None:
+        self.seen = True
+        if self.passed_on:
+            raise KeyboardInterrupt
 
 
 def _cross_validate(

@@ -6,6 +6,8 @@ from solvers.driver import solve
 from solvers.get import GET, Anneal, SubtreePolish
 from solvers.gradient import LBFGS, Adam, QHAdam
 from solvers.initial import CartInit, ClusterInit, GreedyInit, HingeInit, RandomInit
+from solvers.local_search import LocalSearch
+from solvers.mip import MIP, certify
 from solvers.nodec import NODEC, ArmijoLineSearch
 from solvers.nodes import AxisNode, LiblinearNode, NewtonNode, SklearnNode
 from solvers.orrt import ORRT
@@ -15,6 +17,7 @@ from solvers.tao import TAO
 __all__ = [
     "GET",
     "LBFGS",
+    "MIP",
     "NODEC",
     "ORRT",
     "TAO",
@@ -28,6 +31,7 @@ __all__ = [
     "GreedyInit",
     "HingeInit",
     "LiblinearNode",
+    "LocalSearch",
     "MultiStart",
     "NewtonNode",
     "QHAdam",
@@ -39,5 +43,6 @@ __all__ = [
     "SubtreePolish",
     "Termination",
     "Trace",
+    "certify",
     "solve",
 ]

@@ -10,7 +10,7 @@ from numpy.random import Generator as Rng
 
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.result import Termination
+from solvers.result import Termination, Verdict
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,13 @@ class Step:
 
 
 class LastCall(Exception):  # noqa: N818
-    """Thrown into a solver's generator when the time is up: it may yield one more step, or let it pass."""
+    """Thrown into a solver's generator when the time is up: it may yield one more step, or let it pass.
+
+    Thrown again after that step; what a solver then returns as a `Verdict` completes the message.
+    """
 
 
-Steps = Generator[Step | None, Any, Termination | None]
+Steps = Generator[Step | None, Any, Termination | Verdict | None]
 
 
 class Solver:
@@ -47,7 +50,8 @@ class Solver:
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The algorithm: yields a `Step` per iterate and, in between, None wherever it can be stopped.
 
-        The generator's return value says why it ended; `Termination.ITERATION_LIMIT` if it is None.
+        The generator's return value says why it ended, as a `Termination` or, with words of its own, a `Verdict`;
+        `Termination.ITERATION_LIMIT` if it is None.
         """
         raise NotImplementedError(f"{type(self).__name__} must define steps")
 

@@ -11,7 +11,7 @@ from numpy.random import Generator as Rng
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, start_for
-from solvers.result import Termination
+from solvers.result import Termination, Verdict
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MultiStart(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The runs, one after another; the runs of a smaller ``n`` are the first of a larger one."""
-        termination: Termination | None = None
+        termination: Termination | Verdict | None = None
         for run in range(self.n):
             own = start_for(self.solver, start) if run == 0 else None
             inner = self.solver.steps(problem, own, rng.spawn(1)[0])
@@ -71,7 +71,7 @@ class Chain(Solver):
         if start is not None:
             best_objective = problem.objective(start)
             yield Step(start, best_objective, phase="start")
-        termination: Termination | None = None
+        termination: Termination | Verdict | None = None
         for solver in self.solvers:
             inner = solver.steps(problem, start_for(solver, best), rng.spawn(1)[0])
             best, best_objective, termination = yield from follow(
@@ -82,7 +82,7 @@ class Chain(Solver):
 
 def follow(
     problem: TreeProblem, inner: Steps, label: str, best: Tree | None = None, best_objective: float = float("inf")
-) -> Generator[Step | None, Any, tuple[Tree | None, float, Termination | None]]:
+) -> Generator[Step | None, Any, tuple[Tree | None, float, Termination | Verdict | None]]:
     """Pass on the steps of ``inner``, labelled; returns the best tree of them and ``best``, its objective, and how
     ``inner`` ended.
     """

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import numpy as np
 
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, start_for
-from solvers.result import Result, Termination, Trace, TraceRow
+from solvers.result import Result, Termination, Trace, TraceRow, Verdict
 
 Callback = Callable[[Step, Trace], object]
 
@@ -60,48 +59,56 @@ def solve(
     n_evaluations = 0
     termination: Termination | None = None
     detail = ""
+
+    def record(step: Step) -> float:
+        """Take account of an iterate; its objective."""
+        nonlocal best, best_objective, bound, n_evaluations, off_clock
+        seconds = time.perf_counter() - began - off_clock
+        paused = time.perf_counter()
+        objective = problem.objective(step.tree) if step.objective is None else step.objective
+        n_evaluations += step.n_evaluations
+        if best is None or objective < best_objective:
+            best, best_objective = step, objective
+        if step.bound is not None:
+            bound = step.bound if bound is None else max(bound, step.bound)
+        trace.rows.append(TraceRow(seconds, len(trace), step.phase, objective, best_objective, bound, step.info))
+        off_clock += time.perf_counter() - paused
+        return objective
+
     iterates = solver.steps(problem, start_for(solver, start), rng)
     try:
         while termination is None:
             try:
                 step = next(iterates)
             except StopIteration as stop:
-                termination = stop.value or Termination.ITERATION_LIMIT
+                if isinstance(stop.value, Verdict):
+                    termination, detail = stop.value
+                else:
+                    termination = stop.value or Termination.ITERATION_LIMIT
                 break
             except (FloatingPointError, np.linalg.LinAlgError) as error:
                 if best is None:
                     raise
                 termination, detail = Termination.NUMERICAL_ERROR, f" ({error})"
                 break
-            seconds = time.perf_counter() - began - off_clock
             if step is not None:
-                paused = time.perf_counter()
-                objective = problem.objective(step.tree) if step.objective is None else step.objective
-                n_evaluations += step.n_evaluations
-                if math.isnan(objective):
+                if math.isnan(record(step)):
                     termination, detail = Termination.NUMERICAL_ERROR, " (the objective is not a number)"
-                elif best is None or objective < best_objective:
-                    best, best_objective = step, objective
-                if step.bound is not None:
-                    bound = step.bound if bound is None else max(bound, step.bound)
-                trace.rows.append(
-                    TraceRow(seconds, len(trace), step.phase, objective, best_objective, bound, step.info)
-                )
+                paused = time.perf_counter()
                 if callback is not None and callback(step, trace):
                     termination, detail = Termination.INTERRUPTED, " (by the callback)"
                 off_clock += time.perf_counter() - paused
+            seconds = time.perf_counter() - began - off_clock
             if termination is None and time_limit is not None and best is not None and seconds >= time_limit:
                 termination = Termination.TIME_LIMIT
-                with suppress(LastCall, StopIteration):
-                    last = iterates.throw(LastCall())
-                    if last is not None:
-                        objective = problem.objective(last.tree)
-                        n_evaluations += last.n_evaluations
-                        if objective < best_objective:
-                            best, best_objective = last, objective
-                        seconds = time.perf_counter() - began - off_clock
-                        row = TraceRow(seconds, len(trace), last.phase, objective, best_objective, bound, last.info)
-                        trace.rows.append(row)
+                try:
+                    if (last := iterates.throw(LastCall())) is not None:
+                        record(last)
+                    iterates.throw(LastCall())
+                except StopIteration as stop:
+                    detail = stop.value.detail if isinstance(stop.value, Verdict) else ""
+                except LastCall:
+                    pass
     except KeyboardInterrupt:
         if best is None:
             raise
@@ -111,6 +118,9 @@ def solve(
     if best is None:
         raise RuntimeError(f"{type(solver).__name__} ended without yielding a tree")
     assert termination is not None
+    if termination is Termination.OPTIMAL and bound is not None and best_objective < bound - 1e-6 * abs(bound):
+        termination, bound = Termination.STALLED, None
+        detail += " That bound holds for other trees than the best one, which is better and no candidate."
     return Result(
         tree=best.tree,
         objective=best_objective,

@@ -26,6 +26,13 @@ class Termination(Enum):
     NUMERICAL_ERROR = "A number ceased to be finite; the best tree so far is returned."
 
 
+class Verdict(NamedTuple):
+    """Why a solver stopped, and what it adds to the sentence."""
+
+    termination: Termination
+    detail: str
+
+
 class TraceRow(NamedTuple):
     """One line of a trace: seconds since the start, and what the solver held then."""
 

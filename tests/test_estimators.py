@@ -17,7 +17,17 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_estimator
 
 import solvers
-from opttree import GETClassifier, GETRegressor, ORRTRegressor, SRTRegressor, TAOClassifier, TAORegressor, datasets
+from opttree import (
+    GETClassifier,
+    GETRegressor,
+    OCTClassifier,
+    ORRTRegressor,
+    ORTRegressor,
+    SRTRegressor,
+    TAOClassifier,
+    TAORegressor,
+    datasets,
+)
 
 VARIANTS = [
     TAORegressor(),
@@ -35,6 +45,10 @@ VARIANTS = [
     SRTRegressor(),
     SRTRegressor(2, init="cluster", k0=0),
     ORRTRegressor(2),
+    ORTRegressor(2),
+    ORTRegressor(2, leaves="linear", solver="local"),
+    ORTRegressor(2, splits="oblique", solver="local", n_init=2),
+    OCTClassifier(2),
 ]
 
 

@@ -1,7 +1,17 @@
 """scikit-learn estimators: validate, scale, state the problem, call a solver, keep ``tree_`` and ``result_``."""
 
 from opttree.estimators.get import GETClassifier, GETRegressor
+from opttree.estimators.ort import OCTClassifier, ORTRegressor
 from opttree.estimators.soft import ORRTRegressor, SRTRegressor
 from opttree.estimators.tao import TAOClassifier, TAORegressor
 
-__all__ = ["GETClassifier", "GETRegressor", "ORRTRegressor", "SRTRegressor", "TAOClassifier", "TAORegressor"]
+__all__ = [
+    "GETClassifier",
+    "GETRegressor",
+    "OCTClassifier",
+    "ORRTRegressor",
+    "ORTRegressor",
+    "SRTRegressor",
+    "TAOClassifier",
+    "TAORegressor",
+]

@@ -1,5 +1,6 @@
 """What is minimised: the statement `TreeProblem`, its penalties, and the reduced problems derived from it."""
 
+from opttree.problems.mip import MIPTreeProblem
 from opttree.problems.node_problem import LevelProblem, NodeProblem
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
 from opttree.problems.smooth_problem import SmoothTreeProblem
@@ -10,6 +11,7 @@ __all__ = [
     "L1",
     "L2",
     "LevelProblem",
+    "MIPTreeProblem",
     "NodeProblem",
     "Penalty",
     "SmoothTreeProblem",

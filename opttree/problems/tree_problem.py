@@ -221,14 +221,15 @@ class TreeProblem:
         cut = min(max(round(fraction * order.size), 1), order.size - 1)
         return self.sample(np.sort(order[cut:])), self.sample(np.sort(order[:cut]))
 
-    def restrict(self, rows: NDArray[np.integer], depth: int) -> TreeProblem:
+    def restrict(self, rows: NDArray[np.integer], depth: int, **changes: Any) -> TreeProblem:
         """The part of the problem that a subtree of at most ``depth`` levels has in hand: that of the rows it gets.
 
         Penalties are scaled with the share of the weight, so that the part's objective times that share is the
-        subtree's contribution to this problem's.
+        subtree's contribution to this problem's. ``changes`` are options that differ.
         """
         share = float(np.sum(self.w[rows]))
-        return self.sample(rows, depth=depth, penalties=[scaled(q, 1.0 / share) for q in self.penalties])
+        penalties = [scaled(q, 1.0 / share) for q in self.penalties]
+        return self.sample(rows, depth=depth, penalties=penalties, **changes)
 
     # ---- leaves ---------------------------------------------------------------------------------------------------
 

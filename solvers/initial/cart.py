@@ -21,10 +21,12 @@ class CartInit(Initial):
     ----------
     min_rows : fewest rows in a leaf, on top of the problem's ``min_leaf``.
     ccp_alpha : price of cost-complexity pruning, in the units of scikit-learn's criterion.
+    splitter : "best", or "random" for the best of one random threshold per feature.
     """
 
     min_rows: int = 1
     ccp_alpha: float = 0.0
+    splitter: str = "best"
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The fitted tree as a `Tree`."""
@@ -39,6 +41,7 @@ class CartInit(Initial):
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
+            splitter=self.splitter,
             random_state=int(rng.integers(2**31 - 1)),
         )
         model.fit(problem.X, problem.y, sample_weight=problem.sample_weight)

@@ -1,0 +1,6 @@
+"""The statement as a mixed-integer linear program: formulations, candidate splits, exact leaves."""
+
+from opttree.problems.mip.hypergraph import TooLargeError
+from opttree.problems.mip.problem import Formulation, MIPTreeProblem
+
+__all__ = ["Formulation", "MIPTreeProblem", "TooLargeError"]

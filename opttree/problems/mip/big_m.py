@@ -1,0 +1,227 @@
+"""`formulation="big-m"`: the textbook model of Bertsimas and Dunn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyomo.core as pyo
+
+from opttree.problems.mip.candidates import unit_range
+from opttree.problems.mip.complete import Complete
+from opttree.problems.mip.losses import Leaves
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from opttree.problems.mip.problem import MIPTreeProblem
+
+ROUNDING = 1e-6
+
+
+class BigM:
+    """Branch t of the complete tree has weights ``a[t, j]``, a threshold ``b[t]`` and ``splits[t]``; row i is at leaf l
+    where ``z[i, l]``: OCT, ORT, ORT-L with axis-aligned splits; OCT-H, ORT-H, ORT-LH with oblique ones.
+
+    Axis-aligned: ``a`` is binary, and features are the ranks of their values among the candidate thresholds, divided by
+    the number of these, so that the least distance between two values is known and not small. Oblique: ``a`` in
+    [-1, 1], ``|a|_1 <= 1``, on features scaled to [0, 1], with ``margin`` on the right. Constants are the least that
+    hold for each row. Oblique siblings are not told apart: row 0 goes left wherever it can, and of the last two leaves
+    the left one has the smaller prediction (class).
+    """
+
+    bound = 0.0
+
+    def __init__(self, stated: MIPTreeProblem) -> None:
+        self.stated, self.problem = stated, stated.problem
+        self.tree = Complete(stated.problem.depth)
+        self.axis = stated.problem.splits == "axis"
+        n = stated.problem.n_samples
+        if self.axis:
+            candidates = stated.candidates
+            self.features = candidates.feature.tolist()
+            counts = np.diff(candidates.start)
+            self.codes = np.empty((n, len(self.features)))
+            for f in range(len(self.features)):
+                self.codes[:, f] = np.sum(~candidates.left[candidates.start[f] : candidates.start[f + 1]], axis=0)
+            self.codes /= counts
+            self.least = 1.0 / counts
+        else:
+            self.features = list(range(stated.problem.n_features))
+            self.low, self.scale = unit_range(stated.problem.X)
+            self.codes = (stated.problem.X - self.low) / self.scale
+            self.least = np.full(len(self.features), stated.margin)
+        self.leaves = Leaves(stated, np.arange(n), self.tree.n_leaves)
+
+    def build(self) -> Any:
+        """The Pyomo model."""
+        tree, rows, features = self.tree, range(self.problem.n_samples), self.features
+        branches, leaves = range(tree.n_branches), range(tree.n_leaves)
+        model = pyo.ConcreteModel(name="big_m")
+        model.splits = pyo.Var(branches, domain=pyo.Binary)
+        tree.order_splits(model, model.splits)
+        model.z = pyo.Var(rows, leaves, domain=pyo.Binary)
+        model.somewhere = pyo.Constraint(rows, rule=lambda m, i: sum(m.z[i, leaf] for leaf in leaves) == 1)
+        if self.axis:
+            model.a = pyo.Var(branches, features, domain=pyo.Binary)
+            model.b = pyo.Var(branches, bounds=(0.0, 1.0))
+            model.one_feature = pyo.Constraint(
+                branches, rule=lambda m, t: sum(m.a[t, j] for j in features) == m.splits[t]
+            )
+            model.no_threshold = pyo.Constraint(branches, rule=lambda m, t: m.b[t] <= m.splits[t])
+        else:
+            self._hyperplanes(model)
+        turns = [(i, leaf, t, left) for i in rows for leaf in leaves for t, left in tree.turns(leaf)]
+        model.go = pyo.Constraint(turns, rule=self._go)
+        model.go_right_splits = pyo.Constraint(
+            [(i, leaf, t) for i, leaf, t, left in turns if not left],
+            rule=lambda m, i, leaf, t: m.z[i, leaf] <= m.splits[t],
+        )
+        tree.limit_leaves(
+            model,
+            self.problem.min_leaf,
+            lambda leaf: pyo.quicksum(model.z[i, leaf] for i in rows),
+            [(i, leaf) for i in rows for leaf in leaves],
+            lambda i, leaf: model.z[i, leaf],
+        )
+        if self.stated.max_splits is not None:
+            model.max_splits = pyo.Constraint(expr=pyo.quicksum(model.splits.values()) <= self.stated.max_splits)
+        loss = self.leaves.add(model, lambda i, leaf: model.z[i, leaf])
+        if not self.axis:
+            self._order_siblings(model)
+        model.cost = pyo.Objective(expr=loss + self.problem.split_price * pyo.quicksum(model.splits.values()))
+        return model
+
+    def _go(self, m: Any, i: int, leaf: int, t: int, left: bool) -> Any:
+        """Row i at a leaf on the left of t has ``a.x <= b``; on the right, ``a.x >= b + least``."""
+        x = self.codes[i]
+        if left:
+            most = float(x.max(initial=0.0)) if self.axis else 1.0 + float(np.abs(x).max())
+            product = sum(m.a[t, j] * float(v) for j, v in zip(self.features, x, strict=True))
+            return product <= m.b[t] + most * (1 - m.z[i, leaf])
+        if self.axis:
+            x = x - self.least
+            most = 1.0 - float(x.min(initial=0.0))
+            product = sum(m.a[t, j] * float(v) for j, v in zip(self.features, x, strict=True))
+            return product >= m.b[t] - most * (1 - m.z[i, leaf])
+        most = 1.0 + float(np.abs(x).max()) + self.stated.margin
+        product = sum(m.a[t, j] * float(v) for j, v in zip(self.features, x, strict=True))
+        return product >= m.b[t] + self.stated.margin - most * (1 - m.z[i, leaf])
+
+    def _hyperplanes(self, model: Any) -> None:
+        branches, features = range(self.tree.n_branches), self.features
+        model.a = pyo.Var(branches, features, bounds=(-1.0, 1.0))
+        model.size = pyo.Var(branches, features, bounds=(0.0, 1.0))
+        model.b = pyo.Var(branches, bounds=(-1.0, 1.0))
+        model.a_above = pyo.Constraint(branches, features, rule=lambda m, t, j: m.size[t, j] >= m.a[t, j])
+        model.a_below = pyo.Constraint(branches, features, rule=lambda m, t, j: m.size[t, j] >= -m.a[t, j])
+        model.norm = pyo.Constraint(branches, rule=lambda m, t: sum(m.size[t, j] for j in features) <= m.splits[t])
+        model.b_above = pyo.Constraint(branches, rule=lambda m, t: m.b[t] <= m.splits[t])
+        model.b_below = pyo.Constraint(branches, rule=lambda m, t: m.b[t] >= -m.splits[t])
+
+    def _last(self) -> range:
+        """Branches above two leaves."""
+        return range(self.tree.n_branches // 2, self.tree.n_branches)
+
+    def _order_siblings(self, model: Any) -> None:
+        """Each branch and its mirror image: one of them is enough."""
+        upper = range(self.tree.n_branches // 2)
+        right = {t: [leaf for leaf in range(self.tree.n_leaves) if (t, False) in self.tree.turns(leaf)] for t in upper}
+        model.mirror_upper = pyo.Constraint(upper, rule=lambda m, t: sum(m.z[0, leaf] for leaf in right[t]) == 0)
+        first = self.tree.n_branches // 2
+
+        def order(m: Any, t: int) -> Any:
+            a, b = 2 * (t - first), 2 * (t - first) + 1
+            if self.problem.is_classification:
+                classes = range(self.problem.n_outputs)
+                return sum(k * m.answers[k, a] for k in classes) <= sum(k * m.answers[k, b] for k in classes)
+            return m.value[a, 0] <= m.value[b, 0]
+
+        model.mirror_last = pyo.Constraint(self._last(), rule=order)
+
+    # ---- there and back -------------------------------------------------------------------------------------------
+
+    def encode(self, model: Any, tree: Tree) -> bool:
+        """Set all variables; oblique branches are mirrored as the model wants them."""
+        if not self.axis:
+            tree = self._mirrored(tree)
+        placed = self.tree.place(tree, self.problem.X)
+        for v in model.component_data_objects(pyo.Var):
+            v.set_value(0.0)
+        for t, node in placed.branches.items():
+            model.splits[t].set_value(1.0)
+            if self.axis:
+                j = int(tree.feature[node])
+                if j not in self.features:
+                    return False
+                f = self.features.index(j)
+                left = self.problem.X[:, j] <= tree.b[node]
+                model.a[t, j].set_value(1.0)
+                model.b[t].set_value(float(self.codes[left, f].max(initial=0.0)))
+            else:
+                a = tree.A[node] * self.scale
+                norm = np.abs(a).sum()
+                for j in self.features:
+                    model.a[t, j].set_value(float(a[j] / norm))
+                    model.size[t, j].set_value(float(abs(a[j]) / norm))
+                # the threshold as far left as it can be: the margin is on the right
+                inside = np.isin(np.arange(self.problem.n_samples), self._rows(tree, node))
+                z = self.codes @ (a / norm)
+                left = inside & (self.problem.X @ tree.A[node] <= tree.b[node])
+                model.b[t].set_value(float(z[left].max()))
+        for i, leaf in enumerate(placed.leaf.tolist()):
+            model.z[i, leaf].set_value(1.0)
+        self.tree.encode_leaves(model, placed.leaf)
+        return self.leaves.encode(model, tree, placed.leaf, placed.place)
+
+    def _rows(self, tree: Tree, node: int) -> np.ndarray:
+        return np.flatnonzero(tree.decision_path(self.problem.X)[:, [node]].toarray()[:, 0])
+
+    def _mirrored(self, tree: Tree) -> Tree:
+        """Row 0 left in upper branches, the smaller prediction left above two leaves of the last level."""
+        A, b, children = tree.A.copy(), tree.b.copy(), tree.children.copy()
+        B = tree.n_branches
+        passes = set(tree.decision_path(self.problem.X[:1]).indices.tolist())
+        answer = tree.values.argmax(axis=1) if self.problem.is_classification else tree.values[:, 0]
+        if tree.linear_leaves:
+            answer = tree.values[:, 0] + tree.leaf_arrays[1][:, 0] @ self.low
+        for t in range(B):
+            left, right = children[t]
+            if tree.node_depth[t] == self.problem.depth - 1:
+                turn = answer[left - B] > answer[right - B]
+            else:
+                turn = t in passes and right in passes
+            if turn:
+                A[t], b[t], children[t] = -A[t], -b[t], children[t, ::-1]
+        turned = Tree(
+            children=children,
+            A=A,
+            b=b,
+            values=tree.values,
+            coefs=tree.coefs,
+            classes=tree.classes,
+            link=tree.link,
+        )
+        return turned.keep(np.ones(tree.n_leaves, bool))
+
+    def decode(self, model: Any) -> Tree:
+        """The splits that the variables hold."""
+        chosen = {}
+        for t in range(self.tree.n_branches):
+            if not (model.splits[t].value or 0.0) > 0.5:
+                continue
+            weights = np.array([model.a[t, j].value or 0.0 for j in self.features])
+            b = float(model.b[t].value or 0.0)
+            if self.axis:
+                f = int(weights.argmax())
+                candidates = self.stated.candidates
+                start, count = int(candidates.start[f]), int(np.diff(candidates.start)[f])
+                c = start + min(int(b * count + ROUNDING * count), count - 1)
+                chosen[t] = candidates.A[c], float(candidates.b[c])
+            else:
+                a = weights / self.scale
+                chosen[t] = a, b + 0.5 * self.stated.margin + float(self.low @ a)
+        return self.tree.decode(chosen, self.problem)
+
+    def refine(self, model: Any) -> bool:
+        """Tangents to squared errors."""
+        return self.leaves.refine(model)

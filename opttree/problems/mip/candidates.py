@@ -1,0 +1,196 @@
+"""The candidate splits of an exact formulation: the finite set of hyperplanes among which a proof is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels import states
+from opttree.kernels.hard import project
+from opttree.tree import Tree
+
+Floats = NDArray[np.float64]
+RELATIVE_GAP = 1e-11  # closer values are not told apart: rounding in A.x must not change a side
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Candidate splits in families: the left sides of one family are nested, as thresholds of one feature are.
+
+    Attributes
+    ----------
+    A (m, p), b (m,) : the splits ``A[c] . x <= b[c]``.
+    order : (families, n) int32, the rows, left ones of every split of the family first.
+    start : (families + 1,) int64, splits of family f are ``start[f]..start[f + 1] - 1``, in increasing order.
+    cut : (m,) int64, how many of the family's rows go left.
+    feature : (families,) the feature that a family tests, -1 for oblique ones.
+    description : the set in words.
+    """
+
+    A: Floats
+    b: Floats
+    order: NDArray[np.int32]
+    start: NDArray[np.int64]
+    cut: NDArray[np.int64]
+    feature: NDArray[np.int64]
+    description: str
+
+    def __len__(self) -> int:
+        return int(self.b.size)
+
+    @cached_property
+    def family(self) -> NDArray[np.int64]:
+        """(m,) family of each split."""
+        return np.repeat(np.arange(self.order.shape[0]), np.diff(self.start))
+
+    @cached_property
+    def words(self) -> NDArray[np.uint64]:
+        """(m, words) the left sides as bit strings, 64 rows a word."""
+        return states.pack(self.order, self.start, self.cut)
+
+    def side(self, split: int) -> NDArray[np.bool_]:
+        """(n,) whether the split sends each row left."""
+        left = np.zeros(self.order.shape[1], bool)
+        left[self.order[self.family[split], : self.cut[split]]] = True
+        return left
+
+    @cached_property
+    def left(self) -> NDArray[np.bool_]:
+        """(m, n) `side` of all splits: for few of them."""
+        return np.array([self.side(c) for c in range(len(self))]).reshape(len(self), -1)
+
+    def name(self, split: int) -> str:
+        """Short name of a split in models: x3_7 is the eighth threshold of feature 3, h12 the hyperplane 12."""
+        family = self.family[split]
+        feature = self.feature[family]
+        return f"h{split}" if feature < 0 else f"x{feature}_{split - self.start[family]}"
+
+    def nearest(self, tree: Tree, X: Floats) -> Tree:
+        """``tree`` with each split replaced by the candidate that sends the fewest of its rows another way."""
+        A, b = tree.A.copy(), tree.b.copy()
+        inside = np.zeros((tree.n_nodes, len(X)), bool)
+        inside[0] = True
+        for t in range(tree.n_branches):
+            rows = np.flatnonzero(inside[t])
+            goes_left = X[rows] @ A[t] <= b[t]
+            if 0 < goes_left.sum() < rows.size and len(self):
+                here, left = states.pack_rows(rows, len(X)), states.pack_rows(rows[goes_left], len(X))
+                wrong = states.differences(self.words, here, left)
+                best = int(np.minimum(wrong, rows.size - wrong).argmin())
+                mirrored = 2 * wrong[best] > rows.size
+                sign = -1.0 if mirrored else 1.0
+                A[t], b[t] = sign * self.A[best], sign * self.b[best]
+                goes_left = self.side(best)[rows] != mirrored
+            inside[tree.children[t, 0], rows[goes_left]] = True
+            inside[tree.children[t, 1], rows[~goes_left]] = True
+        return replace(tree, A=A, b=b, gate=None, mixture=False).canonical
+
+
+def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
+    """Thresholds between the values of each feature: all, or those next to k quantiles.
+
+    A threshold is the middle between two neighbouring values; with "all", every axis-aligned split is there.
+    """
+    n, p = X.shape
+    A, b, cuts, start, features = [], [], [], [0], []
+    order = np.argsort(X, axis=0, kind="stable").T.astype(np.int32)
+    for j in range(p):
+        x = X[order[j], j]
+        cut = 1 + np.flatnonzero(np.diff(x) > RELATIVE_GAP * np.maximum(np.abs(x[1:]), np.abs(x[:-1])))
+        if n_thresholds != "all" and cut.size > int(n_thresholds):
+            wanted = np.arange(1, int(n_thresholds) + 1) / (int(n_thresholds) + 1) * n
+            cut = np.unique(cut[np.abs(cut[None, :] - wanted[:, None]).argmin(axis=1)])
+        if cut.size:
+            features.append(j)
+            start.append(start[-1] + cut.size)
+            cuts.append(cut)
+            b.append(0.5 * (x[cut - 1] + x[cut]))
+            A.append(np.tile(np.eye(p)[j], (cut.size, 1)))
+    which = "all" if n_thresholds == "all" else f"at most {n_thresholds} per feature,"
+    return Candidates(
+        A=np.concatenate(A) if A else np.zeros((0, p)),
+        b=np.concatenate(b) if b else np.zeros(0),
+        order=np.ascontiguousarray(order[features]),
+        start=np.array(start),
+        cut=np.concatenate(cuts) if cuts else np.zeros(0, np.int64),
+        feature=np.array(features, np.int64),
+        description=f"{which} {start[-1]} thresholds of {len(features)} features",
+    )
+
+
+def dichotomies(X: Floats) -> Candidates:
+    """All ways in which a line divides the rows of ``X (n, 2)`` into two parts.
+
+    A line that divides two sets can be moved until it touches both (their inner tangent) with the touching rows of the
+    one set before those of the other along it. So all there are come from the lines through two rows that are
+    neighbours on it, turned a little about the middle between them, either way.
+    """
+    points = np.unique(X, axis=0)
+    scale = np.where(np.ptp(points, axis=0) > 0.0, np.ptp(points, axis=0), 1.0)
+    centre = points.mean(axis=0)
+    unit = (points - centre) / scale
+    found: dict[bytes, tuple[Floats, float, NDArray[np.bool_]]] = {}
+    for i in range(len(unit)):
+        for k in range(i + 1, len(unit)):
+            along = unit[k] - unit[i]
+            length = np.hypot(*along)
+            along = along / length
+            middle = 0.5 * (unit[i] + unit[k])
+            t, s = (unit - middle) @ along, (unit - middle) @ np.array([-along[1], along[0]])
+            on_line = np.abs(s) <= 1e-9
+            if np.any(on_line & (np.abs(t) < 0.5 * length * (1.0 - 1e-9))):
+                continue  # a row between the two: they are no neighbours
+            angles = np.abs(np.arctan2(s[~on_line], t[~on_line]))
+            angles = np.minimum(angles, np.pi - angles)
+            turn = 0.5 * min(angles.min(initial=np.pi / 4), np.pi / 4)
+            for angle in (turn, -turn):
+                c, d = np.cos(angle), np.sin(angle)
+                normal = np.array([-along[1] * c - along[0] * d, along[0] * c - along[1] * d])
+                a = normal / scale
+                b = float(normal @ middle + a @ centre)
+                left = project(X, np.arange(len(X), dtype=np.int32), a) <= b
+                if 0 < left.sum() < len(left):
+                    first = left if left[0] else ~left  # a split and its mirror image are one
+                    sign = 1.0 if left[0] else -1.0
+                    found.setdefault(np.packbits(first).tobytes(), (sign * a, sign * b, first))
+    splits = list(found.values())
+    order = [np.concatenate([np.flatnonzero(left), np.flatnonzero(~left)]) for _a, _b, left in splits]
+    return Candidates(
+        A=np.array([a for a, _b, _left in splits]).reshape(-1, X.shape[1]),
+        b=np.array([b for _a, b, _left in splits]),
+        order=np.array(order, np.int32).reshape(-1, len(X)),
+        start=np.arange(len(splits) + 1),
+        cut=np.array([left.sum() for _a, _b, left in splits], np.int64),
+        feature=np.full(len(splits), -1),
+        description=f"all {len(splits)} linear dichotomies of the rows",
+    )
+
+
+def unit_range(X: Floats) -> tuple[Floats, Floats]:
+    """Least value and range of each feature; range 1 for constant ones."""
+    low, scale = X.min(axis=0), np.ptp(X, axis=0)
+    return low, np.where(scale > 0.0, scale, 1.0)
+
+
+def with_margin(tree: Tree, X: Floats, margin: float) -> Tree | None:
+    """``tree`` with every hyperplane scaled to ``|a|_1 = 1`` on features in [0, 1] and moved to the middle between the
+    rows of its two sides; None where they are less than ``margin`` apart.
+    """
+    low, scale = unit_range(X)
+    A, b = tree.A.copy(), tree.b.copy()
+    inside = np.zeros((tree.n_nodes, len(X)), bool)
+    inside[0] = True
+    for t in range(tree.n_branches):
+        norm = np.abs(A[t] * scale).sum()
+        z = (X - low) @ A[t] / norm
+        goes_left = X @ tree.A[t] <= tree.b[t]
+        left, right = inside[t] & goes_left, inside[t] & ~goes_left
+        first, second = z[left].max(), z[right].min()
+        if second - first < margin * (1.0 + 1e-6):
+            return None
+        A[t], b[t] = A[t] / norm, 0.5 * (first + second) + low @ A[t] / norm
+        inside[tree.children[t]] = left, right
+    return replace(tree, A=A, b=b, gate=None, mixture=False)

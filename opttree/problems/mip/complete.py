@@ -1,0 +1,113 @@
+"""The complete tree whose nodes "flow" and "big-m" index, heap order; branches that do not split send all rows left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyomo.core as pyo
+from numpy.typing import NDArray
+
+from opttree.problems.tree_problem import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+class Placed(NamedTuple):
+    """A tree in the complete one: model branch -> its branch; model leaf of each row, and of each of its leaves."""
+
+    branches: dict[int, int]
+    leaf: NDArray[np.intp]
+    place: list[int]
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Complete tree of ``depth`` levels."""
+
+    depth: int
+
+    @property
+    def n_leaves(self) -> int:
+        """2^depth."""
+        return 1 << self.depth
+
+    @property
+    def n_branches(self) -> int:
+        """2^depth - 1."""
+        return self.n_leaves - 1
+
+    def path(self, leaf: int) -> set[int]:
+        """Nodes from the root to a leaf, leaves numbered after the branches."""
+        node = self.n_branches + leaf
+        nodes = {node}
+        while node:
+            node = (node - 1) // 2
+            nodes.add(node)
+        return nodes
+
+    def turns(self, leaf: int) -> list[tuple[int, bool]]:
+        """Branches above a leaf, and whether it lies on their left."""
+        node, found = self.n_branches + leaf, []
+        while node:
+            found.append(((node - 1) // 2, node % 2 == 1))
+            node = (node - 1) // 2
+        return found
+
+    def order_splits(self, model: Any, splits: Mapping[int, Any]) -> None:
+        """A branch may split only where its parent does."""
+        model.parent_first = pyo.Constraint(
+            range(1, self.n_branches), rule=lambda m, t: splits[t] <= splits[(t - 1) // 2]
+        )
+
+    def limit_leaves(
+        self,
+        model: Any,
+        min_leaf: int,
+        rows_at: Callable[[int], Any],
+        pairs: Iterable[tuple[int, int]],
+        at: Callable[[int, int], Any],
+    ) -> None:
+        """Leaves with rows have at least ``min_leaf``: ``used[l]``."""
+        if min_leaf < 2:
+            return
+        model.used = pyo.Var(range(self.n_leaves), domain=pyo.Binary)
+        model.min_leaf = pyo.Constraint(
+            range(self.n_leaves), rule=lambda m, leaf: rows_at(leaf) >= min_leaf * m.used[leaf]
+        )
+        model.used_there = pyo.Constraint(list(pairs), rule=lambda m, g, leaf: at(g, leaf) <= m.used[leaf])
+
+    def encode_leaves(self, model: Any, leaf: NDArray[np.intp]) -> None:
+        """Set ``used`` for rows at ``leaf (n,)``."""
+        if hasattr(model, "used"):
+            for number, v in model.used.items():
+                v.set_value(float(np.any(leaf == number)))
+
+    def place(self, tree: Tree, X: Floats) -> Placed:
+        """Where the nodes of ``tree`` lie; its leaves above the bottom go to their leftmost place."""
+        position = {0: 0}
+        for node in range(tree.n_branches):
+            for side in (0, 1):
+                position[int(tree.children[node, side])] = 2 * position[node] + 1 + side
+        place = []
+        for leaf in range(tree.n_branches, tree.n_nodes):
+            at = position[leaf]
+            while at < self.n_branches:
+                at = 2 * at + 1
+            place.append(at - self.n_branches)
+        branches = {position[node]: node for node in range(tree.n_branches)}
+        return Placed(branches, np.array(place)[tree.apply(X) - tree.n_branches], place)
+
+    def decode(self, chosen: Mapping[int, tuple[Floats, float]], problem: TreeProblem) -> Tree:
+        """The tree of the branches ``chosen``, without those that send all rows of the problem one way."""
+        nodes = self.n_branches + self.n_leaves
+        A, b = np.zeros((nodes, problem.n_features)), np.zeros(nodes)
+        left, right = np.full(nodes, -1), np.full(nodes, -1)
+        for t in sorted(chosen):
+            A[t], b[t] = chosen[t]
+            left[t], right[t] = 2 * t + 1, 2 * t + 2
+        values = np.zeros((nodes, problem.n_outputs))
+        return Tree.from_links(left, right, A, b, values, problem.classes).prune_dead(problem.X)

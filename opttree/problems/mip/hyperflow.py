@@ -1,0 +1,241 @@
+"""`formulation="hyperflow"`: one row per set of rows and depth left, one column per action there."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyomo.core as pyo
+from numpy.typing import NDArray
+from pyomo.core.expr import LinearExpression
+
+from opttree.problems.mip.hypergraph import (
+    RULE_OUT,
+    Level,
+    Plan,
+    enumerate_levels,
+    plan,
+    reduce_levels,
+    tree_of,
+)
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from opttree.problems.mip.problem import MIPTreeProblem
+
+Floats = NDArray[np.float64]
+PRICE_STEPS = 40
+
+
+class Hyperflow:
+    """The dynamic program over sets of rows, as a linear program.
+
+    Row ``state[d, s]``: actions taken at state s of depth d = actions taken above that make it; 1 at the root. Columns
+    ``leaf[d, s]`` and ``split[d, s, name]``, at depth 1 with the costs of both leaves. Without side constraints a
+    vertex is a tree. ``max_splits`` and ``max_features`` are rows more, and the columns binary.
+
+    With ``reduce`` the columns are those that a tree as good as a known one can use: the dynamic program's values are
+    dual, with ``max_splits`` those of the best price per split (its Lagrangian relaxation).
+    """
+
+    def __init__(self, stated: MIPTreeProblem, levels: list[Level]) -> None:
+        self.stated = stated
+        self.problem = stated.problem
+        self.candidates = stated.candidates
+        self.levels, self.bound = self._reduced(levels)
+
+    @staticmethod
+    def prepare(stated: MIPTreeProblem) -> Generator[None, None, Hyperflow]:
+        """The formulation, enumerated; yields None where it may be stopped."""
+        levels = yield from enumerate_levels(stated.problem, stated.candidates, stated.max_features is not None)
+        return Hyperflow(stated, levels)
+
+    def _reduced(self, levels: list[Level]) -> tuple[list[Level], float]:
+        """Levels without columns that cannot matter, and a proved lower bound."""
+        price, most = self.problem.split_price, self.stated.max_splits
+        best = plan(levels, price)
+        if not self.stated.reduce:
+            return levels, best.cost
+        bound, room, extra = best.cost, 0.0, 0.0
+        if most is not None and best.n_splits > most:
+            bound, room, extra = self._relax_splits(levels, best)
+        if self.stated.max_features is not None:
+            room = self._greedy_features(levels) - bound
+        room += RULE_OUT * max(abs(bound), 1e-9)
+        return reduce_levels(levels, price + extra, room), bound
+
+    def _relax_splits(self, levels: list[Level], best: Plan) -> tuple[float, float, float]:
+        """Best lower bound by a price per split in place of the limit; distance to a known tree; that price."""
+        price, most = self.problem.split_price, self.stated.max_splits
+        assert most is not None
+        low, high = 0.0, float(levels[0].leaf[0])  # at which no split pays
+        bound, extra, known = best.cost, 0.0, float(levels[0].leaf[0])
+        for _ in range(PRICE_STEPS):
+            middle = 0.5 * (low + high)
+            trial = plan(levels, price + middle)
+            if trial.cost - middle * most > bound:
+                bound, extra = trial.cost - middle * most, middle
+            if trial.n_splits <= most:
+                known, high = min(known, trial.cost - middle * trial.n_splits), middle
+            else:
+                low = middle
+        return bound, known - bound, extra
+
+    def _greedy_features(self, levels: list[Level]) -> float:
+        """Cost of a tree with few enough features, chosen one after the other; infinite with other constraints."""
+        if self.stated.max_splits is not None:
+            return np.inf
+        assert self.stated.max_features is not None
+        feature = self.candidates.feature[self.candidates.family]
+        chosen: list[int] = []
+        cost = float(levels[0].leaf[0])
+        for _ in range(self.stated.max_features):
+            trials = {}
+            for j in set(self.candidates.feature.tolist()) - set(chosen):
+                allowed = np.isin(feature, [*chosen, j])
+                trials[j] = plan([_only(level, allowed) for level in levels], self.problem.split_price).cost
+            if not trials:
+                break
+            j = min(trials, key=lambda j: trials[j])
+            chosen.append(j)
+            cost = min(cost, trials[j])
+        return cost
+
+    # ---- the model ------------------------------------------------------------------------------------------------
+
+    def build(self) -> Any:
+        """The Pyomo model."""
+        model = pyo.ConcreteModel(name="hyperflow")
+        domain = pyo.Binary if self.is_integer else pyo.NonNegativeReals
+        leaves = [(x.depth, s) for x in self.levels for s in np.flatnonzero(np.isfinite(x.leaf)).tolist()]
+        splits = [
+            (x.depth, s, self.candidates.name(c))
+            for x in self.levels
+            for s, c in zip(x.columns[:, 0].tolist(), x.columns[:, 1].tolist(), strict=True)
+        ]
+        model.leaf = pyo.Var(leaves, domain=domain)
+        model.split = pyo.Var(splits, domain=domain)
+        price = self.problem.split_price
+        costs = [float(c) for x in self.levels for c in x.leaf[np.isfinite(x.leaf)]]
+        costs += [price + float(c) for x in self.levels for c in x.cost]
+        model.cost = pyo.Objective(
+            expr=LinearExpression(linear_coefs=costs, linear_vars=[*model.leaf.values(), *model.split.values()])
+        )
+        terms: dict[tuple[int, int], list[tuple[float, Any]]] = {}
+        for (d, s), leaf in model.leaf.items():
+            terms.setdefault((d, s), []).append((1.0, leaf))
+        ends = np.concatenate([x.columns[:, 2:] for x in self.levels]).tolist()
+        for ((d, s, _name), split), made in zip(model.split.items(), ends, strict=True):
+            terms.setdefault((d, s), []).append((1.0, split))
+            for child in made:
+                if child >= 0:
+                    terms.setdefault((d - 1, child), []).append((-1.0, split))
+        model.state = pyo.Constraint(
+            sorted(terms, reverse=True),
+            rule=lambda _m, d, s: (
+                LinearExpression(linear_coefs=[c for c, _v in terms[d, s]], linear_vars=[v for _c, v in terms[d, s]])
+                == float(d == self.problem.depth)
+            ),
+        )
+        if self.stated.max_splits is not None and splits:
+            model.max_splits = pyo.Constraint(expr=pyo.quicksum(model.split.values()) <= self.stated.max_splits)
+        if self.stated.max_features is not None:
+            self._limit_features(model)
+        return model
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether there are side constraints."""
+        return self.stated.max_splits is not None or self.stated.max_features is not None
+
+    def _limit_features(self, model: Any) -> None:
+        """A feature is used where one of its splits is: at most 2^k at k levels below the root."""
+        features = self.candidates.feature.tolist()
+        model.uses = pyo.Var(sorted(set(features)), domain=pyo.Binary)
+        model.max_features = pyo.Constraint(expr=pyo.quicksum(model.uses.values()) <= self.stated.max_features)
+        of: dict[tuple[int, int], list[Any]] = {}
+        numbers = np.concatenate([x.columns[:, 1] for x in self.levels])
+        for ((d, _s, _name), split), number in zip(model.split.items(), numbers, strict=True):
+            of.setdefault((features[self.candidates.family[number]], d), []).append(split)
+        model.used = pyo.Constraint(
+            sorted(of),
+            rule=lambda m, j, d: pyo.quicksum(of[j, d]) <= 2 ** (self.problem.depth - d) * m.uses[j],
+        )
+
+    # ---- there and back -------------------------------------------------------------------------------------------
+
+    def encode(self, model: Any, tree: Tree) -> bool:
+        """Set the variables to ``tree``, whose splits are candidates; at depth 1 a better split may take the place of
+        its own. False, and some variables unset, where the tree uses columns that have been ruled out.
+        """
+        for variable in model.component_data_objects(pyo.Var):
+            variable.set_value(0.0)
+        rows = [np.ones(self.problem.n_samples, bool)]
+        nodes, at = [0], [0]
+        for level in self.levels:
+            next_rows, next_nodes, next_at = [], [], []
+            by_state = _columns_by_state(level)
+            for inside, node, s in zip(rows, nodes, at, strict=True):
+                options = by_state.get(s, [])
+                if node >= tree.n_branches or not options:  # states have no columns where being a leaf is no worse
+                    if not np.isfinite(level.leaf[s]):
+                        return False
+                    model.leaf[level.depth, s].set_value(1.0)
+                    continue
+                left = inside & (self.problem.X @ tree.A[node] <= tree.b[node])
+                found = None
+                own = tree.feature[node]
+                for column in sorted(options, key=lambda c: self._feature(level.columns[c, 1]) != own):
+                    side = self.candidates.side(level.columns[column, 1]) & inside
+                    if level.depth == 1 or np.array_equal(side, left) or np.array_equal(side, inside & ~left):
+                        found = column
+                        break
+                if found is None:
+                    return False
+                split = int(level.columns[found, 1])
+                model.split[level.depth, s, self.candidates.name(split)].set_value(1.0)
+                if self.stated.max_features is not None:
+                    model.uses[self._feature(split)].set_value(1.0)
+                if level.depth > 1:
+                    mirrored = not np.array_equal(self.candidates.side(split) & inside, left)
+                    kids = tree.children[node][::-1] if mirrored else tree.children[node]
+                    next_rows += [inside & self.candidates.side(split), inside & ~self.candidates.side(split)]
+                    next_nodes += kids.tolist()
+                    next_at += level.columns[found, 2:].tolist()
+            rows, nodes, at = next_rows, next_nodes, next_at
+        return True
+
+    def refine(self, model: Any) -> bool:
+        """Costs are exact."""
+        return False
+
+    def _feature(self, split: int) -> int:
+        return int(self.candidates.feature[self.candidates.family[split]])
+
+    def decode(self, model: Any) -> Tree:
+        """The splits of the tree that the variables hold; leaves are zero."""
+        choice = []
+        for level in self.levels:
+            actions = np.full(len(level.sets), -1.0)
+            chosen = np.full(len(level.sets), -1)
+            for s in np.flatnonzero(np.isfinite(level.leaf)).tolist():
+                actions[s] = model.leaf[level.depth, s].value or 0.0
+            for column, (s, c) in enumerate(level.columns[:, :2].tolist()):
+                taken = model.split[level.depth, s, self.candidates.name(c)].value or 0.0
+                if taken > actions[s]:
+                    actions[s], chosen[s] = taken, column
+            choice.append(chosen)
+        return tree_of(self.levels, choice, self.candidates, self.problem)
+
+
+def _only(level: Level, allowed: NDArray[np.bool_]) -> Level:
+    keep = allowed[level.columns[:, 1]]
+    return Level(level.depth, level.sets, level.leaf, level.columns[keep], level.cost[keep])
+
+
+def _columns_by_state(level: Level) -> dict[int, list[int]]:
+    of: dict[int, list[int]] = {}
+    for c, s in enumerate(level.columns[:, 0].tolist()):
+        of.setdefault(s, []).append(c)
+    return of

@@ -1,0 +1,307 @@
+"""The hypergraph of all trees on given candidate splits: states are sets of rows with the depth that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels import hard, partition, states
+from opttree.problems.mip.candidates import Candidates
+from opttree.problems.mip.exact_leaves import linear_absolute_cost
+from opttree.problems.penalties import L1, L2
+from opttree.problems.tree_problem import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+CHUNK = 1 << 18  # columns between two chances to stop
+MOST_COLUMNS, MOST_BYTES = 30_000_000, 6e9
+RULE_OUT = 1e-7  # a column stays while it may lead to a tree as good as the best known, to this share
+
+
+class TooLargeError(ValueError):
+    """The enumeration has more columns than fit."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """States with the same depth left, and their actions: be a leaf, or one of the columns.
+
+    Attributes
+    ----------
+    depth : levels left, >= 0.
+    sets : (S, words) the sets of rows, 64 a word.
+    leaf : (S,) cost of each as a leaf; infinite where that has been ruled out.
+    columns : (C, 4) state, split, and the two states it makes on the level below; -1, -1 at depth 1.
+    cost : (C,) what the column costs without the price of its split: at depth 1 that of both leaves, else 0.
+    """
+
+    depth: int
+    sets: NDArray[np.uint64]
+    leaf: Floats
+    columns: Ints
+    cost: Floats
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cheapest tree from every state: per level its value, number of splits, and column (-1 for a leaf)."""
+
+    value: list[Floats]
+    count: list[Ints]
+    choice: list[Ints]
+
+    @property
+    def cost(self) -> float:
+        """Of the whole tree, prices included."""
+        return float(self.value[0][0])
+
+    @property
+    def n_splits(self) -> int:
+        """Splits of the whole tree."""
+        return int(self.count[0][0])
+
+
+def enumerate_levels(
+    problem: TreeProblem, candidates: Candidates, by_family: bool
+) -> Generator[None, None, list[Level]]:
+    """Levels from the root, depth ``problem.depth``, to depth 1; yields None where it may be stopped.
+
+    ``by_family``: keep the best last split of every family, and equal partitions by different families apart.
+    """
+    levels = []
+    sets = states.pack_rows(np.arange(problem.n_samples), problem.n_samples)[None]
+    for depth in range(problem.depth, 0, -1):
+        leaf = yield from _leaf_costs(problem, sets)
+        parents = np.flatnonzero((leaf > problem.split_price) & (states.sizes(sets) >= 2 * problem.min_leaf))
+        if depth == 1:
+            columns, cost = yield from _last_columns(problem, candidates, sets, parents, leaf, by_family)
+            below = sets[:0]
+        else:
+            columns, below = yield from _columns(problem, candidates, sets[parents], by_family)
+            columns[:, 0] = parents[columns[:, 0]]
+            cost = np.zeros(len(columns))
+        levels.append(Level(depth, sets, leaf, columns, cost))
+        sets = below
+    if not levels:  # depth 0
+        leaf = yield from _leaf_costs(problem, sets)
+        levels.append(Level(0, sets, leaf, np.zeros((0, 4), np.int64), np.zeros(0)))
+    return levels
+
+
+def _columns(
+    problem: TreeProblem, candidates: Candidates, parents: NDArray[np.uint64], apart: bool
+) -> Generator[None, None, tuple[Ints, NDArray[np.uint64]]]:
+    """Columns of the sets ``parents``, and the sets of the level below."""
+    most = max(1, CHUNK // max(len(candidates), 1))
+    table = np.full(2, states.EMPTY)
+    sets, count = np.zeros((0, parents.shape[1]), np.uint64), 0
+    found, total = [], 0
+    for first in range(0, len(parents), most):
+        last = min(first + most, len(parents))
+        room = count + 2 * (last - first) * len(candidates)
+        if total > MOST_COLUMNS or 8.0 * room * sets.shape[1] > MOST_BYTES:
+            raise TooLargeError(f"more than {total} columns; fewer thresholds, rows or levels would do")
+        if room > len(sets):
+            sets = np.concatenate([sets[:count], np.zeros((2 * room - count, sets.shape[1]), np.uint64)])
+        if 2 * room > len(table):
+            table = np.empty(1 << int(4 * room).bit_length(), np.int64)
+            states.fill_table(table, sets, count)
+        chunk = np.empty(((last - first) * len(candidates), 4), np.int64)
+        count, filled = states.split_sets(
+            parents, first, last, candidates.words, candidates.start, problem.min_leaf, apart, table, sets, count, chunk
+        )
+        found.append(chunk[:filled].copy())
+        total += filled
+        yield
+    return (np.concatenate(found) if found else np.zeros((0, 4), np.int64)), sets[:count].copy()
+
+
+def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[None, None, Floats]:
+    """Cost of each set as a leaf."""
+    costs = np.empty(len(sets))
+    if problem.leaves == "linear" and problem.loss == "absolute":
+        for s, rows in enumerate(members(sets, problem.n_samples)):
+            yield
+            costs[s] = linear_absolute_cost(problem, rows)
+        return costs
+    l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+    Y, code, n_classes = as_kernels_take_it(problem)
+    step = _states_per_chunk(problem)
+    for first in range(0, len(sets), step):
+        yield
+        part = slice(first, first + step)
+        if problem.leaves == "linear":
+            costs[part] = partition.linear_leaf_costs(sets[part], problem.X, problem.Y, problem.w, l1, l2)
+        else:
+            costs[part] = partition.leaf_costs(sets[part], Y, problem.w, code, n_classes)
+    return costs
+
+
+def _states_per_chunk(problem: TreeProblem) -> int:
+    """States that are looked at between two chances to stop."""
+    return max(1, CHUNK // problem.n_samples)
+
+
+def as_kernels_take_it(problem: TreeProblem) -> tuple[Floats, int, int]:
+    """Outputs (centred, in regression), code of the loss, number of classes."""
+    if problem.is_classification:
+        return problem.Y, problem.loss_code, problem.n_outputs
+    return problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0), problem.loss_code, 0
+
+
+def members(sets: NDArray[np.uint64], n: int) -> list[NDArray[np.int32]]:
+    """Row numbers of each set."""
+    bits = np.unpackbits(sets.view(np.uint8).reshape(len(sets), -1), axis=1, bitorder="little")[:, :n]
+    return [np.flatnonzero(row).astype(np.int32) for row in bits]
+
+
+def _last_columns(
+    problem: TreeProblem,
+    candidates: Candidates,
+    sets: NDArray[np.uint64],
+    parents: Ints,
+    leaf: Floats,
+    by_family: bool,
+) -> Generator[None, None, tuple[Ints, Floats]]:
+    """The best last split of each set (and family), where it beats the leaf."""
+    cost = np.full((len(parents), candidates.order.shape[0]), np.inf)
+    split = np.full(cost.shape, -1)
+    step = _states_per_chunk(problem)
+    if problem.leaves == "linear" and problem.loss == "absolute":
+        step = 1
+    Y, code, n_classes = as_kernels_take_it(problem)
+    by_y = np.zeros((0, problem.n_samples), np.int32)
+    if code == hard.ABSOLUTE:
+        by_y = np.ascontiguousarray(np.argsort(Y, axis=0, kind="stable").T.astype(np.int32))
+    l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+    for first in range(0, len(parents), step):
+        part = slice(first, first + step)
+        if problem.leaves == "linear" and problem.loss == "absolute":
+            cost[part], split[part] = _linear_absolute_cuts(problem, candidates, sets[parents[part]])
+        else:
+            cost[part], split[part] = partition.best_cuts(
+                sets[parents[part]],
+                candidates.order,
+                candidates.start,
+                candidates.cut,
+                problem.X,
+                Y,
+                problem.w,
+                by_y,
+                code,
+                n_classes,
+                problem.leaves == "linear",
+                l1,
+                l2,
+                problem.min_leaf,
+            )
+        yield
+    if cost.size and not by_family:
+        best = cost.argmin(axis=1)[:, None]
+        cost, split = (np.take_along_axis(table, best, axis=1) for table in (cost, split))
+    state, family = np.nonzero(cost + problem.split_price < leaf[parents][:, None])
+    columns = np.full((state.size, 4), -1)
+    columns[:, 0], columns[:, 1] = parents[state], split[state, family]
+    return columns, cost[state, family]
+
+
+def _linear_absolute_cuts(
+    problem: TreeProblem, candidates: Candidates, sets: NDArray[np.uint64]
+) -> tuple[Floats, Ints]:
+    """`best_cuts` for linear leaves of least absolute error: a linear program for each side of each cut."""
+    cost = np.full((len(sets), candidates.order.shape[0]), np.inf)
+    split = np.full(cost.shape, -1)
+    for s, rows in enumerate(members(sets, problem.n_samples)):
+        for f in range(candidates.order.shape[0]):
+            previous = 0
+            for c in range(candidates.start[f], candidates.start[f + 1]):
+                left = candidates.side(c)[rows]
+                size = int(left.sum())
+                if size == previous or min(size, rows.size - size) < problem.min_leaf:
+                    continue
+                previous = size
+                both = linear_absolute_cost(problem, rows[left]) + linear_absolute_cost(problem, rows[~left])
+                if both < cost[s, f]:
+                    cost[s, f], split[s, f] = both, c
+    return cost, split
+
+
+def plan(levels: list[Level], price: float) -> Plan:
+    """The dynamic program, from the last level to the root."""
+    value: list[Floats] = [np.zeros(0)]
+    count: list[Ints] = [np.zeros(0, np.int64)]
+    choice: list[Ints] = []
+    for level in reversed(levels):
+        v, k, a = np.empty(len(level.sets)), np.empty(len(level.sets), np.int64), np.empty(len(level.sets), np.int64)
+        states.best_actions(level.columns, level.cost, level.leaf, value[0], count[0], price, v, k, a)
+        value.insert(0, v)
+        count.insert(0, k)
+        choice.insert(0, a)
+    return Plan(value[:-1], count[:-1], choice)
+
+
+def tree_of(levels: list[Level], choice: list[Ints], candidates: Candidates, problem: TreeProblem) -> Tree:
+    """The tree of the actions ``choice``, per level a column of each state or -1 for a leaf; leaves are zero."""
+    left, right, split = [-1], [-1], [-1]
+    pending = [(0, 0, 0)]
+    for node, d, s in pending:
+        column = int(choice[d][s]) if s >= 0 else -1
+        if column < 0:
+            continue
+        split[node] = int(levels[d].columns[column, 1])
+        left[node], right[node] = len(left), len(left) + 1
+        for child in levels[d].columns[column, 2:].tolist():
+            pending.append((len(left), d + 1, child))
+            left.append(-1)
+            right.append(-1)
+            split.append(-1)
+    A, b = np.zeros((len(left), problem.n_features)), np.zeros(len(left))
+    taken = np.array(split) >= 0
+    A[taken], b[taken] = candidates.A[np.array(split)[taken]], candidates.b[np.array(split)[taken]]
+    values = np.zeros((len(left), problem.n_outputs))
+    return Tree.from_links(np.array(left), np.array(right), A, b, values, problem.classes)
+
+
+def reduce_levels(levels: list[Level], price: float, room: float, best: Plan | None = None) -> list[Level]:
+    """The levels without states and actions of trees that cost ``room`` more than the cheapest.
+
+    The values of the dynamic program are dual values of its linear program; this is fixing by reduced costs.
+    """
+    best = plan(levels, price) if best is None else best
+    keep_state = [np.ones(1, bool)]
+    excess = np.zeros(1)
+    reduced: list[Level] = []
+    for d, level in enumerate(levels):
+        below = best.value[d + 1] if d + 1 < len(levels) else np.zeros(0)
+        next_excess, of_column, of_leaf = np.empty(below.size), np.empty(level.cost.size), np.empty(level.leaf.size)
+        states.least_excess(
+            level.columns,
+            level.cost,
+            level.leaf,
+            below,
+            price,
+            best.value[d],
+            excess,
+            next_excess,
+            of_column,
+            of_leaf,
+        )
+        keep = of_column <= room
+        columns = level.columns[keep]
+        number = np.cumsum(keep_state[d]) - 1
+        columns[:, 0] = number[columns[:, 0]]
+        reached = np.zeros(below.size, bool)
+        if below.size:
+            reached[columns[:, 2:]] = True
+            columns[:, 2:] = (np.cumsum(reached) - 1)[columns[:, 2:]]
+        leaf = np.where(of_leaf <= room, level.leaf, np.inf)[keep_state[d]]
+        reduced.append(
+            replace(level, sets=level.sets[keep_state[d]], leaf=leaf, columns=columns, cost=level.cost[keep])
+        )
+        keep_state.append(reached)
+        excess = next_excess
+    return reduced

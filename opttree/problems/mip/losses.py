@@ -1,0 +1,205 @@
+"""Leaves and losses of "flow" and "big-m", given who is at which leaf; tangents to squared errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyomo.core as pyo
+from numpy.typing import NDArray
+
+from opttree.problems.mip.candidates import unit_range
+from opttree.problems.penalties import L1
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from opttree.problems.mip.problem import MIPTreeProblem
+
+Floats = NDArray[np.float64]
+FIRST_TANGENTS = 8
+NEW_TANGENT = 1e-9  # least violation worth a tangent, relative to the largest squared error
+
+
+class Leaves:
+    """Predictions of the leaves and the loss of every row, on outputs scaled to [0, 1] and features in [0, 1].
+
+    Rows come in groups that share their way through the tree; ``at(g, l)`` is whether group g is at leaf l.
+    """
+
+    def __init__(self, stated: MIPTreeProblem, group: NDArray[np.integer], n_leaves: int) -> None:
+        self.problem, self.bound = stated.problem, stated.coef_bound
+        self.group, self.leaves = group.tolist(), range(n_leaves)
+        self.low, self.scale = unit_range(self.problem.X)
+        self.X = (self.problem.X - self.low) / self.scale
+        if not self.problem.is_classification:
+            self.y_low = self.problem.Y.min(axis=0)
+            self.y_scale = float(np.ptp(self.problem.Y, axis=0).max()) or 1.0
+            self.Y = (self.problem.Y - self.y_low) / self.y_scale
+        self.squared = self.problem.loss == "squared"
+
+    def add(self, model: Any, at: Any) -> Any:
+        """Add leaves and losses to ``model``; the weighted mean loss, penalties on leaves included."""
+        if self.problem.is_classification:
+            return self._errors(model, at)
+        return self._residuals(model, at)
+
+    def _errors(self, model: Any, at: Any) -> Any:
+        """0/1 loss: ``right[g, k, l]`` of the class-k rows of group g are at leaf l, which answers k."""
+        label = self.problem.Y[:, 0].astype(int)
+        weight: dict[tuple[int, int], float] = {}
+        for g, k, w in zip(self.group, label.tolist(), self.problem.w.tolist(), strict=True):
+            weight[g, k] = weight.get((g, k), 0.0) + w
+        model.answers = pyo.Var(range(self.problem.n_outputs), self.leaves, domain=pyo.Binary)
+        model.one_answer = pyo.Constraint(
+            self.leaves, rule=lambda m, leaf: sum(m.answers[k, leaf] for k in range(self.problem.n_outputs)) == 1
+        )
+        model.right = pyo.Var([(g, k, leaf) for g, k in weight for leaf in self.leaves], bounds=(0.0, 1.0))
+        model.right_there = pyo.Constraint(
+            model.right.index_set(), rule=lambda m, g, k, leaf: m.right[g, k, leaf] <= at(g, leaf)
+        )
+        model.right_answer = pyo.Constraint(
+            model.right.index_set(), rule=lambda m, g, k, leaf: m.right[g, k, leaf] <= m.answers[k, leaf]
+        )
+        return 1.0 - pyo.quicksum(weight[g, k] * v for (g, k, _leaf), v in model.right.items())
+
+    def _residuals(self, model: Any, at: Any) -> Any:
+        problem, K = self.problem, range(self.problem.n_outputs)
+        n, p = self.X.shape
+        top = self.Y.max(axis=0)
+        linear = problem.leaves == "linear"
+        bounds = (lambda _m, _l, k: (-self.bound, self.bound)) if linear else (lambda _m, _l, k: (0.0, top[k]))
+        model.value = pyo.Var(self.leaves, K, bounds=bounds)
+        total: Any = 0.0
+        if linear:
+            model.coef = pyo.Var(self.leaves, K, range(p), bounds=(-self.bound, self.bound))
+            strength = problem.strength(L1, "leaves")
+            if strength:  # weights of the statement are per unit of its own features
+                model.coef_size = pyo.Var(self.leaves, K, range(p), bounds=(0.0, self.bound))
+                model.coef_above = pyo.Constraint(
+                    model.coef.index_set(), rule=lambda m, *i: m.coef_size[i] >= m.coef[i]
+                )
+                model.coef_below = pyo.Constraint(
+                    model.coef.index_set(), rule=lambda m, *i: m.coef_size[i] >= -m.coef[i]
+                )
+                total += strength * sum(
+                    self.y_scale / self.scale[j] * v for (_leaf, _k, j), v in model.coef_size.items()
+                )
+        if linear:  # no bound on the fit but that of the coefficients
+            reach = self.bound * (1.0 + self.X.sum(axis=1))
+            ranges = {(i, k): (-reach[i], reach[i]) for i in range(n) for k in K}
+            keys = list(range(n))
+        else:
+            keys = sorted(set(self.group))
+            ranges = {(g, k): (0.0, top[k]) for g in keys for k in K}
+        group_of = dict(enumerate(self.group)) if linear else {g: g for g in keys}
+
+        def answer(m: Any, i: int, leaf: int, k: int) -> Any:
+            fit = m.value[leaf, k]
+            return fit + sum(m.coef[leaf, k, j] * self.X[i, j] for j in range(p)) if linear else fit
+
+        # fit = at * answer: McCormick's envelope, which is exact where ``at`` is 0 or 1
+        model.fit = pyo.Var(keys, self.leaves, K)
+        index = model.fit.index_set()
+        model.fit_low = pyo.Constraint(
+            index, rule=lambda m, i, leaf, k: m.fit[i, leaf, k] >= ranges[i, k][0] * at(group_of[i], leaf)
+        )
+        model.fit_high = pyo.Constraint(
+            index, rule=lambda m, i, leaf, k: m.fit[i, leaf, k] <= ranges[i, k][1] * at(group_of[i], leaf)
+        )
+        model.fit_above = pyo.Constraint(
+            index,
+            rule=lambda m, i, leaf, k: (
+                m.fit[i, leaf, k] >= answer(m, i, leaf, k) - ranges[i, k][1] * (1 - at(group_of[i], leaf))
+            ),
+        )
+        model.fit_below = pyo.Constraint(
+            index,
+            rule=lambda m, i, leaf, k: (
+                m.fit[i, leaf, k] <= answer(m, i, leaf, k) - ranges[i, k][0] * (1 - at(group_of[i], leaf))
+            ),
+        )
+        rows = range(n)
+        of = (lambda i: i) if linear else (lambda i: self.group[i])
+        model.residual = pyo.Var(rows, K, domain=pyo.NonNegativeReals)
+        model.residual_above = pyo.Constraint(
+            rows,
+            K,
+            rule=lambda m, i, k: m.residual[i, k] >= self.Y[i, k] - sum(m.fit[of(i), leaf, k] for leaf in self.leaves),
+        )
+        model.residual_below = pyo.Constraint(
+            rows,
+            K,
+            rule=lambda m, i, k: m.residual[i, k] >= sum(m.fit[of(i), leaf, k] for leaf in self.leaves) - self.Y[i, k],
+        )
+        losses = model.residual
+        if self.squared:
+            model.square = pyo.Var(rows, K, domain=pyo.NonNegativeReals)
+            model.tangent = pyo.ConstraintList()
+            largest = [float(max(self.Y[i, k], top[k] - self.Y[i, k])) for i in rows for k in K]
+            for (i, k), far in zip(model.square, largest, strict=True):
+                for t in np.linspace(0.0, far, FIRST_TANGENTS)[1:]:
+                    self._touch(model, i, k, float(t))
+            losses = model.square
+        unit = self.y_scale**2 if self.squared else self.y_scale
+        return total + unit * pyo.quicksum(problem.w[i] * v for (i, _k), v in losses.items())
+
+    @staticmethod
+    def _touch(model: Any, i: int, k: int, t: float) -> None:
+        """``square >= residual^2`` at ``residual = t``."""
+        model.tangent.add(model.square[i, k] >= 2.0 * t * model.residual[i, k] - t * t)
+
+    def refine(self, model: Any) -> bool:
+        """Add the tangents that the solution violates; whether there was one."""
+        if not self.squared or self.problem.is_classification:
+            return False
+        found = False
+        for (i, k), square in model.square.items():
+            r = float(model.residual[i, k].value)
+            if r * r - float(square.value) > NEW_TANGENT:
+                self._touch(model, i, k, r)
+                found = True
+        return found
+
+    def encode(self, model: Any, tree: Tree, leaf: NDArray[np.integer], place: list[int]) -> bool:
+        """Set the variables to those of ``tree``: rows at model leaves ``leaf (n,)``, ``place[l]`` that of its leaf l.
+
+        False where its linear leaves are beyond the bound.
+        """
+        if self.problem.is_classification:
+            answer = np.full(len(self.leaves), self.problem.n_outputs - 1)  # of empty leaves: the largest
+            answer[place] = tree.values.argmax(axis=1)
+            for (k, slot), v in model.answers.items():
+                v.set_value(float(answer[slot] == k))
+            where = dict(zip(self.group, leaf.tolist(), strict=True))
+            for (g, k, slot), v in model.right.items():
+                v.set_value(float(where[g] == slot and answer[slot] == k))
+            return True
+        own = tree.leaf_arrays[1]
+        own_values = (tree.values + (own @ self.low if own.shape[2] else 0.0) - self.y_low) / self.y_scale
+        values = np.tile(own_values.max(axis=0), (len(self.leaves), 1))
+        coefs = np.zeros((*values.shape, self.X.shape[1]))
+        values[place] = own_values
+        if own.shape[2]:
+            coefs[place] = own * self.scale / self.y_scale
+            if max(np.abs(values).max(), np.abs(coefs).max()) > self.bound:
+                return False
+            for index, v in model.coef.items():
+                v.set_value(float(coefs[index]))
+            if hasattr(model, "coef_size"):
+                for index, v in model.coef_size.items():
+                    v.set_value(abs(float(coefs[index])))
+        for index, v in model.value.items():
+            v.set_value(float(values[index]))
+        linear = self.problem.leaves == "linear"
+        where = dict(enumerate(leaf.tolist())) if linear else dict(zip(self.group, leaf.tolist(), strict=True))
+        answers = values[leaf] + np.einsum("ikj,ij->ik", coefs[leaf], self.X)
+        for (i, slot, k), v in model.fit.items():
+            there = where[i] == slot
+            v.set_value(float(answers[i, k] if linear else values[slot, k]) if there else 0.0)
+        residual = np.abs(self.Y - answers)
+        for index, v in model.residual.items():
+            v.set_value(float(residual[index]))
+        if self.squared:
+            for index, v in model.square.items():
+                v.set_value(float(residual[index] ** 2))
+        return True

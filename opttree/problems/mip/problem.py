@@ -1,0 +1,250 @@
+"""`MIPTreeProblem`: the statement as a mixed-integer linear program, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds, with_margin
+from opttree.problems.mip.exact_leaves import fit_exact_leaves
+from opttree.problems.mip.hypergraph import enumerate_levels, plan, tree_of
+from opttree.problems.penalties import L1, L2, SplitPrice
+from opttree.problems.tree_problem import TreeProblem
+from opttree.tree import Tree
+
+FORMULATIONS = ("hyperflow", "flow", "big-m")
+
+
+class Formulation(Protocol):
+    """What stands behind a `MIPTreeProblem`."""
+
+    bound: float
+
+    def build(self) -> Any:
+        """The Pyomo model."""
+
+    def encode(self, model: Any, tree: Tree) -> bool:
+        """Set all variables to a tree of candidate splits; whether it has a place in the model."""
+
+    def decode(self, model: Any) -> Tree:
+        """The splits that the variables hold, leaves zero."""
+
+    def refine(self, model: Any) -> bool:
+        """Add what the solution in the variables violates; whether there was anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class MIPTreeProblem:
+    """A `TreeProblem` over a finite set of candidate splits as a mixed-integer linear program in Pyomo.
+
+    Parameters
+    ----------
+    problem : axis or oblique splits, constant or linear leaves, loss "squared", "absolute" or "zero_one" ("log" too in
+        hyperflow), `SplitPrice`, `L1` on linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights.
+    formulation :
+        "hyperflow": a dynamic program over sets of rows as a linear program, see `Hyperflow`; axis-aligned splits, or
+        oblique ones of two features. By far the fastest to a proof.
+        "flow": a binary per node and candidate split, rows flow through the tree, rows that no candidate tells apart
+        are one; axis-aligned splits. See `Flow`.
+        "big-m": Bertsimas and Dunn's (ORT, ORT-H, ORT-L, ORT-LH, OCT, OCT-H). See `BigM`.
+    n_thresholds : "all" thresholds between two values of a feature (then every axis-aligned split is a candidate), or
+        at most so many per feature, next to its quantiles.
+    max_splits : most branch nodes of the tree, or None.
+    max_features : most features in its splits, or None; hyperflow only.
+    reduce : "hyperflow": leave out what no tree as good as a known one can use (fixing by reduced costs); few columns
+        are left. False: all columns, the formulation as it is written down.
+    coef_bound : "flow" and "big-m" with linear leaves: largest absolute weight and constant term, on features scaled to
+        [0, 1], in units of the range of y.
+    margin : "big-m" with oblique splits: hyperplanes ``a.x <= b``, ``|a|_1 <= 1``, on features scaled to [0, 1] keep
+        this distance from the rows on their right.
+
+    Raises
+    ------
+    ValueError
+        For an unknown option, or a statement that the formulation cannot hold exactly, with the reason.
+
+    References
+    ----------
+    Bertsimas and Dunn, "Optimal classification trees", Machine Learning 106 (2017), and "Machine Learning Under a
+    Modern Optimization Lens" (2019); Aghaei, Gomez and Vayanos, "Strong optimal classification trees" (2021), for
+    flows.
+    """
+
+    problem: TreeProblem
+    formulation: str = "hyperflow"
+    n_thresholds: int | str = "all"
+    max_splits: int | None = None
+    max_features: int | None = None
+    reduce: bool = True
+    coef_bound: float = 10.0
+    margin: float = 0.005
+
+    def __post_init__(self) -> None:
+        if self.formulation not in FORMULATIONS:
+            raise ValueError(f"formulation must be one of {list(FORMULATIONS)}; got {self.formulation!r}")
+        whole = isinstance(self.n_thresholds, (int, np.integer)) and not isinstance(self.n_thresholds, bool)
+        if self.n_thresholds != "all" and not (whole and int(self.n_thresholds) >= 1):
+            raise ValueError(f"n_thresholds must be 'all' or an integer >= 1; got {self.n_thresholds!r}")
+        for name in ("max_splits", "max_features"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, (int, np.integer)) or value < 0):
+                raise ValueError(f"{name} must be an integer >= 0 or None; got {value!r}")
+        for name in ("coef_bound", "margin"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
+                raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
+        if (reason := self.refusal()) is not None:
+            raise ValueError(f"formulation {self.formulation!r} cannot hold this problem: {reason}")
+
+    def refusal(self) -> str | None:
+        """Why the formulation cannot state the problem exactly, in one sentence, or None."""
+        problem, hyper = self.problem, self.formulation == "hyperflow"
+        for penalty in problem.penalties:
+            if not isinstance(penalty, (L1, L2, SplitPrice)):
+                return f"the penalty {penalty!r} is not known to be linear in the tree"
+        if problem.strength(L1, "splits") or problem.strength(L2, "splits"):
+            return "a hyperplane times a small number routes alike, so that a penalty on its weights has no minimum"
+        linear = problem.leaves == "linear"
+        if problem.is_classification and linear:
+            return "linear leaves of classes are not linear in the model; use leaves='constant'"
+        if linear and problem.loss == "absolute" and problem.strength(L2, "leaves"):
+            return "an absolute loss with a squared penalty on the leaves is a quadratic program; use L1"
+        if not hyper and problem.loss == "log":
+            return "the log loss is not linear in the leaves; use hyperflow"
+        if not hyper and linear and problem.strength(L2, "leaves"):
+            return "HiGHS takes no quadratic objectives with integer variables; use L1 on the leaves, or hyperflow"
+        if problem.splits == "oblique" and self.formulation == "flow":
+            return "oblique splits have no thresholds; use big-m, or hyperflow for two features"
+        if problem.splits == "oblique" and hyper and problem.n_features != 2:
+            return f"oblique splits of {problem.n_features} features have too many sides to list; use big-m"
+        if self.max_features is not None and not hyper:
+            return "max_features is stated in hyperflow only"
+        if self.max_features is not None and problem.splits == "oblique":
+            return "max_features counts the features of axis-aligned splits"
+        return None
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The candidate splits; for oblique ones, all linear dichotomies of the rows."""
+        if self.problem.splits == "axis":
+            return thresholds(self.problem.X, self.n_thresholds)
+        return dichotomies(self.problem.X)
+
+    @property
+    def lists_candidates(self) -> bool:
+        """Whether there is a finite list of candidates: not for oblique splits in "big-m"."""
+        return self.problem.splits == "axis" or self.formulation != "big-m"
+
+    @property
+    def leaf_text(self) -> str:
+        """What linear leaves there are, in words, for a certificate."""
+        if self.formulation == "hyperflow":
+            return "without bounds"
+        return f"with weights up to {self.coef_bound:g} in units of the ranges"
+
+    @property
+    def candidate_text(self) -> str:
+        """The candidate splits in words, for a certificate."""
+        if not self.lists_candidates:
+            return f"hyperplanes with a margin of {self.margin:g} on features scaled to [0, 1]"
+        return self.candidates.description
+
+    @cached_property
+    def stated(self) -> Formulation:
+        """The formulation, with all that it enumerates."""
+        *_none, formulation = _returned(self.prepare())
+        return formulation
+
+    def prepare(self) -> Generator[None, None, Formulation]:
+        """Enumerate what the formulation needs (then `stated` is there); yields None where it may be stopped."""
+        if "stated" not in self.__dict__:
+            self.__dict__["stated"] = yield from self._prepare()
+        return self.stated
+
+    def _prepare(self) -> Generator[None, None, Formulation]:
+        # Pyomo takes a while to import: when a model is wanted
+        if self.formulation == "hyperflow":
+            from opttree.problems.mip.hyperflow import Hyperflow
+
+            return (yield from Hyperflow.prepare(self))
+        yield
+        if self.formulation == "flow":
+            from opttree.problems.mip.flow import Flow
+
+            return Flow(self)
+        from opttree.problems.mip.big_m import BigM
+
+        return BigM(self)
+
+    def best_tree(self) -> Tree:
+        """An optimal tree by the dynamic program that "hyperflow" writes down, without side constraints; no model."""
+        *_none, levels = _returned(enumerate_levels(self.problem, self.candidates, by_family=False))
+        best = plan(levels, self.problem.split_price)
+        return fit_exact_leaves(self.problem, tree_of(levels, best.choice, self.candidates, self.problem))
+
+    def build(self) -> Any:
+        """A new Pyomo ``ConcreteModel``; its objective ``cost`` is the problem's objective."""
+        return self.stated.build()
+
+    def encode(self, tree: Tree, model: Any = None) -> Any:
+        """A model whose variables all hold ``tree``: a full start. A new one unless ``model`` is given.
+
+        Raises
+        ------
+        ValueError
+            Where the tree is no point of the model: it breaks a constraint, or its splits are no candidates and the
+            nearest ones make no feasible tree, or it can be no optimum (hyperflow).
+        """
+        if (reason := self.problem.violation(tree)) is not None:
+            raise ValueError(f"tree must be feasible; {reason}")
+        model = self.build() if model is None else model
+        snapped = self.snap(tree)
+        if snapped is None or self.over_limit(snapped) or not self.stated.encode(model, snapped):
+            raise ValueError("tree must be a point of the model; a limit on splits, features or leaves rules it out")
+        return model
+
+    def decode(self, model: Any) -> Tree:
+        """The tree that the variables of ``model`` hold, with the best leaves for its splits."""
+        return fit_exact_leaves(self.problem, self.stated.decode(model))
+
+    def write(self, path: str | Path) -> None:
+        """Write the model to a file, ``.lp`` or ``.mps``, with readable names."""
+        if Path(path).suffix not in (".lp", ".mps"):
+            raise ValueError(f"path must end in .lp or .mps; got {str(path)!r}")
+        import pyomo.environ  # noqa: F401  the writers
+
+        self.build().write(str(path), io_options={"symbolic_solver_labels": True})
+
+    def snap(self, tree: Tree) -> Tree | None:
+        """``tree`` with each split replaced by the candidate that sends the fewest of its rows another way.
+
+        Splits that send all rows one way are left out, leaves are fitted. Hyperplanes of "big-m" stay, moved into the
+        middle between the rows; None where one has less than the margin.
+        """
+        problem = self.problem
+        live = tree.prune_dead(problem.X)
+        if self.lists_candidates:
+            moved = self.candidates.nearest(live, problem.X)
+            return fit_exact_leaves(problem, problem.enforce_min_leaf(moved.prune_dead(problem.X)))
+        trimmed = with_margin(live, problem.X, self.margin)
+        return None if trimmed is None else fit_exact_leaves(problem, trimmed)
+
+    def over_limit(self, tree: Tree) -> bool:
+        """Whether the tree has too many splits or features."""
+        if self.max_splits is not None and tree.n_branches > self.max_splits:
+            return True
+        return self.max_features is not None and np.unique(tree.feature).size > self.max_features
+
+
+def _returned(generator: Generator[None, None, Any]) -> list[Any]:
+    """What a generator yields, then what it returns."""
+    items: list[Any] = []
+    while True:
+        try:
+            items.append(next(generator))
+        except StopIteration as stop:
+            return [*items, stop.value]

@@ -1,0 +1,348 @@
+"""`LocalSearch`: Bertsimas and Dunn's search over trees, a node at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels import hard, partition
+from opttree.problems import L1, L2, MIPTreeProblem, SplitPrice, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.initial import CartInit
+from solvers.initial.base import Initial
+from solvers.local_search.grown import Grown, Rows
+from solvers.result import Termination
+
+Floats = NDArray[np.float64]
+EXACT_WORK = 3e7  # rows x features x sets of rows of an optimal subtree
+SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least-squares solutions of a scan; thresholds of a feature
+LEAST_GAIN = 1e-9  # share of the one-leaf tree's cost that counts as descent
+EDGE = 0.05  # how far outside the rows a hyperplane is held while it turns, in ranges of the feature
+RELATIVE_GAP = 1e-11
+
+
+class Move(NamedTuple):
+    """A changed tree and the cost of the changed part, prices included."""
+
+    cost: float
+    tree: Grown
+
+
+@dataclass(frozen=True)
+class LocalSearch(Solver):
+    """Change one node at a time to the best of its alternatives until none improves any (Bertsimas and Dunn's ORT-LS
+    and OCT local search), from several starts.
+
+    At each node, in random order, with the subtrees below and all leaves below refitted: another split, no split, one
+    of its children in its place, and, for constant leaves, the optimal subtree of
+    small depth. Another split is the best
+    threshold of every feature, exactly; for oblique problems also the present hyperplane moved, or turned about either
+    end of one feature's range, as far as is best. The objective never rises.
+
+    Parameters
+    ----------
+    n_starts : searches; the first from the start tree or ``init``, others from trees of random thresholds.
+    init : initial tree.
+    n_thresholds : "all", or how many thresholds per feature are tried at first; then all between the neighbours of the
+        best. "auto": all for constant leaves; for linear ones, whose every threshold takes a least-squares solution, as
+        many as take some hundredths of a second, 32 at least.
+    max_passes : passes over the nodes per search.
+    max_splits : most branch nodes of the tree, or None.
+    exact_levels : largest depth of optimal subtrees, >= 2; 0 for none. More than 2 levels are tried where all
+        thresholds take a fraction of a second, 2 on fewer thresholds where there are many.
+    """
+
+    n_starts: int = 20
+    init: Initial = field(default_factory=CartInit)
+    n_thresholds: int | str = "auto"
+    max_passes: int = 100
+    max_splits: int | None = None
+    exact_levels: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("n_starts", "max_passes"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        if self.exact_levels not in (0, *range(2, 65)):
+            raise ValueError(f"exact_levels must be 0 or an integer >= 2; got {self.exact_levels!r}")
+        whole = isinstance(self.n_thresholds, (int, np.integer)) and not isinstance(self.n_thresholds, bool)
+        if self.n_thresholds not in ("all", "auto") and not (whole and int(self.n_thresholds) >= 1):
+            raise ValueError(f"n_thresholds must be 'all', 'auto' or an integer >= 1; got {self.n_thresholds!r}")
+        if self.max_splits is not None and (not isinstance(self.max_splits, (int, np.integer)) or self.max_splits < 0):
+            raise ValueError(f"max_splits must be an integer >= 0 or None; got {self.max_splits!r}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Any loss with constant leaves, squared loss with linear ones."""
+        if problem.leaves == "linear" and problem.loss != "squared":
+            return f"linear leaves of loss {problem.loss!r} have no normal equations; use loss='squared'"
+        if any(not isinstance(q, (L1, L2, SplitPrice)) for q in problem.penalties):
+            return "it knows the penalties L1, L2 and SplitPrice only"
+        if problem.strength(L1, "splits") or problem.strength(L2, "splits"):
+            return "a hyperplane times a small number routes alike, so that a penalty on its weights has no minimum"
+        return self.init.supports(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """Searches one after another; a step after every pass."""
+        tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+        yield Step(problem.fit_leaves(tree), phase="constant")
+        if problem.depth == 0:
+            return Termination.LOCALLY_OPTIMAL
+        costs = Costs(problem)
+        for run, own in enumerate(rng.spawn(self.n_starts)):
+            if run > 0:
+                tree = _random_tree(problem, own)
+            elif start is not None:
+                tree = start
+            else:
+                tree = self.init.build(problem, own)
+            grown = Grown(problem, tree)
+            grown.drop_dead()
+            self._prune(grown)
+            phase = f"search {run + 1}"
+            yield Step(problem.fit_leaves(grown.tree()), phase=phase)
+            improved = True
+            for _ in range(self.max_passes):
+                grown, improved = yield from self._one_pass(grown, costs, own)
+                if improved:
+                    yield Step(problem.fit_leaves(grown.tree()), phase=phase)
+                else:
+                    break
+        return Termination.ITERATION_LIMIT if improved else Termination.LOCALLY_OPTIMAL
+
+    def _prune(self, grown: Grown) -> None:
+        """Cut branches from below until there are few enough."""
+        if self.max_splits is not None:
+            for t in reversed(grown.nodes()):
+                if grown.n_splits(0) > self.max_splits:
+                    grown.clear(t)
+
+    def _one_pass(self, grown: Grown, costs: Costs, rng: Rng) -> Generator[None, None, tuple[Grown, bool]]:
+        """Every node once; the tree, and whether it has become better."""
+        improved = False
+        places = grown.nodes()
+        for place in rng.permutation(places).tolist():
+            yield
+            if place not in grown.nodes():
+                continue  # gone since
+            rows = grown.rows_at(place)
+            if rows.size == 0:
+                continue
+            spare = np.inf if self.max_splits is None else self.max_splits - grown.n_splits(0) + grown.n_splits(place)
+            now = costs.below(grown, place, rows)
+            best: Move | None = None
+            for move in self._moves(grown, place, rows, costs, spare):
+                if move.cost < (now if best is None else best.cost) - costs.slack:
+                    best = move
+            if best is not None:
+                grown, improved = best.tree, True
+                grown.drop_dead()
+        return grown, improved
+
+    def _moves(self, grown: Grown, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
+        """The alternatives at a node that comes by ``rows`` and may have ``spare`` branches at and below it."""
+        if grown.is_branch(place):
+            leaf = grown.copy()
+            leaf.clear(place)
+            yield Move(costs.below(leaf, place, rows), leaf)
+            for child in (2 * place + 1, 2 * place + 2):
+                if grown.is_branch(child):
+                    lifted = grown.copy()
+                    lifted.copy_from(grown, place, child)
+                    yield Move(costs.below(lifted, place, rows), lifted)
+        if grown.depth_left(place) >= 1 and spare >= 1 and rows.size >= 2:
+            yield from self._resplit(grown, place, rows, costs)
+        yield from self._optimal_below(grown, place, rows, costs, spare)
+
+    def _resplit(self, grown: Grown, place: int, rows: Rows, costs: Costs) -> Iterator[Move]:
+        """The best other split."""
+        problem = grown.problem
+        families: list[tuple[Floats, float, tuple[int, float] | None]] = [
+            (np.eye(problem.n_features)[j], 0.0, None) for j in range(problem.n_features)
+        ]
+        sort_by = [problem.X[rows, j] for j in range(problem.n_features)]
+        if problem.splits == "oblique" and grown.is_branch(place):
+            z = grown.side(rows, place) - grown.b[place]
+            families.append((grown.A[place], 0.0, None))
+            sort_by.append(z + grown.b[place])
+            for j in range(problem.n_features):
+                x = problem.X[rows, j]
+                width = float(np.ptp(x))
+                for end, sign in ((x.min() - EDGE * width, -1.0), (x.max() + EDGE * width, 1.0)):
+                    if width > 0.0:  # a.x - b + d (x_j - end) = 0 at d = -z / (x_j - end)
+                        families.append((grown.A[place], float(end), (j, sign)))
+                        sort_by.append(sign * -z / (x - end))
+        found = costs.best_split(grown, place, rows, np.array(sort_by), self.n_thresholds)
+        if found is None:
+            return
+        cost, family, cut = found
+        a, end, turn = families[family]
+        if turn is None:
+            b = cut
+        else:
+            j, sign = turn
+            d = sign * cut
+            a = a.copy()
+            a[j] += d
+            b = grown.b[place] + d * end
+        new = grown.copy()
+        new.set_split(place, a, b)
+        if turn is not None:  # rounding of a turned hyperplane may move rows
+            cost = costs.below(new, place, rows)
+        yield Move(cost, new)
+
+    def _optimal_below(self, grown: Grown, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
+        """The optimal subtree, of as many levels and thresholds as there is time for."""
+        most = min(self.exact_levels, grown.depth_left(place))
+        while most >= 2 and spare < 2**most - 1:
+            most -= 1
+        if most >= 2 and not costs.linear and (found := costs.optimal_subtree(rows, most)) is not None:
+            new = grown.copy()
+            new.clear(place)
+            new.copy_from(found, place, 0)
+            yield Move(costs.below(new, place, rows), new)
+
+
+class Costs:
+    """Costs of leaves on the rows of a problem, as the kernels compute them."""
+
+    def __init__(self, problem: TreeProblem) -> None:
+        self.problem = problem
+        self.Y = problem.Y
+        if not problem.is_classification:
+            self.Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
+        self.linear = problem.leaves == "linear"
+        self.form = (
+            problem.loss_code,
+            problem.n_outputs if problem.is_classification else 0,
+            self.linear,
+            problem.strength(L1, "leaves"),
+            problem.strength(L2, "leaves"),
+            2 * (problem.n_features + 1),
+        )
+        p = problem.n_features
+        self.n_thresholds = max(FEWEST, int(SCAN_WORK / (4.0 * p * (p + 1.0) ** 3))) if self.linear else "all"
+        self.subtrees: dict[tuple[bytes, int], Grown | None] = {}
+        rows = np.arange(problem.n_samples, dtype=np.int32)
+        self.slack = LEAST_GAIN * self.of(rows, np.zeros(rows.size, np.int64), 1)
+
+    def _by_y(self, rows: Rows) -> NDArray[np.int32]:
+        """Rows in the order of each output, where the loss wants it."""
+        if self.problem.loss_code != hard.ABSOLUTE:
+            return np.zeros((0, rows.size), np.int32)
+        return rows[np.argsort(self.Y[rows], axis=0, kind="stable")].T.copy()
+
+    def of(self, rows: Rows, slot: NDArray[np.int64], n_slots: int) -> float:
+        """Cost of the leaves ``slot`` that hold ``rows``."""
+        problem = self.problem
+        return float(
+            partition.leaves_cost(
+                rows, problem.X, self.Y, problem.w, slot, n_slots, self.form, problem.min_leaf, self._by_y(rows)
+            )
+        )
+
+    def below(self, grown: Grown, place: int, rows: Rows) -> float:
+        """Cost of the subtree at a place for ``rows``, prices included."""
+        return self.of(rows, *grown.leaves_of(rows, place)) + self.problem.split_price * grown.n_splits(place)
+
+    def optimal_subtree(self, rows: Rows, most: int) -> Grown | None:
+        """An optimal axis-aligned subtree for ``rows`` of at most ``most`` levels, as work allows; None for none."""
+        key = rows.tobytes(), most
+        if key not in self.subtrees:
+            self.subtrees[key] = None
+            problem = self.problem
+            scan = float(rows.size * problem.n_features)
+            thresholds = sum(np.unique(column).size - 1 for column in problem.X[rows].T)
+            levels = most
+            while levels > 2 and (2.0 * thresholds) ** (levels - 1) / 2.0 ** (levels - 2) * scan > EXACT_WORK:
+                levels -= 1
+            per_feature = int(EXACT_WORK / (2.0 * scan * problem.n_features))
+            few = 2.0 * thresholds * scan <= EXACT_WORK
+            if thresholds and (few or per_feature >= 2):
+                part = problem.restrict(rows, levels, splits="axis")
+                tree = MIPTreeProblem(part, n_thresholds="all" if few else per_feature).best_tree()
+                self.subtrees[key] = Grown(part, tree)
+        return self.subtrees[key]
+
+    def best_split(
+        self, grown: Grown, place: int, rows: Rows, sort_by: Floats, n_thresholds: int | str
+    ) -> tuple[float, int, float] | None:
+        """The best split of the families that order ``rows`` by ``sort_by (F, m)``: cost, family, threshold on that."""
+        order = np.argsort(sort_by, axis=1, kind="stable")
+        value = np.take_along_axis(sort_by, order, axis=1)
+        low, high = value[:, :-1], value[:, 1:]
+        possible = np.zeros(value.shape, bool)
+        possible[:, :-1] = high - low > RELATIVE_GAP * np.maximum(np.abs(low), np.abs(high))
+        families = rows[order].astype(np.int32)
+        subtrees = grown.leaves_of(rows, 2 * place + 1), grown.leaves_of(rows, 2 * place + 2)
+        wanted = possible
+        most = self.n_thresholds if n_thresholds == "auto" else n_thresholds
+        if most != "all":
+            wanted = _thin(possible, int(most))
+        cost, position = self._scan(rows, families, wanted, subtrees)
+        family = int(cost.argmin())
+        if not np.isfinite(cost[family]):
+            return None
+        best, at = float(cost[family]), int(position[family])
+        if most != "all":
+            tried = np.flatnonzero(wanted[family])
+            where = int(np.searchsorted(tried, at))
+            near = possible[family : family + 1].copy()
+            near[0, : tried[where - 1] + 1 if where else 0] = False
+            near[0, tried[where + 1] if where + 1 < tried.size else near.shape[1] :] = False
+            cost, position = self._scan(rows, families[family : family + 1], near, subtrees)
+            if cost[0] < best:
+                best, at = float(cost[0]), int(position[0])
+        splits = 1 + sum(grown.n_splits(2 * place + side) for side in (1, 2))
+        threshold = 0.5 * (value[family, at] + value[family, at + 1])
+        return best + self.problem.split_price * splits, family, float(threshold)
+
+    def _scan(
+        self,
+        rows: Rows,
+        families: NDArray[np.int32],
+        wanted: NDArray[np.bool_],
+        subtrees: tuple[tuple[NDArray[np.int64], int], tuple[NDArray[np.int64], int]],
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        (left, n_left), (right, n_right) = subtrees
+        problem = self.problem
+        return partition.best_splits(
+            families,
+            wanted,
+            problem.X,
+            self.Y,
+            problem.w,
+            left,
+            right,
+            n_left,
+            n_right,
+            self.form,
+            problem.min_leaf,
+            self._by_y(rows),
+        )
+
+
+def _thin(possible: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
+    """At most so many of the possible cuts of each family, next to equal shares of the rows."""
+    thin = np.zeros_like(possible)
+    wanted = np.arange(1, most + 1) / (most + 1) * possible.shape[1]
+    for own, chosen in zip(possible, thin, strict=True):
+        cuts = np.flatnonzero(own)
+        if cuts.size > most:
+            right = np.clip(np.searchsorted(cuts, wanted), 1, cuts.size - 1)
+            nearer = wanted - cuts[right - 1] < cuts[right] - wanted
+            cuts = cuts[np.where(nearer, right - 1, right)]
+        chosen[cuts] = True
+    return thin
+
+
+def _random_tree(problem: TreeProblem, rng: Rng) -> Tree:
+    """A tree of random thresholds, the best of one per feature at each node (scikit-learn's random splitter)."""
+    part = problem.sample(np.arange(problem.n_samples), leaves="constant", penalties=(), splits="axis")
+    return CartInit(splitter="random").build(part, rng)

@@ -1,0 +1,130 @@
+"""HiGHS on a Pyomo model: run in a thread, watched through its callbacks, stopped when asked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+from scipy.sparse import csc_array
+
+Floats = NDArray[np.float64]
+POLL = 0.02  # seconds
+
+
+class Progress(NamedTuple):
+    """News from the run: values of the model's columns where there is a new incumbent, the bound, nodes so far."""
+
+    values: Floats | None
+    bound: float | None
+    nodes: int
+
+
+class Outcome(NamedTuple):
+    """How a run ended: HiGHS's status, its bound, nodes, the values it ended with (None for none)."""
+
+    status: str
+    bound: float | None
+    nodes: int
+    values: Floats | None
+
+
+class Compiled:
+    """A Pyomo model as HiGHS takes it. Costs are scaled so that the largest is 1: HiGHS's tolerances are absolute."""
+
+    def __init__(self, model: Any) -> None:
+        form = LinearStandardFormCompiler().write(model, mixed_form=True)
+        self.columns = form.columns
+        costs = np.asarray(form.c.todense()).ravel()
+        self.offset, self.unit = float(form.c_offset[0]), float(np.abs(costs).max(initial=0.0)) or 1.0
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = len(form.columns), len(form.rows)
+        lp.col_cost_ = costs / self.unit
+        infinity = highspy.kHighsInf
+        bounds = [v.bounds for v in form.columns]
+        lp.col_lower_ = np.array([-infinity if low is None else low for low, _high in bounds])
+        lp.col_upper_ = np.array([infinity if high is None else high for _low, high in bounds])
+        kinds = np.array([kind for _row, kind in form.rows])  # 0 equality, 1 upper, -1 lower
+        lp.row_lower_ = np.where(kinds == 1, -infinity, form.rhs)
+        lp.row_upper_ = np.where(kinds == -1, infinity, form.rhs)
+        matrix = csc_array(form.A)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+        self.is_integer = any(v.is_integer() or v.is_binary() for v in form.columns)
+        if self.is_integer:
+            integer, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+            lp.integrality_ = [integer if v.is_integer() or v.is_binary() else free for v in form.columns]
+        self.lp = lp
+
+    def values(self) -> Floats:
+        """The values that the model's variables hold, unset ones as 0."""
+        return np.array([0.0 if v.value is None else v.value for v in self.columns])
+
+    def assign(self, values: Floats) -> None:
+        """Set the model's variables."""
+        for variable, value in zip(self.columns, values.tolist(), strict=True):
+            variable.set_value(value, skip_validation=True)
+
+    def bound(self, value: float) -> float | None:
+        """A bound of HiGHS in units of the model's objective, None where it is infinite."""
+        return value * self.unit + self.offset if abs(value) < highspy.kHighsInf else None
+
+
+class Run:
+    """HiGHS at work in a thread, from ``start``, the values of all columns.
+
+    Bounds come from its log lines and its end: events of its sub-problems look like its own, but have no log.
+    """
+
+    def __init__(self, compiled: Compiled, options: Mapping[str, Any], start: Floats | None) -> None:
+        self.compiled = compiled
+        self.events: deque[Progress] = deque()
+        self.highs = highspy.Highs()
+        self.highs.setOptionValue("output_flag", True)  # without it there are no log events
+        self.highs.setOptionValue("log_to_console", False)
+        for name, value in options.items():
+            self.highs.setOptionValue(name, value)
+        self.highs.passModel(compiled.lp)
+        if start is not None and compiled.is_integer:
+            solution = highspy.HighsSolution()
+            solution.col_value = start.tolist()
+            self.highs.setSolution(solution)
+        self.highs.cbMipImprovingSolution += self._incumbent
+        self.highs.cbMipLogging += self._log
+        self.highs.HandleUserInterrupt = True
+        self.highs.startSolve()
+
+    def _incumbent(self, event: Any) -> None:
+        values = np.array(event.data_out.mip_solution)
+        if values.size == len(self.compiled.columns):
+            self.events.append(Progress(values, None, int(event.data_out.mip_node_count)))
+
+    def _log(self, event: Any) -> None:
+        bound = self.compiled.bound(event.data_out.mip_dual_bound)
+        self.events.append(Progress(None, bound, int(event.data_out.mip_node_count)))
+
+    def wait(self) -> bool:
+        """Whether it has finished, within some hundredths of a second."""
+        done: bool = self.highs.wait(POLL)[0]
+        return done
+
+    def stop(self) -> None:
+        """Ask it to stop, and wait until it has."""
+        self.highs.cancelSolve()
+        while not self.highs.wait(1.0)[0]:
+            pass
+
+    def outcome(self) -> Outcome:
+        """What the finished run says."""
+        info = self.highs.getInfo()
+        status = self.highs.getModelStatus().name.removeprefix("k")
+        found = info.primal_solution_status == highspy.kSolutionStatusFeasible
+        values = np.array(self.highs.getSolution().col_value) if found else None
+        if self.compiled.is_integer:
+            return Outcome(status, self.compiled.bound(info.mip_dual_bound), int(info.mip_node_count), values)
+        bound = self.compiled.bound(info.objective_function_value) if status == "Optimal" else None
+        return Outcome(status, bound, 0, values)

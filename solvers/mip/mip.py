@@ -1,0 +1,269 @@
+"""`MIP`: a mixed-integer program solved by HiGHS, with incumbents and bounds on the common clock; `certify`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.problems import MIPTreeProblem, TreeProblem
+from opttree.problems.mip import Formulation, TooLargeError
+from opttree.tree import Tree
+from solvers.base import LastCall, Solver, Step, Steps
+from solvers.driver import solve
+from solvers.result import Result, Termination, Verdict
+
+Floats = NDArray[np.float64]
+GAP, TANGENT_GAP = 1e-6, 1e-4
+SAME = 1e-6  # the model's value and the tree's objective are one number up to this
+
+
+@dataclass(frozen=True)
+class MIP(Solver):
+    """State the problem as a mixed-integer program and let HiGHS prove how good a tree can be.
+
+    The first step is the start, moved to the nearest candidate splits, or the tree of one leaf, with the bound 0; then
+    each incumbent of HiGHS, decoded and with exact leaves, and each new bound, is a step; ``step.info`` counts its
+    nodes. OPTIMAL is returned only with a proof, whose tolerance and candidate splits the message names. A time limit
+    and Ctrl-C stop HiGHS; incumbent and bound are returned.
+
+    Squared error in "flow" and "big-m" is bounded from below by tangents, added where the last solution lies until
+    the gap is closed: HiGHS takes no quadratic objectives with integer variables.
+
+    Parameters
+    ----------
+    formulation, n_thresholds, max_splits, max_features, coef_bound, margin : see `MIPTreeProblem`.
+    gap : relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.
+    time_limit : seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.
+    node_limit : nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.
+    threads : of HiGHS, >= 1; None leaves it to HiGHS. One number per process: HiGHS takes no other later on.
+    seed : of HiGHS, >= 0.
+    """
+
+    formulation: str = "hyperflow"
+    n_thresholds: int | str = "all"
+    max_splits: int | None = None
+    max_features: int | None = None
+    gap: float | None = None
+    time_limit: float | None = None
+    node_limit: int | None = None
+    threads: int | None = None
+    seed: int = 0
+    coef_bound: float = 10.0
+    margin: float = 0.005
+
+    def __post_init__(self) -> None:
+        if self.gap is not None and not (np.isfinite(self.gap) and self.gap >= 0.0):
+            raise ValueError(f"gap must be finite and >= 0, or None; got {self.gap}")
+        if self.time_limit is not None and not self.time_limit > 0.0:
+            raise ValueError(f"time_limit must be > 0 seconds or None; got {self.time_limit}")
+        for name, least in (("node_limit", 1), ("threads", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, (int, np.integer)) or value < least):
+                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
+
+    def stated(self, problem: TreeProblem) -> MIPTreeProblem:
+        """The mixed-integer program of ``problem``."""
+        return MIPTreeProblem(
+            problem,
+            formulation=self.formulation,
+            n_thresholds=self.n_thresholds,
+            max_splits=self.max_splits,
+            max_features=self.max_features,
+            coef_bound=self.coef_bound,
+            margin=self.margin,
+        )
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the formulation holds."""
+        try:
+            self.stated(problem)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """Incumbents and bounds, to a proof or a limit."""
+        began = time.perf_counter()
+        stated = self.stated(problem)
+        tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+        search = _Search(self, stated, problem.fit_leaves(tree, leaves="constant"), began)
+        yield search.step("constant")
+        try:
+            if start is not None and search.take(stated.snap(start)):
+                yield search.step("start")
+            return (yield from search.run())
+        except LastCall:
+            termination = Termination.TIME_LIMIT
+        except KeyboardInterrupt:
+            termination = Termination.INTERRUPTED
+        finally:
+            search.stop()
+        with suppress(LastCall):
+            yield search.step("branch and bound")
+        return Verdict(termination, search.detail())
+
+
+class _Search:
+    """What is known while HiGHS runs."""
+
+    def __init__(self, options: MIP, stated: MIPTreeProblem, tree: Tree, began: float) -> None:
+        self.options, self.stated, self.problem, self.began = options, stated, stated.problem, began
+        self.tree, self.objective = tree, self.problem.objective(tree)
+        tangents = stated.formulation != "hyperflow" and self.problem.loss == "squared"
+        self.gap = options.gap if options.gap is not None else TANGENT_GAP if tangents else GAP
+        self.bound, self.nodes = 0.0, 0
+        self.value: float | None = None  # of the last solution, by the model
+        self.model: Any = None
+        self.highs: Any = None  # while it runs
+
+    def take(self, tree: Tree | None) -> bool:
+        """A tree of candidate splits, or None: whether it is the best so far."""
+        if tree is None or self.stated.over_limit(tree):
+            return False
+        objective = self.problem.objective(tree)
+        if objective >= self.objective:
+            return False
+        self.tree, self.objective = tree, objective
+        return True
+
+    def raise_bound(self, bound: float | None) -> bool:
+        """A proved bound, or None: whether it is the best so far."""
+        if bound is None or bound <= self.bound:
+            return False
+        self.bound = bound
+        return True
+
+    def step(self, phase: str) -> Step:
+        """The best tree and bound. (A bound is above the objective of a tree by rounding only.)"""
+        return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info={"nodes": self.nodes})
+
+    def detail(self) -> str:
+        """What the message adds: candidate splits, tolerance, and whether model and tree agree."""
+        words = f" Candidate splits: {self.stated.candidate_text}; relative gap asked for: {self.gap:g}"
+        if self.problem.leaves == "linear":
+            words += f"; linear leaves {self.stated.leaf_text}"
+        if self.value is not None and abs(self.value - self.objective) > SAME * max(1.0, abs(self.objective)):
+            words += f"; the model's value is {self.value:.9g}, that of the tree {self.objective:.9g}"
+        if self.bound > self.objective + SAME * max(1.0, abs(self.objective)):
+            words += f"; the bound {self.bound:.9g} is above the objective, do not trust it"
+        return words + "."
+
+    def run(self) -> Steps:
+        """Enumerate, build, solve; again with tangents at the solution while they are more than the gap away."""
+        try:
+            formulation = yield from self._in_time(self.stated.prepare())
+        except TooLargeError as error:
+            return Verdict(Termination.ITERATION_LIMIT, f" ({error}.)")
+        if self.raise_bound(formulation.bound):
+            yield self.step("relaxation")
+        self.model = formulation.build()
+        while True:
+            status = yield from self._in_time(self._solve(formulation))
+            yield self.step("branch and bound")
+            if self.objective - self.bound <= max(self.gap * abs(self.objective), 1e-12):
+                return Verdict(Termination.OPTIMAL, self.detail())
+            if status != "Optimal":
+                reason = "" if status == "SolutionLimit" else f" (HiGHS: {status}.)"
+                return Verdict(Termination.ITERATION_LIMIT, reason + self.detail())
+            if not formulation.refine(self.model):
+                return Verdict(Termination.STALLED, self.detail())
+
+    def _in_time(self, work: Generator[Step | None, Any, Any]) -> Generator[Step | None, Any, Any]:
+        """``work`` until the solver's own time limit."""
+        while True:
+            try:
+                step = next(work)
+            except StopIteration as stop:
+                return stop.value
+            yield step
+            limit = self.options.time_limit
+            if limit is not None and time.perf_counter() - self.began >= limit:
+                raise LastCall
+
+    def _solve(self, formulation: Formulation) -> Generator[Step | None, Any, str]:
+        """One run of HiGHS from the best tree; its status."""
+        from solvers.mip.highs import Compiled, Run  # Pyomo and HiGHS take a while to import
+
+        snapped = self.stated.snap(self.tree)
+        is_start = snapped is not None and formulation.encode(self.model, snapped)
+        compiled = Compiled(self.model)
+        self.highs = Run(compiled, self._highs_options(), compiled.values() if is_start else None)
+        done = False
+        while not done:
+            done = self.highs.wait()
+            for _news in self._news():
+                yield self.step("branch and bound")
+            yield None
+        return self.stop()
+
+    def _highs_options(self) -> dict[str, Any]:
+        chosen = {"mip_rel_gap": self.gap, "mip_abs_gap": 0.0, "random_seed": self.options.seed}
+        if self.options.node_limit is not None:
+            chosen["mip_max_nodes"] = self.options.node_limit
+        if self.options.threads is not None:
+            chosen["threads"] = self.options.threads
+        return chosen
+
+    def stop(self) -> str:
+        """Stop HiGHS, if it runs, and learn what it has found; its status."""
+        if self.highs is None:
+            return ""
+        self.highs.stop()
+        for _news in self._news():
+            pass
+        status, bound, nodes, values = self.highs.outcome()
+        self.nodes = max(self.nodes, nodes)
+        self.raise_bound(bound)
+        if values is not None:
+            self._read(values)
+            self.value = float(self.model.cost())
+        self.highs = None
+        return str(status)
+
+    def _news(self) -> Iterator[None]:
+        """Incumbents and bounds that have come and are the best so far, one by one."""
+        while self.highs.events:
+            values, bound, nodes = self.highs.events.popleft()
+            self.nodes = max(self.nodes, nodes)
+            if self.raise_bound(bound) or (values is not None and self._read(values)):
+                yield
+
+    def _read(self, values: Floats) -> bool:
+        self.highs.compiled.assign(values)
+        return self.take(self.stated.decode(self.model))
+
+
+def certify(problem: TreeProblem, tree: Tree, **options: Any) -> Result:
+    """How far ``tree``, from any solver, is from the best: the result of `MIP` started there, for that tree.
+
+    Parameters
+    ----------
+    problem : the statement.
+    tree : a feasible tree.
+    **options : of `MIP`.
+
+    Returns
+    -------
+    Result
+        Objective of ``tree``, proved bound and gap; OPTIMAL where it is proved optimal itself. The message tells of a
+        better tree where one was found (`solve` with ``start=tree`` returns it), and names the candidate splits: a
+        bound holds for trees of these.
+    """
+    result = solve(problem, MIP(**options), start=tree)
+    objective, message, termination, bound = problem.objective(tree), result.message, result.termination, result.bound
+    slack = SAME * max(1.0, abs(objective))
+    assert bound is not None  # MIP's first step has one
+    if objective < bound - slack:
+        message = f"The tree is not made of the candidate splits, and better than the best of them. {message}"
+        termination, bound = Termination.STALLED, None
+    elif result.objective < objective - slack:
+        message = f"A better tree has the objective {result.objective:.9g}. {message}"
+        termination = Termination.STALLED if termination is Termination.OPTIMAL else termination
+    return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)

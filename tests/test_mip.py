@@ -1,0 +1,363 @@
+"""Exact trees: formulations against an independent dynamic program, proofs, limits, files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import combinations
+from pathlib import Path
+
+import highspy
+import numpy as np
+import pandas as pd
+import pyomo.environ as pyo
+import pytest
+
+from opttree import L1, L2, MIPTreeProblem, SplitPrice, TreeProblem, datasets
+from opttree.problems.mip.candidates import dichotomies
+from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, certify, solve
+from tests.conftest import regression_problem
+from tests.exact import instances, leaf_loss, optimum
+
+pytestmark = pytest.mark.usefixtures("needs_data")
+
+
+def small(n=18, p=3, seed=0, loss="squared", **options):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)).round(1)
+    y = np.where(X[:, 0] > 0, X[:, 1], 1.0) + 0.3 * rng.normal(size=n)
+    if loss in ("zero_one", "log"):
+        y = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    return TreeProblem(X, y, **({"depth": 2, "splits": "axis", "loss": loss} | options))
+
+
+# ---- optima ---------------------------------------------------------------------------------------------------------
+
+
+def test_hyperflow_is_optimal_on_real_data():
+    assert len(instances()) >= 150
+    for name, problem, value in instances():
+        result = solve(problem, MIP(), random_state=0)
+        assert result.termination is Termination.OPTIMAL, name
+        assert result.objective == pytest.approx(value, rel=1e-6, abs=1e-9), name
+        assert result.bound == pytest.approx(value, rel=1e-6, abs=1e-9), name
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "zero_one"])
+@pytest.mark.parametrize("formulation", ["flow", "big-m"])
+@pytest.mark.parametrize("options", [{}, {"min_leaf": 4}, {"penalties": [SplitPrice(0.05)], "depth": 1}], ids=str)
+def test_flow_and_big_m_agree_with_hyperflow(formulation, loss, options):
+    problem = small(14, 2, loss=loss, **options)
+    exact = solve(problem, MIP(n_thresholds=2))
+    result = solve(problem, MIP(formulation=formulation, n_thresholds=2), time_limit=60)
+    assert result.bound <= exact.objective * (1 + 1e-6)
+    assert result.objective >= exact.objective * (1 - 1e-9)
+    if result.termination is Termination.OPTIMAL:
+        assert result.objective == pytest.approx(exact.objective, rel=2e-4 if loss == "squared" else 1e-6)
+    assert result.gap < 0.01
+
+
+@pytest.mark.parametrize("formulation", ["hyperflow", "flow", "big-m"])
+@pytest.mark.parametrize("loss", ["squared", "absolute", "zero_one"])
+def test_the_number_of_splits_is_limited(formulation, loss):
+    problem = small(14, 2, loss=loss)
+    for most in (0, 1, 2):
+        value = optimum(problem.X, problem.Y, depth=2, loss=loss, max_splits=most)
+        result = solve(problem, MIP(formulation=formulation, max_splits=most, gap=1e-5), time_limit=30)
+        assert result.tree.n_branches <= most
+        if formulation == "hyperflow" or most < 2:
+            assert result.objective == pytest.approx(value, rel=1e-5, abs=1e-9)
+        assert result.bound <= value * (1 + 1e-6)
+
+
+def test_the_number_of_features_is_limited():
+    problem = small(40, 4)
+    for most in (1, 2):
+        values = [
+            optimum(problem.X[:, list(js)], problem.Y, depth=2, loss="squared") for js in combinations(range(4), most)
+        ]
+        result = solve(problem, MIP(max_features=most))
+        assert result.objective == pytest.approx(min(values), rel=1e-6)
+        assert np.unique(result.tree.feature).size <= most
+    both = solve(problem, MIP(max_features=1, max_splits=2))
+    assert both.termination is Termination.OPTIMAL
+    assert both.objective >= solve(problem, MIP(max_features=1)).objective
+
+
+def test_all_columns_give_the_optimum_of_the_reduced_ones():
+    problem = small(40, 4, depth=3)
+    for limits in ({}, {"max_splits": 3}, {"max_features": 2}):
+        values = []
+        for reduce in (True, False):
+            model = MIPTreeProblem(problem, reduce=reduce, n_thresholds=4, **limits).build()
+            pyo.SolverFactory("appsi_highs").solve(model)
+            values.append(pyo.value(model.cost))
+        assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+def test_weights_and_several_outputs():
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(24, 3)), rng.uniform(0.5, 2.0, 24)
+    Y = np.stack([X[:, 0] > 0, X[:, 1]], axis=1) + 0.1 * rng.normal(size=(24, 2))
+    for loss in ("squared", "absolute"):
+        problem = TreeProblem(X, Y, depth=2, splits="axis", loss=loss, sample_weight=w)
+        value = optimum(X, Y, depth=2, loss=loss, w=w)
+        assert solve(problem, MIP()).objective == pytest.approx(value, rel=1e-9)
+
+
+def test_linear_leaves():
+    problem = small(24, 2, leaves="linear", penalties=[L2(leaves=0.01)], depth=1)
+
+    def ridge(rows):
+        Z = np.column_stack([problem.X[rows], np.ones(len(rows))])
+        normal = Z.T @ Z / 24 + 0.01 * np.diag([1.0, 1.0, 0.0])
+        v = np.linalg.solve(normal, Z.T @ problem.y[rows] / 24)
+        return float(np.sum((problem.y[rows] - Z @ v) ** 2) / 24 + 0.01 * np.sum(v[:2] ** 2))
+
+    ridge.rows = True
+    value = optimum(problem.X, problem.y, depth=1, loss="squared", leaf=ridge)
+    result = solve(problem, MIP())
+    assert result.objective == pytest.approx(value, rel=1e-6)
+    assert "linear leaves without bounds" in result.message
+
+
+def test_linear_leaves_of_least_absolute_error_agree():
+    problem = small(16, 2, loss="absolute", leaves="linear", penalties=[L1(leaves=0.02)], depth=1)
+    values = [solve(problem, MIP(formulation=f, n_thresholds=2)).objective for f in ("hyperflow", "flow", "big-m")]
+    np.testing.assert_allclose(values, values[0], rtol=1e-6)
+
+
+def test_all_lines_between_points_are_found():
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    assert len(dichotomies(X)) == 12 * 11 // 2  # of points in general position
+    grid = np.array([[i, j] for i in range(3) for j in range(3)], float)
+    sides = dichotomies(grid).left
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        a, b = rng.normal(size=2), rng.uniform(-3, 3)
+        left = grid @ a <= b
+        if 0 < left.sum() < 9:
+            assert any(np.array_equal(s, left) or np.array_equal(s, ~left) for s in sides)
+
+
+def test_oblique_trees_of_two_features():
+    problem = small(16, 2, splits="oblique", depth=1)
+    result = solve(problem, MIP())
+    value = min(
+        leaf_loss(problem.Y[left], problem.w[left], "squared")
+        + leaf_loss(problem.Y[~left], problem.w[~left], "squared")
+        for left in dichotomies(problem.X).left
+    )
+    assert result.objective == pytest.approx(value, rel=1e-9)
+    assert "linear dichotomies" in result.message
+    textbook = solve(problem, MIP(formulation="big-m", margin=1e-3), time_limit=60)
+    assert textbook.bound <= textbook.objective
+    assert textbook.objective >= result.objective * (1 - 1e-9)
+    if textbook.termination is Termination.OPTIMAL:
+        assert textbook.objective == pytest.approx(result.objective, rel=1e-3)
+
+
+def test_streed_finds_the_same_optima():
+    pystreed = pytest.importorskip("pystreed")
+    for name in ("auto_mpg", "yacht"):
+        X, y = datasets.load(name, as_arrays=True)
+        X, y = X[:120], (y[:120] - y[:120].mean()) / y[:120].std()
+        for price in (0.01, 0.05):  # theirs is per unit of the variance, which is 1
+            problem = TreeProblem(X, y, depth=3, splits="axis", penalties=[SplitPrice(price)])
+            left = MIPTreeProblem(problem, n_thresholds=3).candidates.left.T.astype(int)
+            theirs = pystreed.STreeDRegressor(max_depth=3, use_task_lower_bound=False, cost_complexity=price)
+            theirs.fit(left, y)
+            objective = np.mean((y - theirs.predict(left)) ** 2) + price * (theirs.get_n_leaves() - 1)
+            assert solve(problem, MIP(n_thresholds=3)).objective == pytest.approx(objective, rel=1e-6)
+
+
+# ---- there and back -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "zero_one"])
+@pytest.mark.parametrize("formulation", ["hyperflow", "flow", "big-m"])
+def test_a_tree_is_a_point_of_the_model(formulation, loss):
+    problem = small(20, 3, loss=loss, min_leaf=2, penalties=[SplitPrice(0.01)])
+    stated = MIPTreeProblem(problem, formulation=formulation, reduce=False)
+    for seed in range(5):
+        tree = stated.snap(solve(problem, CartInit(splitter="random"), random_state=seed).tree)
+        model = stated.encode(tree)
+        assert all(v.value is not None for v in model.component_data_objects(pyo.Var))
+        for row in model.component_data_objects(pyo.Constraint):
+            assert row.slack() >= -1e-6, row.name
+        value = problem.objective(stated.decode(model))
+        assert value <= problem.objective(tree) + 1e-9  # hyperflow takes the best last splits
+        assert pyo.value(model.cost) == pytest.approx(value, abs=0.02 if loss == "squared" else 1e-6)
+        if formulation != "hyperflow":
+            assert stated.decode(model) == tree
+
+
+def test_an_oblique_tree_is_a_point_of_the_textbook_model():
+    for options in ({}, {"loss": "zero_one"}, {"loss": "absolute", "leaves": "linear"}):
+        problem = small(20, 3, splits="oblique", **options)
+        stated = MIPTreeProblem(problem, formulation="big-m", margin=1e-4, coef_bound=100.0)
+        model = stated.build()
+        placed = 0
+        for seed in range(8):
+            snapped = stated.snap(solve(problem, RandomInit(), random_state=seed).tree)
+            if snapped is None:
+                continue
+            stated.encode(snapped, model)
+            placed += 1
+            for row in model.component_data_objects(pyo.Constraint):
+                assert row.slack() >= -1e-6, row.name
+            np.testing.assert_array_equal(
+                stated.decode(model).predict(problem.X).round(6), snapped.predict(problem.X).round(6)
+            )
+        assert placed > 2
+
+
+@pytest.mark.parametrize("suffix", ["lp", "mps"])
+@pytest.mark.parametrize("options", [{}, {"max_splits": 2}, {"formulation": "flow"}, {"formulation": "big-m"}], ids=str)
+def test_written_models_have_the_same_optimum(tmp_path, suffix, options):
+    problem = small(14, 2, loss="absolute")
+    path = tmp_path / f"model.{suffix}"
+    MIPTreeProblem(problem, reduce=False, n_thresholds=2, **options).write(path)
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.readModel(str(path))
+    highs.run()
+    ours = solve(problem, MIP(n_thresholds=2, **options))
+    assert highs.getObjectiveValue() == pytest.approx(ours.objective, rel=1e-4)
+    assert "split" in path.read_text()
+    with pytest.raises(ValueError, match=r"path must end in \.lp or \.mps"):
+        MIPTreeProblem(problem).write(tmp_path / "model.txt")
+
+
+def test_refusals_name_the_reason():
+    problem = small(12, 3)
+    cases = [
+        (problem, {"formulation": "x"}, "formulation must be one of"),
+        (problem, {"n_thresholds": 0}, "n_thresholds must be 'all' or an integer >= 1; got 0"),
+        (problem, {"max_splits": -1}, "max_splits must be an integer >= 0 or None; got -1"),
+        (problem, {"formulation": "flow", "max_features": 1}, "max_features is stated in hyperflow only"),
+        (small(12, 3, splits="oblique"), {}, "oblique splits of 3 features have too many sides"),
+        (small(12, 3, splits="oblique"), {"formulation": "flow"}, "oblique splits have no thresholds"),
+        (small(12, 3, loss="log"), {"formulation": "big-m"}, "the log loss is not linear"),
+        (small(12, 3, penalties=[L1(splits=1.0)]), {}, "has no minimum"),
+        (
+            small(12, 3, leaves="linear", penalties=[L2(leaves=1.0)]),
+            {"formulation": "flow"},
+            "HiGHS takes no quadratic objectives",
+        ),
+    ]
+    for stated, options, message in cases:
+        with pytest.raises(ValueError, match=message):
+            MIPTreeProblem(stated, **options)
+        if "must be" not in message:
+            with pytest.raises(ValueError, match=message):
+                solve(stated, MIP(**options))
+
+
+# ---- the solver -----------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_bounds_any_tree():
+    problem = small(60, 3)
+    best = certify(problem, solve(problem, MIP()).tree)
+    assert best.termination is Termination.OPTIMAL
+    assert best.gap < 1e-6
+    cart = solve(problem, CartInit(), random_state=0).tree
+    result = certify(problem, cart)
+    assert result.tree is cart
+    assert result.objective == problem.objective(cart)
+    assert result.bound == pytest.approx(best.bound)
+    assert result.termination is not Termination.OPTIMAL
+    assert "A better tree has the objective" in result.message
+    assert "all" in result.message
+    outside = certify(problem, best.tree, n_thresholds=1)
+    assert outside.bound is None
+    assert "not made of the candidate splits" in outside.message
+
+
+def test_a_proof_over_few_candidates_proves_nothing_of_others():
+    problem = small(60, 3)
+    result = solve(problem, Chain(LocalSearch(), MIP(n_thresholds=1)), random_state=0)
+    assert result.termination is not Termination.OPTIMAL
+    assert result.bound is None
+
+
+def test_no_solver_beats_a_proved_optimum():
+    for _name, problem, value in instances()[::11]:
+        for solver in (
+            TAO(max_iter=10, init=CartInit()),
+            CartInit(),
+            LocalSearch(n_starts=3),
+            Chain(CartInit(), MIP()),
+        ):
+            if solver.supports(problem) is None:
+                assert solve(problem, solver, random_state=0).objective >= value - 1e-9
+
+
+def test_starts_help_and_bounds_rise():
+    problem = small(60, 3, loss="absolute")
+    start = solve(problem, CartInit(), random_state=0).tree
+    result = solve(problem, MIP(formulation="flow"), start=start, time_limit=3.0)
+    frame = result.trace.to_frame()
+    assert frame["best"].iloc[1] <= problem.objective(start) + 1e-12
+    assert (np.diff(frame["bound"]) >= 0).all()
+    assert (frame["bound"] <= frame["best"] + 1e-9).all()
+    assert "nodes" in frame
+    assert result.bound is not None
+    assert result.seconds < 6.0
+
+
+def test_one_seed_and_node_limit_give_one_tree():
+    problem = small(40, 3, loss="absolute")
+    results = [solve(problem, MIP(formulation="flow", node_limit=5, seed=3)) for _ in range(2)]
+    assert results[0].tree == results[1].tree
+    assert results[0].bound == results[1].bound
+    assert results[0].termination in (Termination.ITERATION_LIMIT, Termination.OPTIMAL)
+
+
+@pytest.mark.parametrize("formulation", ["hyperflow", "flow", "big-m"])
+def test_time_limits_are_kept(formulation):
+    problem = regression_problem(150, p=3, depth=4, splits="axis", penalties=())
+    for own, of_solve in ((0.5, None), (None, 0.5)):
+        began = time.perf_counter()
+        result = solve(problem, MIP(formulation=formulation, time_limit=own, n_thresholds=20), time_limit=of_solve)
+        assert time.perf_counter() - began < 8.0  # building the textbook models is one piece
+        assert result.termination in (Termination.TIME_LIMIT, Termination.OPTIMAL)
+        assert result.bound is not None
+        assert "Candidate splits" in result.message
+
+
+@pytest.mark.slow
+def test_an_interrupt_at_any_time_leaves_incumbent_bound_and_trace(tmp_path):
+    script = [
+        sys.executable,
+        "-c",
+        "import sys; from opttree.cli import main; print('up', flush=True); sys.exit(main())",
+    ]
+    for run, wait in enumerate(np.linspace(0.0, 4.0, 4)):
+        out = tmp_path / str(run)
+        command = [
+            "solve",
+            "auto_mpg",
+            "--method",
+            "mip",
+            "--formulation",
+            "flow",
+            "--n-thresholds",
+            "6",
+            "--out",
+            str(out),
+        ]
+        process = subprocess.Popen(
+            script + command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1], env=os.environ
+        )
+        assert process.stdout.readline() == "up\n"
+        time.sleep(wait + 0.05)
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, text
+        assert "incumbent" in text
+        assert "bound none" not in text
+        frame = pd.read_csv(out / "solve_auto_mpg_depth2.csv")
+        assert frame["bound"].notna().all()
