@@ -26,6 +26,8 @@ METHODS = {
     "get": "GET, whole-tree gradients, constant leaves",
     "get-linear": "GET, whole-tree gradients, linear leaves",
     "srt": "SRT, soft tree by node-based decomposition, linear leaves; regression only",
+    "ort": "ORT or OCT, axis-aligned splits, constant leaves, optimal where a proof takes seconds",
+    "ort-l": "ORT-L, axis-aligned splits, linear leaves, by local search; regression only",
     "orrt": "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
 }
 FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", "rf")}}
@@ -134,11 +136,26 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         if method == "cart":
             return (DecisionTreeRegressor if regression else DecisionTreeClassifier)(max_depth=depth, random_state=seed)
         return (RandomForestRegressor if regression else RandomForestClassifier)(random_state=seed, n_jobs=jobs or -1)
-    from opttree import GETClassifier, GETRegressor, ORRTRegressor, SRTRegressor, TAOClassifier, TAORegressor
+    from opttree import (
+        GETClassifier,
+        GETRegressor,
+        OCTClassifier,
+        ORRTRegressor,
+        ORTRegressor,
+        SRTRegressor,
+        TAOClassifier,
+        TAORegressor,
+    )
 
-    if method in ("srt", "orrt"):
+    if method in ("srt", "orrt", "ort-l") and not regression:
+        raise ValueError(f"method {method} is for regression; got a classification task")
+    if method in ("ort", "ort-l"):
         if not regression:
-            raise ValueError(f"method {method} is for regression; got a classification task")
+            return OCTClassifier(depth, random_state=seed, n_jobs=jobs, **options)
+        if method == "ort-l":
+            options |= {"leaves": "linear", "solver": "local"}
+        return ORTRegressor(depth, random_state=seed, n_jobs=jobs, **options)
+    if method in ("srt", "orrt"):
         return (SRTRegressor if method == "srt" else ORRTRegressor)(depth, random_state=seed, n_jobs=jobs, **options)
     kind: Callable[..., Any]
     if method.startswith("get"):
@@ -159,9 +176,7 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
 def _fit(args: argparse.Namespace) -> None:
     from opttree import datasets, io
 
-    folder = Path(args.out).resolve().parent
-    if not folder.is_dir() or Path(args.out).is_dir():
-        raise ValueError(f"--out must be a file in an existing folder; got {args.out!r}")
+    _check_place("--out", args.out)
     frame = datasets.read_csv(args.data)
     if args.target not in frame.columns:
         raise ValueError(f"--target must be a column of {args.data}: {', '.join(frame.columns)}; got {args.target!r}")
@@ -187,6 +202,11 @@ def _fit(args: argparse.Namespace) -> None:
         f"objective {model.result_.objective:.6g}. {model.result_.message}"
     )
     print(f"saved to {args.out}")
+
+
+def _check_place(option: str, path: str) -> None:
+    if not Path(path).resolve().parent.is_dir() or Path(path).is_dir():
+        raise ValueError(f"{option} must be a file in an existing folder; got {path!r}")
 
 
 def _predict(args: argparse.Namespace) -> None:
@@ -263,13 +283,15 @@ def _compare(args: argparse.Namespace) -> None:
 
 def _solve(args: argparse.Namespace) -> None:
     with _Interrupts() as interrupts:
+        if args.save:
+            _check_place("--save", args.save)
         from opttree import bridge, io, plotting
         from opttree.problems import MIPTreeProblem
 
         name, X, y, names, model = _stated(args)
         problem, scaling = model.state(X, y)
         solvers = bridge.solvers()
-        whole = args.n_thresholds if args.n_thresholds == "all" else int(args.n_thresholds)
+        whole = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
         limits = {"n_thresholds": whole, "max_splits": args.max_splits}
         mip = solvers.MIP(
             formulation=args.formulation,
@@ -280,8 +302,12 @@ def _solve(args: argparse.Namespace) -> None:
             seed=args.seed,
             **limits,
         )
-        local = solvers.LocalSearch(**(limits if args.n_thresholds != "all" else {"max_splits": args.max_splits}))
-        solver = {"mip": mip, "local": local, "local+mip": solvers.Chain(local, mip)}[args.method]
+        solver = mip
+        if args.method != "mip":
+            every = "auto" if whole == "all" else whole
+            solver = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
+        if args.method == "local+mip":
+            solver = solvers.Chain(solver, mip)
         if (reason := solver.supports(problem)) is not None:
             raise ValueError(f"{args.method} cannot solve this problem: {reason}")
         if args.write:
@@ -438,8 +464,11 @@ def _n_parameters(model: Any) -> int:
 
 
 def _save_figure(axes: Any, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
     path.parent.mkdir(parents=True, exist_ok=True)
     axes.figure.savefig(path, dpi=150, bbox_inches="tight")
+    plt.close(axes.figure)
 
 
 if __name__ == "__main__":

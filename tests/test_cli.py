@@ -22,7 +22,9 @@ def csv(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("method", ["tao", "tao-c", "tao-l", "tao-axis", "get", "get-linear", "srt", "orrt"])
+@pytest.mark.parametrize(
+    "method", ["tao", "tao-c", "tao-l", "tao-axis", "get", "get-linear", "srt", "orrt", "ort", "ort-l"]
+)
 @pytest.mark.parametrize("suffix", ["json", "npz"])
 def test_fit_predict_show(csv, capsys, method, suffix):
     model = str(csv / f"m.{suffix}")
@@ -138,3 +140,52 @@ def test_as_a_command(csv):
     assert (bad.returncode, len(bad.stderr.splitlines())) == (2, 1)
     assert subprocess.run([*command, "fit"], capture_output=True, check=False).returncode == 2
     assert "opttree" in subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("formulation", ["hyperflow", "flow"])
+def test_solve_prints_a_proof_and_saves_the_trace(csv, capsys, formulation):
+    out, model = csv / "out", str(csv / "tree.json")
+    program = csv / "program.mps"
+    command = ["solve", str(csv / "number.csv"), "--target", "y", "--depth", "1", "--n-thresholds", "4"]
+    command += ["--formulation", formulation, "--loss", "absolute", "--out", str(out), "--save", model]
+    assert main([*command, "--write", str(program)]) == 0
+    text = capsys.readouterr().out
+    for word in ("incumbent", "bound", "gap", "Proved optimal.", "Candidate splits: at most 4 per feature"):
+        assert word in text
+    frame = pd.read_csv(out / "solve_number_depth1.csv")
+    assert {"seconds", "best", "bound", "nodes"} <= set(frame.columns)
+    assert (out / "solve_number_depth1.png").read_bytes().startswith(b"\x89PNG")
+    assert "ROWS" in program.read_text()
+    assert load(model).predict(pd.read_csv(csv / "number.csv")).shape == (120,)
+
+
+def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
+    label = ["solve", str(csv / "label.csv"), "--target", "label", "--out", str(tmp_path), "--cp", "0.01"]
+    assert main([*label, "--method", "local"]) == 0
+    assert "bound none" in capsys.readouterr().out
+    assert main([*label, "--method", "local+mip", "--max-splits", "2"]) == 0
+    assert "Proved optimal" in capsys.readouterr().out
+    assert main(["solve", "iris", "--max-features", "1", "--out", str(tmp_path)]) == 0
+    assert "Proved optimal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--depth", "0"], "max_depth must be an integer >= 1"),
+        (["--splits", "oblique"], "oblique splits of 4 features have too many sides to list"),
+        (["--n-thresholds", "0"], "n_thresholds must be 'all' or an integer >= 1; got 0"),
+        (["--n-thresholds", "some"], "n_thresholds must be 'all' or an integer >= 1; got 'some'"),
+        (["--leaves", "linear"], "--leaves must be constant for classification"),
+        (["--write", "model.txt"], "must end in .lp or .mps"),
+        (["--gap", "-1"], "gap must be finite and >= 0"),
+        (["--time-limit", "0"], "time_limit must be > 0"),
+        (["--target", "x", "--save", "no/where.json"], "--save must be a file in an existing folder"),
+    ],
+)
+def test_solve_refuses_in_one_sentence(options, message, capsys, tmp_path):
+    assert main(["solve", "iris", "--out", str(tmp_path), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert main(["solve", "no-such-file.csv", "--target", "y"]) == 2
