@@ -381,7 +381,7 @@ def _stated(args: argparse.Namespace) -> tuple[str, Any, Any, list[str] | None, 
     if (args.task or data.task) == "classification":
         if args.leaves != "constant":
             raise ValueError("--leaves must be constant for classification; got 'linear'")
-        y = np.unique(np.asarray(data.y), return_inverse=False)[y.astype(int)]
+        y = np.asarray(data.y)
         return data.name, X, y, names, OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
     kind = ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)
     return data.name, X, y, names, kind

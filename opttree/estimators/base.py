@@ -42,6 +42,9 @@ class TreeEstimator(BaseEstimator):
         folds = isinstance(self.cv, (int, np.integer)) and self.cv >= 2
         if not (fraction or folds or hasattr(self.cv, "split") or np.iterable(self.cv)):
             raise ValueError(f"cv must be an integer >= 2, a fraction between 0 and 1, or splits; got {self.cv!r}")
+        losses = ["squared", "absolute"] if is_regressor(self) else ["zero_one", "log"]
+        if self.loss not in losses:
+            raise ValueError(f"loss must be one of {losses}; got {self.loss!r}")
         if not isinstance(self.min_samples_leaf, (int, np.integer)) or self.min_samples_leaf < 1:
             raise ValueError(f"min_samples_leaf must be an integer >= 1; got {self.min_samples_leaf!r}")
         for name in ("split_penalty", "leaf_penalty"):

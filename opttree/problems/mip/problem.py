@@ -156,7 +156,7 @@ class MIPTreeProblem:
     @cached_property
     def stated(self) -> Formulation:
         """The formulation, with all that it enumerates."""
-        *_none, formulation = _returned(self.prepare())
+        formulation: Formulation = _finished(self.prepare())
         return formulation
 
     def prepare(self) -> Generator[None, None, Formulation]:
@@ -182,7 +182,7 @@ class MIPTreeProblem:
 
     def best_tree(self) -> Tree:
         """An optimal tree by the dynamic program that "hyperflow" writes down, without side constraints; no model."""
-        *_none, levels = _returned(enumerate_levels(self.problem, self.candidates, by_family=False))
+        levels = _finished(enumerate_levels(self.problem, self.candidates, by_family=False))
         best = plan(levels, self.problem.split_price)
         return fit_exact_leaves(self.problem, tree_of(levels, best.choice, self.candidates, self.problem))
 
@@ -240,11 +240,10 @@ class MIPTreeProblem:
         return self.max_features is not None and np.unique(tree.feature).size > self.max_features
 
 
-def _returned(generator: Generator[None, None, Any]) -> list[Any]:
-    """What a generator yields, then what it returns."""
-    items: list[Any] = []
+def _finished(work: Generator[None, None, Any]) -> Any:
+    """What ``work`` returns, without stops."""
     while True:
         try:
-            items.append(next(generator))
+            next(work)
         except StopIteration as stop:
-            return [*items, stop.value]
+            return stop.value
