@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -282,7 +282,9 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _solve(args: argparse.Namespace) -> None:
-    with _Interrupts() as interrupts:
+    from opttree.interrupts import noted_interrupts
+
+    with noted_interrupts() as interrupted:  # what has been computed is printed and saved
         if args.save:
             _check_place("--save", args.save)
         from opttree import bridge, io, plotting
@@ -307,7 +309,7 @@ def _solve(args: argparse.Namespace) -> None:
             every = "auto" if whole == "all" else whole
             solver = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
         if args.method == "local+mip":
-            solver = solvers.Chain(solver, mip)
+            solver = replace(mip, init=solver)
         if (reason := solver.supports(problem)) is not None:
             raise ValueError(f"{args.method} cannot solve this problem: {reason}")
         if args.write:
@@ -317,20 +319,13 @@ def _solve(args: argparse.Namespace) -> None:
             written.write(args.write)
             print(f"program: {args.write}")
 
-        def run(callback: Any = None) -> Any:
-            return solvers.solve(problem, solver, time_limit=args.time_limit, random_state=args.seed, callback=callback)
-
-        def stop(*_step: Any) -> bool:
-            return True
-
-        try:
-            interrupts.passed_on = True
-            result = run(stop if interrupts.seen else None)
-        except KeyboardInterrupt:  # before there was a tree
-            interrupts.passed_on = False
-            result = run(stop)
-        finally:
-            interrupts.passed_on = False
+        result = solvers.solve(
+            problem,
+            solver,
+            time_limit=args.time_limit,
+            random_state=args.seed,
+            callback=lambda *_step: interrupted(),  # before the first step, there is nothing to return
+        )
         tree = result.tree.unscale(*scaling).canonical
         print(
             f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
@@ -385,25 +380,6 @@ def _stated(args: argparse.Namespace) -> tuple[str, Any, Any, list[str] | None, 
         return data.name, X, y, names, OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
     kind = ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)
     return data.name, X, y, names, kind
-
-
-class _Interrupts:
-    """Ctrl-C is noted, and raised only while ``passed_on``: what has been computed is printed and saved."""
-
-    def __init__(self) -> None:
-        self.seen = self.passed_on = False
-
-    def __enter__(self) -> _Interrupts:
-        self.before = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        signal.signal(signal.SIGINT, self.before)
-
-    def _note(self, *_signal: object) -> None:
-        self.seen = True
-        if self.passed_on:
-            raise KeyboardInterrupt
 
 
 def _cross_validate(

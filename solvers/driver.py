@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from opttree.interrupts import noted_interrupts
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, start_for
@@ -39,7 +40,8 @@ def solve(
     ValueError
         If the solver does not support the problem, the start is not feasible, or ``time_limit`` is not positive.
     KeyboardInterrupt
-        On Ctrl-C before there is any tree; afterwards the result so far is returned as INTERRUPTED.
+        On Ctrl-C before there is any tree; afterwards the result so far is returned as INTERRUPTED. The first Ctrl-C
+        waits for the solver's next step or pause; the second does not.
     """
     if time_limit is not None and not time_limit > 0:
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit}")
@@ -76,45 +78,49 @@ def solve(
         return objective
 
     iterates = solver.steps(problem, start_for(solver, start), rng)
-    try:
-        while termination is None:
-            try:
-                step = next(iterates)
-            except StopIteration as stop:
-                if isinstance(stop.value, Verdict):
-                    termination, detail = stop.value
-                else:
-                    termination = stop.value or Termination.ITERATION_LIMIT
-                break
-            except (FloatingPointError, np.linalg.LinAlgError) as error:
-                if best is None:
-                    raise
-                termination, detail = Termination.NUMERICAL_ERROR, f" ({error})"
-                break
-            if step is not None:
-                if math.isnan(record(step)):
-                    termination, detail = Termination.NUMERICAL_ERROR, " (the objective is not a number)"
-                paused = time.perf_counter()
-                if callback is not None and callback(step, trace):
-                    termination, detail = Termination.INTERRUPTED, " (by the callback)"
-                off_clock += time.perf_counter() - paused
-            seconds = time.perf_counter() - began - off_clock
-            if termination is None and time_limit is not None and best is not None and seconds >= time_limit:
-                termination = Termination.TIME_LIMIT
+    with noted_interrupts() as interrupted:
+        try:
+            while termination is None:
                 try:
-                    if (last := iterates.throw(LastCall())) is not None:
-                        record(last)
-                    iterates.throw(LastCall())
+                    step = next(iterates)
                 except StopIteration as stop:
-                    detail = stop.value.detail if isinstance(stop.value, Verdict) else ""
-                except LastCall:
-                    pass
-    except KeyboardInterrupt:
-        if best is None:
-            raise
-        termination = Termination.INTERRUPTED
-    finally:
-        iterates.close()
+                    if isinstance(stop.value, Verdict):
+                        termination, detail = stop.value
+                    else:
+                        termination = stop.value or Termination.ITERATION_LIMIT
+                    break
+                except (FloatingPointError, np.linalg.LinAlgError) as error:
+                    if best is None:
+                        raise
+                    termination, detail = Termination.NUMERICAL_ERROR, f" ({error})"
+                    break
+                if step is not None:
+                    if math.isnan(record(step)):
+                        termination, detail = Termination.NUMERICAL_ERROR, " (the objective is not a number)"
+                    paused = time.perf_counter()
+                    if callback is not None and callback(step, trace):
+                        termination, detail = Termination.INTERRUPTED, " (by the callback)"
+                    off_clock += time.perf_counter() - paused
+                if interrupted() and best is None:
+                    raise KeyboardInterrupt
+                seconds = time.perf_counter() - began - off_clock
+                late = time_limit is not None and best is not None and seconds >= time_limit
+                if termination is None and (late or interrupted()):
+                    termination = Termination.INTERRUPTED if interrupted() else Termination.TIME_LIMIT
+                    try:
+                        if (last := iterates.throw(LastCall())) is not None:
+                            record(last)
+                        iterates.throw(LastCall())
+                    except StopIteration as stop:
+                        detail = stop.value.detail if isinstance(stop.value, Verdict) else ""
+                    except LastCall:
+                        pass
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            termination = Termination.INTERRUPTED
+        finally:
+            iterates.close()
     if best is None:
         raise RuntimeError(f"{type(solver).__name__} ended without yielding a tree")
     assert termination is not None

@@ -1,6 +1,7 @@
 """`solve`: clock, best tree, trace, callback, Ctrl-C, verdict; and the combinators."""
 
 import math
+import signal
 import time
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import pytest
 
 from opttree import Tree
 from solvers import TAO, CartInit, Chain, MultiStart, RandomInit, Solver, Step, Termination, solve
+from solvers.base import LastCall
 from tests.conftest import regression_problem
 from tests.test_kernels import random_tree
 
@@ -91,6 +93,30 @@ def test_ctrl_c_returns_the_best_so_far_or_is_passed_on(problem):
     assert result.tree.values[0, 0] == 1.0
     with pytest.raises(KeyboardInterrupt):
         solve(problem, Script((KeyboardInterrupt(),)))
+
+
+def test_a_signal_ends_the_run_at_the_next_pause_and_a_second_one_at_once(problem):
+    class Signals(Solver):
+        def __init__(self, count):
+            self.count = count
+
+        def steps(self, problem, start, rng):
+            yield Step(Tree.constant([0.0], problem.n_features), objective=2.0)
+            for _ in range(self.count):
+                signal.raise_signal(signal.SIGINT)
+            reached.append(self.count)
+            try:
+                yield None
+            except LastCall:
+                yield Step(Tree.constant([0.0], problem.n_features), objective=1.0)
+
+    reached = []
+    handler = signal.getsignal(signal.SIGINT)
+    once, twice = (solve(problem, Signals(count)) for count in (1, 2))
+    assert reached == [1]
+    assert once.termination is twice.termination is Termination.INTERRUPTED
+    assert (once.objective, twice.objective) == (1.0, 2.0)
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_numerical_trouble_keeps_the_best_so_far(problem):

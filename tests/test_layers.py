@@ -16,7 +16,8 @@ ALLOWED = {
     "opttree/text.py": set(),
     "opttree/tree.py": {"opttree.kernels", "opttree.text"},
     "opttree/problems": {"opttree.kernels", "opttree.tree", "opttree.problems"},
-    "solvers": {"opttree.kernels", "opttree.tree", "opttree.problems", "solvers"},
+    "opttree/interrupts.py": set(),
+    "solvers": {"opttree.kernels", "opttree.tree", "opttree.problems", "opttree.interrupts", "solvers"},
     "opttree/checks.py": set(),
     "opttree/bridge.py": set(),
     "opttree/estimators": {

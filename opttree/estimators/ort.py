@@ -63,9 +63,7 @@ class _OptimalTree(TreeEstimator):
             return local
         if self.solver == "auto" and not self._is_provable(problem, mip):
             return local
-        if self.n_thresholds != "all" or local.supports(problem) is not None:
-            return mip  # local search may leave the candidates, and a proof over them says nothing of its trees
-        return solvers.Chain(replace(local, n_starts=1), mip)
+        return mip if local.supports(problem) else replace(mip, init=replace(local, n_starts=1))
 
     def _is_provable(self, problem: TreeProblem, mip: Any) -> bool:
         """Whether an exact solution is a matter of seconds."""
@@ -109,8 +107,7 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     l1_ratio : float, default 1
         1: lasso (ORT-L); 0: ridge; between: a mixture of both.
     solver : {"auto", "local", "mip"}, default "auto"
-        "local": `solvers.LocalSearch`. "mip": `solvers.MIP`, with a proof; over all thresholds it starts from
-        a tree of local search. "auto": "mip"
+        "local": `solvers.LocalSearch`. "mip": `solvers.MIP` from a tree of local search, with a proof. "auto": "mip"
         where a proof takes some seconds at most, "local" elsewhere.
     formulation : {"hyperflow", "flow", "big-m"}, default "hyperflow"
         Of "mip", see `opttree.problems.MIPTreeProblem`.

@@ -39,6 +39,8 @@ class MIP(Solver):
     Parameters
     ----------
     formulation, n_thresholds, max_splits, max_features, coef_bound, margin : see `MIPTreeProblem`.
+    init : solver whose trees, moved to the nearest candidate splits, are starts where `solve` is given none: a good one
+        (`LocalSearch`, say) helps "flow" and "big-m" to prune; None for none.
     gap : relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.
     time_limit : seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.
     node_limit : nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.
@@ -47,6 +49,7 @@ class MIP(Solver):
     """
 
     formulation: str = "hyperflow"
+    init: Solver | None = None
     n_thresholds: int | str = "all"
     max_splits: int | None = None
     max_features: int | None = None
@@ -86,7 +89,7 @@ class MIP(Solver):
             self.stated(problem)
         except ValueError as error:
             return str(error)
-        return None
+        return None if self.init is None else self.init.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds, to a proof or a limit."""
@@ -98,16 +101,16 @@ class MIP(Solver):
         try:
             if start is not None and search.take(stated.snap(start)):
                 yield search.step("start")
+            elif start is None and self.init is not None:
+                yield from search.begin(self.init, rng)
             return (yield from search.run())
         except LastCall:
-            termination = Termination.TIME_LIMIT
-        except KeyboardInterrupt:
-            termination = Termination.INTERRUPTED
+            search.stop()
+            with suppress(LastCall):
+                yield search.step("branch and bound")
+            return Verdict(Termination.TIME_LIMIT, search.detail())
         finally:
             search.stop()
-        with suppress(LastCall):
-            yield search.step("branch and bound")
-        return Verdict(termination, search.detail())
 
 
 class _Search:
@@ -143,6 +146,14 @@ class _Search:
     def step(self, phase: str) -> Step:
         """The best tree and bound. (A bound is above the objective of a tree by rounding only.)"""
         return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info={"nodes": self.nodes})
+
+    def begin(self, init: Solver, rng: Rng) -> Generator[Step | None, Any, None]:
+        """Take the trees of another solver, moved to the candidates."""
+        for step in self._in_time(init.steps(self.problem, None, rng)):
+            if step is not None and self.take(self.stated.snap(step.tree)):
+                yield self.step("start")
+            else:
+                yield None
 
     def detail(self) -> str:
         """What the message adds: candidate splits, tolerance, and whether model and tree agree."""
