@@ -1,5 +1,5 @@
-"""Ctrl-C at random times: what is left of ``opttree solve``. Each line tells whether there was an incumbent, a bound and
-a saved trace; the last one how often.
+"""Ctrl-C at random times: what is left of ``opttree solve``. Each line tells whether there was an incumbent, a bound
+and a saved trace; the last one how often.
 
 python -m experiments.benchmarks.interrupts [--runs 20] [--longest 7] [--seed 0]
 """
