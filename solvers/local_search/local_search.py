@@ -102,9 +102,7 @@ class LocalSearch(Solver):
                 tree = start
             else:
                 tree = self.init.build(problem, own)
-            grown = Grown(problem, tree)
-            grown.drop_dead()
-            self._prune(grown)
+            grown = self._pruned(Grown.of(problem, tree).live())
             phase = f"search {run + 1}"
             yield Step(problem.fit_leaves(grown.tree()), phase=phase)
             improved = True
@@ -116,12 +114,12 @@ class LocalSearch(Solver):
                     break
         return Termination.ITERATION_LIMIT if improved else Termination.LOCALLY_OPTIMAL
 
-    def _prune(self, grown: Grown) -> None:
-        """Cut branches from below until there are few enough."""
-        if self.max_splits is not None:
-            for t in reversed(grown.nodes()):
-                if grown.n_splits(0) > self.max_splits:
-                    grown.clear(t)
+    def _pruned(self, grown: Grown) -> Grown:
+        """The tree without as many of its last branches as are too many."""
+        for t in reversed(grown.nodes()):
+            if self.max_splits is not None and grown.n_splits() > self.max_splits:
+                grown = grown.without(t)
+        return grown
 
     def _one_pass(self, grown: Grown, costs: Costs, rng: Rng) -> Generator[None, None, tuple[Grown, bool]]:
         """Every node once; the tree, and whether it has become better."""
@@ -134,27 +132,24 @@ class LocalSearch(Solver):
             rows = grown.rows_at(place)
             if rows.size == 0:
                 continue
-            spare = np.inf if self.max_splits is None else self.max_splits - grown.n_splits(0) + grown.n_splits(place)
+            spare = np.inf if self.max_splits is None else self.max_splits - grown.n_splits() + grown.n_splits(place)
             now = costs.below(grown, place, rows)
             best: Move | None = None
             for move in self._moves(grown, place, rows, costs, spare):
                 if move.cost < (now if best is None else best.cost) - costs.slack:
                     best = move
             if best is not None:
-                grown, improved = best.tree, True
-                grown.drop_dead()
+                grown, improved = best.tree.live(), True
         return grown, improved
 
     def _moves(self, grown: Grown, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
         """The alternatives at a node that comes by ``rows`` and may have ``spare`` branches at and below it."""
         if grown.is_branch(place):
-            leaf = grown.copy()
-            leaf.clear(place)
+            leaf = grown.without(place)
             yield Move(costs.below(leaf, place, rows), leaf)
             for child in (2 * place + 1, 2 * place + 2):
                 if grown.is_branch(child):
-                    lifted = grown.copy()
-                    lifted.copy_from(grown, place, child)
+                    lifted = grown.with_subtree(place, grown, child)
                     yield Move(costs.below(lifted, place, rows), lifted)
         if grown.depth_left(place) >= 1 and spare >= 1 and rows.size >= 2:
             yield from self._resplit(grown, place, rows, costs)
@@ -168,16 +163,17 @@ class LocalSearch(Solver):
         ]
         sort_by = [problem.X[rows, j] for j in range(problem.n_features)]
         if problem.splits == "oblique" and grown.is_branch(place):
-            z = grown.side(rows, place) - grown.b[place]
-            families.append((grown.A[place], 0.0, None))
-            sort_by.append(z + grown.b[place])
+            own, threshold = grown.branches[place]
+            side = grown.side(rows, place)
+            families.append((own, 0.0, None))
+            sort_by.append(side)
             for j in range(problem.n_features):
                 x = problem.X[rows, j]
                 width = float(np.ptp(x))
                 for end, sign in ((x.min() - EDGE * width, -1.0), (x.max() + EDGE * width, 1.0)):
-                    if width > 0.0:  # a.x - b + d (x_j - end) = 0 at d = -z / (x_j - end)
-                        families.append((grown.A[place], float(end), (j, sign)))
-                        sort_by.append(sign * -z / (x - end))
+                    if width > 0.0:  # a.x - b + d (x_j - end) = 0 at d = (b - a.x) / (x_j - end)
+                        families.append((own, float(end), (j, sign)))
+                        sort_by.append(sign * (threshold - side) / (x - end))
         found = costs.best_split(grown, place, rows, np.array(sort_by), self.n_thresholds)
         if found is None:
             return
@@ -190,9 +186,8 @@ class LocalSearch(Solver):
             d = sign * cut
             a = a.copy()
             a[j] += d
-            b = grown.b[place] + d * end
-        new = grown.copy()
-        new.set_split(place, a, b)
+            b = grown.branches[place][1] + d * end
+        new = grown.with_split(place, a, b)
         if turn is not None:  # rounding of a turned hyperplane may move rows
             cost = costs.below(new, place, rows)
         yield Move(cost, new)
@@ -203,9 +198,7 @@ class LocalSearch(Solver):
         while most >= 2 and spare < 2**most - 1:
             most -= 1
         if most >= 2 and not costs.linear and (found := costs.optimal_subtree(rows, most)) is not None:
-            new = grown.copy()
-            new.clear(place)
-            new.copy_from(found, place, 0)
+            new = grown.with_subtree(place, found, 0)
             yield Move(costs.below(new, place, rows), new)
 
 
@@ -267,7 +260,7 @@ class Costs:
             if thresholds and (few or per_feature >= 2):
                 part = problem.restrict(rows, levels, splits="axis")
                 tree = MIPTreeProblem(part, n_thresholds="all" if few else per_feature).best_tree()
-                self.subtrees[key] = Grown(part, tree)
+                self.subtrees[key] = Grown.of(part, tree)
         return self.subtrees[key]
 
     def best_split(
