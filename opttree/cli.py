@@ -290,6 +290,9 @@ def _solve(args: argparse.Namespace) -> None:
         from opttree import bridge, io, plotting
         from opttree.problems import MIPTreeProblem
 
+        if args.method == "local" and args.max_features is not None:
+            raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
+        Path(args.out).mkdir(parents=True, exist_ok=True)
         name, X, y, names, model = _stated(args)
         problem, scaling = model.state(X, y)
         solvers = bridge.solvers()
@@ -340,9 +343,7 @@ def _solve(args: argparse.Namespace) -> None:
         if args.save:
             io.save(tree, args.save, feature_names=names, target=args.target or "target")
             print(f"saved to {args.save}")
-        folder = Path(args.out)
-        folder.mkdir(parents=True, exist_ok=True)
-        stem = folder / f"solve_{name}_depth{args.depth}"
+        stem = Path(args.out) / f"solve_{name}_depth{args.depth}"
         result.trace.to_frame().to_csv(f"{stem}.csv", index=False)
         axes = plotting.plot_trace({args.method: result})
         axes.set_title(f"{name}, depth {args.depth}")
@@ -363,6 +364,8 @@ def _stated(args: argparse.Namespace) -> tuple[str, Any, Any, list[str] | None, 
             columns = ", ".join(frame.columns)
             raise ValueError(f"--target must be a column of {args.data}: {columns}; got {args.target!r}")
         y, stem = frame[args.target], Path(args.data).name.split(".")[0]
+        if y.isna().any():
+            raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
         task = args.task or datasets.guess_task(y)
         data = datasets.Dataset(frame.drop(columns=args.target), y, task, stem, args.data)
     else:
@@ -370,8 +373,6 @@ def _stated(args: argparse.Namespace) -> tuple[str, Any, Any, list[str] | None, 
     if not data.X.select_dtypes(exclude=["number", "bool"]).columns.size:
         names = [str(c) for c in data.X.columns]
     X, y = data.as_arrays()
-    if not np.isfinite(y).all():
-        raise ValueError(f"target must have no missing values; got {np.count_nonzero(~np.isfinite(y))}")
     common = {"splits": args.splits, "cp": args.cp, "min_samples_leaf": args.min_leaf}
     if (args.task or data.task) == "classification":
         if args.leaves != "constant":

@@ -31,7 +31,7 @@ class Step:
 class LastCall(Exception):  # noqa: N818
     """Thrown into a solver's generator when the time is up: it may yield one more step, or let it pass.
 
-    Thrown again after that step; what a solver then returns as a `Verdict` completes the message.
+    Thrown again after that step; what a solver then returns as a `Verdict` completes the message (not in a chain).
     """
 
 

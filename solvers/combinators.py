@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,7 +116,8 @@ def _labelled(inner: Steps, label: str) -> Steps:
         try:
             yield _with_label(step, label)
         except LastCall as call:
-            yield _with_label(inner.throw(call), label)
+            with suppress(StopIteration):  # the solver was about to end
+                yield _with_label(inner.throw(call), label)
             raise
 
 

@@ -14,6 +14,8 @@ from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, start_for
 from solvers.result import Result, Termination, Trace, TraceRow, Verdict
 
+SAME, ROUNDING = 1e-6, 1e-9  # of a bound, and of the worst objective seen: a tree that much below a bound is at it
+
 Callback = Callable[[Step, Trace], object]
 
 
@@ -124,9 +126,15 @@ def solve(
     if best is None:
         raise RuntimeError(f"{type(solver).__name__} ended without yielding a tree")
     assert termination is not None
-    if termination is Termination.OPTIMAL and bound is not None and best_objective < bound - 1e-6 * abs(bound):
-        termination, bound = Termination.STALLED, None
-        detail += " That bound holds for other trees than the best one, which is better and no candidate."
+    if bound is not None and best_objective < bound:
+        worst = max((row.objective for row in trace if math.isfinite(row.objective)), default=0.0)
+        if best_objective >= bound - SAME * abs(bound) - ROUNDING * worst:
+            bound = best_objective
+        else:
+            termination, bound = Termination.LOCALLY_OPTIMAL, None
+            detail += (
+                " The bound is dropped: it holds for trees of the solver's candidate splits and leaves, not for this."
+            )
     return Result(
         tree=best.tree,
         objective=best_objective,

@@ -23,6 +23,7 @@ class Termination(Enum):
     STALLED = "The objective changed too little to go on."
     INTERRUPTED = "Interrupted; the best tree so far is returned."
     INFEASIBLE = "No tree satisfies the constraints."
+    TOO_LARGE = "The problem is too large for the solver; the best tree so far is returned."
     NUMERICAL_ERROR = "A number ceased to be finite; the best tree so far is returned."
 
 

@@ -178,6 +178,7 @@ def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
         (["--n-thresholds", "some"], "n_thresholds must be 'all' or an integer >= 1; got 'some'"),
         (["--leaves", "linear"], "--leaves must be constant for classification"),
         (["--write", "model.txt"], "must end in .lp or .mps"),
+        (["--method", "local", "--max-features", "1"], "--max-features is for --method mip; got 1 for local"),
         (["--gap", "-1"], "gap must be finite and >= 0"),
         (["--time-limit", "0"], "time_limit must be > 0"),
         (["--target", "x", "--save", "no/where.json"], "--save must be a file in an existing folder"),

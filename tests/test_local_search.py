@@ -5,7 +5,7 @@ import pytest
 
 from opttree import L1, OCTClassifier, ORTRegressor, SplitPrice, TreeProblem
 from opttree.kernels import partition
-from solvers import TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
+from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
 from tests.conftest import classification_problem, regression_problem
 from tests.exact import instances, leaf_loss
 
@@ -89,6 +89,12 @@ def test_searches_never_rise_and_never_worsen_a_start(problem):
     again = solve(problem, LocalSearch(n_starts=1), start=start, random_state=0)
     assert again.objective <= problem.objective(start) + 1e-9
     assert problem.violation(again.tree) is None
+
+
+def test_an_exact_start_with_small_linear_leaves_is_kept():
+    problem = regression_problem(30, p=3, splits="axis", leaves="linear", penalties=(L1(leaves=1e-3),), depth=2)
+    exact = solve(problem, MIP())
+    assert solve(problem, LocalSearch(n_starts=1), start=exact.tree, random_state=0).objective <= exact.objective
 
 
 def test_oblique_search_finds_hyperplanes():
@@ -176,6 +182,12 @@ def test_the_classifier_is_optimal_too(steps):
     assert model.score(X, labels) == pytest.approx(1.0 - model.result_.objective)
     assert model.score(X, labels) > 0.97
     assert isinstance(OCTClassifier(2, init=model.tree_, solver="local").fit(X, labels), OCTClassifier)
+    with pytest.raises(ValueError, match="formulation must be one of"):
+        OCTClassifier(formulation="typo").fit(X, labels)
+    with pytest.raises(ValueError, match="n_thresholds must be 'all' or an integer >= 1; got 'auto'"):
+        OCTClassifier(n_thresholds="auto").fit(X, labels)
+    with pytest.raises(ValueError, match="init must be a tree of 2 features, those of X; got 3"):
+        OCTClassifier(init=model.tree_).fit(X[:, :2], labels)
     with pytest.raises(ValueError, match="solver must be 'local', 'mip' or 'auto'; got 'best'"):
         OCTClassifier(solver="best").fit(X, labels)
     with pytest.raises(ValueError, match="cp must be a finite number >= 0; got -1"):

@@ -235,6 +235,7 @@ def test_refusals_name_the_reason():
     cases = [
         (problem, {"formulation": "x"}, "formulation must be one of"),
         (problem, {"n_thresholds": 0}, "n_thresholds must be 'all' or an integer >= 1; got 0"),
+        (problem, {"margin": 1e-7}, "margin must be >= 1e-05, above HiGHS's tolerance; got 1e-07"),
         (problem, {"max_splits": -1}, "max_splits must be an integer >= 0 or None; got -1"),
         (problem, {"formulation": "flow", "max_features": 1}, "max_features is stated in hyperflow only"),
         (small(12, 3, splits="oblique"), {}, "oblique splits of 3 features have too many sides"),
@@ -273,7 +274,7 @@ def test_a_certificate_bounds_any_tree():
     assert "all" in result.message
     outside = certify(problem, best.tree, n_thresholds=1)
     assert outside.bound is None
-    assert "not made of the candidate splits" in outside.message
+    assert "better than any of the candidate splits" in outside.message
 
 
 def test_a_proof_over_few_candidates_proves_nothing_of_others():
@@ -281,6 +282,69 @@ def test_a_proof_over_few_candidates_proves_nothing_of_others():
     result = solve(problem, Chain(LocalSearch(), MIP(n_thresholds=1)), random_state=0)
     assert result.termination is not Termination.OPTIMAL
     assert result.bound is None
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_perfect_fits_and_other_units_are_proved_too(noise, scale):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(14, 2)).round(1)
+        y = scale * (np.where(X[:, 0] > 0.5, 1.1, np.where(X[:, 1] > 0, -2.3, 0.3)) + noise * rng.normal(size=14))
+        for loss in ("squared", "absolute"):
+            problem = TreeProblem(X, y, depth=2, splits="axis", loss=loss)
+            constant = optimum(X, y, depth=0, loss=loss)
+            for most in (1, 2, None):
+                result = solve(problem, MIP(max_splits=most))
+                value = optimum(X, y, depth=2, loss=loss, max_splits=most)
+                assert result.termination is Termination.OPTIMAL
+                assert result.objective == pytest.approx(value, rel=1e-6, abs=1e-9 * constant)
+                assert result.bound <= result.objective
+            one_leaf = solve(problem, LocalSearch(max_splits=0), random_state=0).tree
+            assert certify(problem, one_leaf).termination is not Termination.OPTIMAL
+
+
+@pytest.mark.parametrize("formulation", ["hyperflow", "flow", "big-m"])
+def test_where_there_is_nothing_to_split_one_leaf_is_optimal(formulation):
+    solver = MIP(formulation, max_splits=1, gap=1e-3)
+    for X, depth in ((np.ones((5, 2)), 1), (np.random.default_rng(0).normal(size=(5, 2)), 0), (np.ones((1, 2)), 2)):
+        result = solve(TreeProblem(X, np.arange(len(X)), depth=depth, splits="axis"), solver)
+        assert result.termination is Termination.OPTIMAL
+        assert result.tree.n_leaves == 1
+
+
+def test_features_far_from_zero_and_outliers_change_no_optimum():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    y = X[:, 0] + 0.01 * rng.normal(size=30)
+    objectives = [
+        solve(TreeProblem(X + far, y, depth=1, splits="axis", leaves="linear"), MIP()).objective
+        for far in (0.0, 1e2, 1e4, 1e6)
+    ]
+    np.testing.assert_allclose(objectives, objectives[0], rtol=1e-4)
+    X = rng.normal(size=(20, 2))
+    y = (X[:, 0] > 0).astype(float)
+    X[0, 0] = 1e9 * (2.0 * y[0] - 1.0)
+    assert solve(TreeProblem(X, y, depth=1), MIP()).objective == 0.0
+
+
+@pytest.mark.parametrize("formulation", ["flow", "big-m"])
+def test_linear_leaves_keep_their_bound(formulation):
+    X = np.random.default_rng(0).normal(size=(16, 1))
+    y = np.where(X[:, 0] > 0, 3.0 * X[:, 0], -X[:, 0])
+    problem = TreeProblem(X, y, depth=1, splits="axis", leaves="linear", loss="absolute")
+    solver = MIP(formulation, coef_bound=0.5, n_thresholds=3)
+    result = solve(problem, solver, time_limit=30)
+    assert result.bound is not None
+    assert solver.stated(problem).within_bound(result.tree)
+    assert result.objective > solve(problem, MIP(n_thresholds=3)).objective
+
+
+def test_a_limit_that_meets_the_solvers_own_in_a_chain_loses_nothing():
+    problem = small(60, 3, loss="absolute")
+    for late in (0.005, 0.02, 0.1):
+        chain = Chain(CartInit(), MIP("flow", time_limit=0.5))
+        assert solve(problem, chain, time_limit=0.5 + late, random_state=0).bound is not None
 
 
 def test_no_solver_beats_a_proved_optimum():

@@ -74,9 +74,13 @@ class TreeEstimator(BaseEstimator):
         problem, scaling = self.state(X, y, weight)
         left = None if self.time_limit is None else max(self.time_limit - (time.perf_counter() - began), 1e-3)
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
-        tree = self.result_.tree.unscale(*scaling).canonical
+        tree = self._final(problem, self.result_.tree).unscale(*scaling).canonical
         self.tree_ = tree.with_share(tree.node_share(X, weight))
         self.n_iter_ = self.result_.n_steps
+
+    def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
+        """The tree to predict with, given the solver's."""
+        return tree
 
     def state(
         self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
@@ -143,6 +147,10 @@ class TreeEstimator(BaseEstimator):
         """The tree given as ``init`` on the scaled problem, where it is one and has a depth that a search allows."""
         if not isinstance(self.init, Tree) or (self.max_depth == "cv" and self.init.depth > problem.depth):
             return None
+        if self.init.n_features != problem.n_features:
+            raise ValueError(
+                f"init must be a tree of {problem.n_features} features, those of X; got {self.init.n_features}"
+            )
         return self.init.scale(*scaling)
 
     def _solve(

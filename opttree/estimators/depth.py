@@ -51,7 +51,8 @@ def choose_depth(
         row = []
         for k, (train, valid) in enumerate(folds):
             if model.time_limit is not None:
-                search.set_params(time_limit=max(model.time_limit - (time.perf_counter() - began), 1e-3))
+                left = SEARCH_SHARE * model.time_limit - (time.perf_counter() - began)
+                search.set_params(time_limit=max(left / (len(folds) - k), 1e-3))
             fits[k] = fit_warm(search, depth, fits[k], X[train], y[train], weight[train])
             row.append(float(fits[k].score(X[valid], y[valid], weight[valid])))
         scores.append(row)

@@ -28,6 +28,11 @@ class _OptimalTree(TreeEstimator):
         super()._check_options()
         if self.solver not in ("local", "mip", "auto"):
             raise ValueError(f"solver must be 'local', 'mip' or 'auto'; got {self.solver!r}")
+        bridge.solvers().MIP(formulation=self.formulation, gap=self.gap)  # checks them
+        if self.n_thresholds != "all" and (
+            not isinstance(self.n_thresholds, (int, np.integer)) or isinstance(self.n_thresholds, bool)
+        ):
+            raise ValueError(f"n_thresholds must be 'all' or an integer >= 1; got {self.n_thresholds!r}")
         if not (isinstance(self.cp, (int, float, np.number)) and np.isfinite(self.cp) and self.cp >= 0):
             raise ValueError(f"cp must be a finite number >= 0; got {self.cp!r}")
         if self.n_init is not None and (not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1):
@@ -61,9 +66,11 @@ class _OptimalTree(TreeEstimator):
         )
         if self.solver == "local":
             return local
+        if local.supports(problem) is not None:
+            return mip
         if self.solver == "auto" and not self._is_provable(problem, mip):
             return local
-        return mip if local.supports(problem) else replace(mip, init=replace(local, n_starts=1))
+        return replace(mip, init=replace(local, n_starts=1))
 
     def _is_provable(self, problem: TreeProblem, mip: Any) -> bool:
         """Whether an exact solution is a matter of seconds."""
@@ -87,9 +94,11 @@ class _OptimalTree(TreeEstimator):
         result = super()._solve(problem, start, seed, time_limit, watch)
         self.bound_, self.gap_ = result.bound, result.gap
         self.is_optimal_ = result.termination.name == "OPTIMAL"
-        if problem.leaves == "linear" and result.tree.lower is None:  # exact leaves have no bounds
-            result = replace(result, tree=problem.bound_leaves(result.tree))
         return result
+
+    def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
+        """Linear leaves of "mip" are exact and have no bounds: for prediction they get them."""
+        return tree if tree.lower is not None else problem.bound_leaves(tree)
 
 
 class ORTRegressor(RegressionTree, _OptimalTree):
@@ -107,8 +116,8 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     l1_ratio : float, default 1
         1: lasso (ORT-L); 0: ridge; between: a mixture of both.
     solver : {"auto", "local", "mip"}, default "auto"
-        "local": `solvers.LocalSearch`. "mip": `solvers.MIP` from a tree of local search, with a proof. "auto": "mip"
-        where a proof takes some seconds at most, "local" elsewhere.
+        "local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip": `solvers.MIP` from a tree of
+        local search, with a proof. "auto": "mip" where a proof takes some seconds at most, "local" elsewhere.
     formulation : {"hyperflow", "flow", "big-m"}, default "hyperflow"
         Of "mip", see `opttree.problems.MIPTreeProblem`.
     cp : float, default 0
@@ -116,8 +125,8 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     max_splits : int or None
         Most splits of the tree.
     n_thresholds : "all" or int, default "all"
-        Candidate thresholds per feature; a proof is over trees of these. Local search with linear leaves tries 32
-        first and then those next to the best.
+        Candidate thresholds per feature; a proof is over trees of these. Local search tries so many first (by default,
+        for linear leaves of many features, fewer than all), and then those next to the best.
     gap : float or None, default None
         Relative gap that counts as proved; None as in `solvers.MIP`.
     min_samples_leaf : int, default 1
@@ -130,7 +139,7 @@ class ORTRegressor(RegressionTree, _OptimalTree):
 
     Attributes
     ----------
-    tree_ : `opttree.Tree` on raw features.
+    tree_ : `opttree.Tree` on raw features; linear leaves are bounded by what y and their fitted values have in common.
     bound_, gap_ : proved lower bound of ``result_.objective`` and relative gap, None without a proof.
     is_optimal_ : whether the tree is proved optimal among those of the candidate splits.
     result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.

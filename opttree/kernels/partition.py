@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 from opttree.kernels.gram import FASTMATH
-from opttree.kernels.hard import ABSOLUTE, LOG, SQUARED
+from opttree.kernels.hard import ABSOLUTE, LOG, SMALLEST_PROBABILITY, SQUARED
 from opttree.kernels.leaves import fit_linear
 from opttree.kernels.quadratic import JITTER, minimise_quadratic
 
@@ -55,10 +55,11 @@ def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
             of_class[s, label] += w[i]
             total -= cost[s]
             if loss == LOG:
-                cost[s] = weight[s] * np.log(weight[s])
+                cost[s] = 0.0
                 for k in range(n_classes):
                     if of_class[s, k] > 0.0:
-                        cost[s] -= of_class[s, k] * np.log(of_class[s, k])
+                        share = max(of_class[s, k] / weight[s], SMALLEST_PROBABILITY)
+                        cost[s] -= of_class[s, k] * np.log(share)
             else:
                 cost[s] = weight[s] - of_class[s].max()
             total += cost[s]

@@ -92,6 +92,8 @@ class LocalSearch(Solver):
         """Searches one after another; a step after every pass."""
         tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
         yield Step(problem.fit_leaves(tree), phase="constant")
+        if start is not None and (self.max_splits is None or start.n_branches <= self.max_splits):
+            yield Step(start.prune_dead(problem.X), phase="start")
         if problem.depth == 0:
             return Termination.LOCALLY_OPTIMAL
         costs = Costs(problem)

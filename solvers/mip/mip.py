@@ -13,7 +13,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.problems import MIPTreeProblem, TreeProblem
-from opttree.problems.mip import Formulation, TooLargeError
+from opttree.problems.mip import FORMULATIONS, Formulation, TooLargeError
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.driver import solve
@@ -21,7 +21,7 @@ from solvers.result import Result, Termination, Verdict
 
 Floats = NDArray[np.float64]
 GAP, TANGENT_GAP = 1e-6, 1e-4
-SAME = 1e-6  # the model's value and the tree's objective are one number up to this
+SAME, ROUNDING = 1e-6, 1e-9  # of an objective, and of the one-leaf tree's: numbers that close are one
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MIP(Solver):
     gap : relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.
     time_limit : seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.
     node_limit : nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.
-    threads : of HiGHS, >= 1; None leaves it to HiGHS. One number per process: HiGHS takes no other later on.
+    threads : of HiGHS, >= 1; None leaves it to HiGHS. Better one number per process: HiGHS keeps its first threads.
     seed : of HiGHS, >= 0.
     """
 
@@ -62,6 +62,12 @@ class MIP(Solver):
     margin: float = 0.005
 
     def __post_init__(self) -> None:
+        if self.formulation not in FORMULATIONS:
+            raise ValueError(f"formulation must be one of {list(FORMULATIONS)}; got {self.formulation!r}")
+        for name in ("gap", "time_limit", "coef_bound", "margin"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float, np.number))):
+                raise ValueError(f"{name} must be a number; got {value!r}")
         if self.gap is not None and not (np.isfinite(self.gap) and self.gap >= 0.0):
             raise ValueError(f"gap must be finite and >= 0, or None; got {self.gap}")
         if self.time_limit is not None and not self.time_limit > 0.0:
@@ -120,6 +126,7 @@ class _Search:
         self.options, self.stated, self.problem, self.began = options, stated, stated.problem, began
         self.tree, self.objective = tree, self.problem.objective(tree)
         tangents = stated.formulation != "hyperflow" and self.problem.loss == "squared"
+        self.slack = ROUNDING * self.objective  # differences below it are rounding
         self.gap = options.gap if options.gap is not None else TANGENT_GAP if tangents else GAP
         self.bound, self.nodes = 0.0, 0
         self.value: float | None = None  # of the last solution, by the model
@@ -144,8 +151,8 @@ class _Search:
         return True
 
     def step(self, phase: str) -> Step:
-        """The best tree and bound. (A bound is above the objective of a tree by rounding only.)"""
-        return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info={"nodes": self.nodes})
+        """The best tree and bound."""
+        return Step(self.tree, self.objective, self.bound, phase, info={"nodes": self.nodes})
 
     def begin(self, init: Solver, rng: Rng) -> Generator[Step | None, Any, None]:
         """Take the trees of another solver, moved to the candidates."""
@@ -160,10 +167,8 @@ class _Search:
         words = f" Candidate splits: {self.stated.candidate_text}; relative gap asked for: {self.gap:g}"
         if self.problem.leaves == "linear":
             words += f"; linear leaves {self.stated.leaf_text}"
-        if self.value is not None and abs(self.value - self.objective) > SAME * max(1.0, abs(self.objective)):
+        if self.value is not None and abs(self.value - self.objective) > SAME * abs(self.objective) + self.slack:
             words += f"; the model's value is {self.value:.9g}, that of the tree {self.objective:.9g}"
-        if self.bound > self.objective + SAME * max(1.0, abs(self.objective)):
-            words += f"; the bound {self.bound:.9g} is above the objective, do not trust it"
         return words + "."
 
     def run(self) -> Steps:
@@ -171,14 +176,14 @@ class _Search:
         try:
             formulation = yield from self._in_time(self.stated.prepare())
         except TooLargeError as error:
-            return Verdict(Termination.ITERATION_LIMIT, f" ({error}.)")
+            return Verdict(Termination.TOO_LARGE, f" ({error}.)")
         if self.raise_bound(formulation.bound):
             yield self.step("relaxation")
         self.model = formulation.build()
         while True:
             status = yield from self._in_time(self._solve(formulation))
             yield self.step("branch and bound")
-            if self.objective - self.bound <= max(self.gap * abs(self.objective), 1e-12):
+            if self.objective - self.bound <= self.gap * abs(self.objective) + self.slack:
                 return Verdict(Termination.OPTIMAL, self.detail())
             if status != "Optimal":
                 reason = "" if status == "SolutionLimit" else f" (HiGHS: {status}.)"
@@ -268,13 +273,13 @@ def certify(problem: TreeProblem, tree: Tree, **options: Any) -> Result:
         bound holds for trees of these.
     """
     result = solve(problem, MIP(**options), start=tree)
-    objective, message, termination, bound = problem.objective(tree), result.message, result.termination, result.bound
-    slack = SAME * max(1.0, abs(objective))
-    assert bound is not None  # MIP's first step has one
-    if objective < bound - slack:
-        message = f"The tree is not made of the candidate splits, and better than the best of them. {message}"
-        termination, bound = Termination.STALLED, None
+    objective, termination, bound, words = problem.objective(tree), result.termination, result.bound, ""
+    slack = SAME * abs(objective) + ROUNDING * result.trace.rows[0].objective
+    if bound is not None and objective < bound - slack:
+        words = " The tree is better than any of the candidate splits and leaves, so it is not made of them."
+        termination, bound = Termination.LOCALLY_OPTIMAL, None
     elif result.objective < objective - slack:
-        message = f"A better tree has the objective {result.objective:.9g}. {message}"
-        termination = Termination.STALLED if termination is Termination.OPTIMAL else termination
+        words = f" A better tree has the objective {result.objective:.9g}."
+        termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
+    message = termination.value + words + result.message.removeprefix(result.termination.value)
     return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)

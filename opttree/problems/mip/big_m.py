@@ -33,8 +33,9 @@ class BigM:
 
     def __init__(self, stated: MIPTreeProblem) -> None:
         self.stated, self.problem = stated, stated.problem
-        self.tree = Complete(stated.problem.depth)
         self.axis = stated.problem.splits == "axis"
+        splits = not self.axis or len(stated.candidates) > 0
+        self.tree = Complete(stated.problem.depth if splits else 0)
         n = stated.problem.n_samples
         if self.axis:
             candidates = stated.candidates
@@ -83,7 +84,7 @@ class BigM:
             [(i, leaf) for i in rows for leaf in leaves],
             lambda i, leaf: model.z[i, leaf],
         )
-        if self.stated.max_splits is not None:
+        if self.stated.max_splits is not None and self.tree.n_branches:
             model.max_splits = pyo.Constraint(expr=pyo.quicksum(model.splits.values()) <= self.stated.max_splits)
         loss = self.leaves.add(model, lambda i, leaf: model.z[i, leaf])
         if not self.axis:
@@ -127,6 +128,8 @@ class BigM:
         upper = range(self.tree.n_branches // 2)
         right = {t: [leaf for leaf in range(self.tree.n_leaves) if (t, False) in self.tree.turns(leaf)] for t in upper}
         model.mirror_upper = pyo.Constraint(upper, rule=lambda m, t: sum(m.z[0, leaf] for leaf in right[t]) == 0)
+        if not self.tree.n_branches:
+            return
         first = self.tree.n_branches // 2
 
         def order(m: Any, t: int) -> Any:
@@ -171,7 +174,8 @@ class BigM:
         for i, leaf in enumerate(placed.leaf.tolist()):
             model.z[i, leaf].set_value(1.0)
         self.tree.encode_leaves(model, placed.leaf)
-        return self.leaves.encode(model, tree, placed.leaf, placed.place)
+        self.leaves.encode(model, tree, placed.leaf, placed.place)
+        return True
 
     def _rows(self, tree: Tree, node: int) -> np.ndarray:
         return np.flatnonzero(tree.decision_path(self.problem.X)[:, [node]].toarray()[:, 0])
@@ -220,7 +224,8 @@ class BigM:
             else:
                 a = weights / self.scale
                 chosen[t] = a, b + 0.5 * self.stated.margin + float(self.low @ a)
-        return self.tree.decode(chosen, self.problem)
+        tree = self.tree.decode(chosen, self.problem)
+        return self.leaves.decode(model, tree, self.tree.place(tree, self.problem.X).place)
 
     def refine(self, model: Any) -> bool:
         """Tangents to squared errors."""

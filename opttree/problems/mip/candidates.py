@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import states
-from opttree.kernels.hard import project
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
+COLLINEAR = 1e-13  # distance from a line, relative to coordinates, that rounding may make
 RELATIVE_GAP = 1e-11  # closer values are not told apart: rounding in A.x must not change a side
 
 
@@ -60,7 +60,7 @@ class Candidates:
     @cached_property
     def left(self) -> NDArray[np.bool_]:
         """(m, n) `side` of all splits: for few of them."""
-        return np.array([self.side(c) for c in range(len(self))]).reshape(len(self), -1)
+        return np.array([self.side(c) for c in range(len(self))], bool).reshape(len(self), self.order.shape[1])
 
     def name(self, split: int) -> str:
         """Short name of a split in models: x3_7 is the eighth threshold of feature 3, h12 the hyperplane 12."""
@@ -129,10 +129,22 @@ def dichotomies(X: Floats) -> Candidates:
     neighbours on it, turned a little about the middle between them, either way.
     """
     points = np.unique(X, axis=0)
-    scale = np.where(np.ptp(points, axis=0) > 0.0, np.ptp(points, axis=0), 1.0)
-    centre = points.mean(axis=0)
+    centre = np.median(points, axis=0)
+    spread = np.median(np.abs(points - centre), axis=0)
+    scale = np.where(spread > 0.0, spread, unit_range(points)[1])
     unit = (points - centre) / scale
     found: dict[bytes, tuple[Floats, float, NDArray[np.bool_]]] = {}
+
+    def add(a: Floats, b: float) -> None:
+        left = X[:, 0] * a[0] + X[:, 1] * a[1] <= b
+        if 0 < left.sum() < len(left):  # a split and its mirror image are one
+            sign = 1.0 if left[0] else -1.0
+            first = left == left[0]
+            found.setdefault(np.packbits(first).tobytes(), (sign * a, sign * b, first))
+
+    axis = thresholds(X, "all")
+    for a, b in zip(axis.A, axis.b, strict=True):
+        add(a, float(b))
     for i in range(len(unit)):
         for k in range(i + 1, len(unit)):
             along = unit[k] - unit[i]
@@ -140,7 +152,7 @@ def dichotomies(X: Floats) -> Candidates:
             along = along / length
             middle = 0.5 * (unit[i] + unit[k])
             t, s = (unit - middle) @ along, (unit - middle) @ np.array([-along[1], along[0]])
-            on_line = np.abs(s) <= 1e-9
+            on_line = np.abs(s) <= COLLINEAR * (np.abs(t) + np.abs(middle).max() + length)
             if np.any(on_line & (np.abs(t) < 0.5 * length * (1.0 - 1e-9))):
                 continue  # a row between the two: they are no neighbours
             angles = np.abs(np.arctan2(s[~on_line], t[~on_line]))
@@ -150,12 +162,7 @@ def dichotomies(X: Floats) -> Candidates:
                 c, d = np.cos(angle), np.sin(angle)
                 normal = np.array([-along[1] * c - along[0] * d, along[0] * c - along[1] * d])
                 a = normal / scale
-                b = float(normal @ middle + a @ centre)
-                left = project(X, np.arange(len(X), dtype=np.int32), a) <= b
-                if 0 < left.sum() < len(left):
-                    first = left if left[0] else ~left  # a split and its mirror image are one
-                    sign = 1.0 if left[0] else -1.0
-                    found.setdefault(np.packbits(first).tobytes(), (sign * a, sign * b, first))
+                add(a, float(normal @ middle + a @ centre))
     splits = list(found.values())
     order = [np.concatenate([np.flatnonzero(left), np.flatnonzero(~left)]) for _a, _b, left in splits]
     return Candidates(

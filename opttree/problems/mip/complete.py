@@ -102,7 +102,7 @@ class Complete:
         return Placed(branches, np.array(place)[tree.apply(X) - tree.n_branches], place)
 
     def decode(self, chosen: Mapping[int, tuple[Floats, float]], problem: TreeProblem) -> Tree:
-        """The tree of the branches ``chosen``, without those that send all rows of the problem one way."""
+        """The tree of the branches ``chosen``."""
         nodes = self.n_branches + self.n_leaves
         A, b = np.zeros((nodes, problem.n_features)), np.zeros(nodes)
         left, right = np.full(nodes, -1), np.full(nodes, -1)
@@ -110,4 +110,4 @@ class Complete:
             A[t], b[t] = chosen[t]
             left[t], right[t] = 2 * t + 1, 2 * t + 2
         values = np.zeros((nodes, problem.n_outputs))
-        return Tree.from_links(left, right, A, b, values, problem.classes).prune_dead(problem.X)
+        return Tree.from_links(left, right, A, b, values, problem.classes)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.problems.mip.candidates import unit_range
 from opttree.problems.penalties import L1
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
@@ -14,18 +15,42 @@ from opttree.tree import Tree
 Floats = NDArray[np.float64]
 
 
+def centred(table: Floats, w: Floats) -> Floats:
+    """Columns less their means under the weights ``w``, which sum to one."""
+    return table - np.sum(w[:, None] * table, axis=0)
+
+
 def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
     """The tree with the best leaves for its splits, linear ones in all leaves and without bounds."""
     if problem.leaves == "constant":
         return problem.fit_leaves(tree)
-    fitted = replace(problem.fit_leaves(tree, min_rows=1), lower=None, upper=None)
-    if problem.loss == "squared":
-        return fitted
     leaf = tree.apply(problem.X) - tree.n_branches
-    values, coefs = fitted.values.copy(), fitted.leaf_arrays[1].copy()
-    for number in np.unique(leaf):
-        values[number], coefs[number], _cost = linear_absolute_leaf(problem, np.flatnonzero(leaf == number))
-    return replace(fitted, values=values, coefs=coefs)
+    values = np.zeros((tree.n_leaves, problem.n_outputs))
+    coefs = np.zeros((*values.shape, problem.n_features))
+    if problem.loss == "squared":  # normal equations of features far from zero are inexact
+        at_zero = replace(problem, X=centred(problem.X, problem.w))
+        values, coefs, _low, _high = at_zero.fit_leaf_arrays(leaf, values, coefs, min_rows=1)
+        values = values - coefs @ np.sum(problem.w[:, None] * problem.X, axis=0)
+    else:
+        for number in np.unique(leaf):
+            values[number], coefs[number], _cost = linear_absolute_leaf(problem, np.flatnonzero(leaf == number))
+    return replace(tree, values=values, coefs=coefs, lower=None, upper=None, gate=None, mixture=False)
+
+
+def leaves_in_range(problem: TreeProblem, tree: Tree) -> tuple[Floats, Floats]:
+    """Constant terms (L, K) and weights (L, K, p) of the leaves for features in [0, 1] and outputs in units of their
+    range: what "flow" and "big-m" bound. Constant leaves have no weights.
+    """
+    low, scale = unit_range(problem.X)
+    y_low, y_scale = output_range(problem)
+    coefs = tree.leaf_arrays[1]
+    offset = coefs @ low if coefs.shape[2] else 0.0
+    return (tree.values + offset - y_low) / y_scale, coefs * (scale / y_scale if coefs.shape[2] else 1.0)
+
+
+def output_range(problem: TreeProblem) -> tuple[Floats, float]:
+    """Least value of each output, and the largest range of one (1 where all are constant)."""
+    return problem.Y.min(axis=0), float(np.ptp(problem.Y, axis=0).max()) or 1.0
 
 
 def linear_absolute_leaf(problem: TreeProblem, rows: NDArray[np.integer]) -> tuple[Floats, Floats, float]:

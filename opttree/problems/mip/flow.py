@@ -26,7 +26,7 @@ class Flow:
 
     def __init__(self, stated: MIPTreeProblem) -> None:
         self.stated, self.problem, self.candidates = stated, stated.problem, stated.candidates
-        self.tree = Complete(stated.problem.depth)
+        self.tree = Complete(stated.problem.depth if len(self.candidates) else 0)
         patterns, first, group = np.unique(self.candidates.left.T, axis=0, return_index=True, return_inverse=True)
         self.group = group.reshape(-1)
         self.n_groups = len(patterns) if len(self.candidates) else 1
@@ -69,7 +69,7 @@ class Flow:
             lambda g, leaf: model.flow[g, tree.n_branches + leaf],
         )
         count = pyo.quicksum(model.split.values())
-        if self.stated.max_splits is not None:
+        if self.stated.max_splits is not None and self.tree.n_branches:
             model.max_splits = pyo.Constraint(expr=count <= self.stated.max_splits)
         loss = self.leaves.add(model, lambda g, leaf: model.flow[g, tree.n_branches + leaf])
         model.cost = pyo.Objective(expr=loss + self.problem.split_price * count)
@@ -91,7 +91,8 @@ class Flow:
         for (g, node), v in model.flow.items():
             v.set_value(float(node in path[g]))
         self.tree.encode_leaves(model, placed.leaf)
-        return self.leaves.encode(model, tree, placed.leaf, placed.place)
+        self.leaves.encode(model, tree, placed.leaf, placed.place)
+        return True
 
     def decode(self, model: Any) -> Tree:
         """The splits that the variables hold."""
@@ -100,7 +101,8 @@ class Flow:
             if v.value is not None and v.value > 0.5:
                 c = self.names.index(name)
                 chosen[t] = self.candidates.A[c], float(self.candidates.b[c])
-        return self.tree.decode(chosen, self.problem)
+        tree = self.tree.decode(chosen, self.problem)
+        return self.leaves.decode(model, tree, self.tree.place(tree, self.problem.X).place)
 
     def refine(self, model: Any) -> bool:
         """Tangents to squared errors."""

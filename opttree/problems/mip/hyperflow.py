@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 PRICE_STEPS = 40
+ROUNDING = 1e-12  # of sums of costs, as a share of the one-leaf tree's
 
 
 class Hyperflow:
@@ -62,8 +63,9 @@ class Hyperflow:
             bound, room, extra = self._relax_splits(levels, best)
         if self.stated.max_features is not None:
             room = self._greedy_features(levels) - bound
-        room += RULE_OUT * max(abs(bound), 1e-9)
-        return reduce_levels(levels, price + extra, room), bound
+        rounding = ROUNDING * (float(levels[0].leaf[0]) + extra * (most or 0))
+        room += RULE_OUT * abs(bound) + rounding
+        return reduce_levels(levels, price + extra, room), bound - rounding
 
     def _relax_splits(self, levels: list[Level], best: Plan) -> tuple[float, float, float]:
         """Best lower bound by a price per split in place of the limit; distance to a known tree; that price."""
@@ -140,7 +142,7 @@ class Hyperflow:
         )
         if self.stated.max_splits is not None and splits:
             model.max_splits = pyo.Constraint(expr=pyo.quicksum(model.split.values()) <= self.stated.max_splits)
-        if self.stated.max_features is not None:
+        if self.stated.max_features is not None and splits:
             self._limit_features(model)
         return model
 
@@ -195,7 +197,7 @@ class Hyperflow:
                     return False
                 split = int(level.columns[found, 1])
                 model.split[level.depth, s, self.candidates.name(split)].set_value(1.0)
-                if self.stated.max_features is not None:
+                if hasattr(model, "uses"):
                     model.uses[self._feature(split)].set_value(1.0)
                 if level.depth > 1:
                     mirrored = not np.array_equal(self.candidates.side(split) & inside, left)

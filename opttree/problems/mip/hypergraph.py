@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels import hard, partition, states
 from opttree.problems.mip.candidates import Candidates
-from opttree.problems.mip.exact_leaves import linear_absolute_cost
+from opttree.problems.mip.exact_leaves import centred, linear_absolute_cost
 from opttree.problems.penalties import L1, L2
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
@@ -129,13 +129,13 @@ def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[Non
             costs[s] = linear_absolute_cost(problem, rows)
         return costs
     l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
-    Y, code, n_classes = as_kernels_take_it(problem)
+    X, Y, code, n_classes = as_kernels_take_it(problem)
     step = _states_per_chunk(problem)
     for first in range(0, len(sets), step):
         yield
         part = slice(first, first + step)
         if problem.leaves == "linear":
-            costs[part] = partition.linear_leaf_costs(sets[part], problem.X, problem.Y, problem.w, l1, l2)
+            costs[part] = partition.linear_leaf_costs(sets[part], X, Y, problem.w, l1, l2)
         else:
             costs[part] = partition.leaf_costs(sets[part], Y, problem.w, code, n_classes)
     return costs
@@ -146,11 +146,11 @@ def _states_per_chunk(problem: TreeProblem) -> int:
     return max(1, CHUNK // problem.n_samples)
 
 
-def as_kernels_take_it(problem: TreeProblem) -> tuple[Floats, int, int]:
-    """Outputs (centred, in regression), code of the loss, number of classes."""
+def as_kernels_take_it(problem: TreeProblem) -> tuple[Floats, Floats, int, int]:
+    """Features and outputs, centred in regression (constant terms are free), code of the loss, number of classes."""
     if problem.is_classification:
-        return problem.Y, problem.loss_code, problem.n_outputs
-    return problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0), problem.loss_code, 0
+        return problem.X, problem.Y, problem.loss_code, problem.n_outputs
+    return centred(problem.X, problem.w), centred(problem.Y, problem.w), problem.loss_code, 0
 
 
 def members(sets: NDArray[np.uint64], n: int) -> list[NDArray[np.int32]]:
@@ -173,7 +173,7 @@ def _last_columns(
     step = _states_per_chunk(problem)
     if problem.leaves == "linear" and problem.loss == "absolute":
         step = 1
-    Y, code, n_classes = as_kernels_take_it(problem)
+    X, Y, code, n_classes = as_kernels_take_it(problem)
     by_y = np.zeros((0, problem.n_samples), np.int32)
     if code == hard.ABSOLUTE:
         by_y = np.ascontiguousarray(np.argsort(Y, axis=0, kind="stable").T.astype(np.int32))
@@ -181,14 +181,14 @@ def _last_columns(
     for first in range(0, len(parents), step):
         part = slice(first, first + step)
         if problem.leaves == "linear" and problem.loss == "absolute":
-            cost[part], split[part] = _linear_absolute_cuts(problem, candidates, sets[parents[part]])
+            cost[part], split[part] = yield from _linear_absolute_cuts(problem, candidates, sets[parents[part]])
         else:
             cost[part], split[part] = partition.best_cuts(
                 sets[parents[part]],
                 candidates.order,
                 candidates.start,
                 candidates.cut,
-                problem.X,
+                X,
                 Y,
                 problem.w,
                 by_y,
@@ -211,7 +211,7 @@ def _last_columns(
 
 def _linear_absolute_cuts(
     problem: TreeProblem, candidates: Candidates, sets: NDArray[np.uint64]
-) -> tuple[Floats, Ints]:
+) -> Generator[None, None, tuple[Floats, Ints]]:
     """`best_cuts` for linear leaves of least absolute error: a linear program for each side of each cut."""
     cost = np.full((len(sets), candidates.order.shape[0]), np.inf)
     split = np.full(cost.shape, -1)
@@ -224,6 +224,7 @@ def _linear_absolute_cuts(
                 if size == previous or min(size, rows.size - size) < problem.min_leaf:
                     continue
                 previous = size
+                yield
                 both = linear_absolute_cost(problem, rows[left]) + linear_absolute_cost(problem, rows[~left])
                 if both < cost[s, f]:
                     cost[s, f], split[s, f] = both, c
@@ -266,12 +267,12 @@ def tree_of(levels: list[Level], choice: list[Ints], candidates: Candidates, pro
     return Tree.from_links(np.array(left), np.array(right), A, b, values, problem.classes)
 
 
-def reduce_levels(levels: list[Level], price: float, room: float, best: Plan | None = None) -> list[Level]:
+def reduce_levels(levels: list[Level], price: float, room: float) -> list[Level]:
     """The levels without states and actions of trees that cost ``room`` more than the cheapest.
 
     The values of the dynamic program are dual values of its linear program; this is fixing by reduced costs.
     """
-    best = plan(levels, price) if best is None else best
+    best = plan(levels, price)
     keep_state = [np.ones(1, bool)]
     excess = np.zeros(1)
     reduced: list[Level] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyomo.core as pyo
 from numpy.typing import NDArray
 
 from opttree.problems.mip.candidates import unit_range
+from opttree.problems.mip.exact_leaves import leaves_in_range, output_range
 from opttree.problems.penalties import L1
 from opttree.tree import Tree
 
@@ -32,8 +34,7 @@ class Leaves:
         self.low, self.scale = unit_range(self.problem.X)
         self.X = (self.problem.X - self.low) / self.scale
         if not self.problem.is_classification:
-            self.y_low = self.problem.Y.min(axis=0)
-            self.y_scale = float(np.ptp(self.problem.Y, axis=0).max()) or 1.0
+            self.y_low, self.y_scale = output_range(self.problem)
             self.Y = (self.problem.Y - self.y_low) / self.y_scale
         self.squared = self.problem.loss == "squared"
 
@@ -160,11 +161,18 @@ class Leaves:
                 found = True
         return found
 
-    def encode(self, model: Any, tree: Tree, leaf: NDArray[np.integer], place: list[int]) -> bool:
-        """Set the variables to those of ``tree``: rows at model leaves ``leaf (n,)``, ``place[l]`` that of its leaf l.
+    def decode(self, model: Any, tree: Tree, place: list[int]) -> Tree:
+        """``tree`` with the linear leaves that the variables hold; other leaves are fitted later."""
+        if self.problem.leaves == "constant":
+            return tree
+        K, p = range(self.problem.n_outputs), range(self.X.shape[1])
+        values = np.array([[model.value[slot, k].value or 0.0 for k in K] for slot in place])
+        coefs = np.array([[[model.coef[slot, k, j].value or 0.0 for j in p] for k in K] for slot in place])
+        coefs = coefs * self.y_scale / self.scale
+        return replace(tree, values=values * self.y_scale + self.y_low - coefs @ self.low, coefs=coefs)
 
-        False where its linear leaves are beyond the bound.
-        """
+    def encode(self, model: Any, tree: Tree, leaf: NDArray[np.integer], place: list[int]) -> None:
+        """Set the variables to those of ``tree``: rows at model leaves ``leaf (n,)``, its leaf l at ``place[l]``."""
         if self.problem.is_classification:
             answer = np.full(len(self.leaves), self.problem.n_outputs - 1)  # of empty leaves: the largest
             answer[place] = tree.values.argmax(axis=1)
@@ -173,16 +181,13 @@ class Leaves:
             where = dict(zip(self.group, leaf.tolist(), strict=True))
             for (g, k, slot), v in model.right.items():
                 v.set_value(float(where[g] == slot and answer[slot] == k))
-            return True
-        own = tree.leaf_arrays[1]
-        own_values = (tree.values + (own @ self.low if own.shape[2] else 0.0) - self.y_low) / self.y_scale
+            return
+        own_values, own_coefs = leaves_in_range(self.problem, tree)
         values = np.tile(own_values.max(axis=0), (len(self.leaves), 1))
         coefs = np.zeros((*values.shape, self.X.shape[1]))
         values[place] = own_values
-        if own.shape[2]:
-            coefs[place] = own * self.scale / self.y_scale
-            if max(np.abs(values).max(), np.abs(coefs).max()) > self.bound:
-                return False
+        if tree.linear_leaves:
+            coefs[place] = own_coefs
             for index, v in model.coef.items():
                 v.set_value(float(coefs[index]))
             if hasattr(model, "coef_size"):
@@ -202,4 +207,3 @@ class Leaves:
         if self.squared:
             for index, v in model.square.items():
                 v.set_value(float(residual[index] ** 2))
-        return True

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds, with_margin
-from opttree.problems.mip.exact_leaves import fit_exact_leaves
+from opttree.problems.mip.exact_leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.hypergraph import enumerate_levels, plan, tree_of
 from opttree.problems.penalties import L1, L2, SplitPrice
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
+LEAST_MARGIN = 1e-5
 FORMULATIONS = ("hyperflow", "flow", "big-m")
 
 
@@ -97,6 +98,8 @@ class MIPTreeProblem:
         for name in ("coef_bound", "margin"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
                 raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
+        if self.margin < LEAST_MARGIN:
+            raise ValueError(f"margin must be >= {LEAST_MARGIN:g}, above HiGHS's tolerance; got {self.margin}")
         if (reason := self.refusal()) is not None:
             raise ValueError(f"formulation {self.formulation!r} cannot hold this problem: {reason}")
 
@@ -208,8 +211,12 @@ class MIPTreeProblem:
         return model
 
     def decode(self, model: Any) -> Tree:
-        """The tree that the variables of ``model`` hold, with the best leaves for its splits."""
-        return fit_exact_leaves(self.problem, self.stated.decode(model))
+        """The tree that the variables of ``model`` hold, with the best leaves for its splits; linear ones that would be
+        beyond ``coef_bound`` are the model's.
+        """
+        tree = self.stated.decode(model).prune_dead(self.problem.X)
+        exact = fit_exact_leaves(self.problem, tree)
+        return exact if self.within_bound(exact) else tree
 
     def write(self, path: str | Path) -> None:
         """Write the model to a file, ``.lp`` or ``.mps``, with readable names."""
@@ -223,15 +230,26 @@ class MIPTreeProblem:
         """``tree`` with each split replaced by the candidate that sends the fewest of its rows another way.
 
         Splits that send all rows one way are left out, leaves are fitted. Hyperplanes of "big-m" stay, moved into the
-        middle between the rows; None where one has less than the margin.
+        middle between the rows. None where one has less than the margin, or linear leaves are beyond ``coef_bound``.
         """
         problem = self.problem
         live = tree.prune_dead(problem.X)
         if self.lists_candidates:
             moved = self.candidates.nearest(live, problem.X)
-            return fit_exact_leaves(problem, problem.enforce_min_leaf(moved.prune_dead(problem.X)))
-        trimmed = with_margin(live, problem.X, self.margin)
-        return None if trimmed is None else fit_exact_leaves(problem, trimmed)
+            placed: Tree | None = problem.enforce_min_leaf(moved.prune_dead(problem.X))
+        else:
+            placed = with_margin(live, problem.X, self.margin)
+        exact = None if placed is None else fit_exact_leaves(problem, placed)
+        return None if exact is None or not self.within_bound(exact) else exact
+
+    def within_bound(self, tree: Tree) -> bool:
+        """Whether the linear leaves of ``tree`` are within ``coef_bound``, which "hyperflow" has not."""
+        if self.problem.leaves == "constant" or self.formulation == "hyperflow":
+            return True
+        values, coefs = leaves_in_range(self.problem, tree)
+        return bool(
+            max(np.abs(values).max(), np.abs(coefs).max()) <= self.coef_bound * (1.0 + 1e-6)
+        )  # HiGHS's tolerance
 
     def over_limit(self, tree: Tree) -> bool:
         """Whether the tree has too many splits or features."""
