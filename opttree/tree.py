@@ -206,7 +206,7 @@ class Tree:
     @cached_property
     def feature(self) -> NDArray[np.int32]:
         """(B,) the only feature of each axis-aligned split, -1 for oblique ones."""
-        return read_only(single_features(self.A))
+        return read_only(hard.single_features(self.A))
 
     @property
     def is_axis_aligned(self) -> bool:
@@ -594,9 +594,3 @@ def breadth_first(
     new[leaves] = len(branches) + np.arange(len(leaves))
     old = np.array(branches, np.intp)
     return old, np.array(leaves, np.intp), np.stack([new[left[old]], new[right[old]]], axis=1)
-
-
-def single_features(A: Floats) -> NDArray[np.int32]:
-    """(B,) the only nonzero coordinate of each row of ``A (B, p)``, -1 for rows with none or several."""
-    nonzero = A != 0.0
-    return np.where(nonzero.sum(axis=1) == 1, nonzero.argmax(axis=1), -1).astype(np.int32)

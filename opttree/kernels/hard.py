@@ -123,3 +123,9 @@ def losses(X, Y, leaf_node, n_branches, values, coefs, lower, upper, loss, link)
     for i in prange(X.shape[0]):
         out[i] = row_loss(X, Y, i, leaf_node[i] - n_branches, values, coefs, lower, upper, loss, link)
     return out
+
+
+def single_features(A):
+    """(B,) int32: the only nonzero coordinate of each row of ``A (B, p)``, -1 for rows with none or several."""
+    nonzero = A != 0.0
+    return np.where(nonzero.sum(axis=1) == 1, nonzero.argmax(axis=1), -1).astype(np.int32)

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.hard import single_features
 from opttree.kernels.reduced import fit_thresholds
 from opttree.problems import LevelProblem, NodeProblem
-from opttree.tree import single_features
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels import hard, reduced
 from opttree.problems import L1, L2, LevelProblem, TreeProblem
-from opttree.tree import LINKS, Tree, single_features
+from opttree.tree import LINKS, Tree
 
 Floats = NDArray[np.float64]
 GROUP_WORK = 4_000_000  # numbers of X read per group of nodes: what may run before the clock is looked at
@@ -26,7 +26,7 @@ class State:
         self.children = tree.branch_arrays[0]
         self.depth = tree.node_depth
         self.A, self.b = tree.A.copy(), tree.b.copy()
-        self.feature = single_features(self.A)
+        self.feature = hard.single_features(self.A)
         self.leaf_arrays = tree.leaf_arrays
         self.leaf = tree.apply(problem.X)
         self.link = tree.link
@@ -129,7 +129,7 @@ class State:
             take &= ~self._starves_a_leaf(nodes, A, b)
         chosen = nodes[take]
         self.A[chosen], self.b[chosen] = A[take], b[take]
-        self.feature[chosen] = single_features(A[take])
+        self.feature[chosen] = hard.single_features(A[take])
 
     def _starves_a_leaf(self, nodes: NDArray[np.int64], A: Floats, b: Floats) -> NDArray[np.bool_]:
         """Which nodes' proposals leave some leaf below them with fewer rows than ``min_leaf``, but not none."""
