@@ -101,7 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--leaves", choices=("constant", "linear"), default="constant")
     solve.add_argument("--loss", choices=("squared", "absolute", "zero_one", "log"), help="default: by the task")
     solve.add_argument("--cp", type=float, default=0.0, help="price of a split, as a share of the best constant's loss")
-    solve.add_argument("--min-leaf", type=int, default=1, metavar="N", help="fewest rows in a leaf")
+    solve.add_argument(
+        "--min-leaf", type=int, default=1, metavar="N", help="fewest rows in a leaf; default %(default)s"
+    )
     solve.add_argument("--max-splits", type=int, metavar="K", help="most splits")
     solve.add_argument("--max-features", type=int, metavar="K", help="most features in splits; hyperflow")
     solve.add_argument("--n-thresholds", default="all", metavar="K", help="candidates per feature; default: all")

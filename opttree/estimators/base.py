@@ -45,7 +45,7 @@ class TreeEstimator(BaseEstimator):
         losses = ["squared", "absolute"] if is_regressor(self) else ["zero_one", "log"]
         if self.loss not in losses:
             raise ValueError(f"loss must be one of {losses}; got {self.loss!r}")
-        if not isinstance(self.min_samples_leaf, (int, np.integer)) or self.min_samples_leaf < 1:
+        if not isinstance(self._min_leaf, (int, np.integer)) or self._min_leaf < 1:
             raise ValueError(f"min_samples_leaf must be an integer >= 1; got {self.min_samples_leaf!r}")
         for name in ("split_penalty", "leaf_penalty"):
             value = getattr(self, name)
@@ -115,7 +115,7 @@ class TreeEstimator(BaseEstimator):
             loss=self.loss,
             sample_weight=weight,
             penalties=self._penalties(weight, X.shape[1]),
-            min_leaf=int(self.min_samples_leaf),
+            min_leaf=int(self._min_leaf),
         )
         return problem, (x_mean, x_scale, y_mean, y_scale)
 
@@ -123,6 +123,11 @@ class TreeEstimator(BaseEstimator):
     def _merit(self) -> float:
         """What fits of one problem are compared by."""
         return float(self.result_.objective)
+
+    @property
+    def _min_leaf(self) -> int:
+        """Fewest rows in a leaf."""
+        return self.min_samples_leaf
 
     @property
     def _depth(self) -> int:
