@@ -1,0 +1,110 @@
+"""``python -m experiments list | run PROTOCOL | report PROTOCOL``.
+
+Exit codes: 0 done; 1 some runs failed (their rows say why); 2 bad input, with one sentence on standard error; 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments import protocol as protocols
+from experiments.store import DEFAULT, Store
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        return args.run(args)
+    except (ValueError, OSError) as error:
+        print(f"experiments: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("experiments: interrupted; finished runs are stored", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments", description="Published tables on one command.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="list the protocols")
+    listing.set_defaults(run=_list)
+
+    run = commands.add_parser("run", help="do the runs of a protocol that the store does not hold")
+    _common(run)
+    run.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time; default %(default)s")
+    run.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE[,VALUE]",
+        help="only these runs; NAME is dataset, method, depth, leaves, seed or split; may be repeated",
+    )
+    run.add_argument("--backend", choices=("local", "dask"), default="local")
+    run.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster")
+    run.add_argument("--quiet", action="store_true", help="no progress bar")
+    run.set_defaults(run=_run)
+
+    report = commands.add_parser("report", help="tables, tests and figures of a protocol's stored rows")
+    _common(report)
+    report.add_argument("--out", metavar="FOLDER", help="default: experiments/results/PROTOCOL")
+    report.set_defaults(run=_report)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("protocol", metavar="PROTOCOL", help="one that `list` names")
+    parser.add_argument("--budget", default="full", help="quick, full (the default), or another that the file states")
+    parser.add_argument("--store", default=str(DEFAULT), metavar="FOLDER", help="where results are kept")
+
+
+def _list(_args: argparse.Namespace) -> int:
+    for name in protocols.names():
+        stated = protocols.read(name)
+        size = len(list(stated.runs("")))
+        budgets = ", ".join(stated.budgets)
+        print(f"{name:17s} {stated.source:17s} {stated.title} ({size} runs in full; budgets {budgets})")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    from experiments import runner
+
+    only = {}
+    for item in args.only:
+        name, equals, values = item.partition("=")
+        if not equals or not values:
+            raise ValueError(f"--only must look like dataset=airfoil,yacht; got {item!r}")
+        only[name] = values.split(",")
+    stated = protocols.read(args.protocol, args.budget)
+    store = Store(stated.store, Path(args.store))
+    counts = runner.run(
+        stated,
+        store,
+        jobs=args.jobs,
+        only=only,
+        backend=args.backend,
+        scheduler=args.scheduler,
+        progress=not args.quiet,
+    )
+    print(", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "nothing to do")
+    print(f"store: {store.path('rows')}")
+    return 1 if counts["failed"] else 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from experiments import report
+
+    stated = protocols.read(args.protocol, args.budget)
+    folder = Path(args.out) if args.out else protocols.FOLDER / "results" / args.protocol
+    for path in report.write(stated, Store(stated.store, Path(args.store)), folder):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

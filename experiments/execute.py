@@ -1,0 +1,214 @@
+"""One run: the data, the split, the fit or the solve, and the numbers of its row. The clock runs for the fit alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import accuracy_score, f1_score, mean_squared_error, r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    train_test_split,
+)
+
+from experiments import methods
+from experiments.protocol import Run, Splits
+from opttree import L2, Tree, TreeProblem, datasets
+from solvers import solve
+
+WARM_ROWS = 300
+WARM_LIMIT = 2.0  # seconds
+LEAF_PENALTY = 1e-4  # l2, of linear leaves in a solve protocol
+
+Outcome = tuple[dict[str, Any], pd.DataFrame | None]
+
+
+def execute(run: Run, threads: int, started: Callable[[], None] = lambda: None) -> Outcome:
+    """The numbers of a run, and its trace where there is one.
+
+    ``started`` is called when the clock starts. Raises `methods.UnavailableError` where the method cannot run on this
+    data set or here.
+    """
+    return (_fit if run.kind == "fit" else _solve)(run, threads, started)
+
+
+@lru_cache(maxsize=2)
+def load(name: str) -> tuple[np.ndarray, np.ndarray, str]:
+    """Features, target and task of a data set."""
+    data = datasets.load(name)
+    return *data.as_arrays(), data.task
+
+
+def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test rows; stratified by class where every class has the rows for it."""
+    rows = np.arange(len(y))
+    counts = np.unique(y, return_counts=True)[1] if task == "classification" else np.array([0])
+    if splits.kind == "holdout":
+        stratify = y if counts.min() >= 2 else None
+        train, test = train_test_split(rows, test_size=splits.test_size, random_state=seed, stratify=stratify)
+        return train, test
+    kind = StratifiedKFold if counts.min() >= splits.k else KFold
+    folds = kind(splits.k, shuffle=True, random_state=seed if splits.per_seed else 0)
+    return list(folds.split(rows, y if kind is StratifiedKFold else None))[split]
+
+
+def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
+    X, y, task = load(run.dataset)
+    train, test = parts(run.splits, run.split, run.seed, y, task)
+    seed = run.seed * run.splits.count + run.split
+    options = dict(run.method.options)
+    entry = methods.entry(run.method.use)
+    if run.time_limit is not None and entry.compiled:
+        options.setdefault("time_limit", run.time_limit)
+    model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=seed, threads=threads)
+    if run.method.grid:
+        choose = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
+        share = choose(1, test_size=run.method.validation, random_state=seed)
+        score = "f1_macro" if task == "classification" else None
+        model = GridSearchCV(model, dict(run.method.grid), cv=share, scoring=score, error_score="raise")
+    if entry.compiled:
+        _warm(run, task, threads)
+    started()
+    began, used = time.perf_counter(), time.process_time()
+    model.fit(X[train], y[train])
+    row: dict[str, Any] = {"fit_seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
+    began = time.perf_counter()
+    predicted = model.predict(X[test])
+    row["predict_seconds"] = time.perf_counter() - began
+    for part, y_true, y_hat in (("train", y[train], model.predict(X[train])), ("test", y[test], predicted)):
+        row |= {f"{part}_{metric}": value for metric, value in scores(y_true, y_hat, task).items()}
+    best = getattr(model, "best_estimator_", model)
+    row |= sizes(best)
+    if run.method.grid:
+        row["chosen"] = json.dumps(model.best_params_)
+    result = getattr(best, "result_", None)
+    if result is None:
+        return row, None
+    return row | verdict(result), steps(result)
+
+
+def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
+    X, y, task = load(run.dataset)
+    train, test = parts(run.splits, run.split, run.seed, y, task)
+    solver = methods.solver(run.method.use)
+
+    def state(rows: np.ndarray) -> TreeProblem:
+        return statement(scaled(X, rows, run.features)[rows], outputs(y, rows, task)[rows], task, run.depth, run.leaves)
+
+    problem = state(train)
+    if (reason := solver.supports(problem)) is not None:
+        raise methods.UnavailableError(reason)
+    _once(
+        (run.method.use, run.depth, run.leaves, task),
+        lambda: solve(state(train[:WARM_ROWS]), solver, time_limit=WARM_LIMIT, random_state=0),
+    )
+    started()
+    result = solve(problem, solver, time_limit=run.time_limit, random_state=run.seed)
+    row = {"fit_seconds": result.seconds, "n_steps": result.n_steps, **sizes(result.tree), **verdict(result)}
+    features, target = scaled(X, train, run.features), outputs(y, train, task)
+    for part, rows in (("train", train), ("test", test)):
+        predicted = result.tree.predict(features[rows])
+        row |= {f"{part}_{metric}": value for metric, value in scores(target[rows], predicted, task).items()}
+    return row, steps(result)
+
+
+def scaled(X: np.ndarray, rows: np.ndarray, features: str) -> np.ndarray:
+    """Features in units of their mean and deviation over ``rows`` ("standard"), or of their range ("unit")."""
+    if features == "standard":
+        shift, unit = X[rows].mean(axis=0), X[rows].std(axis=0)
+    else:
+        shift, unit = X[rows].min(axis=0), np.ptp(X[rows], axis=0)
+    return (X - shift) / np.where(unit > 0, unit, 1.0)
+
+
+def outputs(y: np.ndarray, rows: np.ndarray, task: str) -> np.ndarray:
+    """Targets in units of their mean and deviation over ``rows``; class labels as they are."""
+    return y if task == "classification" else (y - y[rows].mean(axis=0)) / y[rows].std(axis=0)
+
+
+def statement(X: np.ndarray, y: np.ndarray, task: str, depth: int | None, leaves: str | None) -> TreeProblem:
+    """The problem of a solve protocol: oblique splits, no penalty but `LEAF_PENALTY` on linear leaves."""
+    assert depth is not None
+    assert leaves is not None
+    return TreeProblem(
+        X,
+        y,
+        depth=depth,
+        leaves=leaves,
+        loss="squared" if task == "regression" else "zero_one",
+        penalties=(L2(leaves=LEAF_PENALTY),) if leaves == "linear" else (),
+    )
+
+
+def verdict(result: Any) -> dict[str, Any]:
+    """Objective, bound and termination of a `solvers.Result`."""
+    return {"objective": result.objective, "bound": result.bound, "termination": result.termination.name}
+
+
+def steps(result: Any) -> pd.DataFrame:
+    """The trace of a `solvers.Result`, without what solvers note beside it."""
+    return result.trace.to_frame()[["seconds", "step", "phase", "objective", "best", "bound"]]
+
+
+def scores(y: np.ndarray, predicted: np.ndarray, task: str) -> dict[str, float]:
+    """What is measured on a part of the rows: R2 and errors, or macro F1 and accuracy."""
+    if task == "classification":
+        return {"f1": f1_score(y, predicted, average="macro"), "accuracy": accuracy_score(y, predicted)}
+    error = mean_squared_error(y, predicted)
+    return {"r2": r2_score(y, predicted), "mse": error, "rmse": float(np.sqrt(error))}
+
+
+def sizes(model: Any) -> dict[str, float]:
+    """Trees, mean depth, branches, leaves and parameters of a model made of trees; nothing where they are not known.
+
+    Parameters are counted as in the TAO and GET papers: two per axis-aligned branch, the weights and the threshold of
+    an oblique one, the constants and coefficients of the leaves.
+    """
+    if isinstance(tree := getattr(model, "tree_", model), Tree):
+        return {
+            "n_trees": 1,
+            "tree_depth": tree.depth,
+            "n_branches": tree.n_branches,
+            "n_leaves": tree.n_leaves,
+            "n_parameters": tree.n_parameters,
+        }
+    inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
+    if not inner or any(isinstance(tree, Tree) for tree in inner):
+        return {}
+    leaves = sum(tree.n_leaves for tree in inner)
+    branches = sum(tree.node_count for tree in inner) - leaves
+    outputs = inner[0].value.shape[1] * inner[0].value.shape[2]
+    return {
+        "n_trees": len(inner),
+        "tree_depth": float(np.mean([tree.max_depth for tree in inner])),
+        "n_branches": branches,
+        "n_leaves": leaves,
+        "n_parameters": 2 * branches + leaves * outputs,
+    }
+
+
+_WARM: set[Any] = set()
+
+
+def _once(what: Any, compile_it: Callable[[], Any]) -> None:
+    """Compile off the clock, once per process."""
+    if what not in _WARM:
+        compile_it()
+        _WARM.add(what)
+
+
+def _warm(run: Run, task: str, threads: int) -> None:
+    X, y, _task = load(run.dataset)
+    few = np.random.default_rng(0).permutation(len(y))[:WARM_ROWS]
+    options = {**run.method.options, "time_limit": WARM_LIMIT}
+    model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=0, threads=threads)
+    _once((run.method.use, repr(options), run.depth, task), lambda: model.fit(X[few], y[few]))

@@ -1,0 +1,149 @@
+"""The methods that protocols name: estimators of the toolkit, and other libraries' as baselines, an entry each."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sklearn.linear_model import LinearRegression
+
+import solvers
+
+
+class UnavailableError(Exception):
+    """Why a method cannot run here, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a method's classes are: ``"module:Class"`` per task; ``needs`` is what pip calls the library.
+
+    seed, threads : names of the options that take them, "" where there is none.
+    compiled : whether a first fit compiles code, which is then done off the clock.
+    """
+
+    regressor: str = ""
+    classifier: str = ""
+    needs: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    seed: str = "random_state"
+    threads: str = "n_jobs"
+    compiled: bool = False
+
+
+def _ours(name: str, classifier: str = "", **defaults: Any) -> Entry:
+    names = (f"opttree:{name}Regressor" if name else "", f"opttree:{classifier}Classifier" if classifier else "")
+    return Entry(*names, defaults=defaults, compiled=True)
+
+
+def _sklearn(module: str, name: str, threads: str = "n_jobs", **defaults: Any) -> Entry:
+    return Entry(
+        f"sklearn.{module}:{name}Regressor", f"sklearn.{module}:{name}Classifier", threads=threads, defaults=defaults
+    )
+
+
+METHODS: dict[str, Entry] = {
+    "tao": _ours("TAO", "TAO"),
+    "get": _ours("GET", "GET"),
+    "srt": _ours("SRT"),
+    "orrt": _ours("ORRT"),
+    "ort": _ours("ORT", "OCT"),
+    "gradtree": _ours("GradTree", "GradTree"),
+    "sdtr": _ours("SDTR"),
+    "tao-forest": _ours("TAOForest", "TAOForest"),
+    "cart": _sklearn("tree", "DecisionTree", threads=""),
+    "random-forest": _sklearn("ensemble", "RandomForest"),
+    "extra-trees": _sklearn("ensemble", "ExtraTrees"),
+    "adaboost": Entry(
+        "experiments.baselines:AdaBoostedTreesRegressor", "experiments.baselines:AdaBoostedTreesClassifier", threads=""
+    ),
+    "xgboost": Entry("xgboost:XGBRegressor", "xgboost:XGBClassifier", "xgboost"),
+    "lightgbm": Entry("lightgbm:LGBMRegressor", "lightgbm:LGBMClassifier", "lightgbm", {"verbose": -1}),
+    "catboost": Entry(
+        "catboost:CatBoostRegressor",
+        "catboost:CatBoostClassifier",
+        "catboost",
+        {"verbose": False, "allow_writing_files": False},
+        threads="thread_count",
+    ),
+    "streed": Entry(
+        "pystreed:STreeDRegressor",
+        "pystreed:STreeDClassifier",
+        "pystreed",
+        seed="random_seed",
+        threads="",
+    ),
+    "linear-tree": Entry(  # 0.3.5 calls what scikit-learn 1.6 has taken away: its rows fail, with the traceback
+        "lineartree:LinearTreeRegressor",
+        needs="linear-tree",
+        defaults={"base_estimator": LinearRegression()},
+        seed="",
+    ),
+}
+
+
+def entry(name: str) -> Entry:
+    """The entry called ``name``; ValueError where there is none."""
+    if name not in METHODS:
+        raise ValueError(f"use must be one of {', '.join(METHODS)}; got {name!r}")
+    return METHODS[name]
+
+
+def estimator_class(name: str, task: str) -> Any:
+    """The class of a method for a task; `UnavailableError` where it has none, or its library is missing."""
+    found = entry(name)
+    place = found.regressor if task == "regression" else found.classifier
+    if not place:
+        raise UnavailableError(f"{name} has no estimator for {task}")
+    module, attribute = place.split(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise UnavailableError(f"{name} needs {found.needs or module}: pip install {found.needs or module}") from error
+    except AttributeError as error:
+        raise UnavailableError(f"{module} has no {attribute} in this version") from error
+
+
+def estimator(name: str, task: str, options: Mapping[str, Any], *, depth: int | None, seed: int, threads: int) -> Any:
+    """An unfitted estimator; options win over the depth, the seed and the entry's defaults."""
+    kind, found = estimator_class(name, task), entry(name)
+    arguments = dict(found.defaults)
+    if found.seed:
+        arguments[found.seed] = seed
+    if found.threads:
+        arguments[found.threads] = threads
+    if depth is not None:
+        arguments["max_depth"] = depth
+    return kind(**{**arguments, **options})
+
+
+def solver(text: str) -> solvers.Solver:
+    """The solver that a text such as ``"Chain(TAO(), LocalSearch(n_starts=5))"`` states: calls of the names in
+    `solvers` with constants and further solvers as arguments, and nothing else.
+    """
+
+    def build(node: ast.expr) -> Any:
+        if isinstance(node, ast.Call):
+            keywords = {word.arg: build(word.value) for word in node.keywords if word.arg}
+            return named(node.func)(*(build(value) for value in node.args), **keywords)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return tuple(build(value) for value in node.elts)
+        return ast.literal_eval(node)
+
+    def named(node: ast.expr) -> Any:
+        if isinstance(node, ast.Name) and node.id in solvers.__all__:
+            return getattr(solvers, node.id)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and not node.attr.startswith("_"):
+            return getattr(named(node.value), node.attr)  # GET.paper(...)
+        raise ValueError(f"names must be of {', '.join(solvers.__all__)}")
+
+    try:
+        built = build(ast.parse(text, mode="eval").body)
+    except (ValueError, TypeError, SyntaxError, AttributeError) as error:
+        raise ValueError(f"use must state a solver; got {text!r} ({error})") from error
+    if not isinstance(built, solvers.Solver):
+        raise ValueError(f"use must state a solver; got {text!r}")
+    return built

@@ -1,0 +1,296 @@
+"""Protocols: what an experiment runs, read from the TOML files in ``experiments/protocols``.
+
+A protocol states data sets, splits and seeds, methods with options or search grids, the metrics and the statistical
+tests of its report, and budgets that override any of these. `experiments/README.md` lists the keys.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent
+KINDS = ("fit", "solve")
+SPLITS = ("holdout", "kfold")
+TESTS = ("friedman", "paired_t", "wilcoxon", "mrr", "mrd", "profiles")
+LEAVES = ("constant", "linear")
+FEATURES = ("standard", "unit")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """How rows are cut into training and test rows.
+
+    kind : "holdout" (one random part per seed) or "kfold".
+    test_size : share of the rows that is held out.
+    k : folds.
+    per_seed : whether every seed makes folds of its own, or all seeds share those of seed 0.
+    """
+
+    kind: str = "holdout"
+    test_size: float = 0.25
+    k: int = 4
+    per_seed: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in SPLITS:
+            raise ValueError(f"splits.kind must be one of {', '.join(SPLITS)}; got {self.kind!r}")
+        if not 0.0 < self.test_size < 1.0:
+            raise ValueError(f"splits.test_size must be between 0 and 1; got {self.test_size!r}")
+        if self.k < 2:
+            raise ValueError(f"splits.k must be >= 2; got {self.k!r}")
+
+    @property
+    def count(self) -> int:
+        """Splits per seed."""
+        return self.k if self.kind == "kfold" else 1
+
+
+@dataclass(frozen=True)
+class Method:
+    """One line of a protocol's methods.
+
+    use : name in `experiments.methods.METHODS`; in a "solve" protocol, a solver as one writes it in Python,
+        ``"Chain(TAO(), LocalSearch())"``.
+    options : of the estimator.
+    grid : options to choose among, on a part of the training rows of share ``validation``; the model is then fitted to
+        all of them.
+    depth : whether the protocol's depths apply.
+    best_of : instead of ``use``: the label of another method, of whose seeds the one with the best training score is
+        taken, per split.
+    """
+
+    use: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    grid: Mapping[str, Any] = field(default_factory=dict)
+    validation: float = 1 / 3
+    depth: bool = True
+    best_of: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.use) == bool(self.best_of):
+            raise ValueError(
+                f"a method must have either use or best_of; got use={self.use!r}, best_of={self.best_of!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fit or solve: a row of the store. ``depth`` and ``leaves`` are None where the protocol does not vary them."""
+
+    kind: str
+    dataset: str
+    splits: Splits
+    split: int
+    seed: int
+    label: str
+    method: Method
+    depth: int | None
+    leaves: str | None
+    features: str
+    time_limit: float | None
+    memory_limit: float | None
+    code_version: str
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What tells one run from another; limits do not, but for the time that solvers are given."""
+        method = asdict(self.method)
+        return {
+            "dataset": self.dataset,
+            "depth": self.depth,
+            "leaves": self.leaves,
+            "split": self.split,
+            "seed": self.seed,
+            "method": self.label,
+            "options": _canonical({k: method[k] for k in ("use", "options", "grid", "validation")}),
+            "splits": _canonical(asdict(self.splits)),
+            "statement": _canonical(
+                {"features": self.features, "seconds": self.time_limit} if self.kind == "solve" else {}
+            ),
+        }
+
+    @cached_property
+    def run_id(self) -> str:
+        """A hash of the identity."""
+        return hashlib.sha1(_canonical(self.identity).encode()).hexdigest()[:16]
+
+    @property
+    def key(self) -> str:
+        """The key of the row: the run under this version of the code."""
+        return f"{self.run_id}-{self.code_version}"
+
+    def __str__(self) -> str:
+        where = "".join(f" {name}={value}" for name, value in (("depth", self.depth), ("leaves", self.leaves)) if value)
+        return f"{self.label} on {self.dataset}{where}, seed {self.seed}, split {self.split}"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A protocol under one budget; see `experiments/README.md` for the keys of the files."""
+
+    name: str
+    title: str
+    source: str = ""
+    note: str = ""
+    kind: str = "fit"
+    datasets: tuple[str, ...] = ()
+    splits: Splits = Splits()
+    seeds: tuple[int, ...] = (0,)
+    depths: tuple[int, ...] = ()
+    leaves: tuple[str, ...] = ()
+    features: str = "standard"
+    methods: Mapping[str, Method] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ("test_r2",)
+    tests: tuple[str, ...] = ()
+    baseline: str = ""
+    published: str = ""
+    summary: bool = False
+    time_limit: float | None = None
+    memory_limit: float | None = None
+    limits: tuple[float, ...] = ()
+    store: str = ""
+    budget: str = "full"
+    budgets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks = (
+            (self.kind in KINDS, f"kind must be one of {', '.join(KINDS)}; got {self.kind!r}"),
+            (bool(self.datasets), "datasets must name at least one data set; got none"),
+            (bool(self.methods), "methods must name at least one method; got none"),
+            (bool(self.seeds), "seeds must hold at least one seed; got none"),
+            (all(d >= 1 for d in self.depths), f"depths must be >= 1; got {list(self.depths)}"),
+            (set(self.leaves) <= set(LEAVES), f"leaves must be among {', '.join(LEAVES)}; got {list(self.leaves)}"),
+            (self.features in FEATURES, f"features must be one of {', '.join(FEATURES)}; got {self.features!r}"),
+            (set(self.tests) <= set(TESTS), f"tests must be among {', '.join(TESTS)}; got {list(self.tests)}"),
+            (
+                not self.baseline or self.baseline in self.methods,
+                f"baseline must be one of the methods {', '.join(self.methods)}; got {self.baseline!r}",
+            ),
+            (
+                all(m.best_of in self.methods for m in self.methods.values() if m.best_of),
+                "best_of must be the label of another method",
+            ),
+            (
+                self.kind == "fit" or bool(self.depths and self.leaves and self.time_limit),
+                "a solve protocol must state depths, leaves and a time_limit",
+            ),
+            (self.time_limit is None or self.time_limit > 0, f"time_limit must be > 0 seconds; got {self.time_limit}"),
+            (
+                self.memory_limit is None or self.memory_limit > 0,
+                f"memory_limit must be > 0 MB; got {self.memory_limit}",
+            ),
+        )
+        for holds, sentence in checks:
+            if not holds:
+                raise ValueError(f"protocol {self.name}: {sentence}")
+
+    def runs(self, version: str) -> Iterator[Run]:
+        """Every run of the protocol, data set by data set."""
+        for dataset in self.datasets:
+            for depth in self.depths or (None,):
+                for leaves in self.leaves or (None,):
+                    for seed in self.seeds:
+                        for split in range(self.splits.count):
+                            for label, method in self.methods.items():
+                                if method.best_of or (not method.depth and depth != (self.depths or (None,))[0]):
+                                    continue
+                                yield Run(
+                                    self.kind,
+                                    dataset,
+                                    self.splits,
+                                    split,
+                                    seed,
+                                    label,
+                                    method,
+                                    depth if method.depth else None,
+                                    leaves,
+                                    self.features,
+                                    self.time_limit,
+                                    self.memory_limit,
+                                    version,
+                                )
+
+
+def names() -> list[str]:
+    """The protocols there are."""
+    return sorted(path.stem for path in (FOLDER / "protocols").glob("*.toml"))
+
+
+def read(name: str, budget: str = "full") -> Protocol:
+    """The protocol called ``name`` under a budget; ValueError in one sentence for what its file should not hold."""
+    stated = _file(name)
+    budgets = stated.pop("budgets", {})
+    if budget != "full" and budget not in budgets:
+        raise ValueError(f"budget of {name} must be one of {', '.join({'full': 0, **budgets})}; got {budget!r}")
+    overrides = dict(budgets.get(budget, {}))
+    options, grids = overrides.pop("options", {}), overrides.pop("grid", {})
+    chosen = overrides.pop("methods", None)
+    try:
+        methods = {label: Method(**method) for label, method in stated.pop("methods", {}).items()}
+        for label, extra in options.items():
+            methods[label] = replace(methods[label], options={**methods[label].options, **extra})
+        for label, grid in grids.items():
+            methods[label] = replace(methods[label], grid=grid)
+        if chosen is not None:
+            methods = {label: methods[label] for label in chosen}
+        splits = Splits(**{**stated.pop("splits", {}), **overrides.pop("splits", {})})
+        values: dict[str, Any] = {**stated, **overrides}
+        unknown = set(values) - {f.name for f in fields(Protocol)}
+        if unknown:
+            raise ValueError(f"unknown key {min(unknown)!r}")
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        values = {"published": name, "store": name} | values
+        return Protocol(
+            name=name, methods=methods, splits=splits, budget=budget, budgets=tuple({"full": 0, **budgets}), **values
+        )
+    except (TypeError, KeyError, ValueError) as error:
+        sentence = str(error)
+        raise ValueError(sentence if sentence.startswith("protocol ") else f"protocol {name}: {sentence}") from error
+
+
+def _file(name: str) -> dict[str, Any]:
+    """What a file states, on top of the file that it extends."""
+    path = FOLDER / "protocols" / f"{name}.toml"
+    if not path.is_file():
+        raise ValueError(f"protocol must be one of {', '.join(names())}; got {name!r}")
+    with path.open("rb") as file:
+        try:
+            stated = tomllib.load(file)
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"protocol {name}: not TOML, {error}") from error
+    base = stated.pop("extends", None)
+    if base is None:
+        return stated
+    inherited = _file(base)
+    return {**inherited, **stated, "budgets": {**inherited.get("budgets", {}), **stated.get("budgets", {})}}
+
+
+@cache
+def code_version() -> str:
+    """The version of the packages, and a hash of the code whose change can change a row; comments and docstrings, which
+    cannot, are left out of it.
+    """
+    from opttree import __version__
+
+    digest = hashlib.sha1()
+    files = [*ROOT.glob("opttree/**/*.py"), *ROOT.glob("solvers/**/*.py"), FOLDER / "methods.py", FOLDER / "execute.py"]
+    for path in sorted(files):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+                node.body[0] = ast.Pass()
+        digest.update(ast.unparse(tree).encode())
+    return f"{__version__}+{digest.hexdigest()[:8]}"
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=dict)

@@ -1,0 +1,358 @@
+"""Reports: what a protocol's rows say, as Markdown, CSV, LaTeX, figures, and one HTML page that holds it all."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from experiments import figures, statistics, tables
+from experiments.protocol import FOLDER, Protocol
+from experiments.race import TOLERANCES, Race
+from experiments.store import Store
+
+LABELS = {
+    "test_r2": "test R2",
+    "train_r2": "training R2",
+    "test_f1": "test macro F1",
+    "train_f1": "training macro F1",
+    "test_rmse": "test RMSE",
+    "train_rmse": "training RMSE",
+    "test_mse": "test MSE",
+    "fit_seconds": "seconds to fit",
+    "predict_seconds": "seconds to predict the test rows",
+    "n_parameters": "parameters",
+    "n_trees": "trees",
+    "n_branches": "branch nodes",
+    "n_leaves": "leaves",
+    "tree_depth": "depth of the trees",
+    "objective": "training objective",
+}
+SHOWN = (
+    "dataset",
+    "depth",
+    "leaves",
+    "method",
+    "seed",
+    "split",
+    "status",
+    "test_r2",
+    "test_f1",
+    "test_rmse",
+    "train_r2",
+    "objective",
+    "termination",
+    "fit_seconds",
+    "n_parameters",
+    "code_version",
+)
+
+
+@dataclass
+class Section:
+    """A heading with lines of text, figures (stems of files) and a table whose cells are text."""
+
+    title: str
+    text: list[str] = field(default_factory=list)
+    table: pd.DataFrame | None = None
+    figures: list[tuple[str, str]] = field(default_factory=list)
+    name: str = ""  # of the table's files
+
+
+def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
+    """Write the report of a protocol's stored rows; returns the files.
+
+    Raises
+    ------
+    ValueError
+        If the store holds no row of the protocol under its budget.
+    """
+    every = store.rows()
+    rows = tables.measured(protocol, every) if len(every) else every
+    if rows.empty:
+        raise ValueError(
+            f"the store has no finished run of {protocol.name} under budget {protocol.budget}; "
+            f"run it first: python -m experiments run {protocol.name} --budget {protocol.budget}"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.iterdir():
+        if stale.suffix in (".md", ".html", ".csv", ".tex", ".png", ".pdf"):
+            stale.unlink()
+    if protocol.kind == "fit" or protocol.summary:
+        sections = _against_paper(protocol, rows, folder)
+    else:
+        sections = _race(Race(protocol, rows, store.traces()), folder)
+    sections += [_missing(protocol, every), _about(protocol, rows, store.sessions())]
+    for section in sections:
+        if section.table is not None and section.name:
+            tables.save(section.table, folder / section.name, f"{protocol.title}: {section.title}")
+    (folder / "report.md").write_text(_markdown(protocol, sections))
+    (folder / "report.html").write_text(_page(protocol, [*sections, _all_runs(rows)], folder))
+    return sorted(folder.iterdir())
+
+
+def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:
+    lines = tables.long(protocol, rows)
+    lines.to_csv(folder / "numbers.csv", index=False)
+    first = protocol.metrics[0]
+    sections = []
+    for metric in protocol.metrics:
+        if (lines["metric"] == metric).any():
+            text = ["Means over seeds and splits ± their deviation; the paper's number, where it has one, beside it."]
+            if (lines["dataset"] == tables.MEAN).any():
+                text.append(
+                    'The line "mean" is over the data sets that all our methods have; the paper\'s as printed, or over '
+                    "the same."
+                )
+            title = LABELS.get(metric, metric)
+            table = tables.beside(protocol, lines, metric)
+            sections.append(Section(title[0].upper() + title[1:], text if metric == first else [], table, name=metric))
+    pairs = lines[(lines["metric"] == first) & lines["ours"].notna() & lines["paper"].notna()]
+    pairs = pairs[pairs["dataset"] != tables.MEAN]
+    if len(pairs) > 2:
+        figures.save(figures.against_published(pairs, LABELS.get(first, first)), folder / "published")
+        closer = int((pairs["ours"] >= pairs["paper"]).sum())
+        better = f"Ours is at least the paper's in {closer} of {len(pairs)} pairs of a data set and a method."
+        if statistics.lower_is_better(first):
+            better = f"Ours is at most the paper's in {int((pairs['ours'] <= pairs['paper']).sum())} of {len(pairs)}."
+        sections[0].figures.append(("published", "Our values against the published ones."))
+        sections[0].text.append(better)
+    return sections + _tests(protocol, rows, folder)
+
+
+def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:
+    """Statistical tests on the first metric, over data sets (and depths)."""
+    metric, lower = protocol.metrics[0], statistics.lower_is_better(protocol.metrics[0])
+    problem = ["dataset", "depth", "leaves"]
+    rows = rows.assign(**{name: rows[name].astype(object).where(rows[name].notna(), "") for name in problem})
+    fixed = rows[rows["depth"] == ""]
+    if protocol.depths and len(fixed):  # methods without a depth are compared at every depth
+        spread = [fixed.assign(depth=depth) for depth in sorted(set(rows["depth"]) - {""})]
+        rows = pd.concat([rows[rows["depth"] != ""], *spread]) if spread else rows
+    wide = rows.pivot_table(index=problem, columns="method", values=metric, aggfunc="mean")
+    table = tables.complete(wide.reindex(columns=[m for m in protocol.methods if m in wide]))
+    if table.shape[0] < 2 or table.shape[1] < 2:
+        return []
+    about = (
+        f"Over the {len(table)} problems (a data set{' at a depth' if protocol.depths else ''}) on which every method "
+        f"has a value of {LABELS.get(metric, metric)}."
+    )
+    sections = []
+    if "friedman" in protocol.tests:
+        mean, statistic, p = statistics.friedman(table, lower=lower)
+        frame = tables.pretty(mean.rename("average rank").rename_axis("method").reset_index())
+        section = Section("Friedman ranks", [about], frame, name="friedman")
+        if p == p:
+            section.text.append(f"Friedman's test that all rank alike: statistic {statistic:.3g}, p = {p:.2g}.")
+            figures.save(figures.critical_difference(table, lower=lower), folder / "ranks")
+            section.figures.append(
+                ("ranks", "Average ranks; bars join what Nemenyi's test does not tell apart at 5 %.")
+            )
+        sections.append(section)
+    if {"paired_t", "wilcoxon"} & set(protocol.tests) and protocol.baseline in table:
+        frame = statistics.paired(table, protocol.baseline).rename_axis("method").reset_index()
+        drop = [c for c in map(str, frame) if ("(t)" in c or c == "t") and "paired_t" not in protocol.tests]
+        drop += [c for c in map(str, frame) if "Wilcoxon" in c and "wilcoxon" not in protocol.tests]
+        text = [about, f"Method less {protocol.baseline}; Wilcoxon's p-values also with Holm's correction."]
+        sections.append(
+            Section(
+                f"Paired tests against {protocol.baseline}",
+                text,
+                tables.pretty(frame.drop(columns=drop)),
+                name="paired",
+            )
+        )
+    if "mrr" in protocol.tests:
+        both = statistics.mean_reciprocal_rank(table, lower=lower).rename(columns={"deviation": "MRR's deviation"})
+        both = both.join(
+            statistics.mean_relative_difference(table, lower=lower).rename(columns={"deviation": "MRD's deviation"})
+        )
+        text = [about, "Mean reciprocal rank, and mean relative difference to the best, |best - value| / value."]
+        sections.append(
+            Section("MRR and MRD", text, tables.pretty(both.rename_axis("method").reset_index()), name="mrr")
+        )
+    return sections
+
+
+def _race(race: Race, folder: Path) -> list[Section]:
+    sections = []
+    known = (
+        "Best known: the lowest objective that any solver has found within the longest limit. A solver counts as "
+        "having it within a relative gap of 1e-4. Seconds to 1 %: shifted geometric mean (shift 1 s) of the time until "
+        "1 % of the way from the worst first tree to the best known is left; the limit where that is not reached."
+    )
+    for limit in race.limits:
+        table = tables.pretty(race.summary(limit).rename_axis("solver").reset_index())
+        text = [known] if limit == race.limits[0] else []
+        sections.append(Section(f"Within {limit:g} s", text, table, name=f"within_{limit:g}s"))
+    curves, profile_figures = [], []
+    for title, part in race.by_leaves():
+        stem = title.replace(" ", "_")
+        figures.save(figures.convergence(part.curves(), race.solvers, title=title), folder / f"gap_{stem}")
+        curves.append((f"gap_{stem}", f"Mean gap to the best known objective against seconds, {title}."))
+    for tolerance in TOLERANCES[1:]:
+        cost = race.seconds_to(tolerance)
+        percent, name = f"{100 * tolerance:g} %", f"{1000 * tolerance:g}_per_mille"
+        figure = figures.profile(
+            profiles_of(cost, "performance"),
+            race.solvers,
+            "seconds / seconds of the fastest",
+            end=1e4,
+            title=f"to {percent}",
+        )
+        figures.save(figure, folder / f"performance_{name}")
+        figure = figures.profile(
+            profiles_of(cost, "data"), race.solvers, "seconds", start=1e-3, end=race.horizon, title=f"to {percent}"
+        )
+        figures.save(figure, folder / f"data_{name}")
+        profile_figures += [
+            (
+                f"performance_{name}",
+                f"Performance profile: share of problems solved to {percent} within a factor of the fastest.",
+            ),
+            (f"data_{name}", f"Data profile: share of problems solved to {percent} within a time."),
+        ]
+    sections.append(
+        Section("Objective against time", ["Mean primal gap over the problems, on one clock."], figures=curves)
+    )
+    text = [
+        "Solved to x %: x % of the way from the worst first tree to the best known objective are left (Moré and Wild)."
+    ]
+    sections.append(Section("Profiles", text, figures=profile_figures))
+    integrals = race.integrals()
+    frame = pd.DataFrame(
+        {"mean": 100 * integrals.mean(), "median": 100 * integrals.median(), "worst": 100 * integrals.max()}
+    )
+    text = [f"Berthold's primal integral over {race.horizon:g} s divided by that time: an average gap in %; 0 is best."]
+    table = tables.pretty(frame.sort_values("mean").rename_axis("solver").reset_index())
+    sections.append(Section("Primal integral", text, table, name="primal_integral"))
+    for limit in race.limits:
+        text = ["Two solvers share the time, and the better tree counts."] if limit == race.limits[0] else []
+        table = tables.pretty(race.portfolios(limit).head(8))
+        sections.append(Section(f"Portfolios within {limit:g} s", text, table, name=f"portfolios_{limit:g}s"))
+    lines = []
+    for title, part in race.groups():
+        for limit in race.limits:
+            summary = part.summary(limit)
+            leader = summary.index[0]
+            gaps = summary["mean gap %"]
+            lines.append({"problems of": title, "limit s": limit, "best": leader, **gaps.reindex(race.solvers)})
+    text = ["Mean gap in % to the best known, by depth and leaves; best: the solver with the smallest."]
+    sections.append(Section("By depth and leaves", text, tables.pretty(pd.DataFrame(lines)), name="by_depth"))
+    return sections
+
+
+def profiles_of(cost: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """The performance or data profile of a table of costs."""
+    from experiments import profiles
+
+    return profiles.performance_profile(cost) if kind == "performance" else profiles.data_profile(cost)
+
+
+def _missing(protocol: Protocol, every: pd.DataFrame) -> Section:
+    """Runs that gave no row, by reason."""
+    wanted = {one.run_id for one in protocol.runs("")}
+    rows = every[every["run_id"].isin(wanted)].sort_values("finished").drop_duplicates("run_id", keep="last")
+    rows = rows[rows["status"] != "ok"]
+    if rows.empty:
+        return Section("Runs without a row", ["None: every run ended well."])
+    reason = rows["reason"].str.strip().str.split("\n").str[-1]
+    table = (
+        rows.assign(reason=reason)
+        .groupby(["method", "status", "reason"], sort=False)
+        .size()
+        .rename("runs")
+        .reset_index()
+    )
+    text = ["Skipped: the method is not there, or cannot treat the problem. Failed: the store holds the traceback."]
+    return Section("Runs without a row", text, table.astype(str), name="missing")
+
+
+def _about(protocol: Protocol, rows: pd.DataFrame, sessions: pd.DataFrame) -> Section:
+    """Where the numbers come from."""
+    used = sessions[sessions["session"].isin(set(rows["session"]))]
+    versions = ", ".join(f"{name} ({count} runs)" for name, count in rows["code_version"].value_counts().items())
+    text = [
+        f"Budget {protocol.budget}: {len(rows)} runs, {rows['fit_seconds'].sum() / 60:.0f} minutes of fits in all; "
+        f"seeds {', '.join(map(str, protocol.seeds))}; splits {_splits(protocol)}.",
+        f"Code version: {versions}.",
+    ]
+    for row in used.drop_duplicates(["cpu", "threads", "libraries"]).to_dict("records"):
+        libraries = ", ".join(f"{name} {version}" for name, version in json.loads(row["libraries"]).items())
+        text.append(
+            f"{row['cpu']}, {row['cores']} cores, {row['memory_gb']:g} GB, {row['system']}, Python {row['python']}; "
+            f"{row['jobs']} runs at a time with {row['threads']} threads each; {libraries}."
+        )
+    return Section("About these numbers", text)
+
+
+def _splits(protocol: Protocol) -> str:
+    splits = protocol.splits
+    if splits.kind == "holdout":
+        return f"random, {100 * (1 - splits.test_size):g} % of the rows for training"
+    return f"{splits.k}-fold, {'new folds for every seed' if splits.per_seed else 'the same folds for all seeds'}"
+
+
+def _all_runs(rows: pd.DataFrame) -> Section:
+    shown = [name for name in SHOWN if name in rows and rows[name].notna().any()]
+    table = rows[shown].copy()
+    if "depth" in table:
+        table["depth"] = table["depth"].map(lambda d: "" if pd.isna(d) else str(int(d)))
+    return Section("All runs", ["One line per run."], tables.pretty(table))
+
+
+def _head(protocol: Protocol) -> str:
+    budget = "" if protocol.budget == "full" else f" Budget: {protocol.budget}."
+    return f"{protocol.source}. {' '.join(protocol.note.split())}{budget}"
+
+
+def _markdown(protocol: Protocol, sections: list[Section]) -> str:
+    parts = [f"# {protocol.title}", _head(protocol)]
+    for section in sections:
+        parts += [f"## {section.title}", *section.text]
+        parts += [f"![{caption}]({stem}.png)" for stem, caption in section.figures]
+        if section.table is not None:
+            parts.append(
+                section.table.to_markdown(index=False, disable_numparse=True, colalign=_alignment(section.table))
+            )
+    return "\n\n".join(parts) + "\n"
+
+
+def _alignment(table: pd.DataFrame) -> list[str]:
+    return ["right" if numeric else "left" for numeric in _numeric(table)]
+
+
+def _numeric(table: pd.DataFrame) -> list[bool]:
+    """Whether a column's cells begin with numbers."""
+    return [bool(table[c].astype(str).str.match(r"^[<]?\s*-?\d|^$|^inf$|^nan$").all()) for c in table]
+
+
+def _page(protocol: Protocol, sections: list[Section], folder: Path) -> str:
+    shown: list[dict[str, Any]] = []
+    for section in sections:
+        pictures = [
+            {"caption": caption, "data": base64.b64encode((folder / f"{stem}.png").read_bytes()).decode()}
+            for stem, caption in section.figures
+        ]
+        entry: dict[str, Any] = {
+            "title": section.title,
+            "text": section.text,
+            "figures": pictures,
+            "table": section.table,
+        }
+        if section.table is not None:
+            text = section.table.astype(str)
+            entry |= {
+                "columns": list(text),
+                "numeric": _numeric(section.table),
+                "rows": text.itertuples(index=False, name=None),
+            }
+        shown.append(entry)
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((FOLDER / "page.html").read_text())
+    return template.render(title=protocol.title, subtitle=_head(protocol), sections=shown)

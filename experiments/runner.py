@@ -1,0 +1,129 @@
+"""The runner: what a protocol asks for and the store does not hold yet, in parallel, row by row."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pandas as pd
+from joblib import Parallel, delayed, parallel_config
+from tqdm import tqdm
+
+from experiments import methods, sandbox, system
+from experiments.protocol import Protocol, Run, code_version
+from experiments.store import Store
+
+BACKENDS = ("local", "dask")
+ONLY = ("dataset", "method", "depth", "leaves", "seed", "split")
+
+
+def run(
+    protocol: Protocol,
+    store: Store,
+    *,
+    jobs: int = 1,
+    only: Mapping[str, Iterable[str]] | None = None,
+    backend: str = "local",
+    scheduler: str | None = None,
+    progress: bool = True,
+) -> Counter[str]:
+    """Do the runs that the store does not hold; returns how many ended in which status ("kept": were there before).
+
+    Parameters
+    ----------
+    jobs : runs at a time; each has the machine's threads divided by this number. Of the local back end: on a Dask
+        cluster, there are as many as its workers have threads, and each run has one.
+    only : values to keep, by one of `ONLY`.
+    backend : "local" or "dask"; ``scheduler`` is the address of the Dask scheduler.
+    progress : whether to draw a bar with the time that is left.
+
+    Raises
+    ------
+    ValueError
+        For a bad option, a method or solver that no entry states, or a store that another process writes to.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+    if (backend == "dask") != (scheduler is not None):
+        raise ValueError("--backend dask and --scheduler ADDRESS go together")
+    if jobs < 1:
+        raise ValueError(f"jobs must be >= 1; got {jobs}")
+    for label, method in protocol.methods.items():
+        if method.use:
+            try:
+                (methods.entry if protocol.kind == "fit" else methods.solver)(method.use)
+            except ValueError as error:
+                raise ValueError(f"protocol {protocol.name}, method {label}: {error}") from error
+    wanted = _kept(list(protocol.runs(code_version())), only or {})
+    threads = max(1, (os.cpu_count() or 1) // jobs) if backend == "local" else 1
+    session = uuid.uuid4().hex[:12]
+    with store.lock():
+        store.compact()  # what a killed session has left
+        todo = _todo(wanted, store)
+        counts = Counter({"kept": len(wanted) - len(todo)})
+        if not todo:
+            return counts
+        about = {"protocol": protocol.name, "budget": protocol.budget, "jobs": jobs, "threads": threads}
+        started = pd.Timestamp.now(tz="UTC").isoformat(timespec="seconds")
+        store.add_session({"session": session, "started": started, "backend": backend, **about, **system.info()})
+        bar = tqdm(total=len(wanted), initial=counts["kept"], unit="run", disable=not progress, smoothing=0.05)
+        try:
+            with bar, _parallel(backend, jobs, scheduler) as perform:
+                for done, outcome in perform(delayed(sandbox.supervise)(one, threads) for one in todo):
+                    store.add(done, outcome, session)
+                    counts[outcome["status"]] += 1
+                    bar.set_postfix_str(str(done), refresh=False)
+                    bar.update()
+        finally:
+            sandbox.close_all()
+            store.compact()
+    return counts
+
+
+def _todo(wanted: list[Run], store: Store) -> list[Run]:
+    settled = store.settled()
+    times, memories = store.ended_at("time_limit"), store.ended_at("memory_limit")
+
+    def same_end(one: Run) -> bool:  # a limit that ended it would end it again, unless it has been raised
+        slow = one.key in times and one.time_limit is not None and times[one.key] >= one.time_limit
+        large = one.key in memories and one.memory_limit is not None and memories[one.key] >= one.memory_limit
+        return slow or large
+
+    return [one for one in wanted if one.key not in settled and not same_end(one)]
+
+
+def _kept(runs: list[Run], only: Mapping[str, Iterable[str]]) -> list[Run]:
+    """The runs that ``only`` lets pass; ValueError for a value that no run has."""
+    for name, chosen in only.items():
+        if name not in ONLY:
+            raise ValueError(f"--only must be among {', '.join(ONLY)}; got {name!r}")
+        there = sorted({str(one.identity[name]) for one in runs})
+        unknown = [value for value in chosen if value not in there]
+        if unknown:
+            raise ValueError(f"--only {name} must be among {', '.join(there)}; got {unknown[0]!r}")
+        runs = [one for one in runs if str(one.identity[name]) in set(chosen)]
+    return runs
+
+
+@contextmanager
+def _parallel(backend: str, jobs: int, scheduler: str | None) -> Iterator[Any]:
+    """A joblib `Parallel` that hands out results as they come.
+
+    Threads suffice here: each waits for a sandbox of its own.
+    """
+    if backend == "local":
+        config: Any = parallel_config(backend="threading", n_jobs=jobs)
+        client: Any = nullcontext()
+    else:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise ValueError("--backend dask needs distributed: pip install distributed") from error
+        client = Client(scheduler)
+        config = parallel_config(backend="dask", client=client)
+    with client, config:
+        yield Parallel(return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)

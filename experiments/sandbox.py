@@ -1,0 +1,136 @@
+"""Runs in a process of their own, so that a run that takes too long, takes too much memory or dies harms nothing else.
+
+The process stays for the runs that follow: compiled code stays warm. ``python -m experiments.sandbox`` is its far end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import warnings
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+
+from experiments.protocol import ROOT, Run
+
+GRACE = (1.5, 10.0)  # a run is ended after this many times its limit plus this many seconds: solvers stop by themselves
+LOOK = 0.1  # seconds between two looks at the memory
+MEGABYTE = 1e6
+
+_HERE = threading.local()
+_ALIVE: set[Sandbox] = set()
+
+
+class Sandbox:
+    """The near end: a process that executes runs, one at a time."""
+
+    def __init__(self, threads: int) -> None:
+        # one BLAS and OpenMP thread count for all libraries; numba's kernels follow the same number
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        self.threads = threads
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "experiments.sandbox"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": path},
+            start_new_session=True,  # Ctrl-C is the runner's to hear
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._requests = Connection(os.dup(self.process.stdin.fileno()), readable=False)
+        self._answers = Connection(os.dup(self.process.stdout.fileno()), writable=False)
+        self.process.stdin.close()
+        self.process.stdout.close()
+        _ALIVE.add(self)
+
+    def run(self, run: Run) -> dict[str, Any]:
+        """Status, numbers and trace of a run, whatever becomes of it."""
+        deadline = None
+        try:
+            self._requests.send((run, self.threads))
+            while True:
+                if self._answers.poll(LOOK):
+                    message = self._answers.recv()
+                    if message is not None:
+                        return message
+                    if run.time_limit is not None:
+                        deadline = time.monotonic() + GRACE[0] * run.time_limit + GRACE[1]
+                    continue
+                if deadline is not None and time.monotonic() > deadline:
+                    return self._end("time_limit", f"did not end within its {run.time_limit:g} s and the grace")
+                if run.memory_limit is not None:
+                    used = psutil.Process(self.process.pid).memory_info().rss / MEGABYTE
+                    if used > run.memory_limit:
+                        return self._end("memory_limit", f"took {used:.0f} MB of the {run.memory_limit:g} MB allowed")
+        except (EOFError, OSError, psutil.NoSuchProcess):
+            return self._end("failed", f"the process died (exit code {self.process.poll()})")
+
+    def _end(self, status: str, reason: str) -> dict[str, Any]:
+        self.close()
+        return {"status": status, "reason": reason}
+
+    def close(self) -> None:
+        """End the process, at once."""
+        if self not in _ALIVE:
+            return
+        _ALIVE.discard(self)
+        self.process.kill()
+        self.process.wait()
+        self._requests.close()
+        self._answers.close()
+
+
+def supervise(run: Run, threads: int) -> tuple[Run, dict[str, Any]]:
+    """A run in this thread's sandbox; a new one where the last has been ended."""
+    sandbox = getattr(_HERE, "sandbox", None)
+    if sandbox is None or sandbox.process.poll() is not None or sandbox.threads != threads:
+        sandbox = _HERE.sandbox = Sandbox(threads)
+    return run, sandbox.run(run)
+
+
+def close_all() -> None:
+    """End every sandbox of this process."""
+    for sandbox in list(_ALIVE):
+        sandbox.close()
+
+
+def main() -> None:
+    """The far end: reads runs, answers None when a run's clock starts and a dictionary when it has ended."""
+    incoming, answers = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
+    os.dup2(2, 1)  # what libraries print goes elsewhere
+    requests: queue.Queue[Any] = queue.Queue()
+
+    def read() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                requests.put(incoming.recv())
+        os._exit(1)  # the near end has gone: nobody would hear the answer
+
+    threading.Thread(target=read, daemon=True).start()
+    warnings.simplefilter("ignore")
+    from experiments.execute import execute
+    from experiments.methods import UnavailableError
+
+    while True:
+        run, threads = requests.get()
+        try:
+            row, trace = execute(run, threads, lambda: answers.send(None))
+            answer = {"status": "ok", "reason": "", "row": row, "trace": trace}
+        except UnavailableError as error:
+            answer = {"status": "skipped", "reason": str(error)}
+        except Exception:  # stored with the row
+            answer = {"status": "failed", "reason": traceback.format_exc()}
+        answers.send(answer)
+
+
+if __name__ == "__main__":
+    main()

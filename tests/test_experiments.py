@@ -1,0 +1,376 @@
+"""Experiments: protocols, methods, the runner's resumption, limits, failures and back ends, the store."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import methods, protocol, runner, sandbox
+from experiments.__main__ import main
+from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
+from experiments.store import Store
+
+VOLATILE = ["fit_seconds", "cpu_seconds", "predict_seconds", "session", "finished"]
+
+
+def small(**options) -> Protocol:
+    """CART and TAO on diabetes, one seed; options go to `Protocol`."""
+    chosen = {
+        "name": "small",
+        "title": "small",
+        "datasets": ("diabetes",),
+        "depths": (2,),
+        "methods": {"CART": Method("cart"), "TAO": Method("tao")},
+    }
+    return Protocol(**{**chosen, **options})
+
+
+def run(stated: Protocol, store: Store, **options):
+    return runner.run(stated, store, progress=False, **options)
+
+
+# ---- protocols -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", protocol.names())
+def test_every_protocol_can_be_read_and_names_what_there_is(name):
+    for budget in protocol.read(name).budgets:
+        stated = protocol.read(name, budget)
+        ids = [one.run_id for one in stated.runs("v")]
+        assert len(ids) == len(set(ids)) > 0
+        for method in stated.methods.values():
+            if method.use:
+                (methods.entry if stated.kind == "fit" else methods.solver)(method.use)
+        if stated.published and (FOLDER / "published" / f"{stated.published}.csv").exists():
+            numbers = pd.read_csv(FOLDER / "published" / f"{stated.published}.csv")
+            assert set(stated.metrics) & set(numbers["metric"])
+            assert set(stated.methods) & set(numbers["method"])
+
+
+def test_published_tables_have_their_protocols():
+    tables = {path.stem for path in (FOLDER / "published").glob("*.csv")}
+    assert tables <= set(protocol.names())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"kind": "dance"}, "kind must be one of fit, solve; got 'dance'"),
+        ({"datasets": ()}, "datasets must name at least one"),
+        ({"depths": (0,)}, "depths must be >= 1"),
+        ({"baseline": "RF"}, "baseline must be one of the methods CART, TAO; got 'RF'"),
+        ({"tests": ("guess",)}, "tests must be among"),
+        ({"time_limit": 0.0}, "time_limit must be > 0"),
+        ({"kind": "solve"}, "a solve protocol must state depths, leaves and a time_limit"),
+    ],
+)
+def test_a_protocol_says_what_it_should_not_hold(options, sentence):
+    with pytest.raises(ValueError, match=f"protocol small: .*{sentence}"):
+        small(**options)
+
+
+def test_a_budget_overrides_and_a_protocol_extends():
+    quick, full = protocol.read("srt_tableC4", "quick"), protocol.read("srt_tableC4")
+    assert (quick.seeds, len(full.seeds)) == ((0,), 5)
+    assert quick.depths == full.depths == (2,)
+    assert quick.datasets == protocol.read("srt_table2").datasets
+    with pytest.raises(ValueError, match="budget of srt_tableC4 must be one of full, quick; got 'huge'"):
+        protocol.read("srt_tableC4", "huge")
+
+
+def test_an_unknown_key_is_named(tmp_path, monkeypatch):
+    (tmp_path / "protocols").mkdir()
+    (tmp_path / "protocols" / "odd.toml").write_text('title = "odd"\ncolour = 1\n')
+    monkeypatch.setattr(protocol, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="protocol odd: unknown key 'colour'"):
+        protocol.read("odd")
+
+
+def test_the_code_version_ignores_comments_and_docstrings(tmp_path, monkeypatch):
+    def version(text: str) -> str:
+        protocol.code_version.cache_clear()
+        (tmp_path / "methods.py").write_text(text)
+        (tmp_path / "execute.py").write_text("")
+        return protocol.code_version()
+
+    monkeypatch.setattr(protocol, "FOLDER", tmp_path)
+    monkeypatch.setattr(protocol, "ROOT", tmp_path)
+    first = version('"""One."""\nx = 1\n')
+    assert first == version('"""Two."""\n# a comment\nx  =  1\n') != version('"""One."""\nx = 2\n')
+    protocol.code_version.cache_clear()
+
+
+# ---- methods ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_solver_is_stated_as_in_python():
+    from solvers import TAO, Chain, LocalSearch
+
+    assert methods.solver("Chain(TAO(max_iter=3), LocalSearch(n_starts=2))") == Chain(
+        TAO(max_iter=3), LocalSearch(n_starts=2)
+    )
+    assert methods.solver("GET.paper(n_starts=2)").n_starts == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "TAO().__class__", "TAO(", "1", "solve()", "TAO(max_iter=-1)", "GET._steps()"]
+)
+def test_anything_else_is_refused(text):
+    with pytest.raises(ValueError, match="use must state a solver"):
+        methods.solver(text)
+
+
+def test_what_is_missing_is_said():
+    with pytest.raises(methods.UnavailableError, match="srt has no estimator for classification"):
+        methods.estimator_class("srt", "classification")
+    with pytest.raises(ValueError, match=r"use must be one of tao, get.*; got 'svm'"):
+        methods.entry("svm")
+
+
+# ---- the runner ------------------------------------------------------------------------------------------------------
+
+
+def test_rows_traces_and_sessions_are_stored(tmp_path):
+    store = Store("small", tmp_path)
+    assert run(small(), store) == {"kept": 0, "ok": 2}
+    rows = store.rows().set_index("method")
+    assert rows.loc["CART", "n_parameters"] == 3 * 2 + 4
+    assert rows.loc["TAO", "termination"] == "LOCALLY_OPTIMAL"
+    assert rows["test_r2"].between(-1, 1).all()
+    traces = store.traces()
+    assert set(traces["key"]) == {rows.loc["TAO", "key"]}
+    assert traces["best"].is_monotonic_decreasing
+    session = store.sessions().iloc[0]
+    assert session["jobs"] == 1
+    assert "numpy" in session["libraries"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "small.parquet",
+        "small.parts",
+        "small.sessions.parquet",
+        "small.traces.parquet",
+    ]
+
+
+def test_a_second_run_keeps_what_is_there_and_adds_the_rest(tmp_path):
+    store = Store("small", tmp_path)
+    run(small(), store)
+    before = store.rows()
+    assert run(small(seeds=(0, 1)), store) == {"kept": 2, "ok": 2}
+    assert run(small(seeds=(0, 1)), store) == {"kept": 4}
+    after = store.rows()
+    pd.testing.assert_frame_equal(after[after["key"].isin(before["key"])].reset_index(drop=True), before)
+
+
+def test_rows_of_another_version_of_the_code_do_not_count(tmp_path, monkeypatch):
+    store = Store("small", tmp_path)
+    run(small(), store)
+    monkeypatch.setattr(runner, "code_version", lambda: "other")
+    assert run(small(), store) == {"kept": 0, "ok": 2}
+    assert len(store.rows()) == 4
+
+
+def test_only_some_of_the_runs(tmp_path):
+    store = Store("small", tmp_path)
+    assert run(small(seeds=(0, 1)), store, only={"method": ["CART"], "seed": ["1"]}) == {"kept": 0, "ok": 1}
+    with pytest.raises(ValueError, match="--only method must be among CART, TAO; got 'GET'"):
+        run(small(), store, only={"method": ["GET"]})
+
+
+def test_failures_are_stored_and_tried_again(tmp_path):
+    store = Store("small", tmp_path)
+    broken = small(methods={"CART": Method("cart", {"min_samples_leaf": -1}), "TAO": Method("tao")})
+    assert run(broken, store) == {"kept": 0, "failed": 1, "ok": 1}
+    row = store.rows().set_index("method").loc["CART"]
+    assert "min_samples_leaf" in row["reason"]
+    assert "Traceback" in row["reason"]
+    assert run(broken, store) == {"kept": 1, "failed": 1}
+
+
+def test_a_method_that_is_not_there_is_skipped_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setitem(methods.METHODS, "nowhere", methods.Entry("no_such_library:Tree", needs="no-such-library"))
+    stated = small(datasets=("iris",), methods={"SRT": Method("srt"), "CART": Method("cart")})
+    store = Store("small", tmp_path)
+    assert run(stated, store) == {"kept": 0, "skipped": 1, "ok": 1}
+    assert store.rows().set_index("method").loc["SRT", "reason"] == "srt has no estimator for classification"
+    with pytest.raises(methods.UnavailableError, match="nowhere needs no-such-library: pip install no-such-library"):
+        methods.estimator_class("nowhere", "regression")
+
+
+def test_a_run_that_takes_too_long_is_ended_and_stays_ended_under_the_same_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "GRACE", (1.0, 0.0))
+    slow = Method("random-forest", {"n_estimators": 100_000}, depth=False)
+    stated = small(methods={"slow": slow, "CART": Method("cart")}, time_limit=0.5)
+    store = Store("small", tmp_path)
+    assert run(stated, store) == {"kept": 0, "time_limit": 1, "ok": 1}
+    assert "0.5 s" in store.rows().set_index("method").loc["slow", "reason"]
+    assert run(stated, store) == {"kept": 2}
+    assert run(small(methods=stated.methods, time_limit=0.6), store) == {"kept": 1, "time_limit": 1}
+
+
+def test_a_run_that_takes_too_much_memory_is_ended(tmp_path):
+    stated = small(methods={"CART": Method("cart")}, memory_limit=50.0)  # the libraries alone take more
+    store = Store("small", tmp_path)
+    assert run(stated, store) == {"kept": 0, "memory_limit": 1}
+    assert "of the 50 MB allowed" in store.rows()["reason"].iloc[0]
+    assert run(stated, store) == {"kept": 1}
+
+
+def test_a_sandbox_that_dies_is_a_failure_and_a_new_one_takes_over(tmp_path):
+    one = next(small().runs("v"))
+    sandbox.supervise(one, 1)
+    os.kill(sandbox._HERE.sandbox.process.pid, signal.SIGKILL)
+    sandbox._HERE.sandbox.process.wait()
+    _run, outcome = sandbox.supervise(one, 1)
+    assert outcome["status"] == "ok"
+    sandbox.close_all()
+
+
+def test_a_search_grid_chooses_on_held_out_rows(tmp_path):
+    tuned = Method("cart", grid={"max_depth": [1, 2, 20]}, depth=False)
+    store = Store("small", tmp_path)
+    run(small(methods={"CART": tuned}), store)
+    assert store.rows()["chosen"].iloc[0] in ('{"max_depth": 1}', '{"max_depth": 2}')
+
+
+def test_folds_of_a_seed_hold_every_row_once(tmp_path):
+    from experiments.execute import parts
+
+    y = np.arange(50.0)
+    for per_seed in (True, False):
+        splits = Splits("kfold", k=4, per_seed=per_seed)
+        tests = [[parts(splits, k, seed, y, "regression")[1] for k in range(4)] for seed in (0, 1)]
+        assert all(np.array_equal(np.sort(np.concatenate(t)), np.arange(50)) for t in tests)
+        assert np.array_equal(tests[0][0], tests[1][0]) is not per_seed
+
+
+def test_classes_are_spread_over_the_parts():
+    from experiments.execute import parts
+
+    y = np.repeat([0.0, 1.0], [90, 10])
+    _train, test = parts(Splits(test_size=0.2), 0, 0, y, "classification")
+    assert y[test].sum() == 2
+
+
+def test_solvers_are_run_on_one_statement(tmp_path):
+    stated = small(
+        kind="solve",
+        leaves=("constant", "linear"),
+        time_limit=5.0,
+        methods={"TAO": Method("TAO()"), "MIP": Method("MIP()"), "chain": Method("Chain(CartInit(), TAO())")},
+    )
+    store = Store("small", tmp_path)
+    assert run(stated, store) == {"kept": 0, "ok": 4, "skipped": 2}
+    rows = store.rows()
+    constant = rows[(rows["method"] == "TAO") & (rows["leaves"] == "constant")].iloc[0]
+    assert constant["objective"] == pytest.approx(1.0 - constant["train_r2"])
+    assert "formulation" in rows.set_index("method").loc["MIP", "reason"].iloc[0]
+
+
+def test_the_dask_back_end_gives_the_same_rows(tmp_path):
+    from distributed import LocalCluster
+
+    stated = small(seeds=(0, 1))
+    local, dask = Store("local", tmp_path), Store("dask", tmp_path)
+    run(stated, local)
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        counts = run(stated, dask, backend="dask", scheduler=cluster.scheduler_address)
+    assert counts == {"kept": 0, "ok": 4}
+    assert_same(local.rows(), dask.rows())
+    assert set(local.traces()["key"]) == set(dask.traces()["key"])
+
+
+def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    """The same rows, but for what no two runs share."""
+    frames = [f.drop(columns=VOLATILE).sort_values("key", ignore_index=True).sort_index(axis=1) for f in (one, other)]
+    pd.testing.assert_frame_equal(*frames)
+
+
+@pytest.mark.slow
+def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
+    rng = np.random.default_rng(0)
+    command = [sys.executable, "-m", "experiments", "run", "smoke", "--jobs", "2", "--quiet", "--store"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command, str(whole)], cwd=ROOT, check=True, capture_output=True)
+    seen = []
+    for _ in range(10):
+        process = subprocess.Popen([*command, str(killed)], cwd=ROOT, stdout=subprocess.DEVNULL)
+        time.sleep(rng.uniform(1.0, 4.0))
+        process.kill()
+        process.wait()
+        rows = Store("smoke", killed).rows()
+        assert rows["key"].is_unique
+        assert set(seen) <= set(rows["key"])
+        seen = list(rows["key"])
+    subprocess.run([*command, str(killed)], cwd=ROOT, check=True, capture_output=True)
+    assert_same(Store("smoke", whole).rows(), Store("smoke", killed).rows())
+    columns = ["key", "step", "objective"]
+    traces = [Store("smoke", f).traces()[columns].sort_values(columns, ignore_index=True) for f in (whole, killed)]
+    pd.testing.assert_frame_equal(*traces)
+
+
+# ---- the store -------------------------------------------------------------------------------------------------------
+
+
+def test_a_crash_within_compaction_loses_and_doubles_nothing(tmp_path, monkeypatch):
+    store = Store("small", tmp_path)
+    run(small(seeds=(0, 1)), store)
+    rows, traces = store.rows(), store.traces()
+    for one in small(seeds=(0, 1)).runs(protocol.code_version()):
+        row = rows.set_index("key").loc[one.key].dropna().to_dict()
+        numbers = {k: v for k, v in row.items() if k not in {"status", "reason", *one.identity}}
+        trace = traces[traces["key"] == one.key].drop(columns="key")
+        store.add(one, {"status": "ok", "reason": "", "row": numbers, "trace": trace}, row["session"])
+    assert len(store.rows()) == 4  # in the table and in the single files: read once
+    assert len(store.traces()) == len(traces)
+    monkeypatch.setattr(type(next(tmp_path.iterdir())), "unlink", lambda _path: (_ for _ in ()).throw(OSError("no")))
+    with pytest.raises(OSError, match="no"):
+        store.compact()
+    monkeypatch.undo()
+    assert len(store.rows()) == 4
+    store.compact()
+    assert len(store.rows()) == 4
+    assert len(store.traces()) == len(traces)
+
+
+def test_one_writer_at_a_time(tmp_path):
+    store = Store("small", tmp_path)
+    with (
+        store.lock(),
+        pytest.raises(ValueError, match=r"another run writes to small\.parquet"),
+        Store("small", tmp_path).lock(),
+    ):
+        pass
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "nothing"], "protocol must be one of"),
+        (["run", "smoke", "--budget", "huge"], "budget of smoke must be one of"),
+        (["run", "smoke", "--jobs", "0"], "jobs must be >= 1; got 0"),
+        (["run", "smoke", "--only", "airfoil"], "--only must look like dataset=airfoil,yacht; got 'airfoil'"),
+        (["run", "smoke", "--only", "colour=red"], "--only must be among dataset"),
+        (["run", "smoke", "--backend", "dask"], "--backend dask and --scheduler ADDRESS go together"),
+        (["report", "smoke"], "the store has no finished run of smoke"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, sentence, tmp_path, capsys):
+    assert main([*arguments, "--store", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("experiments: ")
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+
+
+def test_list_names_every_protocol(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in protocol.names())

@@ -1,0 +1,207 @@
+"""Reports: ours beside the paper's, what races say, and the files that a report leaves."""
+
+import json
+import re
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import report, tables
+from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
+from experiments.race import Race
+from experiments.store import Store
+
+FIT = Protocol(
+    name="get_table7",
+    title="A title with an & and 50 %",
+    source="GET, Table 7",
+    note="A note.",
+    datasets=("airfoil", "space_ga", "abalone"),
+    seeds=(0, 1),
+    methods={
+        "CART": Method("cart"),
+        "GET": Method("get"),
+        "RF": Method("random-forest"),
+        "CART*": Method(best_of="CART"),
+        "absent": Method("sdtr"),
+    },
+    metrics=("test_r2", "fit_seconds"),
+    tests=("friedman", "paired_t", "wilcoxon", "mrr", "mrd"),
+    baseline="RF",
+    published="get_table7",
+)
+RACE = Protocol(
+    name="race",
+    title="Race",
+    kind="solve",
+    datasets=("one", "two"),
+    depths=(2,),
+    leaves=("constant",),
+    methods={"fast": Method("CartInit()"), "good": Method("TAO()"), "slow": Method("GET()")},
+    time_limit=10.0,
+    limits=(1.0, 10.0),
+    tests=("profiles",),
+)
+# seconds and objectives of the steps of each solver on each problem
+STEPS = {
+    ("one", "fast"): [(0.001, 8.0)],
+    ("one", "good"): [(0.01, 8.0), (0.5, 4.0), (4.0, 2.0)],
+    ("one", "slow"): [(2.0, 8.0), (5.0, 2.0)],
+    ("two", "fast"): [(0.001, 1.0)],
+    ("two", "good"): [(0.01, 1.0), (0.1, 0.5)],
+}
+
+
+def fill(store: Store, stated: Protocol, outcome) -> None:
+    """Rows of every run of a protocol; ``outcome(run)`` gives status, reason, row and trace."""
+    session = {"session": "s", "jobs": 1, "threads": 2, "cpu": "a processor", "cores": 2, "memory_gb": 8.0}
+    session |= {"system": "a system", "python": "3.11", "libraries": json.dumps({"numpy": "2"})}
+    store.add_session(session)
+    for one in stated.runs("1.0+abc"):
+        store.add(one, outcome(one), "s")
+
+
+@pytest.fixture
+def fits(tmp_path) -> Store:
+    """Test R2 .5 + .1 per method (CART, GET, RF), less .1 for seed 1; training R2 the other way round."""
+    store = Store("get_table7", tmp_path / "store")
+    level = {"CART": 0.5, "GET": 0.6, "RF": 0.7}
+
+    def outcome(one):
+        if one.label == "absent":
+            return {"status": "skipped", "reason": "opttree has no SDTRRegressor in this version"}
+        place = FIT.datasets.index(one.dataset)
+        test = level[one.label] - 0.1 * one.seed + 0.01 * place * len(one.label)
+        return {"status": "ok", "reason": "", "row": {"test_r2": test, "train_r2": 1 - test, "fit_seconds": 0.25}}
+
+    fill(store, FIT, outcome)
+    return store
+
+
+@pytest.fixture
+def races(tmp_path) -> Store:
+    store = Store("race", tmp_path / "store")
+
+    def outcome(one):
+        steps = STEPS.get((one.dataset, one.label))
+        if steps is None:
+            return {"status": "skipped", "reason": "it cannot"}
+        trace = pd.DataFrame(steps, columns=["seconds", "objective"])
+        trace = trace.assign(step=range(len(trace)), phase="", best=trace["objective"].cummin(), bound=np.nan)
+        row = {"objective": steps[-1][1], "fit_seconds": steps[-1][0], "termination": "LOCALLY_OPTIMAL"}
+        return {"status": "ok", "reason": "", "row": row, "trace": trace}
+
+    fill(store, RACE, outcome)
+    return store
+
+
+def test_ours_stand_beside_the_papers(fits):
+    lines = tables.long(FIT, tables.measured(FIT, fits.rows()))
+    get = lines[(lines["method"] == "GET") & (lines["metric"] == "test_r2")].set_index("dataset")
+    assert get.loc["airfoil", "ours"] == pytest.approx(0.55)
+    assert get.loc["airfoil", "deviation"] == pytest.approx(np.sqrt(0.005))
+    assert get.loc["airfoil", "paper"] == 0.8921
+    assert get.loc["mean", "ours"] == pytest.approx(0.58)
+    assert get.loc["mean", "paper"] == pytest.approx((0.8921 + 0.6207 + 0.5729) / 3)
+    oc1 = lines[(lines["method"] == "OC1") & (lines["dataset"] == "airfoil")].iloc[0]
+    assert np.isnan(oc1["ours"])
+    assert oc1["paper"] == 0.8638
+
+
+def test_the_best_of_the_starts_is_chosen_by_training(fits):
+    lines = tables.long(FIT, tables.measured(FIT, fits.rows())).set_index(["metric", "method", "dataset"])
+    assert lines.loc[("test_r2", "CART*", "airfoil"), "ours"] == pytest.approx(0.4)  # seed 1's training R2 is higher
+
+
+def test_of_two_versions_the_newest_row_counts(fits):
+    one = next(FIT.runs("2.0+def"))
+    fits.add(one, {"status": "ok", "reason": "", "row": {"test_r2": 0.9, "train_r2": 0.0, "fit_seconds": 1.0}}, "s")
+    rows = fits.rows().assign(finished=lambda f: f["finished"].where(f["code_version"] != "2.0+def", "2999"))
+    kept = tables.measured(FIT, rows)
+    again = kept[(kept["dataset"] == one.dataset) & (kept["method"] == one.label) & (kept["seed"] == one.seed)]
+    assert list(again["test_r2"]) == [0.9]
+
+
+def test_a_report_leaves_tables_figures_and_a_page(fits, tmp_path):
+    folder = tmp_path / "report"
+    written = {path.name for path in report.write(FIT, fits, folder)}
+    assert {"report.md", "report.html", "numbers.csv", "test_r2.csv", "test_r2.tex"} <= written
+    assert {"ranks.png", "ranks.pdf", "published.png", "paired.csv", "mrr.tex"} <= written
+    text = (folder / "report.md").read_text()
+    assert "0.550 ± 0.071" in text
+    assert "0.892" in text
+    assert "opttree has no SDTRRegressor in this version" in text
+    assert "1.0+abc" in text
+    page = (folder / "report.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert page.count("data:image/png;base64,") == 2
+    assert "A title with an &amp; and 50 %" in page
+    tex = (folder / "test_r2.tex").read_text()
+    assert r"space\_ga" in tex
+    assert r"$\pm$" in tex
+
+
+def test_the_tables_of_a_report_are_latex(fits, tmp_path):
+    """Every LaTeX table has as many cells in each line as columns, and no character that LaTeX would take amiss."""
+    report.write(FIT, fits, tmp_path / "report")
+    for path in (tmp_path / "report").glob("*.tex"):
+        text = path.read_text()
+        columns = len(re.search(r"begin\{tabular\}\{(\w+)\}", text)[1])
+        lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+        assert all(len(re.findall(r"(?<!\\)&", line)) == columns - 1 for line in lines), path
+        assert not re.search(r"(?<!\\)[%_#]", text), path
+
+
+def test_a_race_by_hand(races):
+    race = Race(RACE, tables.measured(RACE, races.rows()), races.traces())
+    assert list(race.best) == [2.0, 0.5]
+    at = race.at(1.0).droplevel(["depth", "leaves", "seed", "split"])
+    assert at.loc["one"].to_dict() == {"fast": 8.0, "good": 4.0, "slow": np.inf}
+    assert race.gaps(1.0)["good"].tolist() == [0.5, 0.0]
+    assert race.gaps(10.0)["fast"].tolist() == [0.75, 0.5]
+    assert np.isnan(race.gaps(10.0)["slow"].iloc[1])  # it did not run there
+    seconds = race.seconds_to(0.01)
+    assert seconds["good"].tolist() == [4.0, 0.1]
+    assert seconds["fast"].tolist() == [np.inf, np.inf]
+    # by 1 s "good" has the best objective of all on both; the best known, 2.0, is found on one after 4 s
+    early = race.summary(1.0)
+    assert early.loc["good", ["best by then", "best known"]].tolist() == [2, 1]
+    late = race.summary(10.0)
+    assert late.loc["good", ["best by then", "best known"]].tolist() == [2, 2]
+    assert late.loc["slow", "problems"] == 1
+    # good on "one": gap 1 for .01 s, .75 for .49, .5 for 3.5, 0 after; on "two": 1 for .01, .5 for .09
+    integrals = race.integrals()["good"]
+    assert integrals.tolist() == pytest.approx([(0.01 + 0.75 * 0.49 + 0.5 * 3.5) / 10, (0.01 + 0.5 * 0.09) / 10])
+
+
+def test_a_portfolio_shares_the_time(races):
+    race = Race(RACE, tables.measured(RACE, races.rows()), races.traces())
+    portfolios = race.portfolios(10.0).set_index("portfolio")["mean gap %"]
+    assert portfolios["good"] == 0.0
+    assert portfolios["fast + good"] == 0.0  # 5 s suffice for it
+    assert race.portfolios(4.0).set_index("portfolio").loc["fast + good", "mean gap %"] == pytest.approx(25.0)
+
+
+def test_a_race_report_has_profiles(races, tmp_path):
+    written = {path.name for path in report.write(RACE, races, tmp_path / "report")}
+    assert {"performance_10_per_mille.png", "data_1_per_mille.pdf", "gap_constant_leaves.png", "within_1s.csv"} <= written
+    assert "it cannot" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_committed_reports_are_small_and_name_their_code():
+    for folder in (FOLDER / "results").iterdir():
+        if folder.is_dir():
+            files = list(folder.iterdir())
+            assert sum(path.stat().st_size for path in files) < 4_000_000, folder
+            assert "Code version: " in (folder / "report.md").read_text()
+    tracked = subprocess.run(["git", "ls-files", "*.parquet"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert tracked.stdout == ""
+
+
+def test_a_split_is_told_in_words():
+    kfold = Protocol(name="k", title="", datasets=("a",), methods={"c": Method("cart")}, splits=Splits("kfold", k=4))
+    assert report._splits(kfold) == "4-fold, new folds for every seed"
+    assert report._splits(FIT) == "random, 75 % of the rows for training"
