@@ -113,7 +113,14 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     )
     started()
     result = solve(problem, solver, time_limit=run.time_limit, random_state=run.seed)
-    row = {"fit_seconds": result.seconds, "n_steps": result.n_steps, **sizes(result.tree), **verdict(result)}
+    constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+    row = {
+        "fit_seconds": result.seconds,
+        "n_steps": result.n_steps,
+        "constant_objective": problem.objective(problem.fit_leaves(constant, leaves="constant")),
+        **sizes(result.tree),
+        **verdict(result),
+    }
     features, target = scaled(X, train, run.features), outputs(y, train, task)
     for part, rows in (("train", train), ("test", test)):
         predicted = result.tree.predict(features[rows])

@@ -20,8 +20,8 @@ START = 1e-3  # seconds: what comes earlier has come at once
 class Race:
     """What the rows and traces of a solve protocol say.
 
-    ``best``: the lowest objective known for each problem, or its proved value; ``at(limit)``: problems x solvers, the
-    objective found by then.
+    ``best``: the lowest objective known for each problem; ``start``: that of the constant tree; ``at(limit)``:
+    problems x solvers, the objective found by then.
     """
 
     def __init__(self, protocol: Protocol, rows: pd.DataFrame, traces: pd.DataFrame) -> None:
@@ -36,7 +36,8 @@ class Race:
         }
         self.problems = pd.MultiIndex.from_tuples(dict.fromkeys(key for key, _solver in self._runs), names=PROBLEM)
         self.best = self._table(lambda trace: profiles.best_at(trace, np.inf)).min(axis=1)
-        self.start = self._table(lambda trace: float(trace["objective"].iloc[0])).max(axis=1)
+        start = {tuple(row[name] for name in PROBLEM): row["constant_objective"] for row in rows.to_dict("records")}
+        self.start = pd.Series([start[key] for key in self.problems], index=self.problems)
 
     def _table(self, read: Any) -> pd.DataFrame:
         """``read(trace)`` for each problem and solver; NaN where there was no run."""
@@ -59,7 +60,7 @@ class Race:
         ).where(at.notna())
 
     def seconds_to(self, tolerance: float) -> pd.DataFrame:
-        """Seconds until a solver has come from the common start to within ``tolerance`` of the best (Moré and Wild)."""
+        """Seconds until ``tolerance`` of the way from the constant tree to the best is left (Moré and Wild)."""
         columns = {}
         for name in self.solvers:
             column = []

@@ -101,17 +101,22 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
     lines.to_csv(folder / "numbers.csv", index=False)
     first = protocol.metrics[0]
     sections = []
-    for metric in protocol.metrics:
-        if (lines["metric"] == metric).any():
-            text = ["Means over seeds and splits ± their deviation; the paper's number, where it has one, beside it."]
-            if (lines["dataset"] == tables.MEAN).any():
-                text.append(
-                    'The line "mean" is over the data sets that all our methods have; the paper\'s as printed, or over '
-                    "the same."
-                )
+    text = ["Means over seeds and splits ± their deviation; the paper's number, where it has one, beside it."]
+    if (lines["dataset"] == tables.MEAN).any():
+        text.append(
+            "Means over data sets are over those that all our methods have; the paper's as printed, or over these."
+        )
+    shown = {m: tables.beside(protocol, lines, m) for m in protocol.metrics if (lines["metric"] == m).any()}
+    if protocol.summary:
+        for metric, table in shown.items():
+            table.insert(0, "mean of", LABELS.get(metric, metric))
+        whole = pd.concat(shown.values(), ignore_index=True).drop(columns="data set").fillna("")
+        sections.append(Section("Means over data sets", text, whole, name="means"))
+    else:
+        for metric, table in shown.items():
             title = LABELS.get(metric, metric)
-            table = tables.beside(protocol, lines, metric)
-            sections.append(Section(title[0].upper() + title[1:], text if metric == first else [], table, name=metric))
+            title = title[0].upper() + title[1:]
+            sections.append(Section(title, text if metric == first else [], table, name=metric))
     pairs = lines[(lines["metric"] == first) & lines["ours"].notna() & lines["paper"].notna()]
     pairs = pairs[pairs["dataset"] != tables.MEAN]
     if len(pairs) > 2:
@@ -184,7 +189,7 @@ def _race(race: Race, folder: Path) -> list[Section]:
     known = (
         "Best known: the lowest objective that any solver has found within the longest limit. A solver counts as "
         "having it within a relative gap of 1e-4. Seconds to 1 %: shifted geometric mean (shift 1 s) of the time until "
-        "1 % of the way from the worst first tree to the best known is left; the limit where that is not reached."
+        "1 % of the way from the constant tree to the best known is left; the limit where that is not reached."
     )
     for limit in race.limits:
         table = tables.pretty(race.summary(limit).rename_axis("solver").reset_index())
@@ -221,7 +226,7 @@ def _race(race: Race, folder: Path) -> list[Section]:
         Section("Objective against time", ["Mean primal gap over the problems, on one clock."], figures=curves)
     )
     text = [
-        "Solved to x %: x % of the way from the worst first tree to the best known objective are left (Moré and Wild)."
+        "Solved to x %: x % of the way from the constant tree to the best known objective are left (Moré and Wild)."
     ]
     sections.append(Section("Profiles", text, figures=profile_figures))
     integrals = race.integrals()

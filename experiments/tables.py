@@ -113,30 +113,37 @@ def _same(column: pd.Series, value: float) -> pd.Series:
 
 
 def beside(protocol: Protocol, lines: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """A table to read: a row per data set (and depth), two columns per method: ours and the paper's, as text."""
+    """A table to read: a row per data set (and depth), two columns per method: ours and the paper's, as text.
+
+    Methods without a depth stand at every depth. Without any number of a paper, columns are the methods alone.
+    """
     part = lines[lines["metric"] == metric]
-    methods = [*protocol.methods, *part["method"][~part["method"].isin(list(protocol.methods))].unique()]
-    columns = {}
-    index = part[PLACE].drop_duplicates()
     depths = sorted(part["depth"].dropna().unique())
-    if len(depths) == 1:  # rows of methods without a depth stand in the same line
-        index = index.assign(depth=depths[0]).drop_duplicates()
-    keys = list(index.itertuples(index=False, name=None))
+    if depths:
+        fixed = part[part["depth"].isna()]
+        part = pd.concat([part[part["depth"].notna()], *(fixed.assign(depth=depth) for depth in depths)])
+    part = part.assign(depth=part["depth"].fillna(0))
+    part = part.drop_duplicates([*PLACE, "method"])  # a paper's number at a depth wins over one without
+    order = {name: i for i, name in enumerate([*protocol.datasets, MEAN])}
+    keys = sorted(
+        {(d, s) for d, s in zip(part["depth"], part["dataset"], strict=True)}, key=lambda k: (k[0], order[k[1]])
+    )
+    cells = {(row.depth, row.dataset, row.method): row for row in part.itertuples()}
+    methods = [*protocol.methods, *part["method"][~part["method"].isin(list(protocol.methods))].unique()]
+    ours_alone = part["paper"].isna().all()
+    columns = {}
     for method in methods:
-        mine = part[part["method"] == method]
-        if len(depths) == 1:
-            mine = mine.assign(depth=depths[0])
-        known = {(row.depth, row.dataset): row for row in mine.itertuples()}
-        known = {(None if pd.isna(d) else d, s): row for (d, s), row in known.items()}
-        found = [known.get((None if pd.isna(d) else d, s)) for d, s in keys]
+        found = [cells.get((*key, method)) for key in keys]
         for source, value, spread in (("ours", "ours", "deviation"), ("paper", "paper", "paper_deviation")):
-            cells = [_cell(metric, getattr(row, value), getattr(row, spread)) if row else "" for row in found]
-            if any(cells):
-                columns[f"{method}, {source}"] = cells
+            texts = [_cell(metric, getattr(row, value), getattr(row, spread)) if row else "" for row in found]
+            if any(texts):
+                columns[method if ours_alone else f"{method}, {source}"] = texts
+    counts = part["runs"][part["dataset"] == MEAN].dropna().unique()
+    mean = f"{MEAN} of {int(counts[0])}" if len(counts) == 1 else MEAN
     table = pd.DataFrame(columns, index=range(len(keys)))
-    table.insert(0, "data set", [s for _d, s in keys])
+    table.insert(0, "data set", [mean if s == MEAN else s for _d, s in keys])
     if len(depths) > 1:
-        table.insert(0, "depth", ["" if pd.isna(d) else str(int(d)) for d, _s in keys])
+        table.insert(0, "depth", [f"{d:g}" for d, _s in keys])
     return table
 
 

@@ -91,6 +91,7 @@ def races(tmp_path) -> Store:
         trace = pd.DataFrame(steps, columns=["seconds", "objective"])
         trace = trace.assign(step=range(len(trace)), phase="", best=trace["objective"].cummin(), bound=np.nan)
         row = {"objective": steps[-1][1], "fit_seconds": steps[-1][0], "termination": "LOCALLY_OPTIMAL"}
+        row["constant_objective"] = 10.0
         return {"status": "ok", "reason": "", "row": row, "trace": trace}
 
     fill(store, RACE, outcome)
@@ -187,7 +188,12 @@ def test_a_portfolio_shares_the_time(races):
 
 def test_a_race_report_has_profiles(races, tmp_path):
     written = {path.name for path in report.write(RACE, races, tmp_path / "report")}
-    assert {"performance_10_per_mille.png", "data_1_per_mille.pdf", "gap_constant_leaves.png", "within_1s.csv"} <= written
+    assert {
+        "performance_10_per_mille.png",
+        "data_1_per_mille.pdf",
+        "gap_constant_leaves.png",
+        "within_1s.csv",
+    } <= written
     assert "it cannot" in (tmp_path / "report" / "report.md").read_text()
 
 

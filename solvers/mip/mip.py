@@ -273,13 +273,16 @@ def certify(problem: TreeProblem, tree: Tree, **options: Any) -> Result:
         bound holds for trees of these.
     """
     result = solve(problem, MIP(**options), start=tree)
-    objective, termination, bound, words = problem.objective(tree), result.termination, result.bound, ""
+    objective, termination, bound = problem.objective(tree), result.termination, result.bound
+    words = termination.value
     slack = SAME * abs(objective) + ROUNDING * result.trace.rows[0].objective
     if bound is not None and objective < bound - slack:
-        words = " The tree is better than any of the candidate splits and leaves, so it is not made of them."
         termination, bound = Termination.LOCALLY_OPTIMAL, None
+        words = (
+            f"{termination.value} The tree is better than any of the candidate splits and leaves, so it is not of them."
+        )
     elif result.objective < objective - slack:
-        words = f" A better tree has the objective {result.objective:.9g}."
+        words = f"Not optimal: a better tree has the objective {result.objective:.9g}."
         termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
-    message = termination.value + words + result.message.removeprefix(result.termination.value)
+    message = words + result.message.removeprefix(result.termination.value)
     return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)
