@@ -274,7 +274,7 @@ def test_a_certificate_bounds_any_tree():
     assert "all" in result.message
     outside = certify(problem, best.tree, n_thresholds=1)
     assert outside.bound is None
-    assert "better than any of the candidate splits" in outside.message
+    assert "better than any of the candidates" in outside.message
 
 
 def test_a_proof_over_few_candidates_proves_nothing_of_others():
