@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="tables, tests and figures of a protocol's stored rows")
     _common(report)
-    report.add_argument("--out", metavar="FOLDER", help="default: experiments/results/PROTOCOL")
+    report.add_argument("--out", metavar="FOLDER", help="default: experiments/results/PROTOCOL_BUDGET")
     report.set_defaults(run=_report)
     return parser
 
@@ -74,12 +74,12 @@ def _list(_args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from experiments import runner
 
-    only = {}
+    only: dict[str, list[str]] = {}
     for item in args.only:
         name, equals, values = item.partition("=")
         if not equals or not values:
             raise ValueError(f"--only must look like dataset=airfoil,yacht; got {item!r}")
-        only[name] = values.split(",")
+        only.setdefault(name, []).append(values)
     stated = protocols.read(args.protocol, args.budget)
     store = Store(stated.store, Path(args.store))
     counts = runner.run(
@@ -100,7 +100,7 @@ def _report(args: argparse.Namespace) -> int:
     from experiments import report
 
     stated = protocols.read(args.protocol, args.budget)
-    folder = Path(args.out) if args.out else protocols.FOLDER / "results" / args.protocol
+    folder = Path(args.out) if args.out else protocols.FOLDER / "results" / f"{args.protocol}_{args.budget}"
     for path in report.write(stated, Store(stated.store, Path(args.store)), folder):
         print(path)
     return 0

@@ -43,9 +43,11 @@ def execute(run: Run, threads: int, started: Callable[[], None] = lambda: None) 
 
 @lru_cache(maxsize=2)
 def load(name: str) -> tuple[np.ndarray, np.ndarray, str]:
-    """Features, target and task of a data set."""
+    """Features, target and task of a data set; "sarcos_test:0" is the first of several targets."""
+    name, _colon, output = name.partition(":")
     data = datasets.load(name)
-    return *data.as_arrays(), data.task
+    X, y = data.as_arrays()
+    return X, y[:, int(output)] if output else y, data.task
 
 
 def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
@@ -64,14 +66,15 @@ def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tu
 def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     X, y, task = load(run.dataset)
     train, test = parts(run.splits, run.split, run.seed, y, task)
-    seed = run.seed * run.splits.count + run.split
+    seed = run.random_state
     options = dict(run.method.options)
     entry = methods.entry(run.method.use)
     if run.time_limit is not None and entry.compiled:
         options.setdefault("time_limit", run.time_limit)
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=seed, threads=threads)
     if run.method.grid:
-        choose = StratifiedShuffleSplit if task == "classification" else ShuffleSplit
+        fewest = np.unique(y[train], return_counts=True)[1].min() if task == "classification" else 0
+        choose = StratifiedShuffleSplit if fewest >= 2 else ShuffleSplit
         share = choose(1, test_size=run.method.validation, random_state=seed)
         score = "f1_macro" if task == "classification" else None
         model = GridSearchCV(model, dict(run.method.grid), cv=share, scoring=score, error_score="raise")
@@ -112,7 +115,7 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
         lambda: solve(state(train[:WARM_ROWS]), solver, time_limit=WARM_LIMIT, random_state=0),
     )
     started()
-    result = solve(problem, solver, time_limit=run.time_limit, random_state=run.seed)
+    result = solve(problem, solver, time_limit=run.time_limit, random_state=run.random_state)
     constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
     row = {
         "fit_seconds": result.seconds,
@@ -218,4 +221,4 @@ def _warm(run: Run, task: str, threads: int) -> None:
     few = np.random.default_rng(0).permutation(len(y))[:WARM_ROWS]
     options = {**run.method.options, "time_limit": WARM_LIMIT}
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=0, threads=threads)
-    _once((run.method.use, repr(options), run.depth, task), lambda: model.fit(X[few], y[few]))
+    _once((run.method.use, repr(options), run.depth, task), lambda: model.fit(X[few], y[few]).predict(X[few]))

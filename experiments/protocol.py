@@ -20,9 +20,19 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 KINDS = ("fit", "solve")
 SPLITS = ("holdout", "kfold")
-TESTS = ("friedman", "paired_t", "wilcoxon", "mrr", "mrd", "profiles")
+TESTS = ("friedman", "paired_t", "wilcoxon", "mrr", "mrd")
 LEAVES = ("constant", "linear")
 FEATURES = ("standard", "unit")
+LISTS: dict[str, Any] = {
+    "datasets": str,
+    "seeds": int,
+    "depths": int,
+    "leaves": str,
+    "metrics": str,
+    "tests": str,
+    "limits": (int, float),
+}
+NAMES = {str: "names", int: "integers", (int, float): "numbers"}
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,16 @@ class Run:
         return hashlib.sha1(_canonical(self.identity).encode()).hexdigest()[:16]
 
     @property
+    def limit(self) -> float | None:
+        """Seconds that the run is given: an estimator's own option, or the protocol's."""
+        return self.method.options.get("time_limit", self.time_limit)
+
+    @property
+    def random_state(self) -> int:
+        """The seed of the method: every split of every seed has its own."""
+        return self.seed * self.splits.count + self.split
+
+    @property
     def key(self) -> str:
         """The key of the row: the run under this version of the code."""
         return f"{self.run_id}-{self.code_version}"
@@ -162,6 +182,12 @@ class Protocol:
     budgets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, kind in LISTS.items():
+            values = getattr(self, name)
+            if not isinstance(values, tuple) or not all(isinstance(v, kind) for v in values):
+                raise ValueError(f"protocol {self.name}: {name} must be a list of {NAMES[kind]}; got {values!r}")
+            if len(set(values)) < len(values):
+                raise ValueError(f"protocol {self.name}: {name} must hold each value once; got {list(values)}")
         checks = (
             (self.kind in KINDS, f"kind must be one of {', '.join(KINDS)}; got {self.kind!r}"),
             (bool(self.datasets), "datasets must name at least one data set; got none"),
@@ -176,9 +202,15 @@ class Protocol:
                 f"baseline must be one of the methods {', '.join(self.methods)}; got {self.baseline!r}",
             ),
             (
-                all(m.best_of in self.methods for m in self.methods.values() if m.best_of),
+                bool(self.baseline) or not {"paired_t", "wilcoxon"} & set(self.tests),
+                "paired_t and wilcoxon need a baseline; got none",
+            ),
+            (
+                all(m.best_of in self.methods and m.best_of != label for label, m in self.methods.items() if m.best_of),
                 "best_of must be the label of another method",
             ),
+            (bool(self.metrics), "metrics must name at least one metric; got none"),
+            (self.kind == "solve" or not self.leaves, "leaves is for solve protocols; state it as a method's option"),
             (
                 self.kind == "fit" or bool(self.depths and self.leaves and self.time_limit),
                 "a solve protocol must state depths, leaves and a time_limit",
@@ -235,7 +267,13 @@ def read(name: str, budget: str = "full") -> Protocol:
     options, grids = overrides.pop("options", {}), overrides.pop("grid", {})
     chosen = overrides.pop("methods", None)
     try:
-        methods = {label: Method(**method) for label, method in stated.pop("methods", {}).items()}
+        for key in ("title", "methods"):
+            if key not in stated:
+                raise ValueError(f"{key} must be stated; got none")
+        methods = {label: _method(label, method) for label, method in dict(stated.pop("methods")).items()}
+        for label in [*options, *grids, *(chosen or ())]:
+            if label not in methods:
+                raise ValueError(f"budget {budget} must name methods among {', '.join(methods)}; got {label!r}")
         for label, extra in options.items():
             methods[label] = replace(methods[label], options={**methods[label].options, **extra})
         for label, grid in grids.items():
@@ -248,6 +286,9 @@ def read(name: str, budget: str = "full") -> Protocol:
         if unknown:
             raise ValueError(f"unknown key {min(unknown)!r}")
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        for key in ("time_limit", "memory_limit"):
+            if isinstance(values.get(key), int):
+                values[key] = float(values[key])
         values = {"published": name, "store": name} | values
         return Protocol(
             name=name, methods=methods, splits=splits, budget=budget, budgets=tuple({"full": 0, **budgets}), **values
@@ -257,8 +298,18 @@ def read(name: str, budget: str = "full") -> Protocol:
         raise ValueError(sentence if sentence.startswith("protocol ") else f"protocol {name}: {sentence}") from error
 
 
-def _file(name: str) -> dict[str, Any]:
+def _method(label: str, stated: Mapping[str, Any]) -> Method:
+    known = {f.name for f in fields(Method)}
+    if not isinstance(stated, dict) or set(stated) - known:
+        got = repr(stated) if not isinstance(stated, dict) else ", ".join(set(stated) - known)
+        raise ValueError(f"method {label} must be a table of {', '.join(sorted(known))}; got {got}")
+    return Method(**stated)
+
+
+def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
     """What a file states, on top of the file that it extends."""
+    if name in extending:
+        raise ValueError(f"protocol {extending[0]}: extends must not lead back to itself; got {name!r}")
     path = FOLDER / "protocols" / f"{name}.toml"
     if not path.is_file():
         raise ValueError(f"protocol must be one of {', '.join(names())}; got {name!r}")
@@ -270,7 +321,7 @@ def _file(name: str) -> dict[str, Any]:
     base = stated.pop("extends", None)
     if base is None:
         return stated
-    inherited = _file(base)
+    inherited = _file(base, (*extending, name))
     return {**inherited, **stated, "budgets": {**inherited.get("budgets", {}), **stated.get("budgets", {})}}
 
 
@@ -282,7 +333,8 @@ def code_version() -> str:
     from opttree import __version__
 
     digest = hashlib.sha1()
-    files = [*ROOT.glob("opttree/**/*.py"), *ROOT.glob("solvers/**/*.py"), FOLDER / "methods.py", FOLDER / "execute.py"]
+    own = [FOLDER / name for name in ("methods.py", "baselines.py", "execute.py")]
+    files = [*ROOT.glob("opttree/**/*.py"), *ROOT.glob("solvers/**/*.py"), *own]
     for path in sorted(files):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):

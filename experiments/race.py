@@ -20,8 +20,9 @@ START = 1e-3  # seconds: what comes earlier has come at once
 class Race:
     """What the rows and traces of a solve protocol say.
 
-    ``best``: the lowest objective known for each problem; ``start``: that of the constant tree; ``at(limit)``:
-    problems x solvers, the objective found by then.
+    ``best``: the lowest objective that a solver found for each problem within the horizon (where a solver has proved
+    its own, the proved one); ``start``: that of the constant tree; ``at(limit)``: problems x solvers, the objective
+    found by then.
     """
 
     def __init__(self, protocol: Protocol, rows: pd.DataFrame, traces: pd.DataFrame) -> None:
@@ -35,7 +36,7 @@ class Race:
             for row in rows.to_dict("records")
         }
         self.problems = pd.MultiIndex.from_tuples(dict.fromkeys(key for key, _solver in self._runs), names=PROBLEM)
-        self.best = self._table(lambda trace: profiles.best_at(trace, np.inf)).min(axis=1)
+        self.best = self.at(self.horizon).min(axis=1)
         start = {tuple(row[name] for name in PROBLEM): row["constant_objective"] for row in rows.to_dict("records")}
         self.start = pd.Series([start[key] for key in self.problems], index=self.problems)
 
@@ -91,7 +92,7 @@ class Race:
         """
         at, gaps = self.at(limit), self.gaps(limit)
         lowest = at.min(axis=1)
-        first = at.le(lowest + BEST * lowest.abs(), axis=0)
+        first = at.le(lowest + BEST * lowest.abs(), axis=0) & np.isfinite(at)
         known = at.le(self.best + BEST * self.best.abs(), axis=0)
         near = self.seconds_to(0.01).clip(upper=limit)
         return pd.DataFrame(

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from experiments import figures, statistics, tables
+from experiments import figures, profiles, statistics, tables
 from experiments.protocol import FOLDER, Protocol
 from experiments.race import TOLERANCES, Race
 from experiments.store import Store
@@ -80,9 +80,6 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
             f"run it first: python -m experiments run {protocol.name} --budget {protocol.budget}"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.iterdir():
-        if stale.suffix in (".md", ".html", ".csv", ".tex", ".png", ".pdf"):
-            stale.unlink()
     if protocol.kind == "fit" or protocol.summary:
         sections = _against_paper(protocol, rows, folder)
     else:
@@ -106,14 +103,20 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
         text.append(
             "Means over data sets are over those that all our methods have; the paper's as printed, or over these."
         )
-    shown = {m: tables.beside(protocol, lines, m) for m in protocol.metrics if (lines["metric"] == m).any()}
-    if protocol.summary:
-        for metric, table in shown.items():
-            table.insert(0, "mean of", LABELS.get(metric, metric))
-        whole = pd.concat(shown.values(), ignore_index=True).drop(columns="data set").fillna("")
+    metrics = [m for m in protocol.metrics if (lines["metric"] == m).any()]
+    if protocol.summary and not metrics:
+        text = ["Means need at least two data sets that all methods have; there are fewer."]
+        sections.append(Section("Means over data sets", text))
+    elif protocol.summary:
+        alone = bool(lines["paper"].isna().all())
+        parts = [tables.beside(protocol, lines, m, ours_alone=alone) for m in metrics]
+        for metric, table in zip(metrics, parts, strict=True):
+            table.insert(0, "", LABELS.get(metric, metric))
+        whole = pd.concat(parts, ignore_index=True).rename(columns={"data set": "data sets"}).fillna("")
         sections.append(Section("Means over data sets", text, whole, name="means"))
     else:
-        for metric, table in shown.items():
+        for metric in metrics:
+            table = tables.beside(protocol, lines, metric)
             title = LABELS.get(metric, metric)
             title = title[0].upper() + title[1:]
             sections.append(Section(title, text if metric == first else [], table, name=metric))
@@ -133,6 +136,8 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
 def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:
     """Statistical tests on the first metric, over data sets (and depths)."""
     metric, lower = protocol.metrics[0], statistics.lower_is_better(protocol.metrics[0])
+    if metric not in rows:
+        return []
     problem = ["dataset", "depth", "leaves"]
     rows = rows.assign(**{name: rows[name].astype(object).where(rows[name].notna(), "") for name in problem})
     fixed = rows[rows["depth"] == ""]
@@ -172,7 +177,7 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
                 name="paired",
             )
         )
-    if "mrr" in protocol.tests:
+    if {"mrr", "mrd"} & set(protocol.tests):
         both = statistics.mean_reciprocal_rank(table, lower=lower).rename(columns={"deviation": "MRR's deviation"})
         both = both.join(
             statistics.mean_relative_difference(table, lower=lower).rename(columns={"deviation": "MRD's deviation"})
@@ -204,7 +209,7 @@ def _race(race: Race, folder: Path) -> list[Section]:
         cost = race.seconds_to(tolerance)
         percent, name = f"{100 * tolerance:g} %", f"{1000 * tolerance:g}_per_mille"
         figure = figures.profile(
-            profiles_of(cost, "performance"),
+            profiles.performance_profile(cost),
             race.solvers,
             "seconds / seconds of the fastest",
             end=1e4,
@@ -212,7 +217,7 @@ def _race(race: Race, folder: Path) -> list[Section]:
         )
         figures.save(figure, folder / f"performance_{name}")
         figure = figures.profile(
-            profiles_of(cost, "data"), race.solvers, "seconds", start=1e-3, end=race.horizon, title=f"to {percent}"
+            profiles.data_profile(cost), race.solvers, "seconds", start=1e-3, end=race.horizon, title=f"to {percent}"
         )
         figures.save(figure, folder / f"data_{name}")
         profile_figures += [
@@ -252,20 +257,15 @@ def _race(race: Race, folder: Path) -> list[Section]:
     return sections
 
 
-def profiles_of(cost: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """The performance or data profile of a table of costs."""
-    from experiments import profiles
-
-    return profiles.performance_profile(cost) if kind == "performance" else profiles.data_profile(cost)
-
-
 def _missing(protocol: Protocol, every: pd.DataFrame) -> Section:
     """Runs that gave no row, by reason."""
     wanted = {one.run_id for one in protocol.runs("")}
     rows = every[every["run_id"].isin(wanted)].sort_values("finished").drop_duplicates("run_id", keep="last")
+    absent = len(wanted) - len(rows)
     rows = rows[rows["status"] != "ok"]
+    text = [] if not absent else [f"{absent} of {len(wanted)} runs have not been done yet."]
     if rows.empty:
-        return Section("Runs without a row", ["None: every run ended well."])
+        return Section("Runs without a row", text or ["None: every run ended well."])
     reason = rows["reason"].str.strip().str.split("\n").str[-1]
     table = (
         rows.assign(reason=reason)
@@ -274,7 +274,7 @@ def _missing(protocol: Protocol, every: pd.DataFrame) -> Section:
         .rename("runs")
         .reset_index()
     )
-    text = ["Skipped: the method is not there, or cannot treat the problem. Failed: the store holds the traceback."]
+    text.append("Skipped: the method is not there, or cannot treat the problem. Failed: the store holds the traceback.")
     return Section("Runs without a row", text, table.astype(str), name="missing")
 
 
@@ -322,9 +322,8 @@ def _markdown(protocol: Protocol, sections: list[Section]) -> str:
         parts += [f"## {section.title}", *section.text]
         parts += [f"![{caption}]({stem}.png)" for stem, caption in section.figures]
         if section.table is not None:
-            parts.append(
-                section.table.to_markdown(index=False, disable_numparse=True, colalign=_alignment(section.table))
-            )
+            cells = section.table.map(lambda cell: str(cell).replace("|", r"\|"))
+            parts.append(cells.to_markdown(index=False, disable_numparse=True, colalign=_alignment(section.table)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -334,7 +333,8 @@ def _alignment(table: pd.DataFrame) -> list[str]:
 
 def _numeric(table: pd.DataFrame) -> list[bool]:
     """Whether a column's cells begin with numbers."""
-    return [bool(table[c].astype(str).str.match(r"^[<]?\s*-?\d|^$|^inf$|^nan$").all()) for c in table]
+    number = r"^([<]?\s*-?[\d ]+(\.\d+)?(e[-+]?\d+)?( ± .*)?|inf|nan|)$"
+    return [bool(table[c].astype(str).str.match(number).all()) for c in table]
 
 
 def _page(protocol: Protocol, sections: list[Section], folder: Path) -> str:

@@ -37,7 +37,7 @@ def run(
     ----------
     jobs : runs at a time; each has the machine's threads divided by this number. Of the local back end: on a Dask
         cluster, there are as many as its workers have threads, and each run has one.
-    only : values to keep, by one of `ONLY`.
+    only : values to keep, by one of `ONLY`; "a,b" stands for both, where it is no value itself.
     backend : "local" or "dask"; ``scheduler`` is the address of the Dask scheduler.
     progress : whether to draw a bar with the time that is left.
 
@@ -64,6 +64,7 @@ def run(
     with store.lock():
         store.compact()  # what a killed session has left
         todo = _todo(wanted, store)
+        held = set(store.rows().query("status == 'ok'")["key"])
         counts = Counter({"kept": len(wanted) - len(todo)})
         if not todo:
             return counts
@@ -74,7 +75,8 @@ def run(
         try:
             with bar, _parallel(backend, jobs, scheduler) as perform:
                 for done, outcome in perform(delayed(sandbox.supervise)(one, threads) for one in todo):
-                    store.add(done, outcome, session)
+                    if outcome["status"] == "ok" or done.key not in held:  # a row is not lost to a failure
+                        store.add(done, outcome, session)
                     counts[outcome["status"]] += 1
                     bar.set_postfix_str(str(done), refresh=False)
                     bar.update()
@@ -89,7 +91,7 @@ def _todo(wanted: list[Run], store: Store) -> list[Run]:
     times, memories = store.ended_at("time_limit"), store.ended_at("memory_limit")
 
     def same_end(one: Run) -> bool:  # a limit that ended it would end it again, unless it has been raised
-        slow = one.key in times and one.time_limit is not None and times[one.key] >= one.time_limit
+        slow = one.key in times and one.limit is not None and times[one.key] >= one.limit
         large = one.key in memories and one.memory_limit is not None and memories[one.key] >= one.memory_limit
         return slow or large
 
@@ -102,10 +104,12 @@ def _kept(runs: list[Run], only: Mapping[str, Iterable[str]]) -> list[Run]:
         if name not in ONLY:
             raise ValueError(f"--only must be among {', '.join(ONLY)}; got {name!r}")
         there = sorted({str(one.identity[name]) for one in runs})
-        unknown = [value for value in chosen if value not in there]
-        if unknown:
-            raise ValueError(f"--only {name} must be among {', '.join(there)}; got {unknown[0]!r}")
-        runs = [one for one in runs if str(one.identity[name]) in set(chosen)]
+        kept = set()
+        for value in chosen:  # labels may hold commas
+            kept |= {value} if value in there else set(value.split(","))
+        if kept - set(there):
+            raise ValueError(f"--only {name} must be among {', '.join(there)}; got {min(kept - set(there))!r}")
+        runs = [one for one in runs if str(one.identity[name]) in kept]
     return runs
 
 

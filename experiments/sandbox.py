@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from experiments.protocol import ROOT, Run
+from experiments.protocol import ROOT, Run, code_version
 
 GRACE = (1.5, 10.0)  # a run is ended after this many times its limit plus this many seconds: solvers stop by themselves
 LOOK = 0.1  # seconds between two looks at the memory
@@ -83,7 +84,8 @@ class Sandbox:
         if self not in _ALIVE:
             return
         _ALIVE.discard(self)
-        self.process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # with the processes that a library may have started
         self.process.wait()
         self._requests.close()
         self._answers.close()
@@ -91,10 +93,15 @@ class Sandbox:
 
 def supervise(run: Run, threads: int) -> tuple[Run, dict[str, Any]]:
     """A run in this thread's sandbox; a new one where the last has been ended."""
-    sandbox = getattr(_HERE, "sandbox", None)
-    if sandbox is None or sandbox.process.poll() is not None or sandbox.threads != threads:
+    sandbox: Any = getattr(_HERE, "sandbox", None)
+    fresh = sandbox is None or sandbox.process.poll() is not None or sandbox.threads != threads
+    if fresh:
         sandbox = _HERE.sandbox = Sandbox(threads)
-    return run, sandbox.run(run)
+    outcome = sandbox.run(run)
+    if outcome["status"] == "memory_limit" and not fresh:  # earlier runs may have left some: again, alone
+        sandbox = _HERE.sandbox = Sandbox(threads)
+        outcome = sandbox.run(run)
+    return run, outcome
 
 
 def close_all() -> None:
@@ -120,8 +127,12 @@ def main() -> None:
     from experiments.execute import execute
     from experiments.methods import UnavailableError
 
+    version = code_version()
     while True:
         run, threads = requests.get()
+        if run.code_version != version:
+            answers.send({"status": "failed", "reason": f"the code has changed: {version}, not {run.code_version}"})
+            continue
         try:
             row, trace = execute(run, threads, lambda: answers.send(None))
             answer = {"status": "ok", "reason": "", "row": row, "trace": trace}

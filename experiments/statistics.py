@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-LOWER_IS_BETTER = ("mse", "rmse", "seconds", "objective", "n_parameters", "n_leaves", "tree_depth", "gap")
+HIGHER_IS_BETTER = ("r2", "f1", "accuracy")
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether smaller values of a metric are better; R2, F1 and accuracy are the other way round."""
-    return metric.endswith(LOWER_IS_BETTER)
+    """Whether smaller values of a metric are better: all but R2, F1 and accuracy."""
+    return not metric.endswith(HIGHER_IS_BETTER)
 
 
 def ranks(table: pd.DataFrame, *, lower: bool) -> pd.DataFrame:
@@ -25,10 +25,10 @@ def ranks(table: pd.DataFrame, *, lower: bool) -> pd.DataFrame:
 def friedman(table: pd.DataFrame, *, lower: bool) -> tuple[pd.Series, float, float]:
     """Average ranks, in order, and the statistic and p-value of Friedman's test that all methods rank alike.
 
-    The test needs three methods and two problems; both numbers are NaN with fewer.
+    The test needs three methods, two problems and a difference; both numbers are NaN without.
     """
     mean = ranks(table, lower=lower).mean().sort_values()
-    if table.shape[1] < 3 or table.shape[0] < 2:
+    if table.shape[1] < 3 or table.shape[0] < 2 or (table.nunique(axis=1) == 1).all():
         return mean, np.nan, np.nan
     statistic, p = stats.friedmanchisquare(*(table[name] for name in table))
     return mean, float(statistic), float(p)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Store:
 
     def traces(self) -> pd.DataFrame:
         """Objective against time: the steps of the runs that have a trace, by key."""
-        main, parts = self._read("traces"), self._read_parts("traces")
+        parts, main = self._read_parts("traces"), self._read("traces")  # in this order: see `_table`
         if main is not None and parts:
             main = main[~main["key"].isin({frame["key"].iloc[0] for frame in parts})]
         return _concatenate([main, *parts], ["key", *TRACE])
@@ -80,7 +80,7 @@ class Store:
             "code_version": run.code_version,
             "status": outcome["status"],
             "reason": outcome["reason"],
-            "time_limit": run.time_limit,
+            "time_limit": run.limit,
             "memory_limit": run.memory_limit,
             "session": session,
             "finished": pd.Timestamp.now(tz="UTC").isoformat(timespec="seconds"),
@@ -93,7 +93,9 @@ class Store:
         self._write(pd.DataFrame([row]), self._parts / f"{row['session']}.sessions.parquet")
 
     def compact(self) -> None:
-        """Move the single files into the tables."""
+        """Move the single files into the tables; those of writes that were cut off are removed."""
+        for path in self._parts.glob("*.unfinished"):
+            path.unlink()
         parts = sorted(self._parts.glob("*.parquet"))
         for table in ("traces", "rows", "sessions"):
             if any(path.name.endswith(f".{table}.parquet") for path in parts):
@@ -114,15 +116,19 @@ class Store:
             ) from error
 
     def _table(self, table: str) -> pd.DataFrame:
-        return _concatenate([self._read(table), *self._read_parts(table)], [*COLUMNS[table]])
+        parts = self._read_parts(table)  # first: what a writer moves meanwhile is then in both, not in neither
+        return _concatenate([self._read(table), *parts], [*COLUMNS[table]])
 
     def _read(self, table: str) -> pd.DataFrame | None:
         path = self.path(table)
         return pd.read_parquet(path) if path.exists() else None
 
     def _read_parts(self, table: str) -> list[pd.DataFrame]:
-        paths = sorted(self._parts.glob(f"*.{table}.parquet"), key=lambda path: path.stat().st_mtime_ns)
-        return [pd.read_parquet(path) for path in paths]
+        frames = []
+        for path in self._parts.glob(f"*.{table}.parquet"):
+            with suppress(FileNotFoundError):  # moved into the table meanwhile
+                frames.append((path.stat().st_mtime_ns, path.name, pd.read_parquet(path)))
+        return [frame for _time, _name, frame in sorted(frames, key=lambda f: f[:2])]
 
     def _write(self, frame: pd.DataFrame, path: Path) -> None:
         self._parts.mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,10 @@ def measured(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     for label, method in protocol.methods.items():
         if method.best_of:
             starts = rows[rows["method"] == method.best_of]
-            chosen = starts.groupby(["dataset", "depth", "split"], dropna=False)["train_r2"].idxmax()
-            best.append(starts.loc[chosen].assign(method=label))
+            score = "train_f1" if "train_f1" in starts else "train_r2"
+            if len(starts):
+                chosen = starts.groupby(["dataset", "depth", "split"], dropna=False)[score].idxmax()
+                best.append(starts.loc[chosen].assign(method=label))
     return pd.concat([rows, *best], ignore_index=True)
 
 
@@ -82,8 +84,9 @@ def complete(values: pd.DataFrame) -> pd.DataFrame:
 def _means(means: pd.DataFrame) -> pd.DataFrame:
     """Means over the data sets that all methods of a depth have; methods without a depth belong to every depth."""
     out = []
-    for depth in means["depth"].unique():
-        part = means[_same(means["depth"], depth)]
+    depths = means["depth"].dropna().unique()
+    for depth in depths if len(depths) else [np.nan]:
+        part = means[_same(means["depth"], depth) | means["depth"].isna()]
         wide = complete(part.pivot(index="dataset", columns="method", values="ours"))
         if len(wide) > 1:
             line = wide.mean().rename("ours").reset_index()
@@ -112,10 +115,11 @@ def _same(column: pd.Series, value: float) -> pd.Series:
     return column.isna() if pd.isna(value) else column == value
 
 
-def beside(protocol: Protocol, lines: pd.DataFrame, metric: str) -> pd.DataFrame:
+def beside(protocol: Protocol, lines: pd.DataFrame, metric: str, *, ours_alone: bool | None = None) -> pd.DataFrame:
     """A table to read: a row per data set (and depth), two columns per method: ours and the paper's, as text.
 
-    Methods without a depth stand at every depth. Without any number of a paper, columns are the methods alone.
+    Methods without a depth stand at every depth. Without any number of a paper, or with ``ours_alone``, columns are
+    the methods alone.
     """
     part = lines[lines["metric"] == metric]
     depths = sorted(part["depth"].dropna().unique())
@@ -130,7 +134,7 @@ def beside(protocol: Protocol, lines: pd.DataFrame, metric: str) -> pd.DataFrame
     )
     cells = {(row.depth, row.dataset, row.method): row for row in part.itertuples()}
     methods = [*protocol.methods, *part["method"][~part["method"].isin(list(protocol.methods))].unique()]
-    ours_alone = part["paper"].isna().all()
+    ours_alone = bool(part["paper"].isna().all()) if ours_alone is None else ours_alone
     columns = {}
     for method in methods:
         found = [cells.get((*key, method)) for key in keys]
@@ -190,8 +194,17 @@ def save(table: pd.DataFrame, stem: Path, caption: str) -> list[Path]:
     return [csv, tex]
 
 
+TEX = {
+    **{sign: f"\\{sign}" for sign in "_%&#{}$"},
+    "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"$<$",
+    ">": r"$>$",
+    "±": r"$\pm$",
+    "≤": r"$\leq$",
+}
+
+
 def _tex(text: object) -> str:
-    out = str(text).replace("±", r"$\pm$").replace("≤", r"$\leq$")
-    for sign in ("_", "%", "&", "#"):
-        out = out.replace(sign, f"\\{sign}")
-    return out.replace("^", r"\^{}")
+    return "".join(TEX.get(sign, sign) for sign in str(text))

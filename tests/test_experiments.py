@@ -67,6 +67,12 @@ def test_published_tables_have_their_protocols():
         ({"tests": ("guess",)}, "tests must be among"),
         ({"time_limit": 0.0}, "time_limit must be > 0"),
         ({"kind": "solve"}, "a solve protocol must state depths, leaves and a time_limit"),
+        ({"leaves": ("constant",)}, "leaves is for solve protocols"),
+        ({"datasets": "airfoil"}, "datasets must be a list of names; got 'airfoil'"),
+        ({"seeds": 3}, "seeds must be a list of integers; got 3"),
+        ({"seeds": (0, 0)}, "seeds must hold each value once"),
+        ({"tests": ("wilcoxon",)}, "paired_t and wilcoxon need a baseline; got none"),
+        ({"methods": {"a": Method(best_of="a")}}, "best_of must be the label of another method"),
     ],
 )
 def test_a_protocol_says_what_it_should_not_hold(options, sentence):
@@ -83,11 +89,25 @@ def test_a_budget_overrides_and_a_protocol_extends():
         protocol.read("srt_tableC4", "huge")
 
 
-def test_an_unknown_key_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('title = "odd"\ncolour = 1\n[methods.a]\nuse = "cart"', "protocol odd: unknown key 'colour'"),
+        ("colour = 1", "protocol odd: title must be stated; got none"),
+        (
+            'title = "odd"\n[methods.a]\nuse = "cart"\nsize = 2',
+            "protocol odd: method a must be a table of .*; got size",
+        ),
+        ('title = "odd"\n[methods]\na = 1', "protocol odd: method a must be a table of .*; got 1"),
+        ('extends = "odd"', "protocol odd: extends must not lead back to itself"),
+        ("title = ", "protocol odd: not TOML"),
+    ],
+)
+def test_what_a_file_should_not_hold_is_named(text, sentence, tmp_path, monkeypatch):
     (tmp_path / "protocols").mkdir()
-    (tmp_path / "protocols" / "odd.toml").write_text('title = "odd"\ncolour = 1\n')
+    (tmp_path / "protocols" / "odd.toml").write_text(text)
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
-    with pytest.raises(ValueError, match="protocol odd: unknown key 'colour'"):
+    with pytest.raises(ValueError, match=sentence):
         protocol.read("odd")
 
 
@@ -96,6 +116,7 @@ def test_the_code_version_ignores_comments_and_docstrings(tmp_path, monkeypatch)
         protocol.code_version.cache_clear()
         (tmp_path / "methods.py").write_text(text)
         (tmp_path / "execute.py").write_text("")
+        (tmp_path / "baselines.py").write_text("")
         return protocol.code_version()
 
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
@@ -168,15 +189,20 @@ def test_a_second_run_keeps_what_is_there_and_adds_the_rest(tmp_path):
 
 def test_rows_of_another_version_of_the_code_do_not_count(tmp_path, monkeypatch):
     store = Store("small", tmp_path)
-    run(small(), store)
-    monkeypatch.setattr(runner, "code_version", lambda: "other")
+    for one in small().runs("other"):
+        store.add(one, {"status": "ok", "reason": "", "row": {"test_r2": 0.5}}, "s")
     assert run(small(), store) == {"kept": 0, "ok": 2}
     assert len(store.rows()) == 4
+    monkeypatch.setattr(runner, "code_version", lambda: "third")  # files that change while a run goes on
+    assert run(small(), store) == {"kept": 0, "failed": 2}
+    assert "the code has changed" in store.rows()["reason"].iloc[-1]
 
 
 def test_only_some_of_the_runs(tmp_path):
     store = Store("small", tmp_path)
     assert run(small(seeds=(0, 1)), store, only={"method": ["CART"], "seed": ["1"]}) == {"kept": 0, "ok": 1}
+    both = {"method": ["CART,TAO"], "seed": ["0"]}
+    assert run(small(seeds=(0, 1)), store, only=both) == {"kept": 0, "ok": 2}
     with pytest.raises(ValueError, match="--only method must be among CART, TAO; got 'GET'"):
         run(small(), store, only={"method": ["GET"]})
 
@@ -189,6 +215,26 @@ def test_failures_are_stored_and_tried_again(tmp_path):
     assert "min_samples_leaf" in row["reason"]
     assert "Traceback" in row["reason"]
     assert run(broken, store) == {"kept": 1, "failed": 1}
+
+
+def test_a_failure_does_not_take_the_place_of_a_row(tmp_path, monkeypatch):
+    store = Store("small", tmp_path)
+    ended = {"status": "ok", "reason": "", "row": {"test_r2": 0.5, "termination": "TIME_LIMIT"}}
+    for one in small(time_limit=5.0).runs(protocol.code_version()):
+        store.add(one, ended, "s")
+    assert run(small(time_limit=5.0), store) == {"kept": 2}
+    monkeypatch.setattr(sandbox.Sandbox, "run", lambda *_: {"status": "failed", "reason": "no"})
+    assert run(small(time_limit=9.0), store) == {"kept": 0, "failed": 2}  # a higher limit: tried again
+    assert list(store.rows()["status"]) == ["ok", "ok"]
+
+
+def test_the_first_of_several_targets():
+    from experiments.execute import load
+
+    _X, one, _task = load("linnerud:0")
+    _X, three, _task = load("linnerud")
+    assert one.shape == (20,)
+    assert np.array_equal(one, three[:, 0])
 
 
 def test_a_method_that_is_not_there_is_skipped_with_the_reason(tmp_path, monkeypatch):
@@ -221,7 +267,7 @@ def test_a_run_that_takes_too_much_memory_is_ended(tmp_path):
 
 
 def test_a_sandbox_that_dies_is_a_failure_and_a_new_one_takes_over(tmp_path):
-    one = next(small().runs("v"))
+    one = next(small().runs(protocol.code_version()))
     sandbox.supervise(one, 1)
     os.kill(sandbox._HERE.sandbox.process.pid, signal.SIGKILL)
     sandbox._HERE.sandbox.process.wait()
@@ -296,7 +342,8 @@ def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
     command = [sys.executable, "-m", "experiments", "run", "smoke", "--jobs", "2", "--quiet", "--store"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run([*command, str(whole)], cwd=ROOT, check=True, capture_output=True)
-    seen = []
+    seen: list[str] = []
+    between = 0
     for _ in range(10):
         process = subprocess.Popen([*command, str(killed)], cwd=ROOT, stdout=subprocess.DEVNULL)
         time.sleep(rng.uniform(1.0, 4.0))
@@ -306,8 +353,12 @@ def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
         assert rows["key"].is_unique
         assert set(seen) <= set(rows["key"])
         seen = list(rows["key"])
+        between += 0 < len(seen) < len(Store("smoke", whole).rows())
+    assert between >= 2  # kills between the first and the last row
     subprocess.run([*command, str(killed)], cwd=ROOT, check=True, capture_output=True)
     assert_same(Store("smoke", whole).rows(), Store("smoke", killed).rows())
+    assert not list(killed.rglob("*.unfinished"))
+    assert main(["report", "smoke", "--store", str(killed), "--out", str(tmp_path / "report")]) == 0
     columns = ["key", "step", "objective"]
     traces = [Store("smoke", f).traces()[columns].sort_values(columns, ignore_index=True) for f in (whole, killed)]
     pd.testing.assert_frame_equal(*traces)

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,6 @@ RACE = Protocol(
     methods={"fast": Method("CartInit()"), "good": Method("TAO()"), "slow": Method("GET()")},
     time_limit=10.0,
     limits=(1.0, 10.0),
-    tests=("profiles",),
 )
 # seconds and objectives of the steps of each solver on each problem
 STEPS = {
@@ -156,6 +156,39 @@ def test_the_tables_of_a_report_are_latex(fits, tmp_path):
         assert not re.search(r"(?<!\\)[%_#]", text), path
 
 
+def test_any_reason_is_valid_latex_and_markdown():
+    assert tables._tex(r"a_b {x} $y \foo <1 ~^") == (
+        r"a\_b \{x\} \$y \textbackslash{}foo $<$1 \textasciitilde{}\textasciicircum{}"
+    )
+    section = report.Section("s", table=pd.DataFrame({"reason": ["a|b"]}))
+    assert r"a\|b" in report._markdown(FIT, [section])
+
+
+def test_runs_that_are_missing_are_counted(fits):
+    rows = fits.rows().iloc[:-4]
+    assert "4 of 24 runs have not been done yet." in report._missing(FIT, rows).text
+
+
+def test_a_summary_counts_its_data_sets(fits, tmp_path):
+    summary = replace(FIT, summary=True)
+    report.write(summary, fits, tmp_path / "report")
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "mean of 3" in text
+    report.write(replace(summary, datasets=("airfoil",)), fits, tmp_path / "report")
+    assert "there are fewer" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_a_metric_that_no_row_has_is_no_error(fits, tmp_path):
+    report.write(replace(FIT, metrics=("test_f1", "test_r2")), fits, tmp_path / "report")
+    assert "0.550" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_other_files_of_the_folder_stay(fits, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    report.write(FIT, fits, tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
 def test_a_race_by_hand(races):
     race = Race(RACE, tables.measured(RACE, races.rows()), races.traces())
     assert list(race.best) == [2.0, 0.5]
@@ -198,11 +231,9 @@ def test_a_race_report_has_profiles(races, tmp_path):
 
 
 def test_committed_reports_are_small_and_name_their_code():
-    for folder in (FOLDER / "results").iterdir():
-        if folder.is_dir():
-            files = list(folder.iterdir())
-            assert sum(path.stat().st_size for path in files) < 4_000_000, folder
-            assert "Code version: " in (folder / "report.md").read_text()
+    for page in (FOLDER / "results").glob("*/report.md"):
+        assert sum(path.stat().st_size for path in page.parent.iterdir()) < 4_000_000, page
+        assert "Code version: " in page.read_text()
     tracked = subprocess.run(["git", "ls-files", "*.parquet"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert tracked.stdout == ""
 
