@@ -5,6 +5,7 @@ from solvers.combinators import Chain, MultiStart
 from solvers.driver import solve
 from solvers.get import GET, Anneal, SubtreePolish
 from solvers.gradient import LBFGS, Adam, QHAdam
+from solvers.gradtree import GradTree
 from solvers.initial import CartInit, ClusterInit, GreedyInit, HingeInit, RandomInit
 from solvers.local_search import LocalSearch
 from solvers.mip import MIP, certify
@@ -28,6 +29,7 @@ __all__ = [
     "CartInit",
     "Chain",
     "ClusterInit",
+    "GradTree",
     "GreedyInit",
     "HingeInit",
     "LiblinearNode",

@@ -20,6 +20,7 @@ from solvers import (
     CartInit,
     Chain,
     ClusterInit,
+    GradTree,
     GreedyInit,
     HingeInit,
     LiblinearNode,
@@ -56,6 +57,7 @@ SOLVERS = [
     ORRT(n_starts=2, max_iter=60),
     ORRT(method="SLSQP", max_iter=5),
     LocalSearch(n_starts=2),
+    GradTree(epochs=20, n_starts=2),
     MIP(n_thresholds=4),
     MIP("flow", n_thresholds=2, node_limit=3, max_splits=2),
 ]

@@ -1,6 +1,7 @@
 """scikit-learn estimators: validate, scale, state the problem, call a solver, keep ``tree_`` and ``result_``."""
 
 from opttree.estimators.get import GETClassifier, GETRegressor
+from opttree.estimators.gradtree import GradTreeClassifier, GradTreeRegressor
 from opttree.estimators.ort import OCTClassifier, ORTRegressor
 from opttree.estimators.soft import ORRTRegressor, SRTRegressor
 from opttree.estimators.tao import TAOClassifier, TAORegressor
@@ -8,6 +9,8 @@ from opttree.estimators.tao import TAOClassifier, TAORegressor
 __all__ = [
     "GETClassifier",
     "GETRegressor",
+    "GradTreeClassifier",
+    "GradTreeRegressor",
     "OCTClassifier",
     "ORRTRegressor",
     "ORTRegressor",

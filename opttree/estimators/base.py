@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -197,6 +198,26 @@ class TreeEstimator(BaseEstimator):
         """Number of leaves of the fitted tree."""
         check_is_fitted(self, "tree_")
         return self.tree_.n_leaves
+
+
+def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) -> tuple[Any, float]:
+    """The result of ``solve(callback)`` with the tree of the step whose ``info[name]`` is lowest, and that number.
+
+    For methods that choose by another number than the objective; steps without it are passed over. ``watch`` is called
+    at every step too.
+    """
+    best: list[Any] = [np.inf, None, None]
+
+    def judge(step: Any, trace: Any) -> None:
+        number = step.info.get(name, np.inf)
+        if number < best[0]:
+            best[:] = number, step.tree, trace.rows[-1].objective
+        if watch is not None:
+            watch(step, trace)
+
+    result = solve(judge)
+    number, tree, objective = best
+    return (result if tree is None else replace(result, tree=tree, objective=objective)), number
 
 
 class RegressionTree(MultiOutputMixin, RegressorMixin):

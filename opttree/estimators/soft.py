@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from opttree import bridge
-from opttree.estimators.base import Floats, RegressionTree, TreeEstimator, minmax, moments
+from opttree.estimators.base import Floats, RegressionTree, TreeEstimator, minmax, moments, solve_and_keep
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 
@@ -176,18 +175,10 @@ class SRTRegressor(RegressionTree, _SoftTree):
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
         """Solve, and keep the tree of the lowest smooth objective, as the paper does, not of the lowest hard one."""
-        best: list[Any] = [np.inf, None]
-
-        def judge(step: Any, trace: Any) -> None:
-            smooth = step.info.get("smooth", np.inf)
-            if smooth < best[0]:
-                best[:] = smooth, step.tree
-            if watch is not None:
-                watch(step, trace)
-
-        result = super()._solve(problem, start, seed, time_limit, judge)
-        self.smooth_objective_, tree = best
-        return result if tree is None else replace(result, tree=tree, objective=problem.objective(tree))
+        result, self.smooth_objective_ = solve_and_keep(
+            "smooth", lambda judge: super(SRTRegressor, self)._solve(problem, start, seed, time_limit, judge), watch
+        )
+        return result
 
     @property
     def _merit(self) -> float:

@@ -44,6 +44,25 @@ def best_constants(theta, gradient, mass, form):
 
 
 @njit(cache=True, nogil=True)
+def adam_step(theta, gradient, first, second, step, rate, moments):
+    """Step number ``step`` (from 1) of Adam, or of QHAdam, along ``gradient``; theta and its two moments move."""
+    dtype = theta.dtype
+    one, rate = dtype.type(1.0), dtype.type(rate)
+    scale1 = dtype.type(1.0 / (1.0 - moments.beta1**step))
+    scale2 = dtype.type(1.0 / (1.0 - moments.beta2**step))
+    beta1, beta2 = dtype.type(moments.beta1), dtype.type(moments.beta2)
+    nu1, nu2 = dtype.type(moments.nu1), dtype.type(moments.nu2)
+    epsilon = dtype.type(moments.epsilon)
+    for j in range(theta.size):
+        g = gradient[j]
+        first[j] = beta1 * first[j] + (one - beta1) * g
+        second[j] = beta2 * second[j] + (one - beta2) * g * g
+        mean = (one - nu1) * g + nu1 * first[j] * scale1
+        square = (one - nu2) * g * g + nu2 * second[j] * scale2
+        theta[j] -= rate * mean / (np.sqrt(square) + epsilon)
+
+
+@njit(cache=True, nogil=True)
 def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty, parallel):
     """Take ``rates.size`` steps of Adam from ``theta``, which is overwritten, as is ``state (2, size)``.
 
@@ -59,33 +78,22 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
     -------
     (steps,) objectives before each step, on its batch.
     """
-    dtype = theta.dtype
     gradient = np.empty_like(theta)
-    mass = np.empty(1 << form.depth, dtype)
+    mass = np.empty(1 << form.depth, theta.dtype)
     losses = np.empty(rates.size)
     first, second = state[0], state[1]
-    constants = ((1 << form.depth) - 1) * (form.n_features + 1)
-    n_constants = (1 << form.depth) * form.n_outputs
-    one = dtype.type(1.0)
-    beta1, beta2 = dtype.type(moments.beta1), dtype.type(moments.beta2)
-    nu1, nu2 = dtype.type(moments.nu1), dtype.type(moments.nu2)
-    epsilon = dtype.type(moments.epsilon)
+    moved = theta.size  # entries before the leaves' constants, where these are closed
+    rest = theta.size
+    if closed_leaves:
+        moved = ((1 << form.depth) - 1) * (form.n_features + 1)
+        rest = moved + (1 << form.depth) * form.n_outputs
     for i in range(rates.size):
         losses[i] = value_and_gradient(theta, alphas[i], data, batches[i], form, penalty, gradient, mass, parallel)
-        rate = dtype.type(rates[i])
-        step = done + i + 1
-        scale1, scale2 = dtype.type(1.0 / (1.0 - beta1**step)), dtype.type(1.0 / (1.0 - beta2**step))
         if closed_leaves:
             best_constants(theta, gradient, mass, form)
-        for j in range(theta.size):
-            if closed_leaves and constants <= j < constants + n_constants:
-                continue
-            g = gradient[j]
-            first[j] = beta1 * first[j] + (one - beta1) * g
-            second[j] = beta2 * second[j] + (one - beta2) * g * g
-            mean = (one - nu1) * g + nu1 * first[j] * scale1
-            square = (one - nu2) * g * g + nu2 * second[j] * scale2
-            theta[j] -= rate * mean / (np.sqrt(square) + epsilon)
+        step = done + i + 1
+        adam_step(theta[:moved], gradient[:moved], first[:moved], second[:moved], step, rates[i], moments)
+        adam_step(theta[rest:], gradient[rest:], first[rest:], second[rest:], step, rates[i], moments)
     return losses
 
 

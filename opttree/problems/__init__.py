@@ -1,5 +1,6 @@
 """What is minimised: the statement `TreeProblem`, its penalties, and the reduced problems derived from it."""
 
+from opttree.problems.dense_problem import DenseTreeProblem
 from opttree.problems.mip import MIPTreeProblem
 from opttree.problems.node_problem import LevelProblem, NodeProblem
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
@@ -10,6 +11,7 @@ from opttree.problems.tree_problem import TreeProblem
 __all__ = [
     "L1",
     "L2",
+    "DenseTreeProblem",
     "LevelProblem",
     "MIPTreeProblem",
     "NodeProblem",

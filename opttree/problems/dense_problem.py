@@ -1,0 +1,176 @@
+"""GradTree's formulation: axis-aligned trees with a logit and a threshold for every branch and feature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree.kernels import dense, hard
+from opttree.problems.tree_problem import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.floating]
+INDEX = {"entmax": dense.ENTMAX, "gumbel": dense.GUMBEL, "soft": dense.SOFT}
+DTYPES = ("float32", "float64")
+KNOWN = 1.0  # logit of the feature of a known split: the largest, and others are not out of reach
+
+
+@dataclass(frozen=True, eq=False)
+class DenseTreeProblem:
+    """Minimise over theta = (I, T, L) the loss of a complete axis-aligned tree, by straight-through gradients.
+
+    Branch t splits on the feature f with the largest of its logits ``I[t]``: left where ``x[f] <= T[t, f]``. Leaves
+    hold scores: of the classes (softmax), or predictions. The loss is the weighted mean over rows of
+
+    - squared loss: ``sum (f - y)^2``;
+    - otherwise ``-(1 - q)^gamma log q + epsilon (1 - q)``, q the probability of the row's class: cross-entropy with a
+      focal factor and the first term of PolyLoss (GradTree, appendix C).
+
+    It is piecewise constant in I and T; `value_and_grad` returns the gradient of GradTree, which leaves out the two
+    roundings (section 3.3), so that it is not the derivative of the value. Penalties of the statement are left out.
+
+    Parameters
+    ----------
+    problem : the statement; axis-aligned splits, constant leaves, squared, log or zero-one loss, depth >= 1. Log and
+        zero-one loss are both smoothed as said.
+    gamma : focal factor, >= 0.
+    epsilon : of PolyLoss, >= 0.
+    index : how the gradient sees the choice of a feature: "entmax" (the paper's), "gumbel" (straight-through Gumbel
+        softmax) or "soft" (entmax itself weighs the features; sharpened by lower temperatures).
+    dtype : "float32" or "float64".
+
+    Raises
+    ------
+    ValueError
+        For a statement that has no dense form, or an unknown option.
+    """
+
+    problem: TreeProblem
+    gamma: float = 0.0
+    epsilon: float = 0.0
+    index: str = "entmax"
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if (reason := self.refusal(self.problem)) is not None:
+            raise ValueError(f"problem has no dense form: {reason}")
+        for name, allowed in (("index", tuple(INDEX)), ("dtype", DTYPES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
+        for name in ("gamma", "epsilon"):
+            number = getattr(self, name)
+            if not (np.isfinite(number) and number >= 0.0):
+                raise ValueError(f"{name} must be finite and >= 0; got {number}")
+
+    @staticmethod
+    def refusal(problem: TreeProblem) -> str | None:
+        """Why ``problem`` has no dense form, or None."""
+        if problem.splits != "axis":
+            return "its splits are oblique, and a branch of the dense form splits on one feature; use splits='axis'"
+        if problem.leaves != "constant":
+            return "its leaves are linear, and those of the dense form are constant"
+        if problem.loss == "absolute":
+            return "its loss is 'absolute', and the leaves need a gradient; use squared, log or zero_one"
+        if problem.depth < 1:
+            return "its depth is 0, so that it has no branches"
+        return None
+
+    @property
+    def n_branches(self) -> int:
+        """Branch nodes of the complete tree, B = 2^depth - 1."""
+        return 2**self.problem.depth - 1
+
+    @property
+    def size(self) -> int:
+        """Length of theta."""
+        return 2 * self.n_branches * self.problem.n_features + (self.n_branches + 1) * self.problem.n_outputs
+
+    @property
+    def form(self) -> Any:
+        """The formulation as the kernels take it."""
+        p = self.problem
+        loss = dense.SQUARED if p.loss == "squared" else dense.LOG
+        kinds = (loss, float(self.gamma), float(self.epsilon), INDEX[self.index])
+        return dense.Form(p.depth, p.n_features, p.n_outputs, *kinds)
+
+    @cached_property
+    def data(self) -> tuple[Floats, Floats, Floats]:
+        """X (n, p), Y (n, K) or class codes (n, 1), and weights (n,), in the problem's dtype."""
+        p = self.problem
+        return tuple(np.ascontiguousarray(part, self.dtype) for part in (p.X, p.Y, p.w * p.n_samples))  # type: ignore[return-value]
+
+    def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Views of theta: logits I (B, p), thresholds T (B, p), scores L (B + 1, K)."""
+        if theta.shape != (self.size,):
+            raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
+        return dense.parts.py_func(theta, self.form)
+
+    def random_theta(self, rng: np.random.Generator) -> Floats:
+        """Glorot's uniform numbers (GradTree, algorithm 2): within ``sqrt(6 / (rows + columns))`` of zero."""
+        theta = np.empty(self.size, self.dtype)
+        for part in self.unpack(theta):
+            bound = np.sqrt(6.0 / sum(part.shape))
+            part[:] = rng.uniform(-bound, bound, part.shape)
+        return theta
+
+    def value(self, theta: Floats) -> float:
+        """Loss of the hard tree of ``theta (size,)`` on all rows."""
+        return float(dense.value(self._checked(theta), *self.data, self.form))
+
+    def value_and_grad(
+        self, theta: Floats, *, temperature: float = 1.0, seed: int = 0, rows: ArrayLike | None = None
+    ) -> tuple[float, Floats]:
+        """Loss on ``rows`` (numbers; all by default) and its straight-through gradient (size,).
+
+        ``temperature`` divides the logits; ``seed`` is that of the Gumbel noise of ``index="gumbel"``.
+        """
+        theta = self._checked(theta)
+        gradient = np.empty_like(theta)
+        some = np.arange(self.problem.n_samples) if rows is None else np.asarray(rows, np.int64)
+        loss = dense.value_and_gradient(theta, float(temperature), seed, *self.data, some, self.form, gradient)
+        return float(loss), gradient
+
+    def _checked(self, theta: ArrayLike) -> Floats:
+        theta = np.ascontiguousarray(theta, self.dtype)
+        self.unpack(theta)
+        return theta
+
+    def harden(self, theta: Floats) -> Tree:
+        """The complete tree of ``theta``, leaves as they stand."""
+        theta, problem = self._checked(theta), self.problem
+        _logits, T, scores = (np.array(part, np.float64) for part in self.unpack(theta))
+        feature, branch = dense.features_of(theta, self.form), np.arange(self.n_branches)
+        A = np.zeros(T.shape)
+        A[branch, feature] = 1.0
+        tree = Tree.complete(A, T[branch, feature], problem.n_outputs, problem.classes)
+        if problem.is_classification:
+            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+            scores /= scores.sum(axis=1, keepdims=True)
+        return replace(tree, values=scores)
+
+    def soften(self, tree: Tree, rng: np.random.Generator) -> Floats:
+        """Theta of ``tree``: `harden` gives it back, completed to the problem's depth by random splits.
+
+        ValueError if the tree is no feasible point of the problem.
+        """
+        if (reason := self.problem.violation(tree)) is not None:
+            raise ValueError(f"tree must be feasible; {reason}")
+        theta = self.random_theta(rng)
+        logits, T, scores = self.unpack(theta)
+        node = np.zeros(2 * self.n_branches + 1, np.intp)  # the tree's node at each place of the heap
+        for t in range(self.n_branches):
+            known = node[t] < tree.n_branches
+            node[2 * t + 1], node[2 * t + 2] = tree.children[node[t]] if known else (node[t], node[t])
+            if known:
+                f = int(np.flatnonzero(tree.A[node[t]])[0])
+                logits[t, f] = KNOWN
+                T[t, f] = tree.b[node[t]] / tree.A[node[t], f]
+        values = tree.values
+        if self.problem.is_classification:
+            values = np.log(np.maximum(values, hard.SMALLEST_PROBABILITY))
+        scores[:] = values[node[self.n_branches :] - tree.n_branches]
+        return theta

@@ -1,0 +1,121 @@
+"""`GradTree`: gradient descent on all splits of an axis-aligned tree at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numba
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.problems import DenseTreeProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.gradtree.descent import DenseDescent
+from solvers.result import Termination
+
+ROUND_ROWS = 20_000  # rows times epochs between two looks at the clock
+
+
+@dataclass(frozen=True)
+class GradTree(Solver):
+    """Axis-aligned trees by straight-through gradients (GradTree, algorithms 1 and 2).
+
+    Parameters
+    ----------
+    learning_rates : of the logits of features, of thresholds and of leaves, > 0 (the paper's lr_index, lr_values,
+        lr_leaf).
+    epochs : most epochs of a start.
+    batch_size : rows of a batch, at most half of them.
+    patience : epochs without a lower loss on the held-out rows after which a start ends.
+    average : the last so many epochs' thetas are averaged before they are judged.
+    n_starts : random starts; a tree that `solve` starts from takes the place of the first one's random numbers.
+    validation : share of the rows that is held out to judge thetas; None: they are judged on the training rows.
+    gamma, epsilon, index, dtype : as in `opttree.DenseTreeProblem`.
+    temperatures : by which the logits of features are divided in the first and in the last epoch; they change
+        geometrically.
+    refit : whether leaves are fitted again, on all rows, or stay as the gradient has left them.
+
+    Steps are hard trees, without the branches that no row reaches; a step's ``info["validation"]`` is the loss by which
+    starts and epochs are judged. `solve` ranks steps by the objective on all rows, as always: the estimators keep the
+    tree of the lowest validation loss instead, as the paper does.
+
+    Features are taken as they are: gates see differences of a feature in its own units (the paper transforms features
+    to normal quantiles, the estimators standardise).
+    """
+
+    learning_rates: tuple[float, float, float] = (0.01, 0.01, 0.01)
+    epochs: int = 1000
+    batch_size: int = 512
+    patience: int = 200
+    average: int = 5
+    n_starts: int = 3
+    validation: float | None = 0.2
+    gamma: float = 0.0
+    epsilon: float = 0.0
+    index: str = "entmax"
+    temperatures: tuple[float, float] = (1.0, 1.0)
+    refit: bool = False
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if len(self.learning_rates) != 3 or not all(np.isfinite(r) and r > 0.0 for r in self.learning_rates):
+            raise ValueError(f"learning_rates must be three numbers > 0; got {self.learning_rates}")
+        for name in ("epochs", "batch_size", "patience", "average", "n_starts"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        if self.validation is not None and not 0.0 < self.validation < 1.0:
+            raise ValueError(f"validation must be between 0 and 1, or None; got {self.validation}")
+        if len(self.temperatures) != 2 or not all(np.isfinite(t) and t > 0.0 for t in self.temperatures):
+            raise ValueError(f"temperatures must be two numbers > 0; got {self.temperatures}")
+        tiny = TreeProblem(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), depth=1, splits="axis")
+        DenseTreeProblem(tiny, self.gamma, self.epsilon, self.index, self.dtype)  # checks the options it shares
+
+    @staticmethod
+    def annealed(**options: object) -> GradTree:
+        """The rival of Table 4: the weights of the features are sharpened by temperatures from 1 to .01, without a
+        straight-through choice (Chang, Caruana and Goldenberg, 2021).
+        """
+        return replace(GradTree(index="soft", temperatures=(1.0, 0.01)), **options)  # type: ignore[arg-type]
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the dense form says; a depth of 0 is the constant tree."""
+        return None if problem.depth == 0 else DenseTreeProblem.refusal(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """Starts side by side, in rounds of epochs; a step for each that has a lower loss on the rows that judge."""
+        constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+        yield Step(problem.fit_leaves(constant), phase="constant")
+        if problem.depth == 0 or problem.n_samples < 2 or np.ptp(problem.Y, axis=0).max() == 0.0:
+            return Termination.LOCALLY_OPTIMAL
+        train = judge = problem
+        if self.validation is not None:
+            train, judge = problem.split(self.validation, rng)
+        dense, judging = (
+            DenseTreeProblem(part, self.gamma, self.epsilon, self.index, self.dtype) for part in (train, judge)
+        )
+        descents = []
+        for k, own in enumerate(rng.spawn(self.n_starts)):
+            theta = dense.random_theta(own) if start is None or k else dense.soften(start.canonical, own)
+            descents.append(DenseDescent(self, dense, judging, theta, own))
+        seen = [np.inf] * self.n_starts
+        epochs = max(1, ROUND_ROWS // problem.n_samples)
+        with ThreadPoolExecutor(numba.get_num_threads()) as pool:
+            while any(descent.remaining for descent in descents):
+                list(pool.map(lambda descent: descent.advance(epochs), descents))
+                for k, descent in enumerate(descents):
+                    if descent.loss < seen[k]:
+                        seen[k] = descent.loss
+                        tree = self._tree(problem, dense, descent.theta)
+                        info = {"validation": descent.loss, "epoch": float(descent.epoch)}
+                        yield Step(tree, phase=f"start {k + 1}", info=info)
+                yield None
+        settled = all(descent.stuck >= self.patience for descent in descents)
+        return Termination.STALLED if settled else Termination.ITERATION_LIMIT
+
+    def _tree(self, problem: TreeProblem, dense: DenseTreeProblem, theta: np.ndarray) -> Tree:
+        """The hard tree of theta as a feasible tree of the whole problem."""
+        tree = dense.harden(theta)
+        return problem.trim(problem.fit_leaves(tree) if self.refit else tree)

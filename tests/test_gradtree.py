@@ -1,0 +1,240 @@
+"""GradTree: entmax, straight-through gradients against autograd, trees there and back, training, the estimators."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.metrics import f1_score
+from sklearn.model_selection import train_test_split
+
+from opttree import DenseTreeProblem, GradTreeClassifier, GradTreeRegressor, TreeProblem
+from opttree.kernels import dense
+from solvers import TAO, AxisNode, CartInit, Chain, GradTree, LocalSearch, solve
+from tests.conftest import classification_problem, regression_problem
+
+FAST = GradTree(epochs=60, n_starts=2)
+
+
+def entmax_by_sorting(z):
+    """Algorithm 2 of Peters, Niculae and Martins (ACL 2019)."""
+    z = np.asarray(z, float) / 2
+    ordered = np.sort(z)[::-1]
+    k = np.arange(1, len(z) + 1)
+    mean, square = np.cumsum(ordered) / k, np.cumsum(ordered**2) / k
+    tau = mean - np.sqrt(np.maximum((1 - k * (square - mean**2)) / k, 0.0))
+    return np.maximum(z - tau[np.sum(tau <= ordered) - 1], 0.0) ** 2
+
+
+@pytest.mark.parametrize("p", [1, 2, 7, 60])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+def test_entmax_is_its_definition(p, scale):
+    rng = np.random.default_rng(p)
+    for _ in range(50):
+        z = scale * rng.normal(size=p) + 5.0
+        out = np.empty(p)
+        dense.entmax(z, out)
+        assert out.sum() == pytest.approx(1.0, abs=1e-12)
+        np.testing.assert_allclose(out, entmax_by_sorting(z), atol=1e-12)
+
+
+def test_entmax_of_equal_numbers_is_uniform():
+    out = np.empty(4)
+    dense.entmax(np.full(4, -2.0), out)
+    np.testing.assert_allclose(out, 0.25, atol=1e-15)
+
+
+def statement(loss, depth, n=150, p=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(n, p)), rng.uniform(0.5, 2.0, n)
+    y = rng.normal(size=(n, 2)) if loss == "squared" else rng.integers(0, 3, n)
+    return TreeProblem(X, y, depth=depth, splits="axis", loss=loss, sample_weight=w)
+
+
+def autograd(problem, form, theta, temperature, noise):
+    """Loss and gradient of algorithm 1, dense, in PyTorch."""
+    torch = pytest.importorskip("torch")
+
+    def entmax(z):
+        z = z / 2
+        ordered, _ = z.sort(-1, descending=True)
+        k = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype)
+        mean, square = ordered.cumsum(-1) / k, (ordered**2).cumsum(-1) / k
+        tau = mean - ((1 - k * (square - mean**2)) / k).clamp(min=0).sqrt()
+        tau = tau.gather(-1, (tau <= ordered).sum(-1, keepdim=True) - 1)
+        return (z - tau).clamp(min=0) ** 2
+
+    X, w = torch.tensor(problem.X), torch.tensor(problem.w)
+    B, p, K = 2**problem.depth - 1, problem.n_features, problem.n_outputs
+    leaf_theta = torch.tensor(theta, requires_grad=True)
+    logits, T, L = torch.split(leaf_theta, [B * p, B * p, (B + 1) * K])
+    logits, T, L = logits.reshape(B, p), T.reshape(B, p), L.reshape(B + 1, K)
+    logits = (logits + torch.tensor(noise)) / temperature
+    P = torch.softmax(logits, -1) if form.index == "gumbel" else entmax(logits)
+    if form.index != "soft":
+        P = P + (torch.nn.functional.one_hot(logits.argmax(-1), p) - P).detach()
+    s = torch.sigmoid((T * P).sum(-1) - X @ P.T)
+    s = s + (s.round() - s).detach()
+    shares = torch.ones(len(X), 1, dtype=X.dtype)
+    for level in range(problem.depth):
+        here = s[:, 2**level - 1 : 2 ** (level + 1) - 1]
+        shares = torch.stack([shares * here, shares * (1 - here)], dim=2).reshape(len(X), -1)
+    f = shares @ L
+    if problem.loss == "squared":
+        rows = (f - torch.tensor(problem.Y)).square().sum(1)
+    else:
+        q = torch.softmax(f, 1)[torch.arange(len(X)), torch.tensor(problem.Y[:, 0]).long()]
+        rows = -((1 - q) ** form.gamma) * torch.log(q) + form.epsilon * (1 - q)
+    loss = (w * rows).sum()
+    loss.backward()
+    return loss.item(), leaf_theta.grad.numpy()
+
+
+@pytest.mark.parametrize("loss", ["zero_one", "squared"])
+@pytest.mark.parametrize("depth", [1, 3, 6])
+@pytest.mark.parametrize(
+    ("gamma", "epsilon", "index", "temperature"),
+    [(0, 0, "entmax", 1), (3, 2, "entmax", 1), (0.5, 0, "entmax", 0.7), (0, 5, "soft", 0.4), (1, 0, "gumbel", 1)],
+)
+def test_gradients_are_those_of_autograd(loss, depth, gamma, epsilon, index, temperature):
+    problem = statement(loss, depth)
+    form = DenseTreeProblem(problem, gamma, epsilon, index, "float64")
+    theta = 3.0 * form.random_theta(np.random.default_rng(1))
+    size = form.n_branches * problem.n_features
+    noise = np.zeros((form.n_branches, problem.n_features))
+    if index == "gumbel":
+        noise = np.array([dense.gumbel(7, place) for place in range(size)]).reshape(noise.shape)
+    value, gradient = form.value_and_grad(theta, temperature=temperature, seed=7)
+    expected, autograds = autograd(problem, form, theta, temperature, noise)
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient, autograds, atol=1e-10 * np.abs(autograds).max())
+
+
+def test_gumbel_noise_has_its_distribution():
+    noise = np.array([dense.gumbel(3, k) for k in range(20_000)])
+    assert noise.mean() == pytest.approx(np.euler_gamma, abs=0.03)
+    assert noise.std() == pytest.approx(np.pi / np.sqrt(6), abs=0.03)
+    assert len(np.unique(noise)) == len(noise)
+
+
+def test_value_is_the_loss_of_the_hard_tree():
+    problem = replace(statement("zero_one", 4), loss="log")
+    form = DenseTreeProblem(problem, dtype="float64")
+    theta = form.random_theta(np.random.default_rng(0))
+    assert form.value(theta) == pytest.approx(problem.mean_loss(form.harden(theta)))
+    assert form.value(theta) == pytest.approx(form.value_and_grad(theta)[0])
+    squared = DenseTreeProblem(statement("squared", 3), dtype="float64")
+    theta = squared.random_theta(np.random.default_rng(0))
+    assert squared.value(theta) == pytest.approx(squared.problem.mean_loss(squared.harden(theta)))
+
+
+def test_a_tree_there_and_back():
+    problem = classification_problem(splits="axis", depth=4)
+    tree = solve(problem, CartInit(min_rows=20)).tree.canonical
+    form = DenseTreeProblem(problem, dtype="float64")
+    back = problem.trim(form.harden(form.soften(tree, np.random.default_rng(0))))
+    np.testing.assert_allclose(back.predict_proba(problem.X), tree.predict_proba(problem.X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"splits": "oblique"}, "its splits are oblique"),
+        ({"leaves": "linear"}, "its leaves are linear"),
+        ({"loss": "absolute"}, "its loss is 'absolute'"),
+        ({"depth": 0}, "its depth is 0"),
+    ],
+)
+def test_what_has_no_dense_form_is_refused(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        DenseTreeProblem(regression_problem(**({"splits": "axis"} | options)))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"learning_rates": (0.1, 0.1)}, "learning_rates must be three numbers > 0"),
+        ({"epochs": 0}, "epochs must be an integer >= 1; got 0"),
+        ({"validation": 1.0}, "validation must be between 0 and 1, or None; got 1.0"),
+        ({"index": "argmax"}, "index must be one of"),
+        ({"gamma": -1.0}, "gamma must be finite and >= 0"),
+        ({"temperatures": (1.0, 0.0)}, "temperatures must be two numbers > 0"),
+    ],
+)
+def test_bad_options_are_named(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        GradTree(**options)
+
+
+def test_it_finds_a_tree_where_greedy_splits_fail():
+    """XOR of two features among six: no first split tells anything."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 6))
+    problem = TreeProblem(X, (X[:, 2] > 0) ^ (X[:, 4] > 0), depth=2, splits="axis", loss="zero_one")
+    greedy = solve(problem, CartInit()).objective
+    found = solve(problem, GradTree(epochs=400, learning_rates=(0.02, 0.05, 0.05), n_starts=6), random_state=0)
+    assert found.objective < 0.1 < greedy
+
+
+def test_a_start_is_improved():
+    problem = classification_problem(400, splits="axis", depth=4, penalties=())
+    start = solve(problem, CartInit(min_rows=40)).tree
+    first = next(
+        row
+        for row in solve(problem, GradTree(epochs=1, n_starts=1), start=start, random_state=0).trace
+        if row.phase == "start 1"
+    )
+    assert first.objective <= 1.2 * problem.objective(start)
+    result = solve(problem, Chain(FAST, TAO(node_solver=AxisNode()), LocalSearch(n_starts=1)), random_state=0)
+    alone = solve(problem, FAST, random_state=0)
+    assert result.objective <= alone.objective
+
+
+@pytest.mark.parametrize("solver", [replace(FAST, index="gumbel"), GradTree.annealed(epochs=60, n_starts=1)])
+def test_the_rivals_of_the_ablation_run(solver):
+    problem = classification_problem(300, splits="axis")
+    result = solve(problem, solver, random_state=0)
+    assert result.objective < 0.9 * result.trace.rows[0].objective
+
+
+def test_starts_and_epochs_are_chosen_on_held_out_rows():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = GradTreeClassifier(4, epochs=100, n_starts=2, random_state=0).fit(X, y)
+    losses = [row.info["validation"] for row in model.result_.trace if "validation" in row.info]
+    assert model.validation_loss_ == min(losses)
+    assert model.result_.objective == pytest.approx(1 - model.score(X, y))
+    assert model.tree_.is_axis_aligned
+    assert not model.tree_.linear_leaves
+
+
+def test_it_learns_on_held_out_rows():
+    X, y = make_classification(2000, 12, n_informative=6, random_state=0)
+    train, test, y_train, y_test = train_test_split(X, y, random_state=0)
+    model = GradTreeClassifier(6, epochs=300, n_starts=2, random_state=0).fit(train, y_train)
+    assert f1_score(y_test, model.predict(test), average="macro") > 0.8
+    rng = np.random.default_rng(0)
+    y = np.where(X[:, 0] > 0, 2.0, -1.0) + np.where(X[:, 1] > 0.5, 1.0, 0.0) + 0.1 * rng.normal(size=len(y))
+    assert GradTreeRegressor(3, epochs=300, n_starts=2, random_state=0).fit(X, y).score(X, y) > 0.9
+
+
+def test_labels_weights_and_classes():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    fast = {"epochs": 60, "n_starts": 1, "random_state": 0}
+    model = GradTreeClassifier(3, **fast).fit(X, names)
+    assert set(model.predict(X)) <= set(names)
+    heavy = GradTreeClassifier(3, class_weight={0: 1.0, 1: 50.0, 2: 1.0}, **fast).fit(X, y)
+    assert np.mean(heavy.predict(X)[y == 1] == 1) >= np.mean(model.predict(X)[y == 1] == "versicolor")
+    assert GradTreeClassifier(3, class_weight="balanced", **fast).fit(X, y).score(X, y) > 0.8
+    one = GradTreeClassifier(3, **fast).fit(X[:20], y[:20])
+    assert one.get_n_leaves() == 1
+    two = GradTreeClassifier(3, **fast).fit(X[48:52], y[48:52])  # two rows of each class
+    assert set(two.predict(X[48:52])) <= {0, 1}
+    with pytest.raises(ValueError, match="class_weight"):
+        GradTreeClassifier(3, class_weight="heavy", **fast).fit(X, y)
+
+
+def test_the_same_seed_gives_the_same_tree_on_any_number_of_threads():
+    X, y = load_breast_cancer(return_X_y=True)
+    models = [GradTreeClassifier(4, epochs=40, random_state=3, n_jobs=jobs).fit(X, y) for jobs in (1, 2)]
+    assert models[0].tree_ == models[1].tree_
