@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opttree import datasets, io, plotting
+    from opttree import datasets, io, plotting, preprocessing
     from opttree.estimators import (
         GETClassifier,
         GETRegressor,
@@ -61,7 +61,7 @@ _HOMES = {
     "load": "opttree.io",
     "save": "opttree.io",
 }
-_MODULES = ("datasets", "io", "plotting")
+_MODULES = ("datasets", "io", "plotting", "preprocessing")
 
 __all__ = [
     "L1",
@@ -88,6 +88,7 @@ __all__ = [
     "io",
     "load",
     "plotting",
+    "preprocessing",
     "save",
 ]
 
