@@ -23,6 +23,7 @@ from sklearn.model_selection import (
 from experiments import methods
 from experiments.protocol import Run, Splits
 from opttree import L2, Tree, TreeProblem, datasets
+from opttree.preprocessing import gradtree_pipeline
 from solvers import solve
 
 WARM_ROWS = 300
@@ -50,6 +51,12 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray, str]:
     return X, y[:, int(output)] if output else y, data.task
 
 
+@lru_cache(maxsize=2)
+def raw(name: str) -> tuple[pd.DataFrame, np.ndarray, str]:
+    """The same with features as they stand in the file, for a pipeline that encodes categories itself."""
+    return datasets.load(name.partition(":")[0]).X, *load(name)[1:]
+
+
 def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
     """Training and test rows; stratified by class where every class has the rows for it."""
     rows = np.arange(len(y))
@@ -64,7 +71,7 @@ def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tu
 
 
 def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
-    X, y, task = load(run.dataset)
+    X, y, task = (raw if run.preprocess else load)(run.dataset)
     train, test = parts(run.splits, run.split, run.seed, y, task)
     seed = run.random_state
     options = dict(run.method.options)
@@ -72,26 +79,34 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     if run.time_limit is not None and entry.compiled:
         options.setdefault("time_limit", run.time_limit)
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=seed, threads=threads)
-    if run.method.grid:
+    grid = dict(run.method.grid)
+    if run.preprocess:
+        model = gradtree_pipeline(model, random_state=seed)
+        grid = {f"model__{name}": values for name, values in grid.items()}
+    if grid:
         fewest = np.unique(y[train], return_counts=True)[1].min() if task == "classification" else 0
         choose = StratifiedShuffleSplit if fewest >= 2 else ShuffleSplit
         share = choose(1, test_size=run.method.validation, random_state=seed)
         score = "f1_macro" if task == "classification" else None
-        model = GridSearchCV(model, dict(run.method.grid), cv=share, scoring=score, error_score="raise")
+        model = GridSearchCV(model, grid, cv=share, scoring=score, error_score="raise")
     if entry.compiled:
         _warm(run, task, threads)
     started()
     began, used = time.perf_counter(), time.process_time()
-    model.fit(X[train], y[train])
+    model.fit(X.take(train, axis=0), y[train])
     row: dict[str, Any] = {"fit_seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
     began = time.perf_counter()
-    predicted = model.predict(X[test])
+    predicted = model.predict(X.take(test, axis=0))
     row["predict_seconds"] = time.perf_counter() - began
-    for part, y_true, y_hat in (("train", y[train], model.predict(X[train])), ("test", y[test], predicted)):
+    for part, y_true, y_hat in (
+        ("train", y[train], model.predict(X.take(train, axis=0))),
+        ("test", y[test], predicted),
+    ):
         row |= {f"{part}_{metric}": value for metric, value in scores(y_true, y_hat, task).items()}
     best = getattr(model, "best_estimator_", model)
+    best = best[-1] if run.preprocess else best
     row |= sizes(best)
-    if run.method.grid:
+    if grid:
         row["chosen"] = json.dumps(model.best_params_)
     result = getattr(best, "result_", None)
     if result is None:

@@ -23,6 +23,7 @@ SPLITS = ("holdout", "kfold")
 TESTS = ("friedman", "paired_t", "wilcoxon", "mrr", "mrd")
 LEAVES = ("constant", "linear")
 FEATURES = ("standard", "unit")
+PREPROCESS = ("", "gradtree")
 LISTS: dict[str, Any] = {
     "datasets": str,
     "seeds": int,
@@ -74,6 +75,7 @@ class Method:
     grid : options to choose among, on a part of the training rows of share ``validation``; the model is then fitted to
         all of them.
     depth : whether the protocol's depths apply.
+    per_dataset : further options on some data sets.
     best_of : instead of ``use``: the label of another method, of whose seeds the one with the best training score is
         taken, per split.
     """
@@ -84,6 +86,7 @@ class Method:
     validation: float = 1 / 3
     depth: bool = True
     best_of: str = ""
+    per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if bool(self.use) == bool(self.best_of):
@@ -106,6 +109,7 @@ class Run:
     depth: int | None
     leaves: str | None
     features: str
+    preprocess: str
     time_limit: float | None
     memory_limit: float | None
     code_version: str
@@ -114,6 +118,7 @@ class Run:
     def identity(self) -> dict[str, Any]:
         """What tells one run from another; limits do not, but for the time that solvers are given."""
         method = asdict(self.method)
+        statement = {"features": self.features, "seconds": self.time_limit} if self.kind == "solve" else {}
         return {
             "dataset": self.dataset,
             "depth": self.depth,
@@ -123,9 +128,7 @@ class Run:
             "method": self.label,
             "options": _canonical({k: method[k] for k in ("use", "options", "grid", "validation")}),
             "splits": _canonical(asdict(self.splits)),
-            "statement": _canonical(
-                {"features": self.features, "seconds": self.time_limit} if self.kind == "solve" else {}
-            ),
+            "statement": _canonical(statement | ({"preprocess": self.preprocess} if self.preprocess else {})),
         }
 
     @cached_property
@@ -168,6 +171,7 @@ class Protocol:
     depths: tuple[int, ...] = ()
     leaves: tuple[str, ...] = ()
     features: str = "standard"
+    preprocess: str = ""
     methods: Mapping[str, Method] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("test_r2",)
     tests: tuple[str, ...] = ()
@@ -195,6 +199,7 @@ class Protocol:
             (bool(self.seeds), "seeds must hold at least one seed; got none"),
             (all(d >= 1 for d in self.depths), f"depths must be >= 1; got {list(self.depths)}"),
             (set(self.leaves) <= set(LEAVES), f"leaves must be among {', '.join(LEAVES)}; got {list(self.leaves)}"),
+            (self.preprocess in PREPROCESS, f"preprocess must be one of {PREPROCESS}; got {self.preprocess!r}"),
             (self.features in FEATURES, f"features must be one of {', '.join(FEATURES)}; got {self.features!r}"),
             (set(self.tests) <= set(TESTS), f"tests must be among {', '.join(TESTS)}; got {list(self.tests)}"),
             (
@@ -235,6 +240,7 @@ class Protocol:
                             for label, method in self.methods.items():
                                 if method.best_of or (not method.depth and depth != (self.depths or (None,))[0]):
                                     continue
+                                options = {**method.options, **method.per_dataset.get(dataset, {})}
                                 yield Run(
                                     self.kind,
                                     dataset,
@@ -242,10 +248,11 @@ class Protocol:
                                     split,
                                     seed,
                                     label,
-                                    method,
+                                    replace(method, options=options, per_dataset={}),
                                     depth if method.depth else None,
                                     leaves,
                                     self.features,
+                                    self.preprocess,
                                     self.time_limit,
                                     self.memory_limit,
                                     version,

@@ -100,7 +100,7 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
 
 
 class NormalQuantiles(QuantileTransformer):
-    """scikit-learn's `QuantileTransformer` to normal quantiles, without a warning where rows are fewer than quantiles."""
+    """scikit-learn's `QuantileTransformer` to normal quantiles, without a warning where rows are few."""
 
     def __init__(self) -> None:
         super().__init__(output_distribution="normal")

@@ -283,6 +283,20 @@ def test_a_search_grid_chooses_on_held_out_rows(tmp_path):
     assert store.rows()["chosen"].iloc[0] in ('{"max_depth": 1}', '{"max_depth": 2}')
 
 
+def test_preprocessing_and_options_of_one_data_set(tmp_path):
+    pytest.importorskip("category_encoders")
+    pytest.importorskip("imblearn")
+    tuned = Method("cart", grid={"max_depth": [1, 4]}, depth=False, per_dataset={"iris": {"min_samples_leaf": 40}})
+    stated = small(datasets=("iris", "wine"), methods={"CART": tuned}, preprocess="gradtree")
+    assert len({one.identity["options"] for one in stated.runs("v")}) == 2
+    store = Store("small", tmp_path)
+    assert run(stated, store) == {"kept": 0, "ok": 2}
+    rows = store.rows().set_index("dataset")
+    assert rows.loc["iris", "n_leaves"] <= 3
+    assert rows["test_f1"].min() > 0.6
+    assert "model__max_depth" in rows.loc["wine", "chosen"]
+
+
 def test_folds_of_a_seed_hold_every_row_once(tmp_path):
     from experiments.execute import parts
 
