@@ -26,6 +26,7 @@ METHODS = {
     "get": "GET, whole-tree gradients, constant leaves",
     "get-linear": "GET, whole-tree gradients, linear leaves",
     "srt": "SRT, soft tree by node-based decomposition, linear leaves; regression only",
+    "gradtree": "GradTree, axis-aligned splits, constant leaves, by straight-through gradients",
     "ort": "ORT or OCT, axis-aligned splits, constant leaves, optimal where a proof takes seconds",
     "ort-l": "ORT-L, axis-aligned splits, linear leaves, by local search; regression only",
     "orrt": "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
@@ -141,6 +142,8 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
     from opttree import (
         GETClassifier,
         GETRegressor,
+        GradTreeClassifier,
+        GradTreeRegressor,
         OCTClassifier,
         ORRTRegressor,
         ORTRegressor,
@@ -149,8 +152,12 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         TAORegressor,
     )
 
+    kind: Callable[..., Any]
     if method in ("srt", "orrt", "ort-l") and not regression:
         raise ValueError(f"method {method} is for regression; got a classification task")
+    if method == "gradtree":
+        kind = GradTreeRegressor if regression else GradTreeClassifier
+        return kind(depth, random_state=seed, n_jobs=jobs, **options)
     if method in ("ort", "ort-l"):
         if not regression:
             return OCTClassifier(depth, random_state=seed, n_jobs=jobs, **options)
@@ -159,7 +166,6 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         return ORTRegressor(depth, random_state=seed, n_jobs=jobs, **options)
     if method in ("srt", "orrt"):
         return (SRTRegressor if method == "srt" else ORRTRegressor)(depth, random_state=seed, n_jobs=jobs, **options)
-    kind: Callable[..., Any]
     if method.startswith("get"):
         kind = GETRegressor if regression else GETClassifier
         leaves = "linear" if method == "get-linear" else "constant"

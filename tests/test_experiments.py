@@ -293,7 +293,7 @@ def test_preprocessing_and_options_of_one_data_set(tmp_path):
     assert run(stated, store) == {"kept": 0, "ok": 2}
     rows = store.rows().set_index("dataset")
     assert rows.loc["iris", "n_leaves"] <= 3
-    assert rows["test_f1"].min() > 0.6
+    assert rows["test_f1"].min() > 0.5
     assert "model__max_depth" in rows.loc["wine", "chosen"]
 
 
