@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import jinja2
 import pandas as pd
 
 from experiments import figures, profiles, statistics, tables
-from experiments.protocol import FOLDER, Protocol
+from experiments.protocol import Protocol
 from experiments.race import TOLERANCES, Race
+from experiments.render import Section, markdown, page
 from experiments.store import Store
 
 LABELS = {
@@ -53,17 +50,6 @@ SHOWN = (
 )
 
 
-@dataclass
-class Section:
-    """A heading with lines of text, figures (stems of files) and a table whose cells are text."""
-
-    title: str
-    text: list[str] = field(default_factory=list)
-    table: pd.DataFrame | None = None
-    figures: list[tuple[str, str]] = field(default_factory=list)
-    name: str = ""  # of the table's files
-
-
 def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     """Write the report of a protocol's stored rows; returns the files.
 
@@ -88,8 +74,8 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     for section in sections:
         if section.table is not None and section.name:
             tables.save(section.table, folder / section.name, f"{protocol.title}: {section.title}")
-    (folder / "report.md").write_text(_markdown(protocol, sections))
-    (folder / "report.html").write_text(_page(protocol, [*sections, _all_runs(rows)], folder))
+    (folder / "report.md").write_text(markdown(protocol, sections))
+    (folder / "report.html").write_text(page(protocol, [*sections, _all_runs(rows)], folder))
     return sorted(folder.iterdir())
 
 
@@ -309,55 +295,3 @@ def _all_runs(rows: pd.DataFrame) -> Section:
     if "depth" in table:
         table["depth"] = table["depth"].map(lambda d: "" if pd.isna(d) else str(int(d)))
     return Section("All runs", ["One line per run."], tables.pretty(table))
-
-
-def _head(protocol: Protocol) -> str:
-    budget = "" if protocol.budget == "full" else f" Budget: {protocol.budget}."
-    return f"{protocol.source}. {' '.join(protocol.note.split())}{budget}"
-
-
-def _markdown(protocol: Protocol, sections: list[Section]) -> str:
-    parts = [f"# {protocol.title}", _head(protocol)]
-    for section in sections:
-        parts += [f"## {section.title}", *section.text]
-        parts += [f"![{caption}]({stem}.png)" for stem, caption in section.figures]
-        if section.table is not None:
-            cells = section.table.map(lambda cell: str(cell).replace("|", r"\|"))
-            parts.append(cells.to_markdown(index=False, disable_numparse=True, colalign=_alignment(section.table)))
-    return "\n\n".join(parts) + "\n"
-
-
-def _alignment(table: pd.DataFrame) -> list[str]:
-    return ["right" if numeric else "left" for numeric in _numeric(table)]
-
-
-def _numeric(table: pd.DataFrame) -> list[bool]:
-    """Whether a column's cells begin with numbers."""
-    number = r"^([<]?\s*-?[\d ]+(\.\d+)?(e[-+]?\d+)?( ± .*)?|inf|nan|)$"
-    return [bool(table[c].astype(str).str.match(number).all()) for c in table]
-
-
-def _page(protocol: Protocol, sections: list[Section], folder: Path) -> str:
-    shown: list[dict[str, Any]] = []
-    for section in sections:
-        pictures = [
-            {"caption": caption, "data": base64.b64encode((folder / f"{stem}.png").read_bytes()).decode()}
-            for stem, caption in section.figures
-        ]
-        entry: dict[str, Any] = {
-            "title": section.title,
-            "text": section.text,
-            "figures": pictures,
-            "table": section.table,
-        }
-        if section.table is not None:
-            text = section.table.astype(str)
-            entry |= {
-                "columns": list(text),
-                "numeric": _numeric(section.table),
-                "rows": text.itertuples(index=False, name=None),
-            }
-        shown.append(entry)
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((FOLDER / "page.html").read_text())
-    return template.render(title=protocol.title, subtitle=_head(protocol), sections=shown)

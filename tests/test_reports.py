@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import report, tables
+from experiments import render, report, tables
 from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
 from experiments.race import Race
 from experiments.store import Store
@@ -160,8 +160,8 @@ def test_any_reason_is_valid_latex_and_markdown():
     assert tables._tex(r"a_b {x} $y \foo <1 ~^") == (
         r"a\_b \{x\} \$y \textbackslash{}foo $<$1 \textasciitilde{}\textasciicircum{}"
     )
-    section = report.Section("s", table=pd.DataFrame({"reason": ["a|b"]}))
-    assert r"a\|b" in report._markdown(FIT, [section])
+    section = render.Section("s", table=pd.DataFrame({"reason": ["a|b"]}))
+    assert r"a\|b" in render.markdown(FIT, [section])
 
 
 def test_runs_that_are_missing_are_counted(fits):
