@@ -120,7 +120,7 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     solver = methods.solver(run.method.use)
 
     def state(rows: np.ndarray) -> TreeProblem:
-        return statement(scaled(X, rows, run.features)[rows], outputs(y, rows, task)[rows], task, run.depth, run.leaves)
+        return statement(scaled(X, rows, run.features)[rows], outputs(y, rows, task)[rows], task, run)
 
     problem = state(train)
     if (reason := solver.supports(problem)) is not None:
@@ -160,17 +160,18 @@ def outputs(y: np.ndarray, rows: np.ndarray, task: str) -> np.ndarray:
     return y if task == "classification" else (y - y[rows].mean(axis=0)) / y[rows].std(axis=0)
 
 
-def statement(X: np.ndarray, y: np.ndarray, task: str, depth: int | None, leaves: str | None) -> TreeProblem:
-    """The problem of a solve protocol: oblique splits, no penalty but `LEAF_PENALTY` on linear leaves."""
-    assert depth is not None
-    assert leaves is not None
+def statement(X: np.ndarray, y: np.ndarray, task: str, run: Run) -> TreeProblem:
+    """The problem of a solve protocol: no penalty but `LEAF_PENALTY` on linear leaves."""
+    assert run.depth is not None
+    assert run.leaves is not None
     return TreeProblem(
         X,
         y,
-        depth=depth,
-        leaves=leaves,
+        depth=run.depth,
+        splits=run.trees,
+        leaves=run.leaves,
         loss="squared" if task == "regression" else "zero_one",
-        penalties=(L2(leaves=LEAF_PENALTY),) if leaves == "linear" else (),
+        penalties=(L2(leaves=LEAF_PENALTY),) if run.leaves == "linear" else (),
     )
 
 

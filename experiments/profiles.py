@@ -79,7 +79,7 @@ def primal_gap(objective: ArrayLike, best: float) -> Floats:
     scale = np.maximum(np.abs(f), abs(best))
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.where(scale == 0.0, 0.0, np.abs(f - best) / scale)
-    return np.where(np.isinf(f) | (f * best < 0.0), 1.0, gap)
+        return np.where(np.isinf(f) | (f * best < 0.0), 1.0, gap)
 
 
 def primal_integral(trace: pd.DataFrame, best: float, horizon: float) -> float:

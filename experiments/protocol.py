@@ -23,6 +23,7 @@ SPLITS = ("holdout", "kfold")
 TESTS = ("friedman", "paired_t", "wilcoxon", "mrr", "mrd")
 LEAVES = ("constant", "linear")
 FEATURES = ("standard", "unit")
+TREES = ("oblique", "axis")
 PREPROCESS = ("", "gradtree")
 LISTS: dict[str, Any] = {
     "datasets": str,
@@ -109,6 +110,7 @@ class Run:
     depth: int | None
     leaves: str | None
     features: str
+    trees: str
     preprocess: str
     time_limit: float | None
     memory_limit: float | None
@@ -119,6 +121,8 @@ class Run:
         """What tells one run from another; limits do not, but for the time that solvers are given."""
         method = asdict(self.method)
         statement = {"features": self.features, "seconds": self.time_limit} if self.kind == "solve" else {}
+        statement |= {"preprocess": self.preprocess} if self.preprocess else {}
+        statement |= {"trees": self.trees} if self.trees != TREES[0] else {}
         return {
             "dataset": self.dataset,
             "depth": self.depth,
@@ -128,7 +132,7 @@ class Run:
             "method": self.label,
             "options": _canonical({k: method[k] for k in ("use", "options", "grid", "validation")}),
             "splits": _canonical(asdict(self.splits)),
-            "statement": _canonical(statement | ({"preprocess": self.preprocess} if self.preprocess else {})),
+            "statement": _canonical(statement),
         }
 
     @cached_property
@@ -171,6 +175,7 @@ class Protocol:
     depths: tuple[int, ...] = ()
     leaves: tuple[str, ...] = ()
     features: str = "standard"
+    trees: str = "oblique"
     preprocess: str = ""
     methods: Mapping[str, Method] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("test_r2",)
@@ -199,6 +204,7 @@ class Protocol:
             (bool(self.seeds), "seeds must hold at least one seed; got none"),
             (all(d >= 1 for d in self.depths), f"depths must be >= 1; got {list(self.depths)}"),
             (set(self.leaves) <= set(LEAVES), f"leaves must be among {', '.join(LEAVES)}; got {list(self.leaves)}"),
+            (self.trees in TREES, f"trees must be one of {', '.join(TREES)}; got {self.trees!r}"),
             (self.preprocess in PREPROCESS, f"preprocess must be one of {PREPROCESS}; got {self.preprocess!r}"),
             (self.features in FEATURES, f"features must be one of {', '.join(FEATURES)}; got {self.features!r}"),
             (set(self.tests) <= set(TESTS), f"tests must be among {', '.join(TESTS)}; got {list(self.tests)}"),
@@ -252,6 +258,7 @@ class Protocol:
                                     depth if method.depth else None,
                                     leaves,
                                     self.features,
+                                    self.trees,
                                     self.preprocess,
                                     self.time_limit,
                                     self.memory_limit,

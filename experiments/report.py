@@ -66,10 +66,11 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
             f"run it first: python -m experiments run {protocol.name} --budget {protocol.budget}"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    if protocol.kind == "fit" or protocol.summary:
-        sections = _against_paper(protocol, rows, folder)
-    else:
-        sections = _race(Race(protocol, rows, store.traces()), folder)
+    sections = []
+    if protocol.kind == "fit" or protocol.summary or (len(protocol.leaves) == 1 and protocol.metrics != ("objective",)):
+        sections += _against_paper(protocol, rows, folder)
+    if protocol.kind == "solve" and not protocol.summary:
+        sections += _race(Race(protocol, rows, store.traces()), folder)
     sections += [_missing(protocol, every), _about(protocol, rows, store.sessions())]
     for section in sections:
         if section.table is not None and section.name:
@@ -85,6 +86,8 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
     first = protocol.metrics[0]
     sections = []
     text = ["Means over seeds and splits ± their deviation; the paper's number, where it has one, beside it."]
+    if lines["paper"].isna().all():
+        text = ["Means over seeds and splits ± their deviation."]
     if (lines["dataset"] == tables.MEAN).any():
         text.append(
             "Means over data sets are over those that all our methods have; the paper's as printed, or over these."

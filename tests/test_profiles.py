@@ -54,6 +54,7 @@ def test_primal_gap_is_its_definition():
     assert profiles.primal_gap(1.0, -1.0) == [1.0]
     assert profiles.primal_gap(INF, 2.0) == [1.0]
     assert profiles.primal_gap(1.0, 0.0) == [1.0]
+    assert profiles.primal_gap(INF, 0.0) == [1.0]
 
 
 def test_primal_integral_by_hand():
