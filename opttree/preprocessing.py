@@ -29,7 +29,7 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
     ----------
     estimator : a classifier (or a regressor, with ``rebalance=False``).
     rebalance : whether to take the third step.
-    random_state : seed of SMOTE.
+    random_state : seed of SMOTE, and of the rows that quantiles are taken from where there are more than 10,000.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
         [
             ("encode", LeaveOneOutMeans()),
             ("impute", SimpleImputer(strategy="median", keep_empty_features=True)),
-            ("normal", NormalQuantiles()),
+            ("normal", NormalQuantiles(random_state)),
             ("rebalance", sampler if rebalance else "passthrough"),
             ("model", estimator),
         ]
@@ -56,8 +56,8 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
 class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
     """Leave-one-out encoding of the columns of a DataFrame that are not numbers (category_encoders).
 
-    A category becomes the mean of the target over its rows. Class labels count by their place in sorted order. Missing
-    values are a category of their own.
+    A category becomes the mean of the target over its rows; one of a single row, or one that is new, the mean over all.
+    Text labels count by their place in sorted order, numbers as they are. Missing values are a category of their own.
 
     Parameters
     ----------
@@ -84,7 +84,10 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Other rows."""
         check_is_fitted(self, "encoder_")
-        return self.encoder_.transform(pd.DataFrame(X)).to_numpy(np.float64)
+        frame = pd.DataFrame(X)
+        if list(frame.columns) != self.columns_:
+            raise ValueError(f"X must have the columns {self.columns_}, in this order; got {list(frame.columns)}")
+        return self.encoder_.transform(frame).to_numpy(np.float64)
 
     def _encode(self, X: Any, y: Any) -> NDArray[np.float64]:
         try:
@@ -95,6 +98,7 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
         if target.dtype.kind not in "fiu":
             target = np.unique(target, return_inverse=True)[1]
         numbers = frame.select_dtypes(["number", "bool"]).columns
+        self.columns_ = list(frame.columns)
         self.encoder_ = LeaveOneOutEncoder(cols=[c for c in frame.columns if c not in numbers])
         return self.encoder_.fit_transform(frame, pd.Series(target, frame.index)).to_numpy(np.float64)
 
@@ -102,8 +106,8 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
 class NormalQuantiles(QuantileTransformer):
     """scikit-learn's `QuantileTransformer` to normal quantiles, without a warning where rows are few."""
 
-    def __init__(self) -> None:
-        super().__init__(output_distribution="normal")
+    def __init__(self, random_state: int | None = None) -> None:
+        super().__init__(output_distribution="normal", random_state=random_state)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the quantiles of each column."""

@@ -29,11 +29,15 @@ def test_categories_become_means():
     np.testing.assert_allclose(LeaveOneOutMeans().fit_transform(X, y).ravel(), [2 / 3, 2 / 3, 2 / 3, 1 / 2, 1 / 2])
     new = encoder.transform(pd.DataFrame({"c": ["a", "b", "never seen"]})).ravel()
     np.testing.assert_allclose(new, [2 / 3, 1 / 2, 3 / 5])
+    with pytest.raises(ValueError, match=r"X must have the columns \['c'\], in this order; got \['d'\]"):
+        encoder.transform(pd.DataFrame({"d": ["a"]}))
 
 
 def test_quantiles_are_normal_without_a_warning():
     X = np.random.default_rng(0).exponential(size=(300, 2))
     Z = NormalQuantiles().fit(X).transform(X)
+    many = np.random.default_rng(0).exponential(size=(12_000, 1))
+    assert np.array_equal(*(NormalQuantiles(random_state=3).fit_transform(many) for _ in range(2)))
     assert abs(np.median(Z)) < 0.05
     assert np.mean(np.abs(Z) < 1.0) == pytest.approx(0.683, abs=0.03)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import _check_sample_weight
 
 from opttree import bridge
 from opttree.estimators.base import ClassificationTree, RegressionTree, TreeEstimator, solve_and_keep
@@ -34,11 +33,11 @@ class _GradTree(TreeEstimator):
 
     def _solver(self, problem: TreeProblem) -> Any:
         return bridge.solvers().GradTree(
-            learning_rates=tuple(self.learning_rates),
+            learning_rates=self.learning_rates,
             validation=self.validation_fraction,
             gamma=getattr(self, "gamma", 0.0),
             epsilon=getattr(self, "epsilon", 0.0),
-            temperatures=tuple(self.temperatures),
+            temperatures=self.temperatures,
             **{name: getattr(self, name) for name in OPTIONS},
         )
 
@@ -87,7 +86,8 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
     classes_ : (K,) class labels.
     tree_, n_iter_ : as `TAOClassifier`; without the branches that no training row reaches.
     result_ : `solvers.Result` of the run; its objective is the error rate on all training rows.
-    validation_loss_ : loss on the held-out rows by which the tree was chosen.
+    validation_loss_ : loss on the held-out rows by which the tree was chosen; infinite where there was no choice, as
+        with one class.
 
     Features are standardised; where they have long tails, scikit-learn's ``QuantileTransformer`` (as in the paper)
     before this estimator helps the gradient.
@@ -147,11 +147,14 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def state(
+        self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
+    ) -> tuple[TreeProblem, tuple[NDArray[np.float64], ...]]:
+        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`; rows weigh as their classes do."""
         if self.class_weight is not None:
             of_rows = compute_sample_weight(self.class_weight, y)
-            sample_weight = of_rows * _check_sample_weight(sample_weight, X, dtype=np.float64)
-        super()._fit(X, y, sample_weight)
+            sample_weight = of_rows if sample_weight is None else of_rows * sample_weight
+        return super().state(X, y, sample_weight)
 
 
 class GradTreeRegressor(RegressionTree, _GradTree):

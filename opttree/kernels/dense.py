@@ -56,6 +56,8 @@ def entmax(z, out):
             if s > 0.0:
                 total += s * s
                 slope += 2.0 * s
+        if not slope > 0.0:  # not finite: the caller stops at the loss
+            break
         move = (total - 1.0) / slope
         tau += move
         if move <= 1e-15:
@@ -158,7 +160,7 @@ def features_of(theta, form):
 
 @njit(cache=True, nogil=True)
 def value(theta, X, Y, w, form):
-    """Weighted mean loss of the hard tree of theta on rows ``X (n, p)``, ``Y (n, K or 1)``, ``w (n,)``."""
+    """Weighted mean loss of the hard tree of theta on rows ``X (n, p)``, ``Y (n, K or 1)``, ``w (n,)`` > 0, float64."""
     feature = features_of(theta, form)
     _logits, T, scores = parts(theta, form)
     slope = np.empty(form.n_outputs, theta.dtype)
@@ -191,6 +193,7 @@ def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
 
     Parameters
     ----------
+    w : (n,) > 0, in float64, whatever the type of the rest: weights may differ by more than float32 holds.
     temperature : by which logits are divided.
     seed : of the Gumbel noise; other forms have none.
     """
@@ -296,7 +299,7 @@ def descend(theta, state, done, rates, temperatures, seed, X, Y, w, order, ends,
 
     Returns
     -------
-    Mean of the batches' losses.
+    Mean of the batches' losses; not finite where theta has ceased to be.
     """
     gradient = np.empty_like(theta)
     n_leaves = 1 << form.depth
@@ -307,7 +310,10 @@ def descend(theta, state, done, rates, temperatures, seed, X, Y, w, order, ends,
         step = done + i + 1
         rows = order[begin : ends[i]]
         begin = ends[i]
-        total += value_and_gradient(theta, temperatures[i], seed + step, X, Y, w, rows, form, gradient)
+        loss = value_and_gradient(theta, temperatures[i], seed + step, X, Y, w, rows, form, gradient)
+        total += loss
+        if not np.isfinite(loss):
+            break
         for part in range(3):
             a, b = bounds[part], bounds[part + 1]
             adam_step(theta[a:b], gradient[a:b], state[0, a:b], state[1, a:b], step, rates[part], moments)

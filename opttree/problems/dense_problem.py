@@ -16,7 +16,7 @@ from opttree.tree import Tree
 Floats = NDArray[np.floating]
 INDEX = {"entmax": dense.ENTMAX, "gumbel": dense.GUMBEL, "soft": dense.SOFT}
 DTYPES = ("float32", "float64")
-KNOWN = 1.0  # logit of the feature of a known split: the largest, and others are not out of reach
+KNOWN = 1.0  # by which the logit of a known split's feature exceeds the others: they are not out of reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class DenseTreeProblem:
                 raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
         for name in ("gamma", "epsilon"):
             number = getattr(self, name)
-            if not (np.isfinite(number) and number >= 0.0):
-                raise ValueError(f"{name} must be finite and >= 0; got {number}")
+            if not (isinstance(number, (int, float, np.number)) and np.isfinite(number) and number >= 0.0):
+                raise ValueError(f"{name} must be a finite number >= 0; got {number!r}")
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
@@ -99,9 +99,17 @@ class DenseTreeProblem:
 
     @cached_property
     def data(self) -> tuple[Floats, Floats, Floats]:
-        """X (n, p), Y (n, K) or class codes (n, 1), and weights (n,), in the problem's dtype."""
-        p = self.problem
-        return tuple(np.ascontiguousarray(part, self.dtype) for part in (p.X, p.Y, p.w * p.n_samples))  # type: ignore[return-value]
+        """X (n, p), and Y (n, K) or class codes (n, 1), in the problem's dtype, and weights (n,) in float64.
+
+        FloatingPointError where a number is too large for the dtype.
+        """
+        problem = self.problem
+        with np.errstate(over="ignore"):
+            X, Y = (np.ascontiguousarray(part, self.dtype) for part in (problem.X, problem.Y))
+        for name, part in (("X", X), ("y", Y)):
+            if not np.isfinite(part).all():
+                raise FloatingPointError(f"{name} holds numbers too large for {self.dtype}")
+        return X, Y, problem.w
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
         """Views of theta: logits I (B, p), thresholds T (B, p), scores L (B + 1, K)."""
@@ -110,7 +118,10 @@ class DenseTreeProblem:
         return dense.parts.py_func(theta, self.form)
 
     def random_theta(self, rng: np.random.Generator) -> Floats:
-        """Glorot's uniform numbers (GradTree, algorithm 2): within ``sqrt(6 / (rows + columns))`` of zero."""
+        """Glorot's uniform numbers: within ``sqrt(6 / (rows + columns))`` of zero.
+
+        GradTree's algorithm 2, whose exponents 2^(2d-1) and 2^(2d) are read as the rows 2^d - 1 and 2^d.
+        """
         theta = np.empty(self.size, self.dtype)
         for part in self.unpack(theta):
             bound = np.sqrt(6.0 / sum(part.shape))
@@ -126,17 +137,24 @@ class DenseTreeProblem:
     ) -> tuple[float, Floats]:
         """Loss on ``rows`` (numbers; all by default) and its straight-through gradient (size,).
 
-        ``temperature`` divides the logits; ``seed`` is that of the Gumbel noise of ``index="gumbel"``.
+        ``temperature`` divides the logits, > 0; ``seed`` is that of the Gumbel noise of ``index="gumbel"``.
         """
-        theta = self._checked(theta)
+        theta, n = self._checked(theta), self.problem.n_samples
         gradient = np.empty_like(theta)
-        some = np.arange(self.problem.n_samples) if rows is None else np.asarray(rows, np.int64)
+        some = np.arange(n) if rows is None else np.asarray(rows)
+        if some.ndim != 1 or some.size == 0 or some.dtype.kind not in "iu" or some.min() < 0 or some.max() >= n:
+            raise ValueError(f"rows must be numbers of rows, from 0 to {n - 1}; got {rows!r}")
+        if not (np.isfinite(temperature) and temperature > 0.0):
+            raise ValueError(f"temperature must be finite and > 0; got {temperature}")
+        some = some.astype(np.int64)
         loss = dense.value_and_gradient(theta, float(temperature), seed, *self.data, some, self.form, gradient)
         return float(loss), gradient
 
     def _checked(self, theta: ArrayLike) -> Floats:
         theta = np.ascontiguousarray(theta, self.dtype)
         self.unpack(theta)
+        if not np.isfinite(theta).all():
+            raise ValueError(f"theta must be finite; got {theta[~np.isfinite(theta)][0]}")
         return theta
 
     def harden(self, theta: Floats) -> Tree:
@@ -155,8 +173,9 @@ class DenseTreeProblem:
     def soften(self, tree: Tree, rng: np.random.Generator) -> Floats:
         """Theta of ``tree``: `harden` gives it back, completed to the problem's depth by random splits.
 
-        ValueError if the tree is no feasible point of the problem.
+        Splits that read "-x <= -b" are turned round. ValueError if the tree is no feasible point of the problem.
         """
+        tree = tree.canonical
         if (reason := self.problem.violation(tree)) is not None:
             raise ValueError(f"tree must be feasible; {reason}")
         theta = self.random_theta(rng)
@@ -167,10 +186,10 @@ class DenseTreeProblem:
             node[2 * t + 1], node[2 * t + 2] = tree.children[node[t]] if known else (node[t], node[t])
             if known:
                 f = int(np.flatnonzero(tree.A[node[t]])[0])
-                logits[t, f] = KNOWN
+                logits[t, f] = logits[t].max() + KNOWN
                 T[t, f] = tree.b[node[t]] / tree.A[node[t], f]
         values = tree.values
-        if self.problem.is_classification:
+        if self.problem.is_classification and tree.link == "identity":
             values = np.log(np.maximum(values, hard.SMALLEST_PROBABILITY))
         scores[:] = values[node[self.n_branches :] - tree.n_branches]
         return theta

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from solvers.gradtree.gradtree import GradTree
 
 Floats = NDArray[np.floating]
-ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-7)  # the last is TensorFlow's, which the authors use
+ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-7)  # TensorFlow's numbers, which the authors use
 
 
 class DenseDescent:
@@ -37,7 +37,7 @@ class DenseDescent:
         self._rates = np.array(options.learning_rates, np.float64)
         self._seed = int(rng.integers(2**31))
         self.theta, self.loss = self._current.copy(), judge.value(theta)
-        self.epoch = self.updates = self.stuck = 0
+        self.epoch = self.updates = self.stuck = self.best_epoch = 0
 
     @property
     def remaining(self) -> int:
@@ -53,7 +53,7 @@ class DenseDescent:
             if not self.remaining:
                 return
             temperatures = np.full(ends.size, self._temperatures[self.epoch])
-            dense.descend(
+            loss = dense.descend(
                 self._current,
                 self._state,
                 self.updates,
@@ -68,9 +68,11 @@ class DenseDescent:
             )
             self.updates += ends.size
             self.epoch += 1
+            if not (np.isfinite(loss) and np.isfinite(self._current).all()):
+                raise FloatingPointError("the weights of a start ceased to be finite; use lower learning rates")
             self._last.append(self._current.copy())
             mean = np.mean(self._last, axis=0, dtype=self._current.dtype)
-            loss = self.judge.value(mean)
+            judged = self.judge.value(mean)
             self.stuck += 1
-            if loss < self.loss:
-                self.theta, self.loss, self.stuck = mean, loss, 0
+            if judged < self.loss:
+                self.theta, self.loss, self.stuck, self.best_epoch = mean, judged, 0, self.epoch

@@ -15,7 +15,8 @@ from solvers.base import Solver, Step, Steps
 from solvers.gradtree.descent import DenseDescent
 from solvers.result import Termination
 
-ROUND_ROWS = 20_000  # rows times epochs between two looks at the clock
+ROUND = 400_000  # numbers of theta and of rows that are moved between two looks at the clock, about
+LEAST = 1e-12  # of learning rates and temperatures
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class GradTree(Solver):
     gamma, epsilon, index, dtype : as in `opttree.DenseTreeProblem`.
     temperatures : by which the logits of features are divided in the first and in the last epoch; they change
         geometrically.
-    refit : whether leaves are fitted again, on all rows, or stay as the gradient has left them.
+    refit : whether leaves are fitted again, on all rows, or stay as the gradient has left them (but where ``min_leaf``
+        takes leaves away).
 
     Steps are hard trees, without the branches that no row reaches; a step's ``info["validation"]`` is the loss by which
     starts and epochs are judged. `solve` ranks steps by the objective on all rows, as always: the estimators keep the
@@ -60,16 +62,17 @@ class GradTree(Solver):
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        if len(self.learning_rates) != 3 or not all(np.isfinite(r) and r > 0.0 for r in self.learning_rates):
-            raise ValueError(f"learning_rates must be three numbers > 0; got {self.learning_rates}")
+        for name, count, words in (("learning_rates", 3, "three"), ("temperatures", 2, "two")):
+            given = getattr(self, name)
+            numbers = isinstance(given, (tuple, list)) and len(given) == count
+            if not (numbers and all(isinstance(v, (int, float, np.number)) and LEAST < v < np.inf for v in given)):
+                raise ValueError(f"{name} must be {words} numbers > {LEAST:g}; got {given!r}")
         for name in ("epochs", "batch_size", "patience", "average", "n_starts"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
         if self.validation is not None and not 0.0 < self.validation < 1.0:
             raise ValueError(f"validation must be between 0 and 1, or None; got {self.validation}")
-        if len(self.temperatures) != 2 or not all(np.isfinite(t) and t > 0.0 for t in self.temperatures):
-            raise ValueError(f"temperatures must be two numbers > 0; got {self.temperatures}")
         tiny = TreeProblem(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), depth=1, splits="axis")
         DenseTreeProblem(tiny, self.gamma, self.epsilon, self.index, self.dtype)  # checks the options it shares
 
@@ -86,6 +89,8 @@ class GradTree(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Starts side by side, in rounds of epochs; a step for each that has a lower loss on the rows that judge."""
+        if start is not None:
+            yield Step(start, phase="start")
         constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
         yield Step(problem.fit_leaves(constant), phase="constant")
         if problem.depth == 0 or problem.n_samples < 2 or np.ptp(problem.Y, axis=0).max() == 0.0:
@@ -93,24 +98,25 @@ class GradTree(Solver):
         train = judge = problem
         if self.validation is not None:
             train, judge = problem.split(self.validation, rng)
-        dense, judging = (
-            DenseTreeProblem(part, self.gamma, self.epsilon, self.index, self.dtype) for part in (train, judge)
-        )
+        options = (self.gamma, self.epsilon, self.index, self.dtype)
+        dense = DenseTreeProblem(train, *options)
+        judging = dense if judge is train else DenseTreeProblem(judge, *options)
+        _ = dense.data, judging.data  # packed once, before threads share them
         descents = []
         for k, own in enumerate(rng.spawn(self.n_starts)):
-            theta = dense.random_theta(own) if start is None or k else dense.soften(start.canonical, own)
+            theta = dense.random_theta(own) if start is None or k else dense.soften(train.trim(start), own)
             descents.append(DenseDescent(self, dense, judging, theta, own))
         seen = [np.inf] * self.n_starts
-        epochs = max(1, ROUND_ROWS // problem.n_samples)
+        batches = -(-train.n_samples // self.batch_size) + 1
+        epochs = max(1, ROUND // (20 * train.n_samples + batches * dense.size))
         with ThreadPoolExecutor(numba.get_num_threads()) as pool:
             while any(descent.remaining for descent in descents):
                 list(pool.map(lambda descent: descent.advance(epochs), descents))
-                for k, descent in enumerate(descents):
-                    if descent.loss < seen[k]:
-                        seen[k] = descent.loss
-                        tree = self._tree(problem, dense, descent.theta)
-                        info = {"validation": descent.loss, "epoch": float(descent.epoch)}
-                        yield Step(tree, phase=f"start {k + 1}", info=info)
+                better = [k for k in range(self.n_starts) if descents[k].loss < seen[k]]
+                for k in sorted(better, key=lambda k: descents[k].loss):  # the best first: time may be up
+                    seen[k], tree = descents[k].loss, self._tree(problem, dense, descents[k].theta)
+                    info = {"validation": descents[k].loss, "epoch": float(descents[k].best_epoch)}
+                    yield Step(tree, phase=f"start {k + 1}", n_evaluations=epochs, info=info)
                 yield None
         settled = all(descent.stuck >= self.patience for descent in descents)
         return Termination.STALLED if settled else Termination.ITERATION_LIMIT
