@@ -278,9 +278,7 @@ def certify(problem: TreeProblem, tree: Tree, **options: Any) -> Result:
     slack = SAME * abs(objective) + ROUNDING * result.trace.rows[0].objective
     if bound is not None and objective < bound - slack:
         termination, bound = Termination.LOCALLY_OPTIMAL, None
-        words = (
-            f"{termination.value} The tree is better than any of the candidate splits and leaves, so it is not of them."
-        )
+        words = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."
     elif result.objective < objective - slack:
         words = f"Not optimal: a better tree has the objective {result.objective:.9g}."
         termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
