@@ -29,7 +29,7 @@ STYLE: Any = {
     "pdf.fonttype": 42,
 }
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#8C510A")  # Okabe and Ito's
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+DASHES = ("-", "--", "-.", ":")
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
@@ -44,7 +44,8 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def lines(names: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     """A colour and a dash for each name, the same in every figure of a report."""
     return {
-        name: {"color": COLORS[i % len(COLORS)], "linestyle": DASHES[i % len(DASHES)]} for i, name in enumerate(names)
+        name: {"color": COLORS[i % len(COLORS)], "linestyle": DASHES[(i + i // len(COLORS)) % len(DASHES)]}
+        for i, name in enumerate(names)
     }
 
 
