@@ -358,9 +358,15 @@ def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
     subprocess.run([*command, str(whole)], cwd=ROOT, check=True, capture_output=True)
     seen: list[str] = []
     between = 0
-    for _ in range(10):
+    for kill in range(10):
         process = subprocess.Popen([*command, str(killed)], cwd=ROOT, stdout=subprocess.DEVNULL)
-        time.sleep(rng.uniform(1.0, 4.0))
+        if kill % 2:  # at any time; or some time after the next row
+            time.sleep(rng.uniform(0.5, 4.0))
+        else:
+            begun = time.monotonic()
+            while len(Store("smoke", killed).rows()) == len(seen) and time.monotonic() < begun + 30.0:
+                time.sleep(0.02)
+            time.sleep(rng.uniform(0.0, 0.5))
         process.kill()
         process.wait()
         rows = Store("smoke", killed).rows()
