@@ -26,8 +26,8 @@ from opttree import L2, Tree, TreeProblem, datasets
 from opttree.preprocessing import gradtree_pipeline
 from solvers import solve
 
-WARM_ROWS = 300
-WARM_LIMIT = 2.0  # seconds
+FEW, MANY, MOST = 300, 2000, 10_000  # rows of a fit that compiles: FEW, or MOST where there are more than MANY
+WARM_LIMIT = 2.0  # seconds, of such a fit
 LEAF_PENALTY = 1e-4  # l2, of linear leaves in a solve protocol
 
 Outcome = tuple[dict[str, Any], pd.DataFrame | None]
@@ -127,7 +127,8 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
         raise methods.UnavailableError(reason)
     _once(
         (run.method.use, run.depth, run.leaves, task),
-        lambda: solve(state(train[:WARM_ROWS]), solver, time_limit=WARM_LIMIT, random_state=0),
+        lambda few: solve(state(few), solver, time_limit=WARM_LIMIT, random_state=0),
+        train,
     )
     started()
     result = solve(problem, solver, time_limit=run.time_limit, random_state=run.random_state)
@@ -225,16 +226,17 @@ def sizes(model: Any) -> dict[str, float]:
 _WARM: set[Any] = set()
 
 
-def _once(what: Any, compile_it: Callable[[], Any]) -> None:
-    """Compile off the clock, once per process."""
-    if what not in _WARM:
-        compile_it()
-        _WARM.add(what)
+def _once(what: Any, compile_it: Callable[[np.ndarray], Any], rows: np.ndarray) -> None:
+    """Compile off the clock, once per process, on some of the rows: kernels differ between few and many."""
+    many = rows.size > MANY
+    if (what, many) not in _WARM:
+        compile_it(rows[: MOST if many else FEW])
+        _WARM.add((what, many))
 
 
 def _warm(run: Run, task: str, threads: int) -> None:
     X, y, _task = load(run.dataset)
-    few = np.random.default_rng(0).permutation(len(y))[:WARM_ROWS]
     options = {**run.method.options, "time_limit": WARM_LIMIT}
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=0, threads=threads)
-    _once((run.method.use, repr(options), run.depth, task), lambda: model.fit(X[few], y[few]).predict(X[few]))
+    rows = np.random.default_rng(0).permutation(len(y))
+    _once((run.method.use, repr(options), run.depth, task), lambda few: model.fit(X[few], y[few]).predict(X[few]), rows)
