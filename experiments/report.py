@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from experiments import figures, profiles, statistics, tables
@@ -128,11 +129,8 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
     if metric not in rows:
         return []
     problem = ["dataset", "depth", "leaves"]
+    rows = tables.at_every_depth(rows)
     rows = rows.assign(**{name: rows[name].astype(object).where(rows[name].notna(), "") for name in problem})
-    fixed = rows[rows["depth"] == ""]
-    if protocol.depths and len(fixed):  # methods without a depth are compared at every depth
-        spread = [fixed.assign(depth=depth) for depth in sorted(set(rows["depth"]) - {""})]
-        rows = pd.concat([rows[rows["depth"] != ""], *spread]) if spread else rows
     wide = rows.pivot_table(index=problem, columns="method", values=metric, aggfunc="mean")
     table = tables.complete(wide.reindex(columns=[m for m in protocol.methods if m in wide]))
     if table.shape[0] < 2 or table.shape[1] < 2:
@@ -146,7 +144,7 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
         mean, statistic, p = statistics.friedman(table, lower=lower)
         frame = tables.pretty(mean.rename("average rank").rename_axis("method").reset_index())
         section = Section("Friedman ranks", [about], frame, name="friedman")
-        if p == p:
+        if np.isfinite(p):
             section.text.append(f"Friedman's test that all rank alike: statistic {statistic:.3g}, p = {p:.2g}.")
             figures.save(figures.critical_difference(table, lower=lower), folder / "ranks")
             section.figures.append(

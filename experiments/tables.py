@@ -76,6 +76,15 @@ def long(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     return both.reindex(columns=columns).reset_index(drop=True)
 
 
+def at_every_depth(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of methods without a depth at each depth that others have; as they are, where there is none."""
+    depths = sorted(frame["depth"].dropna().unique())
+    if not depths:
+        return frame
+    fixed = frame[frame["depth"].isna()]
+    return pd.concat([frame[frame["depth"].notna()], *(fixed.assign(depth=depth) for depth in depths)])
+
+
 def complete(values: pd.DataFrame) -> pd.DataFrame:
     """Data sets x methods without gaps: the data sets that every method has."""
     return values.dropna(axis=0, how="any")
@@ -84,9 +93,9 @@ def complete(values: pd.DataFrame) -> pd.DataFrame:
 def _means(means: pd.DataFrame) -> pd.DataFrame:
     """Means over the data sets that all methods of a depth have; methods without a depth belong to every depth."""
     out = []
-    depths = means["depth"].dropna().unique()
-    for depth in depths if len(depths) else [np.nan]:
-        part = means[_same(means["depth"], depth) | means["depth"].isna()]
+    means = at_every_depth(means)
+    for depth in means["depth"].unique():
+        part = means[_same(means["depth"], depth)]
         wide = complete(part.pivot(index="dataset", columns="method", values="ours"))
         if len(wide) > 1:
             line = wide.mean().rename("ours").reset_index()
@@ -121,11 +130,8 @@ def beside(protocol: Protocol, lines: pd.DataFrame, metric: str, *, ours_alone: 
     Methods without a depth stand at every depth. Without any number of a paper, or with ``ours_alone``, columns are
     the methods alone.
     """
-    part = lines[lines["metric"] == metric]
-    depths = sorted(part["depth"].dropna().unique())
-    if depths:
-        fixed = part[part["depth"].isna()]
-        part = pd.concat([part[part["depth"].notna()], *(fixed.assign(depth=depth) for depth in depths)])
+    part = at_every_depth(lines[lines["metric"] == metric])
+    depths = part["depth"].dropna().unique()
     part = part.assign(depth=part["depth"].fillna(0))
     part = part.drop_duplicates([*PLACE, "method"])  # a paper's number at a depth wins over one without
     order = {name: i for i, name in enumerate([*protocol.datasets, MEAN])}
