@@ -33,6 +33,9 @@ def test_a_notebook_runs_with_a_small_budget(name, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")]))
     notebook = nbformat.read(FOLDER / name, as_version=4)
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": FOLDER}}).execute()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code)
+    assert sum("image/png" in output.get("data", {}) for cell in code for output in cell.outputs) >= 2
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
