@@ -48,9 +48,8 @@ def adam_step(theta, gradient, first, second, step, rate, moments):
     """Step number ``step`` (from 1) of Adam, or of QHAdam, along ``gradient``; theta and its two moments move."""
     dtype = theta.dtype
     one, rate = dtype.type(1.0), dtype.type(rate)
-    scale1 = dtype.type(1.0 / (1.0 - moments.beta1**step))
-    scale2 = dtype.type(1.0 / (1.0 - moments.beta2**step))
     beta1, beta2 = dtype.type(moments.beta1), dtype.type(moments.beta2)
+    scale1, scale2 = dtype.type(1.0 / (1.0 - beta1**step)), dtype.type(1.0 / (1.0 - beta2**step))
     nu1, nu2 = dtype.type(moments.nu1), dtype.type(moments.nu2)
     epsilon = dtype.type(moments.epsilon)
     for j in range(theta.size):
