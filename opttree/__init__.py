@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opttree import datasets, io, plotting, preprocessing
+    from opttree import datasets, interpret, io, plotting, preprocessing
     from opttree.estimators import (
         GETClassifier,
         GETRegressor,
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
         OCTClassifier,
         ORRTRegressor,
         ORTRegressor,
+        SDTRRegressor,
         SRTRegressor,
         TAOClassifier,
         TAORegressor,
     )
+    from opttree.forest import Forest
     from opttree.io import Model, load, save
     from opttree.problems import (
         L1,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         DenseTreeProblem,
         MIPTreeProblem,
         SmoothTreeProblem,
+        SoftForestProblem,
         SplitPrice,
         SubtreeProblem,
         TreeProblem,
@@ -39,8 +42,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Tree": "opttree.tree",
+    "Forest": "opttree.forest",
     "TreeProblem": "opttree.problems",
     "SmoothTreeProblem": "opttree.problems",
+    "SoftForestProblem": "opttree.problems",
     "DenseTreeProblem": "opttree.problems",
     "MIPTreeProblem": "opttree.problems",
     "SubtreeProblem": "opttree.problems",
@@ -54,6 +59,7 @@ _HOMES = {
     "OCTClassifier": "opttree.estimators",
     "ORRTRegressor": "opttree.estimators",
     "ORTRegressor": "opttree.estimators",
+    "SDTRRegressor": "opttree.estimators",
     "SRTRegressor": "opttree.estimators",
     "TAORegressor": "opttree.estimators",
     "TAOClassifier": "opttree.estimators",
@@ -61,12 +67,13 @@ _HOMES = {
     "load": "opttree.io",
     "save": "opttree.io",
 }
-_MODULES = ("datasets", "io", "plotting", "preprocessing")
+_MODULES = ("datasets", "interpret", "io", "plotting", "preprocessing")
 
 __all__ = [
     "L1",
     "L2",
     "DenseTreeProblem",
+    "Forest",
     "GETClassifier",
     "GETRegressor",
     "GradTreeClassifier",
@@ -76,8 +83,10 @@ __all__ = [
     "OCTClassifier",
     "ORRTRegressor",
     "ORTRegressor",
+    "SDTRRegressor",
     "SRTRegressor",
     "SmoothTreeProblem",
+    "SoftForestProblem",
     "SplitPrice",
     "SubtreeProblem",
     "TAOClassifier",
@@ -85,6 +94,7 @@ __all__ = [
     "Tree",
     "TreeProblem",
     "datasets",
+    "interpret",
     "io",
     "load",
     "plotting",

@@ -89,7 +89,12 @@ def save(
     if not isinstance(model, Model):
         tree = model if isinstance(model, Tree) else getattr(model, "tree_", None)
         if tree is None:
-            raise ValueError(f"model must be a Tree, a Model or a fitted estimator; got {type(model).__name__}")
+            raise ValueError(f"model must be a Tree, a Model or a fitted estimator of one; got {type(model).__name__}")
+        if getattr(model, "transformer_", None) is not None:
+            raise ValueError(
+                "model must hold a tree of raw features; got one of their quantiles: "
+                "fit with quantile_transform=False, or pickle the estimator"
+            )
         if feature_names is None:
             feature_names = getattr(model, "feature_names_in_", None)
         method = "" if isinstance(model, Tree) else type(model).__name__

@@ -280,15 +280,20 @@ class Tree:
         if self.gate is None:
             raise ValueError("leaf_proba needs a soft tree; this one has no gates")
         X = self._check(X)
-        rows = np.arange(X.shape[0], dtype=np.int32)
-        left = subtree.gates(X, rows, *self.branch_arrays[1:3], float(self.gate))
-        reach = np.ones((self.n_nodes, X.shape[0]))
-        for t in range(self.n_branches):
-            reach[self.children[t]] = reach[t] * left[:, t], reach[t] * (1.0 - left[:, t])
-        return np.ascontiguousarray(reach[self.n_branches :].T)
+        return subtree.leaf_shares(X, *self.branch_arrays[:3], float(self.gate))
+
+    def likeliest(self, X: ArrayLike) -> Floats:
+        """Answer (n, K) of the most probable leaf of each row (SDTR, section III-A): values or probabilities.
+
+        It need not be the leaf that `apply` gives, at the end of the more probable branches.
+        """
+        leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
+        return self._probabilities(hard.outputs(self._check(X), leaf, self.n_branches, *self.leaf_arrays))
 
     def _mixed(self, X: Floats) -> Floats:
         share = self.leaf_proba(X)
+        if not self.linear_leaves:
+            return np.einsum("il,lk->ik", share, self._probabilities(self.values))
         total = np.zeros((X.shape[0], self.n_outputs))
         for leaf in range(self.n_leaves):
             node = np.full(X.shape[0], self.n_branches + leaf, np.int32)

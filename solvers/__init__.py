@@ -13,6 +13,7 @@ from solvers.nodec import NODEC, ArmijoLineSearch
 from solvers.nodes import AxisNode, LiblinearNode, NewtonNode, SklearnNode
 from solvers.orrt import ORRT
 from solvers.result import Result, Termination, Trace
+from solvers.sdtr import SDTR
 from solvers.tao import TAO
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "MIP",
     "NODEC",
     "ORRT",
+    "SDTR",
     "TAO",
     "Adam",
     "Anneal",

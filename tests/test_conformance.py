@@ -14,6 +14,7 @@ from solvers import (
     MIP,
     NODEC,
     ORRT,
+    SDTR,
     TAO,
     Anneal,
     AxisNode,
@@ -58,6 +59,8 @@ SOLVERS = [
     ORRT(method="SLSQP", max_iter=5),
     LocalSearch(n_starts=2),
     GradTree(epochs=20, n_starts=2),
+    SDTR(max_batches=60),
+    SDTR(max_batches=60, aggregation="mixture", validation=None),
     MIP(n_thresholds=4),
     MIP("flow", n_thresholds=2, node_limit=3, max_splits=2),
 ]

@@ -3,6 +3,7 @@
 from opttree.estimators.get import GETClassifier, GETRegressor
 from opttree.estimators.gradtree import GradTreeClassifier, GradTreeRegressor
 from opttree.estimators.ort import OCTClassifier, ORTRegressor
+from opttree.estimators.sdtr import SDTRRegressor
 from opttree.estimators.soft import ORRTRegressor, SRTRegressor
 from opttree.estimators.tao import TAOClassifier, TAORegressor
 
@@ -14,6 +15,7 @@ __all__ = [
     "OCTClassifier",
     "ORRTRegressor",
     "ORTRegressor",
+    "SDTRRegressor",
     "SRTRegressor",
     "TAOClassifier",
     "TAORegressor",

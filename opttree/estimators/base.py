@@ -29,7 +29,6 @@ class TreeEstimator(BaseEstimator):
     penalties, ``min_samples_leaf``, ``time_limit``, ``random_state``, ``n_jobs`` and ``verbose``.
     """
 
-    tree_: Tree
     starts_compete = False  # whether the solver takes a start as one candidate among its own
 
     def _solver(self, problem: TreeProblem) -> Any:
@@ -75,9 +74,13 @@ class TreeEstimator(BaseEstimator):
         problem, scaling = self.state(X, y, weight)
         left = None if self.time_limit is None else max(self.time_limit - (time.perf_counter() - began), 1e-3)
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
+        self.n_iter_ = self.result_.n_steps
+        self._keep(problem, scaling, X, weight)
+
+    def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
+        """Put the result's tree back on raw features, to predict with."""
         tree = self._final(problem, self.result_.tree).unscale(*scaling).canonical
         self.tree_ = tree.with_share(tree.node_share(X, weight))
-        self.n_iter_ = self.result_.n_steps
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
         """The tree to predict with, given the solver's."""
@@ -170,7 +173,7 @@ class TreeEstimator(BaseEstimator):
             )
 
     def _validated(self, X: Any) -> NDArray[np.float64]:
-        check_is_fitted(self, "tree_")
+        check_is_fitted(self, "result_")
         check_columns(X)
         return validate_data(self, X, reset=False, dtype=np.float64, order="C")
 

@@ -75,10 +75,10 @@ def choose_depth(
 def fit_warm(model: TreeEstimator, depth: int, last: Any, *data: Any) -> Any:
     """A copy of ``model`` of this depth, fitted to ``data``, whose objective is no higher than that of ``last``.
 
-    ``last`` is the fit of the depth before, or None. Where the solver lets a start compete with its own ideas, it gets
-    the last tree at once; otherwise a fit that comes out worse is done again from that tree.
+    ``last`` is the fit of the depth before, or None; a forest starts nothing. Where the solver lets a start compete
+    with its own ideas, it gets the last tree at once; otherwise a fit that comes out worse is done again from there.
     """
-    warm = {} if last is None else {"init": last.tree_}
+    warm = {"init": last.tree_} if hasattr(last, "tree_") else {}
     fitted = clone(model).set_params(max_depth=depth, **(warm if model.starts_compete else {}))
     if not warm and isinstance(model.init, Tree) and model.init.depth > depth:
         fitted.set_params(init=type(model)().init)

@@ -59,13 +59,14 @@ def tile_slots(levels):
 def products(x, W, c, row, m, Z, at):
     """``Z[at + j] = W[row + j] . x + c[row + j]`` for j < m and a block ``x (q/4, 4 BLOCK)``; four rows at a time.
 
-    The layout of ``x``, four features in one row, spares the compiler half of its checks whether arrays overlap.
+    ``x`` may hold more features than W has columns. Its layout, four features in one row, spares the compiler half of
+    its checks whether arrays overlap.
     """
     whole = m - m % 4
     for j in range(0, whole, 4):
         t, z = row + j, at + j
         c0, c1, c2, c3 = c[t], c[t + 1], c[t + 2], c[t + 3]
-        for g in range(x.shape[0]):
+        for g in range(W.shape[1] // 4):
             k = 4 * g
             a00, a01, a02, a03 = W[t, k], W[t, k + 1], W[t, k + 2], W[t, k + 3]
             a10, a11, a12, a13 = W[t + 1, k], W[t + 1, k + 1], W[t + 1, k + 2], W[t + 1, k + 3]
@@ -89,7 +90,7 @@ def products(x, W, c, row, m, Z, at):
         t, z = row + j, at + j
         for r in range(BLOCK):
             Z[z, r] = c[t]
-        for g in range(x.shape[0]):
+        for g in range(W.shape[1] // 4):
             k = 4 * g
             a0, a1, a2, a3 = W[t, k], W[t, k + 1], W[t, k + 2], W[t, k + 3]
             for r in range(BLOCK):
@@ -103,7 +104,7 @@ def add_gradients(x, G, at, m, dW, row):
     zero = x.dtype.type(0.0)
     for j in range(0, whole, 4):
         t, z = row + j, at + j
-        for g in range(x.shape[0]):
+        for g in range(dW.shape[1] // 4):
             s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
             s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
             for r in range(BLOCK):
@@ -144,7 +145,7 @@ def add_gradients(x, G, at, m, dW, row):
             dW[t + 3, k + 3] += s33
     for j in range(whole, m):
         t, z = row + j, at + j
-        for g in range(x.shape[0]):
+        for g in range(dW.shape[1] // 4):
             s0 = s1 = s2 = s3 = zero
             for r in range(BLOCK):
                 s0 += G[z, r] * x[g, r]
@@ -156,6 +157,28 @@ def add_gradients(x, G, at, m, dW, row):
             dW[t, k + 1] += s1
             dW[t, k + 2] += s2
             dW[t, k + 3] += s3
+
+
+@kernel
+def add_inputs(W, row, m, G, at, dx):
+    """``dx += sum_j W[row + j] G[at + j]`` for j < m: the gradient by the block ``x`` that `products` read."""
+    whole = m - m % 4
+    for j in range(0, whole, 4):
+        t, z = row + j, at + j
+        for g in range(W.shape[1] // 4):
+            k = 4 * g
+            for f in range(4):
+                a0, a1, a2, a3 = W[t, k + f], W[t + 1, k + f], W[t + 2, k + f], W[t + 3, k + f]
+                start = f * BLOCK
+                for r in range(BLOCK):
+                    dx[g, start + r] += a0 * G[z, r] + a1 * G[z + 1, r] + a2 * G[z + 2, r] + a3 * G[z + 3, r]
+    for j in range(whole, m):
+        t, z = row + j, at + j
+        for g in range(W.shape[1] // 4):
+            for f in range(4):
+                a0, start = W[t, 4 * g + f], f * BLOCK
+                for r in range(BLOCK):
+                    dx[g, start + r] += a0 * G[z, r]
 
 
 @kernel
@@ -299,6 +322,13 @@ def copy_row(T, row, source, index):
 
 
 @kernel
+def add_constant(T, row, value):
+    """``T[row] += value``."""
+    for r in range(BLOCK):
+        T[row, r] += value
+
+
+@kernel
 def row_sum(T, row):
     """Sum of ``T[row]``."""
     total = T.dtype.type(0.0)
@@ -330,15 +360,16 @@ def walk(x, y, buffers, form, slots, params, grads, what):
     """Depth-first pass of one block over the tree, from the path probabilities at the root in ``P[0]``.
 
     V of the root is left in ``V[0]``. ``params``: W, c (splits in the order of ``slots``), values (L K,) and coefs of
-    the leaves; ``grads`` alike, and the leaves' masses: sums of P. A node at depth d leaves its V in row 2 d (left
-    children) or 2 d + 1 (right children); tile m keeps its splits in rows ``m tile_slots`` of S.
+    the leaves, and what is added to their V (L,) or nothing (0,); ``grads`` alike, with the leaves' masses: sums of P,
+    and the gradient by ``x`` or nothing (0, .). A node at depth d leaves its V in row 2 d (left children) or 2 d + 1
+    (right children); tile m keeps its splits in rows ``m tile_slots`` of S.
     """
     P, V, S, T, F, first = buffers
-    W, c, values, coefs = params
-    dW, dc, dvalues, dcoefs, mass = grads
+    W, c, values, coefs, extra = params
+    dW, dc, dvalues, dcoefs, mass, dx = grads
     n_branches, K = (1 << form.depth) - 1, form.n_outputs
     linear, backward = form.linear == 1, what != FORWARD
-    twins = what == EXPECTED and form.loss == SQUARED and K == 1 and not linear
+    twins = what == EXPECTED and form.loss == SQUARED and K == 1 and not linear and extra.size == 0
     stride = tile_slots(form.levels)
     t = depth = at = first_leaf = 0
     total = row_sum(P, 0)
@@ -368,6 +399,8 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                 mass[leaf + 1] += total - m_left
                 if depth == m * form.levels:
                     add_gradients(x, S, i, 1, dW, slots[t])
+                    if dx.shape[0] > 0:
+                        add_inputs(W, slots[t], 1, S, i, dx)
                 break
             total = left_share(P, depth, S, i)
             t, depth = 2 * t + 1, depth + 1
@@ -397,8 +430,11 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                     copy_row(V, at, y, leaf)
                 else:
                     leaf_losses(y, P, depth, T, row, F, V, at, K, form.loss, what)
-                if backward:
+                if what != BACKWARD:
                     mass[leaf] += total
+                if backward:
+                    if extra.size > 0:
+                        add_constant(V, at, extra[leaf])
                     for k in range(K):
                         dvalues[leaf * K + k] += row_sum(T, row + k)
         # up, from right children
@@ -411,6 +447,8 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                 if depth == m * form.levels:
                     levels = min(form.levels, form.depth - depth)
                     add_gradients(x, S, m * stride, tile_slots(levels), dW, slots[t])
+                    if dx.shape[0] > 0:
+                        add_inputs(W, slots[t], tile_slots(levels), S, m * stride, dx)
                     if linear and depth + levels == form.depth:
                         add_gradients(x, T, 0, K << levels, dcoefs, first_leaf * K)
         if t == 0:
@@ -473,7 +511,7 @@ def add_chunk(data, blocks, form, slots, params, grads):
 def add_chunks_parallel(data, bounds, form, slots, params, grads, totals):
     """`add_chunk` for all chunks of rows, at the same time, each into gradients of its own."""
     for c in prange(bounds.size - 1):
-        own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c])
+        own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c], grads[5])
         totals[c] = add_chunk(data, bounds[c : c + 2], form, slots, params, own)
 
 
@@ -481,7 +519,7 @@ def add_chunks_parallel(data, bounds, form, slots, params, grads, totals):
 def add_chunks(data, bounds, form, slots, params, grads, totals):
     """`add_chunks_parallel` one after another: same numbers, for callers that are parallel themselves."""
     for c in range(bounds.size - 1):
-        own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c])
+        own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c], grads[5])
         totals[c] = add_chunk(data, bounds[c : c + 2], form, slots, params, own)
 
 
@@ -548,9 +586,10 @@ def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass
         np.zeros((n_chunks, n_leaves * n_outputs), dtype),
         np.zeros((n_chunks, C.shape[0], q), dtype),
         np.zeros((n_chunks, n_leaves), dtype),
+        np.zeros((0, 0), dtype),
     )
     totals = np.zeros(n_chunks)
-    params = (W, c, values.reshape(-1), C)
+    params = (W, c, values.reshape(-1), C, np.zeros(0, dtype))
     if parallel:
         add_chunks_parallel(data, bounds, form, slots, params, grads, totals)
     else:

@@ -11,6 +11,16 @@ MOST_ARGUMENT = 40.0  # gates are this far from 0 and 1 in their logarithms, as 
 LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, keeps what it has
 
 
+@njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+def gate(x, a, b, alpha):
+    """Probability of the left branch at the split ``a . x <= b``."""
+    z = b
+    for k in range(x.size):
+        z -= a[k] * x[k]
+    z = min(max(alpha * z, -MOST_ARGUMENT), MOST_ARGUMENT)
+    return 1.0 / (1.0 + np.exp(-z))
+
+
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def gates(X, rows, A, b, alpha):
     """Probability of the left branch (m, B) of rows ``X[rows]`` at the splits ``A (B, p)``, ``b (B,)``."""
@@ -18,11 +28,21 @@ def gates(X, rows, A, b, alpha):
     for i in prange(rows.size):
         x = X[rows[i]]
         for t in range(b.size):
-            z = b[t]
-            for k in range(x.size):
-                z -= A[t, k] * x[k]
-            z = min(max(alpha * z, -MOST_ARGUMENT), MOST_ARGUMENT)
-            out[i, t] = 1.0 / (1.0 + np.exp(-z))
+            out[i, t] = gate(x, A[t], b[t], alpha)
+    return out
+
+
+@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+def leaf_shares(X, children, A, b, alpha):
+    """Probability of each leaf (n, B + 1) of rows ``X (n, p)`` in a tree of any shape, see `opttree.Tree`."""
+    n_branches = b.size
+    out = np.empty((X.shape[0], n_branches + 1))
+    for i in prange(X.shape[0]):
+        reach = np.ones(2 * n_branches + 1)
+        for t in range(n_branches):
+            left = reach[t] * gate(X[i], A[t], b[t], alpha)
+            reach[children[t, 0]], reach[children[t, 1]] = left, reach[t] - left
+        out[i] = reach[n_branches:]
     return out
 
 

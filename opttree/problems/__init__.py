@@ -1,6 +1,7 @@
 """What is minimised: the statement `TreeProblem`, its penalties, and the reduced problems derived from it."""
 
 from opttree.problems.dense_problem import DenseTreeProblem
+from opttree.problems.forest_problem import SoftForestProblem
 from opttree.problems.mip import MIPTreeProblem
 from opttree.problems.node_problem import LevelProblem, NodeProblem
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
@@ -17,6 +18,7 @@ __all__ = [
     "NodeProblem",
     "Penalty",
     "SmoothTreeProblem",
+    "SoftForestProblem",
     "SplitPrice",
     "SubtreeProblem",
     "TreeProblem",

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opttree.kernels import hard, smooth, subtree
 from opttree.kernels.first_order import best_constants
+from opttree.problems.blocks import pack_rows
 from opttree.problems.penalties import L1, L2
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
@@ -146,19 +147,7 @@ class SmoothTreeProblem:
 
     def pack_rows(self, groups: Sequence[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
         """Rows in blocks, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
-        n_blocks = [-(-rows.size // smooth.BLOCK) for rows in groups]
-        ends = np.cumsum(n_blocks)
-        places = np.concatenate(
-            [
-                (end - count) * smooth.BLOCK + np.arange(rows.size)
-                for rows, count, end in zip(groups, n_blocks, ends, strict=True)
-            ]
-        )
-        rows, problem = np.concatenate(groups), self.problem
-        data = in_blocks(
-            problem.X[rows], problem.Y[rows], problem.w[rows] * problem.n_samples, places, int(ends[-1]), self.dtype
-        )
-        return data, np.stack([ends - n_blocks, ends], axis=1)
+        return pack_rows(self.problem, groups, self.dtype)
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Views of theta: A (B, p), b (B,), values (L, K), coefs (L, K, p), or (L, K, 0) for constant leaves."""
@@ -362,22 +351,6 @@ class SmoothTreeProblem:
         values[:] = solution[:L]
         if self.linear:
             coefs[:] = solution[L:].reshape(L, p, -1).transpose(0, 2, 1)
-
-
-def in_blocks(X: Floats, Y: Floats, w: Floats, places: NDArray[np.integer], n_blocks: int, dtype: str) -> Any:
-    """Rows ``X (m, p)``, ``Y (m, K)``, ``w (m,)`` as the kernels take them: at ``places (m,)`` of ``n_blocks``."""
-
-    def blocks(table: Floats, width: int) -> Floats:
-        spread = np.zeros((n_blocks * smooth.BLOCK, width), dtype)
-        spread[places, : table.shape[1]] = table
-        return np.ascontiguousarray(spread.reshape(n_blocks, smooth.BLOCK, width).transpose(0, 2, 1))
-
-    q = -(-X.shape[1] // 4) * 4
-    return smooth.Data(
-        blocks(X, q).reshape(n_blocks, q // 4, 4 * smooth.BLOCK),
-        blocks(Y, Y.shape[1]),
-        blocks(w[:, None], 1).reshape(n_blocks, smooth.BLOCK),
-    )
 
 
 def path_products(S: Floats) -> Floats:

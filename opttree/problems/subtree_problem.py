@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import smooth, subtree
+from opttree.problems.blocks import in_blocks
 from opttree.problems.penalties import L1, L2
-from opttree.problems.smooth_problem import TILE_LEVELS, SmoothTreeProblem, in_blocks, path_products
+from opttree.problems.smooth_problem import TILE_LEVELS, SmoothTreeProblem, path_products
 
 Floats = NDArray[np.floating]
 PARALLEL_ROWS = 2000  # fewer are evaluated on one thread

@@ -1,0 +1,46 @@
+"""Rows in blocks, as the smooth kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels import smooth
+from opttree.problems.tree_problem import TreeProblem
+
+Floats = NDArray[np.floating]
+
+
+def pack_rows(problem: TreeProblem, groups: Sequence[NDArray[np.integer]], dtype: str) -> tuple[Any, NDArray[np.int64]]:
+    """Rows of a statement, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
+    n_blocks = [-(-rows.size // smooth.BLOCK) for rows in groups]
+    ends = np.cumsum(n_blocks)
+    places = np.concatenate(
+        [
+            (end - count) * smooth.BLOCK + np.arange(rows.size)
+            for rows, count, end in zip(groups, n_blocks, ends, strict=True)
+        ]
+    )
+    rows = np.concatenate(groups)
+    weight = problem.w[rows] * problem.n_samples
+    data = in_blocks(problem.X[rows], problem.Y[rows], weight, places, int(ends[-1]), dtype)
+    return data, np.stack([ends - n_blocks, ends], axis=1)
+
+
+def in_blocks(X: Floats, Y: Floats, w: Floats, places: NDArray[np.integer], n_blocks: int, dtype: str) -> Any:
+    """Rows ``X (m, p)``, ``Y (m, K)``, ``w (m,)`` as the kernels take them: at ``places (m,)`` of ``n_blocks``."""
+
+    def blocks(table: Floats, width: int) -> Floats:
+        spread = np.zeros((n_blocks * smooth.BLOCK, width), dtype)
+        spread[places, : table.shape[1]] = table
+        return np.ascontiguousarray(spread.reshape(n_blocks, smooth.BLOCK, width).transpose(0, 2, 1))
+
+    q = -(-X.shape[1] // 4) * 4
+    return smooth.Data(
+        blocks(X, q).reshape(n_blocks, q // 4, 4 * smooth.BLOCK),
+        blocks(Y, Y.shape[1]),
+        blocks(w[:, None], 1).reshape(n_blocks, smooth.BLOCK),
+    )

@@ -1,0 +1,205 @@
+"""SDTR's formulation: soft trees with an inverse temperature at every branch, side by side and one after another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree.forest import Forest
+from opttree.kernels import forest
+from opttree.problems.blocks import pack_rows
+from opttree.problems.smooth_problem import AGGREGATIONS, DTYPES, SmoothTreeProblem
+from opttree.problems.tree_problem import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.floating]
+BLOCKS_AT_ONCE = 16  # of rows whose outputs exist at one time
+
+
+@dataclass(frozen=True, eq=False)
+class SoftForestProblem:
+    """Minimise over theta the loss of a forest of complete soft trees; of one tree by default.
+
+    At branch t row x goes left with probability ``1 / (1 + exp(-beta_t (b_t - a_t . x)))``, beta_t being a variable
+    like the others (SDTR, eq. 1 and below). The objective is the weighted mean over rows of
+
+    - "expected": ``mean over trees of sum_l P_l(x) |R_l - y|^2`` (SDTR eq. 3), in which trees do not see each other, or
+    - "mixture": ``|mean over trees of sum_l P_l(x) R_l - y|^2`` (section III-D: the average is used in training),
+
+    plus, averaged over trees,
+
+    - ``path_penalty`` times SDTR eq. (5), ``-sum_t 2^-d_t [log(alpha_t) + log(1 - alpha_t)] / 2`` with alpha_t the
+      share of the rows at branch t that go left. The weights make the sum over branches collapse to
+      ``-2^-depth sum_l log(share of the rows in leaf l)``, the cross-entropy of an even split over leaves;
+    - ``l1`` times eq. (7), ``sum_t 2^-d_t |a_t|_1``.
+
+    d_t is 0 at the root. Penalties of the statement are left out.
+
+    Parameters
+    ----------
+    problem : the statement; oblique splits, constant leaves, squared loss, depth >= 1.
+    n_trees : trees of a layer.
+    n_layers : layers; a layer's trees read what the layers before put out as further features.
+    tree_output_dim : numbers per leaf, at least as many as there are outputs; the first ones predict. None: no more.
+    aggregation : "expected" (one layer, no further outputs) or "mixture".
+    path_penalty, l1 : >= 0, the paper's lambda_1 and lambda_2.
+    dtype : "float32" or "float64".
+
+    Raises
+    ------
+    ValueError
+        For a statement that it cannot smooth, or an unknown option.
+    """
+
+    problem: TreeProblem
+    n_trees: int = 1
+    n_layers: int = 1
+    tree_output_dim: int | None = None
+    aggregation: str = "expected"
+    path_penalty: float = 0.0
+    l1: float = 0.0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if (reason := self.refusal(self.problem)) is not None:
+            raise ValueError(f"problem has no soft forest: {reason}")
+        for name, allowed in (("aggregation", AGGREGATIONS), ("dtype", DTYPES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
+        for name in ("n_trees", "n_layers", "tree_output_dim"):
+            value = self.width if name == "tree_output_dim" else getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        for name in ("path_penalty", "l1"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
+        if self.width < self.problem.n_outputs:
+            raise ValueError(
+                f"tree_output_dim must be at least the number of outputs, {self.problem.n_outputs}; got {self.width}"
+            )
+        if self.aggregation == "expected" and (self.n_layers > 1 or self.width > self.problem.n_outputs):
+            raise ValueError(
+                "aggregation='expected' looks at each tree's own predictions; layers and further outputs need 'mixture'"
+            )
+
+    @staticmethod
+    def refusal(problem: TreeProblem) -> str | None:
+        """Why ``problem`` has no such form, or None."""
+        if problem.loss != "squared":
+            return f"its loss is {problem.loss!r}, and soft forests are for the squared loss"
+        if problem.leaves != "constant":
+            return "its leaves are linear, and those of soft forests are constant"
+        return SmoothTreeProblem.refusal(problem)
+
+    # ---- sizes and layout -----------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Numbers per leaf."""
+        return self.problem.n_outputs if self.tree_output_dim is None else self.tree_output_dim
+
+    @property
+    def form(self) -> Any:
+        """The formulation as the kernels take it."""
+        problem = self.problem
+        return forest.Form(
+            problem.depth,
+            self.n_trees,
+            self.n_layers,
+            problem.n_features,
+            problem.n_outputs,
+            self.width,
+            self.aggregation == "expected",
+            float(self.path_penalty),
+            float(self.l1),
+        )
+
+    @property
+    def size(self) -> int:
+        """Length of theta."""
+        return forest.layer_start.py_func(self.form, self.n_layers)
+
+    @cached_property
+    def data(self) -> Any:
+        """All rows in blocks."""
+        return self.pack_rows([np.arange(self.problem.n_samples)])[0]
+
+    def pack_rows(self, groups: list[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
+        """See `opttree.problems.blocks.pack_rows`."""
+        return pack_rows(self.problem, groups, self.dtype)
+
+    def unpack(self, theta: Floats, layer: int = 0) -> tuple[Floats, Floats, Floats, Floats]:
+        """Views of a layer's theta: A (T, B, p), b (T, B), beta (T, B), values (T, L, tree_output_dim).
+
+        p grows from layer to layer by what the trees before put out.
+        """
+        if theta.shape != (self.size,):
+            raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
+        return forest.unpack.py_func(theta, self.form, layer)
+
+    def random_theta(self, rng: np.random.Generator, beta: float = 1.5) -> Floats:
+        """Xavier's uniform numbers for splits, each branch a layer of p inputs and one output, standard normal leaves
+        (SDTR, section IV-C).
+        """
+        theta = np.empty(self.size, self.dtype)
+        for layer in range(self.n_layers):
+            A, b, betas, values = self.unpack(theta, layer)
+            bound = np.sqrt(6.0 / (A.shape[2] + 1))
+            A[:], b[:] = rng.uniform(-bound, bound, A.shape), rng.uniform(-bound, bound, b.shape)
+            betas[:], values[:] = beta, rng.normal(size=values.shape)
+        return theta
+
+    # ---- value and gradient ---------------------------------------------------------------------------------------
+
+    def value_and_grad(self, theta: Floats, *, parallel: bool = True) -> tuple[float, Floats]:
+        """The objective at ``theta (size,)`` on all rows as one batch, and its gradient (size,)."""
+        theta = self._checked(theta)
+        gradient, (X, Y, w) = np.empty_like(theta), self.data
+        return float(forest.value_and_gradient(theta, X, Y, w, self.form, gradient, parallel)), gradient
+
+    def mean_loss(self, theta: Floats, *, parallel: bool = True) -> float:
+        """Mean squared error of the forest's answers, the mixtures, over all rows."""
+        theta, total = self._checked(theta), 0.0
+        X, Y, w = self.data
+        for i in range(0, X.shape[0], BLOCKS_AT_ONCE):
+            some = slice(i, i + BLOCKS_AT_ONCE)
+            outs = forest.forward(theta, X[some], Y[some], w[some], self.form, parallel)[0]
+            errors = np.square(forest.mean_outputs(outs, self.problem.n_outputs) - Y[some])
+            total += float(np.sum(w[some, None] * errors, dtype=np.float64))
+        return total / float(np.sum(w, dtype=np.float64))
+
+    def _checked(self, theta: ArrayLike) -> Floats:
+        theta = np.ascontiguousarray(theta, self.dtype)
+        if theta.shape != (self.size,):
+            raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
+        return theta
+
+    # ---- to trees and back ----------------------------------------------------------------------------------------
+
+    def harden(self, theta: Floats) -> Tree | Forest:
+        """The model of ``theta``: mixtures with gates of scale 1, beta in their weights; a `Tree` where it is one."""
+        layers = []
+        for layer in range(self.n_layers):
+            A, b, beta, values = (np.array(part, np.float64) for part in self.unpack(np.asarray(theta), layer))
+            trees = []
+            for t in range(self.n_trees):
+                tree = Tree.complete(beta[t][:, None] * A[t], beta[t] * b[t], self.width)
+                trees.append(replace(tree, values=values[t], gate=1.0, mixture=True))
+            layers.append(tuple(trees))
+        return layers[0][0] if self.n_trees == self.n_layers == 1 else Forest(tuple(layers), self.problem.n_outputs)
+
+    def with_first(self, theta: Floats, tree_theta: Floats) -> Floats:
+        """Theta whose first tree is that of ``tree_theta``, of a `SmoothTreeProblem` with ``alpha=1`` over the same
+        statement: the same gates, by weights that take the betas out.
+        """
+        theta = np.array(theta, self.dtype)
+        A, b, beta, values = self.unpack(theta)
+        weights, thresholds, constants, _coefs = SmoothTreeProblem(self.problem).parts(tree_theta)
+        A[0], b[0] = weights / beta[0][:, None], thresholds / beta[0]
+        values[0, :, : self.problem.n_outputs] = constants
+        return theta

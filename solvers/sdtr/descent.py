@@ -1,0 +1,72 @@
+"""One run of QHAdam on a soft forest: batches, early stopping counted in batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels import forest
+from opttree.kernels.first_order import Moments
+from opttree.problems import SoftForestProblem
+from solvers.gradient import QHAdam
+
+if TYPE_CHECKING:
+    from solvers.sdtr.sdtr import SDTR
+
+Floats = NDArray[np.floating]
+_QH = QHAdam()
+QHADAM = Moments(_QH.beta1, _QH.beta2, _QH.nu1, _QH.nu2, _QH.epsilon)
+
+
+class ForestDescent:
+    """State of one run from ``theta``: after every `SDTR.check` batches theta is judged.
+
+    ``current`` is the last iterate, ``theta`` the best so far, ``loss`` its mean squared error on ``judge``'s rows.
+    """
+
+    def __init__(
+        self, options: SDTR, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng
+    ) -> None:
+        self.options, self.problem, self.judge, self.rng = options, problem, judge, rng
+        self.current = np.array(theta, problem.dtype)
+        self._state = np.zeros((2, theta.size), problem.dtype)
+        rate = options.learning_rate
+        self._rates = np.array([rate, rate * 2**problem.problem.depth if options.reweight else rate])
+        self._parallel = problem.n_trees > 1
+        self._waiting: list[NDArray[np.integer]] = []
+        self.theta, self.loss = self.current.copy(), judge.mean_loss(theta)
+        self.batches = self.best_batch = 0
+
+    @property
+    def remaining(self) -> int:
+        """Batches to go."""
+        stuck = self.batches - self.best_batch >= self.options.patience
+        return 0 if stuck else self.options.max_batches - self.batches
+
+    def advance(self, rounds: int) -> None:
+        """Run and judge up to ``rounds`` times."""
+        for _ in range(rounds):
+            if not self.remaining:
+                return
+            groups = [self._next() for _ in range(min(self.options.check, self.remaining))]
+            data, bounds = self.problem.pack_rows(groups)
+            form, done = self.problem.form, self.batches
+            loss = forest.descend(
+                self.current, self._state, done, self._rates, bounds, data, form, QHADAM, self._parallel
+            )
+            self.batches += len(groups)
+            if not (np.isfinite(loss) and np.isfinite(self.current).all()):
+                raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
+            judged = self.judge.mean_loss(self.current)
+            if judged < self.loss:
+                self.theta, self.loss, self.best_batch = self.current.copy(), judged, self.batches
+
+    def _next(self) -> NDArray[np.integer]:
+        """Rows of the next batch; batches of one pass over the rows are of one size, up to a row."""
+        if not self._waiting:
+            order = self.rng.permutation(self.problem.problem.n_samples)
+            self._waiting = np.array_split(order, -(-order.size // self.options.batch_size))
+        return self._waiting.pop()

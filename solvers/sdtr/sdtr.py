@@ -1,0 +1,145 @@
+"""`SDTR`: gradient descent on a soft tree, or on a forest of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.forest import Forest
+from opttree.problems import SmoothTreeProblem, SoftForestProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.gradient import SLICE_SECONDS
+from solvers.result import Termination
+from solvers.sdtr.descent import ForestDescent
+from solvers.soft import constant_tree, soft_start
+
+SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype")  # with `SoftForestProblem`
+
+
+@dataclass(frozen=True)
+class SDTR(Solver):
+    """Soft decision tree regressors by QHAdam on batches (SDTR): a tree, an average of trees, or layers of them.
+
+    Parameters
+    ----------
+    n_trees, n_layers, tree_output_dim : trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.
+    aggregation : "expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged answers, see
+        `opttree.SoftForestProblem`. None: "expected" for one tree, "mixture" for layers; of one layer of trees, which
+        the paper trains by its average (section III-D), both are tried and the held-out rows choose: averages fit
+        better, trees of their own overfit less.
+    path_penalty, l1 : the paper's lambda_1 and lambda_2, >= 0.
+    beta : inverse temperature of all gates at the start.
+    learning_rate : > 0.
+    reweight : whether the leaves' learning rate is multiplied by their number (section III-C).
+    batch_size : rows of a batch, at most.
+    max_batches : most batches.
+    patience : batches without a lower mean squared error on the held-out rows after which a run ends.
+    check : batches between two looks at them.
+    validation : share of the rows that is held out; None: the training rows judge.
+    steepness : of gates made from a hard tree that `solve` starts from, see `NODEC`.
+    dtype : "float32" or "float64".
+
+    The result of one tree is a `Tree`, of more a `opttree.Forest` in its place; answers are mixtures. Steps are models
+    of lower loss on the held-out rows, ``info["validation"]``; `solve` ranks them by the loss on all rows, the
+    estimator keeps the last. A start takes the place of the first tree's random numbers.
+    """
+
+    takes_gates = True
+    n_trees: int = 1
+    n_layers: int = 1
+    tree_output_dim: int | None = None
+    aggregation: str | None = None
+    path_penalty: float = 0.03
+    l1: float = 0.003
+    beta: float = 1.5
+    learning_rate: float = 0.003
+    reweight: bool = True
+    batch_size: int = 1024
+    max_batches: int = 50_000
+    patience: int = 1000
+    check: int = 20
+    validation: float | None = 0.1
+    steepness: float | None = 1.0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        outputs = self.tree_output_dim if isinstance(self.tree_output_dim, int) and self.tree_output_dim > 0 else 1
+        tiny = TreeProblem(np.array([[0.0], [1.0]]), np.zeros((2, outputs)), depth=1)
+        SoftForestProblem(tiny, aggregation=self.aggregation or "mixture", **self._shared)  # checks what it shares
+        for name in ("beta", "learning_rate", "steepness"):
+            value = getattr(self, name)
+            if not (name == "steepness" and value is None) and not (np.isfinite(value) and value > 0.0):
+                raise ValueError(f"{name} must be finite and > 0; got {value!r}")
+        for name in ("batch_size", "max_batches", "patience", "check"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        if self.validation is not None and not 0.0 < self.validation < 1.0:
+            raise ValueError(f"validation must be between 0 and 1, or None; got {self.validation}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What the soft forest says; a depth of 0 is the constant tree, and a mixture has no rows of a leaf."""
+        if problem.min_leaf > 1:
+            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
+        if self.tree_output_dim is not None and self.tree_output_dim < problem.n_outputs:
+            return f"tree_output_dim = {self.tree_output_dim} is less than its {problem.n_outputs} outputs"
+        return None if problem.depth == 0 else SoftForestProblem.refusal(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """A step whenever a slice of batches has found a lower loss on the rows that judge."""
+        if (constant := constant_tree(problem, 1.0)) is not None:
+            yield Step(constant, phase="constant")
+            return Termination.LOCALLY_OPTIMAL
+        train = judge = problem
+        if self.validation is not None and problem.n_samples > 1:
+            train, judge = problem.split(self.validation, rng)
+        ended = Termination.STALLED
+        for aggregation in self.aggregations:
+            forest, judging, whole = (
+                SoftForestProblem(part, aggregation=aggregation, **self._shared) for part in (train, judge, problem)
+            )
+            theta = forest.random_theta(rng, self.beta)
+            if start is not None:
+                theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, rng))
+            descent = ForestDescent(self, forest, judging, theta, rng)
+            yield from self._descend(descent, whole)
+            if descent.batches >= self.max_batches:
+                ended = Termination.ITERATION_LIMIT
+        return ended
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in SHARED}
+
+    @property
+    def aggregations(self) -> tuple[str, ...]:
+        """What is tried, one after another."""
+        if self.aggregation is not None:
+            return (self.aggregation,)
+        if self.n_layers > 1 or self.tree_output_dim is not None:
+            return ("mixture",)
+        return ("expected",) if self.n_trees == 1 else ("mixture", "expected")
+
+    def _descend(self, descent: ForestDescent, whole: SoftForestProblem) -> Generator[Step | None]:
+        rounds, seen = 1, np.inf
+        while True:
+            if descent.loss < seen:
+                seen = descent.loss
+                model = whole.harden(descent.theta)
+                info = {"validation": seen, "batch": float(descent.best_batch)}
+                objective = whole.mean_loss(descent.theta) if isinstance(model, Forest) else None
+                yield Step(model, objective, phase=whole.aggregation, info=info)  # type: ignore[arg-type]
+            else:
+                yield None
+            if not descent.remaining:
+                return
+            began = time.perf_counter()
+            descent.advance(rounds)
+            taken = time.perf_counter() - began
+            rounds = max(1, int(rounds * min(SLICE_SECONDS / max(taken, 1e-9), 8.0)))

@@ -1,0 +1,277 @@
+"""SDTR: the soft forest against its definition, training, models, what they say of features, the estimator."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.metrics import r2_score
+
+from opttree import Forest, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
+from opttree.interpret import average_entropy, feature_importance
+from opttree.io import save
+from solvers import SDTR, CartInit, Chain, Termination, solve
+from solvers.sdtr.descent import ForestDescent
+from tests.conftest import classification_problem, regression_problem
+
+FAST = SDTR(max_batches=200, patience=100)
+FORMS = {
+    "one tree": {},
+    "one tree, penalties": {"path_penalty": 0.1, "l1": 0.01},
+    "deep, penalties": {"depth": 5, "path_penalty": 0.1, "l1": 0.01},
+    "mixture": {"aggregation": "mixture", "path_penalty": 0.1},
+    "bagged": {"n_trees": 3, "l1": 0.01, "path_penalty": 0.2},
+    "averaged, two outputs": {"n_trees": 4, "aggregation": "mixture", "K": 2, "path_penalty": 0.1, "l1": 0.02},
+    "layers": {
+        "n_trees": 3, "n_layers": 3, "tree_output_dim": 3, "aggregation": "mixture", "K": 2, "path_penalty": 0.1,
+        "l1": 0.01,
+    },
+    "many trees in layers": {"n_trees": 20, "n_layers": 2, "aggregation": "mixture", "depth": 2},
+}  # fmt: skip
+
+
+def forest_problem(n=300, p=5, depth=3, K=1, seed=0, dtype="float64", **options):
+    rng = np.random.default_rng(seed)
+    problem = TreeProblem(
+        rng.normal(size=(n, p)), rng.normal(size=(n, K)), depth=depth, sample_weight=rng.uniform(0.5, 2.0, n)
+    )
+    return SoftForestProblem(problem, dtype=dtype, **options)
+
+
+def by_definition(np_or_torch, forest, theta):
+    """The objective as SDTR's equations state it: (3) or section III-D, (5) and (7)."""
+    lib = np_or_torch
+    array = (lambda a: a) if lib is np else lib.tensor
+    problem, T, width = forest.problem, forest.n_trees, forest.width
+    x, y, w = array(np.array(problem.X)), array(np.array(problem.Y)), array(np.array(problem.w))[:, None]
+    B, K = 2**problem.depth - 1, problem.n_outputs
+    each, at, penalty, expected, outs = 1.0 / (T * forest.n_layers), 0, 0.0, 0.0, []
+    for _layer in range(forest.n_layers):
+        parts = []
+        for shape in ((T, B, x.shape[1]), (T, B), (T, B), (T, B + 1, width)):
+            size = int(np.prod(shape))
+            parts.append(theta[at : at + size].reshape(shape))
+            at += size
+        A, b, beta, values = parts
+        left = 1.0 / (1.0 + lib.exp(-beta * (b - lib.einsum("np,tbp->ntb", x, A))))
+        reach = [x[:, :1] * 0.0 + array(np.ones((1, T)))]
+        for t in range(B):
+            d = int(np.log2(t + 1))
+            share = (w * reach[t] * left[:, :, t]).sum(0) / (w * reach[t]).sum(0)
+            penalty = penalty - forest.path_penalty * each * 2.0**-d * 0.5 * (lib.log(share) + lib.log(1 - share)).sum()
+            penalty = penalty + forest.l1 * each * 2.0**-d * lib.abs(A[:, t]).sum()
+            reach += [reach[t] * left[:, :, t], reach[t] * (1.0 - left[:, :, t])]
+        P = lib.stack(reach[B:], 2)
+        errors = ((values[None, :, :, :K] - y[:, None, None, :]) ** 2).sum(3)
+        expected = expected + (w * (P * errors).sum(2)).sum() * each
+        out = lib.einsum("ntl,tlk->ntk", P, values)
+        outs.append(out)
+        x = lib.concatenate([x, out.reshape(x.shape[0], T * width)], 1)
+    mean = lib.concatenate(outs, 1)[:, :, :K].mean(1)
+    return (expected if forest.aggregation == "expected" else (w * (mean - y) ** 2).sum()) + penalty
+
+
+@pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
+def test_value_and_gradient_are_those_of_the_equations(options):
+    forest = forest_problem(**options)
+    rng = np.random.default_rng(1)
+    theta = 0.5 * rng.normal(size=forest.size)
+    value, gradient = forest.value_and_grad(theta)
+    assert value == pytest.approx(by_definition(np, forest, theta), rel=1e-12)
+    for _ in range(5):
+        u = rng.normal(size=forest.size)
+        step = 1e-6 * u
+        slope = (by_definition(np, forest, theta + step) - by_definition(np, forest, theta - step)) / 2e-6
+        assert gradient @ u == pytest.approx(slope, rel=1e-6, abs=1e-8)
+    assert np.array_equal(gradient, forest.value_and_grad(theta, parallel=False)[1])
+
+
+@pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
+def test_gradient_is_autograds(options):
+    torch = pytest.importorskip("torch")
+    forest = forest_problem(**options)
+    theta = 0.5 * np.random.default_rng(1).normal(size=forest.size)
+    given = torch.tensor(theta, requires_grad=True)
+    by_definition(torch, forest, given).backward()
+    np.testing.assert_allclose(forest.value_and_grad(theta)[1], given.grad.numpy(), atol=1e-12)
+
+
+def test_single_precision_is_close():
+    forest = forest_problem(n_trees=3, n_layers=2, aggregation="mixture", path_penalty=0.1)
+    theta = forest.random_theta(np.random.default_rng(0))
+    single = replace(forest, dtype="float32")
+    value, gradient = forest.value_and_grad(theta)
+    value32, gradient32 = single.value_and_grad(theta)
+    assert value32 == pytest.approx(value, rel=1e-5)
+    np.testing.assert_allclose(gradient32, gradient, atol=1e-5 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("options", [FORMS["one tree"], FORMS["averaged, two outputs"], FORMS["layers"]])
+def test_models_answer_as_the_kernels_do(options):
+    forest = forest_problem(**options)
+    problem = forest.problem
+    theta = forest.random_theta(np.random.default_rng(0))
+    model = forest.harden(theta)
+    assert isinstance(model, Tree if "n_trees" not in options else Forest)
+    errors = np.square(model.outputs(problem.X) - problem.Y).sum(axis=1)
+    assert forest.mean_loss(theta) == pytest.approx(problem.w @ errors, rel=1e-12)
+    mean, scale = np.linspace(-1, 1, problem.n_features), np.linspace(0.5, 2, problem.n_features)
+    shift, unit = np.arange(1.0, problem.n_outputs + 1), np.linspace(2, 3, problem.n_outputs)
+    raw = model.unscale(mean, scale, shift, unit)
+    np.testing.assert_allclose(
+        raw.outputs(problem.X * scale + mean), model.outputs(problem.X) * unit + shift, atol=1e-9
+    )
+
+
+def test_a_tree_becomes_theta_and_back():
+    forest = forest_problem(depth=3)
+    tree = solve(forest.problem, CartInit()).tree
+    result = solve(forest.problem, Chain(CartInit(), replace(FAST, max_batches=1)), random_state=0)
+    assert result.trace.rows[0].objective == pytest.approx(forest.problem.objective(tree))
+    soft = replace(tree, gate=40.0)
+    start = solve(forest.problem, replace(FAST, max_batches=1, validation=None), start=soft, random_state=0)
+    first = start.trace.rows[0].objective
+    assert first == pytest.approx(forest.problem.objective(soft.as_mixture), rel=0.05)
+
+
+def test_leaf_prediction_is_the_most_probable_leaf():
+    tree = Tree(  # the right branch is surer than the left is likely
+        children=[[1, 2], [3, 4]], A=[[0.0], [0.0]], b=[0.2, 0.0], values=[[1.0], [2.0], [3.0]], gate=1.0
+    )
+    P = tree.leaf_proba([[0.0]])[0]
+    np.testing.assert_allclose(P.sum(), 1.0)
+    assert tree.likeliest([[0.0]])[0, 0] == tree.values[np.argmax(P), 0]
+    assert tree.likeliest([[0.0]])[0, 0] != tree.predict([[0.0]])[0]
+
+
+# ---- training -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("validation", [0.2, None])
+@pytest.mark.parametrize("options", [{}, {"n_trees": 4}, {"n_trees": 3, "n_layers": 2, "tree_output_dim": 2}])
+def test_training_beats_a_constant_by_far(options, validation):
+    problem = regression_problem(n=400)
+    result = solve(problem, replace(SDTR(max_batches=1500, validation=validation), **options), random_state=0)
+    assert result.objective < 0.2
+    again = solve(problem, replace(SDTR(max_batches=1500, validation=validation), **options), random_state=0)
+    assert again.objective == result.objective
+
+
+def test_early_stopping_is_counted_in_batches():
+    problem = regression_problem(n=400)
+    result = solve(problem, SDTR(patience=60, check=20, batch_size=100), random_state=0)
+    assert result.termination is Termination.STALLED
+    last = result.trace.rows[-1].info["batch"]
+    assert last % 20 == 0
+    assert last < 50_000
+
+
+def test_l1_makes_sparse_and_the_path_penalty_even():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 12))
+    problem = TreeProblem(X, X[:, 0] + 0.2 * rng.normal(size=800) + 3.0 * (X[:, 1] > 1.5), depth=3)
+    base = SDTR(max_batches=1500, patience=1500, path_penalty=0.0, l1=0.0, validation=None)
+    plain, sparse, even = (
+        solve(problem, replace(base, **kw), random_state=0).tree for kw in ({}, {"l1": 0.02}, {"path_penalty": 1.0})
+    )
+    assert average_entropy(sparse) < 0.8 * average_entropy(plain)
+    assert np.argmax(feature_importance(sparse)) in (0, 1)
+
+    def evenness(tree):
+        share = tree.leaf_proba(X).mean(axis=0)
+        return -np.log(np.maximum(share, 1e-12)).mean()
+
+    assert evenness(even) < evenness(plain)
+    assert evenness(even) == pytest.approx(np.log(8), abs=0.02)
+
+
+def test_reweighting_moves_leaves_faster():
+    problem = regression_problem(n=400)
+    forest = SoftForestProblem(problem)
+    theta = forest.random_theta(np.random.default_rng(0))
+    slow, fast = (
+        ForestDescent(SDTR(max_batches=1, reweight=flag), forest, forest, theta, np.random.default_rng(0))
+        for flag in (False, True)
+    )
+    for descent in (slow, fast):
+        descent.advance(1)
+    moved = [np.abs(forest.unpack(d.current)[3] - forest.unpack(theta)[3]).mean() for d in (slow, fast)]
+    assert moved[1] == pytest.approx(8 * moved[0], rel=1e-3)
+    np.testing.assert_array_equal(forest.unpack(slow.current)[0], forest.unpack(fast.current)[0])
+
+
+def test_what_it_refuses():
+    assert "linear" in SDTR().supports(regression_problem(leaves="linear"))
+    assert "loss" in SDTR().supports(classification_problem())
+    assert "min_leaf" in SDTR().supports(regression_problem(min_leaf=5))
+    assert "axis" in SDTR().supports(regression_problem(splits="axis"))
+    two = TreeProblem(np.zeros((4, 1)), np.arange(8.0).reshape(4, 2), depth=1)
+    assert "tree_output_dim = 1 is less than its 2 outputs" in SDTR(tree_output_dim=1).supports(two)
+    for options, match in (
+        ({"n_trees": 0}, "n_trees must be an integer >= 1; got 0"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"l1": -1.0}, "l1 must be a finite number >= 0; got -1.0"),
+        ({"aggregation": "sum"}, "aggregation"),
+        ({"validation": 1.0}, "validation"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            SDTR(**options)
+    with pytest.raises(ValueError, match="layers and further outputs need 'mixture'"):
+        forest_problem(n_layers=2)
+    with pytest.raises(ValueError, match="must hold trees of 3 features"):
+        Forest(((Tree.constant([0.0], 2),), (Tree.constant([0.0], 2),)), 1)
+
+
+# ---- the estimator ------------------------------------------------------------------------------------------------
+
+
+def test_estimator_on_real_data():
+    X, y = load_diabetes(return_X_y=True)
+    single = SDTRRegressor(4, random_state=0).fit(X[:350], y[:350])
+    forest = SDTRRegressor(4, n_trees=16, random_state=0).fit(X[:350], y[:350])
+    deep = SDTRRegressor(3, n_trees=6, n_layers=2, tree_output_dim=2, random_state=0).fit(X[:350], y[:350])
+    for model in (single, forest, deep):
+        assert r2_score(y[350:], model.predict(X[350:])) > 0.3
+        assert model.feature_importances_.shape == (10,)
+        assert model.feature_importances_.sum() == pytest.approx(1.0)
+        assert 0.0 < model.average_entropy_ < 4 * np.log(10)
+        assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    assert len(deep.forest_.trees) == 12
+    assert deep.forest_.layers[1][0].n_features == 10 + 12
+    assert single.apply(X).shape == y.shape
+    assert single.decision_path(X).shape == (len(X), single.tree_.n_nodes)
+    assert single.to_text()
+    with pytest.raises(AttributeError, match="a forest of 16"):
+        _ = forest.tree_
+    leaf = clone(single).set_params(prediction="leaf").fit(X[:350], y[:350])
+    np.testing.assert_array_equal(leaf.predict(X)[:, None], leaf.tree_.likeliest(leaf.transformer_.transform(X)))
+
+
+def test_multiple_outputs_and_depth_by_cross_validation():
+    X, y = load_diabetes(return_X_y=True)
+    Y = np.column_stack([y, -2.0 * y, X[:, 2]])
+    model = SDTRRegressor("cv", cv=0.25, n_trees=2, max_batches=200, patience=100, random_state=0).fit(X, Y)
+    assert model.predict(X).shape == Y.shape
+    assert 1 <= model.best_depth_ <= 12
+    single = SDTRRegressor("cv", cv=0.25, max_batches=200, patience=100, quantile_transform=False, random_state=0)
+    assert single.fit(X, y).tree_.depth <= single.best_depth_
+
+
+def test_a_tree_of_quantiles_is_not_saved_as_one_of_features(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    model = SDTRRegressor(2, max_batches=100, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="quantile_transform=False"):
+        save(model, tmp_path / "model.json")
+    plain = clone(model).set_params(quantile_transform=False).fit(X, y)
+    save(plain, tmp_path / "model.json")
+
+
+def test_average_entropy_by_hand():
+    tree = Tree.complete(np.array([[1.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), np.zeros(3), 1)
+    e = 1e-3
+    share = (1 + e) / (1 + 2 * e)
+    root = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    assert average_entropy(tree) == pytest.approx(root + 2 * 0.5 * np.log(2))
+    np.testing.assert_allclose(feature_importance(tree), [(share + 0.5) / 2, (1 - share + 0.5) / 2])
