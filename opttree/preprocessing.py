@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils.validation import check_is_fitted
@@ -23,7 +23,8 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
     1. Categorical columns become means of the target (`LeaveOneOutMeans`), missing numbers medians.
     2. Every feature is mapped to normal quantiles.
     3. Where the smallest class has less than 25 / (c - 1) % of the rows, c the number of classes, SMOTE fills up the
-       smaller ones: in `fit` alone, so that in a cross-validation held-out rows stay as they are.
+       smaller ones: in `fit` alone, so that in a cross-validation held-out rows stay as they are. An estimator that
+       holds rows out itself and has a parameter ``rebalance``, as `opttree.GradTreeClassifier`, takes this step within.
 
     Parameters
     ----------
@@ -42,6 +43,8 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
     except ImportError as error:
         raise ImportError("gradtree_pipeline needs imbalanced-learn: pip install opttree[gradtree]") from error
     sampler = FunctionSampler(func=rebalanced, kw_args={"random_state": random_state}, validate=False)
+    if "rebalance" in estimator.get_params():
+        estimator, rebalance = clone(estimator).set_params(rebalance=rebalance), False
     return Pipeline(
         [
             ("encode", LeaveOneOutMeans()),

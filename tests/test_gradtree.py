@@ -10,6 +10,7 @@ from sklearn.model_selection import train_test_split
 
 from opttree import DenseTreeProblem, GradTreeClassifier, GradTreeRegressor, TreeProblem
 from opttree.kernels import dense
+from opttree.preprocessing import rebalanced
 from solvers import TAO, AxisNode, CartInit, Chain, GradTree, LocalSearch, solve
 from tests.conftest import classification_problem, regression_problem
 
@@ -160,7 +161,7 @@ def test_what_has_no_dense_form_is_refused(options, sentence):
         ({"learning_rates": (0.1, 0.1)}, "learning_rates must be three numbers > 1e-12"),
         ({"learning_rates": 0.1}, "learning_rates must be three numbers > 1e-12; got 0.1"),
         ({"epochs": 0}, "epochs must be an integer >= 1; got 0"),
-        ({"validation": 1.0}, "validation must be between 0 and 1, or None; got 1.0"),
+        ({"validation": 1.0}, "validation must be between 0 and 1, a TreeProblem or None; got 1.0"),
         ({"index": "argmax"}, "index must be one of"),
         ({"gamma": -1.0}, "gamma must be a finite number >= 0; got -1.0"),
         ({"epsilon": None}, "epsilon must be a finite number >= 0; got None"),
@@ -313,3 +314,22 @@ def test_the_same_seed_gives_the_same_tree_on_any_number_of_threads():
     X, y = load_breast_cancer(return_X_y=True)
     models = [GradTreeClassifier(4, epochs=40, random_state=3, n_jobs=jobs).fit(X, y) for jobs in (1, 2)]
     assert models[0].tree_ == models[1].tree_
+
+
+def test_rebalancing_leaves_the_held_out_rows_as_they_are(monkeypatch):
+    X, y = make_classification(400, 6, weights=[0.9], random_state=0)
+    seen = {}
+
+    def watched(rows, labels, seed):
+        seen["before"] = len(labels)
+        seen["X"], seen["y"] = rebalanced(rows, labels, seed)
+        return seen["X"], seen["y"]
+
+    monkeypatch.setattr("opttree.estimators.gradtree.rebalanced", watched)
+    model = GradTreeClassifier(3, epochs=60, n_starts=1, rebalance=True, random_state=0).fit(X, y)
+    assert seen["before"] == 320
+    assert np.ptp(np.unique(seen["y"], return_counts=True)[1]) == 0
+    assert model.result_.trace.rows[0].objective == pytest.approx(0.5)  # the constant, on the rebalanced rows
+    assert f1_score(y, model.predict(X), average="macro") > 0.7
+    with pytest.raises(ValueError, match="rebalance makes rows of weight one"):
+        GradTreeClassifier(3, rebalance=True, class_weight="balanced").fit(X, y)

@@ -165,8 +165,18 @@ class TreeEstimator(BaseEstimator):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Run the solver; ``watch(step, trace)`` sees every step."""
-        solver = self._solver(problem)
+        """Solve the problem; ``watch(step, trace)`` sees every step."""
+        return self._run(self._solver(problem), problem, start, seed, time_limit, watch)
+
+    def _run(
+        self,
+        solver: Any,
+        problem: TreeProblem,
+        start: Tree | None,
+        seed: int | None,
+        time_limit: float | None,
+        watch: Any,
+    ) -> Any:
         with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}", watch) as callback:
             return bridge.solvers().solve(
                 problem, solver, start=start, time_limit=time_limit, random_state=seed, callback=callback

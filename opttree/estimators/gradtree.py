@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from opttree import bridge
 from opttree.estimators.base import ClassificationTree, RegressionTree, TreeEstimator, solve_and_keep
+from opttree.preprocessing import rebalanced
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
@@ -45,10 +47,21 @@ class _GradTree(TreeEstimator):
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
         """Solve, and keep the tree of the lowest loss on the held-out rows, as the paper does."""
+        solver = self._solver(problem)
+        if getattr(self, "rebalance", False):
+            problem, solver = self._rebalanced(problem, solver, seed)
         result, self.validation_loss_ = solve_and_keep(
-            "validation", lambda judge: super(_GradTree, self)._solve(problem, start, seed, time_limit, judge), watch
+            "validation", lambda judge: self._run(solver, problem, start, seed, time_limit, judge), watch
         )
         return result
+
+    def _rebalanced(self, problem: TreeProblem, solver: Any, seed: int | None) -> tuple[TreeProblem, Any]:
+        """The statement on rebalanced rows, and the solver with rows held out before that."""
+        train = problem
+        if self.validation_fraction is not None:
+            train, judge = problem.split(self.validation_fraction, np.random.default_rng(seed))
+            solver = replace(solver, validation=judge)
+        return train.with_rows(*rebalanced(train.X, train.y, seed)), solver
 
     @property
     def _merit(self) -> float:
@@ -75,6 +88,9 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
     index, temperatures : see `solvers.GradTree`.
     refit : bool, default False
         Whether leaves are fitted again on all rows, or stay as the gradient has left them.
+    rebalance : bool, default False
+        Whether SMOTE fills up small classes as in the paper, see `opttree.preprocessing.rebalanced`: in the rows that
+        the gradient sees, not in the held-out ones. Rows then weigh the same.
     class_weight : dict, "balanced" or None, default None
         Weights of the classes, as in scikit-learn.
     init : `Tree` on raw features, default None
@@ -116,6 +132,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         index: str = "entmax",
         temperatures: Any = (1.0, 1.0),
         refit: bool = False,
+        rebalance: bool = False,
         class_weight: Any = None,
         min_samples_leaf: int = 1,
         init: Tree | None = None,
@@ -138,6 +155,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         self.index = index
         self.temperatures = temperatures
         self.refit = refit
+        self.rebalance = rebalance
         self.class_weight = class_weight
         self.min_samples_leaf = min_samples_leaf
         self.init = init
@@ -154,6 +172,8 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         if self.class_weight is not None:
             of_rows = compute_sample_weight(self.class_weight, y)
             sample_weight = of_rows if sample_weight is None else of_rows * sample_weight
+        if self.rebalance and sample_weight is not None and np.ptp(sample_weight) > 0.0:
+            raise ValueError("rebalance makes rows of weight one; got rows or classes of other weights")
         return super().state(X, y, sample_weight)
 
 

@@ -207,7 +207,11 @@ class TreeProblem:
     def sample(self, rows: NDArray[np.integer], **changes: Any) -> TreeProblem:
         """The same statement on some of the rows, by number; ``changes`` are options that differ."""
         assert self.sample_weight is not None  # set by __post_init__
-        part = replace(self, X=self.X[rows], y=self.y[rows], sample_weight=self.sample_weight[rows], **changes)
+        return self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
+
+    def with_rows(self, X: Any, y: Any, sample_weight: Any = None, **changes: Any) -> TreeProblem:
+        """The same statement on other rows of the same features and classes; ``changes`` are options that differ."""
+        part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
         object.__setattr__(part, "classes", self.classes)
         return part
 

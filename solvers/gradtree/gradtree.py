@@ -32,7 +32,8 @@ class GradTree(Solver):
     patience : epochs without a lower loss on the held-out rows after which a start ends.
     average : the last so many epochs' thetas are averaged before they are judged.
     n_starts : random starts; a tree that `solve` starts from takes the place of the first one's random numbers.
-    validation : share of the rows that is held out to judge thetas; None: they are judged on the training rows.
+    validation : share of the rows that is held out to judge thetas, or a statement of other rows for that; None: they
+        are judged on the training rows.
     gamma, epsilon, index, dtype : as in `opttree.DenseTreeProblem`.
     temperatures : by which the logits of features are divided in the first and in the last epoch; they change
         geometrically.
@@ -53,7 +54,7 @@ class GradTree(Solver):
     patience: int = 200
     average: int = 5
     n_starts: int = 3
-    validation: float | None = 0.2
+    validation: float | TreeProblem | None = 0.2
     gamma: float = 0.0
     epsilon: float = 0.0
     index: str = "entmax"
@@ -71,8 +72,9 @@ class GradTree(Solver):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        if self.validation is not None and not 0.0 < self.validation < 1.0:
-            raise ValueError(f"validation must be between 0 and 1, or None; got {self.validation}")
+        given = self.validation
+        if not (given is None or isinstance(given, TreeProblem) or 0.0 < given < 1.0):
+            raise ValueError(f"validation must be between 0 and 1, a TreeProblem or None; got {given}")
         tiny = TreeProblem(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), depth=1, splits="axis")
         DenseTreeProblem(tiny, self.gamma, self.epsilon, self.index, self.dtype)  # checks the options it shares
 
@@ -96,7 +98,9 @@ class GradTree(Solver):
         if problem.depth == 0 or problem.n_samples < 2 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         train = judge = problem
-        if self.validation is not None:
+        if isinstance(self.validation, TreeProblem):
+            judge = self.validation
+        elif self.validation is not None:
             train, judge = problem.split(self.validation, rng)
         options = (self.gamma, self.epsilon, self.index, self.dtype)
         dense = DenseTreeProblem(train, *options)
