@@ -77,6 +77,8 @@ class Method:
         all of them.
     depth : whether the protocol's depths apply.
     per_dataset : further options on some data sets.
+
+    In a file, ``like`` names another method of it, or of the file that it extends, whose keys this one starts from.
     best_of : instead of ``use``: the label of another method, of whose seeds the one with the best training score is
         taken, per split.
     """
@@ -333,10 +335,22 @@ def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"protocol {name}: not TOML, {error}") from error
     base = stated.pop("extends", None)
-    if base is None:
-        return stated
-    inherited = _file(base, (*extending, name))
+    inherited = {} if base is None else _file(base, (*extending, name))
+    known = {**inherited.get("methods", {}), **stated.get("methods", {})}
+    if "methods" in stated:
+        stated["methods"] = {label: _alike(method, known) for label, method in dict(stated["methods"]).items()}
     return {**inherited, **stated, "budgets": {**inherited.get("budgets", {}), **stated.get("budgets", {})}}
+
+
+def _alike(method: Any, known: Mapping[str, Any]) -> Any:
+    """A method with what that called ``like`` states, its own options on top."""
+    if not isinstance(method, dict) or "like" not in method:
+        return method
+    own = dict(method)
+    if (like := own.pop("like")) not in known:
+        raise ValueError(f"like must be the label of another method; got {like!r}")
+    model = known[like]
+    return {**model, **own, "options": {**model.get("options", {}), **own.get("options", {})}}
 
 
 @cache

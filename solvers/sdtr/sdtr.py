@@ -55,10 +55,10 @@ class SDTR(Solver):
     n_layers: int = 1
     tree_output_dim: int | None = None
     aggregation: str | None = None
-    path_penalty: float = 0.03
-    l1: float = 0.003
+    path_penalty: float = 0.3
+    l1: float = 0.005
     beta: float = 1.5
-    learning_rate: float = 0.003
+    learning_rate: float = 0.001
     reweight: bool = True
     batch_size: int = 1024
     max_batches: int = 50_000
