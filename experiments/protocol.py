@@ -338,18 +338,18 @@ def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
     inherited = {} if base is None else _file(base, (*extending, name))
     known = {**inherited.get("methods", {}), **stated.get("methods", {})}
     if "methods" in stated:
-        stated["methods"] = {label: _alike(method, known) for label, method in dict(stated["methods"]).items()}
+        stated["methods"] = {label: _alike(name, method, known) for label, method in dict(stated["methods"]).items()}
     return {**inherited, **stated, "budgets": {**inherited.get("budgets", {}), **stated.get("budgets", {})}}
 
 
-def _alike(method: Any, known: Mapping[str, Any]) -> Any:
+def _alike(name: str, method: Any, known: Mapping[str, Any]) -> Any:
     """A method with what that called ``like`` states, its own options on top."""
     if not isinstance(method, dict) or "like" not in method:
         return method
     own = dict(method)
     if (like := own.pop("like")) not in known:
-        raise ValueError(f"like must be the label of another method; got {like!r}")
-    model = known[like]
+        raise ValueError(f"protocol {name}: like must be the label of another method; got {like!r}")
+    model = _alike(name, known[like], {k: v for k, v in known.items() if k != like})
     return {**model, **own, "options": {**model.get("options", {}), **own.get("options", {})}}
 
 

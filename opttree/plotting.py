@@ -1,4 +1,4 @@
-"""Figures with matplotlib: the tree, traces of solvers, and the partition of two features."""
+"""Figures with matplotlib: trees and their weights, traces, the partition of two features, splits in training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from opttree.text import gate_text, leaf_text, number, terms
 from opttree.tree import Tree
@@ -209,3 +210,108 @@ def plot_partition(
     ax.set_xlabel(names[i])
     ax.set_ylabel(names[j])
     return ax
+
+
+def plot_node_weights(
+    model: Any, *, levels: int = 3, feature_names: Sequence[str] | None = None, most_names: int = 12
+) -> NDArray[Any]:
+    """Draw the split weights of each branch of the first ``levels`` levels as bars, a level in a row (SDTR figure 5).
+
+    Weights compare features only where these have one scale, as normal quantiles have.
+
+    Parameters
+    ----------
+    model : a `Tree`, a saved `Model` or a fitted estimator of one tree.
+    levels : >= 1.
+    most_names : with more features than this, axes show their numbers in place of their names.
+
+    Returns
+    -------
+    The axes of the branches drawn, in the order of their numbers.
+    """
+    tree, names = _tree_of(model, feature_names)
+    if levels < 1:
+        raise ValueError(f"levels must be >= 1; got {levels}")
+    drawn = [t for t in range(tree.n_branches) if tree.node_depth[t] < levels]
+    if not drawn:
+        raise ValueError("model must have a branch; got a single leaf")
+    place = {0: 0}  # from the left, in its level
+    for t in range(tree.n_branches):
+        place |= {int(kid): 2 * place[t] + side for side, kid in enumerate(tree.children[t])}
+    rows = int(max(tree.node_depth[t] for t in drawn)) + 1
+    width = 2 ** (rows - 1)
+    figure = plt.figure(figsize=(max(5.0, 2.4 * width), 1.9 * rows), layout="constrained")
+    grid = figure.add_gridspec(rows, width)
+    most = 1.08 * max(np.abs(tree.A[drawn]).max(), 1e-12)
+    axes = []
+    for t in drawn:
+        depth = int(tree.node_depth[t])
+        span = width >> depth
+        ax = figure.add_subplot(grid[depth, place[t] * span : (place[t] + 1) * span])
+        ax.bar(np.arange(tree.n_features), tree.A[t], color=np.where(tree.A[t] >= 0.0, "#4c6a87", "#b5654a"))
+        ax.axhline(0.0, color="#66727d", linewidth=0.8)
+        ax.set_ylim(-most, most)
+        ax.set_title(f"branch {t}", fontsize=9)
+        ax.tick_params(labelsize=7)
+        if tree.n_features <= most_names:
+            ax.set_xticks(np.arange(tree.n_features), names, rotation=90)
+        else:
+            ax.set_xlabel("feature", fontsize=8)
+        axes.append(ax)
+    return np.array(axes)
+
+
+def plot_split_evolution(
+    steps: Sequence[Any], *, levels: int = 2, feature_names: Sequence[str] | None = None
+) -> NDArray[Any]:
+    """Draw which feature, and which threshold of it, the branches near the root split on while `solvers.GradTree` runs.
+
+    One axes for each place in the first ``levels`` levels: thresholds over epochs, a colour for each feature; gaps
+    where the tree had a leaf there.
+
+    Parameters
+    ----------
+    steps : the solver's steps, as ``solve(..., callback=lambda step, trace: steps.append(step))`` collects them. Those
+        of the start with the lowest validation loss are drawn.
+    levels : >= 1.
+
+    Returns
+    -------
+    The axes, root first, each level from left to right.
+    """
+    if levels < 1:
+        raise ValueError(f"levels must be >= 1; got {levels}")
+    judged = [step for step in steps if "epoch" in step.info]
+    if not judged:
+        raise ValueError("steps must hold steps of GradTree's starts; got none")
+    best = min(judged, key=lambda step: step.info["validation"]).phase
+    trees = [(step.info["epoch"], step.tree.canonical) for step in judged if step.phase == best]
+    names = trees[0][1].names(feature_names)
+    epochs = np.array([epoch for epoch, _tree in trees])
+    n_places = 2**levels - 1
+    feature, threshold = np.full((n_places, len(trees)), -1), np.full((n_places, len(trees)), np.nan)
+    for k, (_epoch, tree) in enumerate(trees):
+        node = {0: 0}
+        for at in range(n_places):
+            t = node.get(at)
+            if t is None or t >= tree.n_branches:
+                continue
+            f = int(tree.feature[t])
+            feature[at, k], threshold[at, k] = f, tree.b[t] / tree.A[t, f]
+            node |= {2 * at + 1: int(tree.children[t, 0]), 2 * at + 2: int(tree.children[t, 1])}
+    figure, axes = plt.subplots(
+        n_places, 1, figsize=(6.4, 1.3 * n_places + 0.6), sharex=True, squeeze=False, layout="constrained"
+    )
+    colors = {int(f): f"C{i % 10}" for i, f in enumerate(np.unique(feature[feature >= 0]))}
+    ends = np.append(epochs, epochs[-1] + max(1.0, 0.02 * epochs[-1]))
+    for at, ax in enumerate(axes[:, 0]):
+        for k in range(len(trees)):
+            if (f := int(feature[at, k])) >= 0:
+                ax.plot(ends[k : k + 2], [threshold[at, k]] * 2, color=colors[f], linewidth=2.0)
+        ax.set_ylabel(f"level {int(np.log2(at + 1))}\nthreshold", fontsize=8)
+        ax.tick_params(labelsize=8)
+        ax.grid(alpha=0.25)
+    axes[-1, 0].set_xlabel("epoch")
+    handles = [plt.Line2D([], [], color=color, linewidth=2.0, label=names[f]) for f, color in colors.items()]
+    figure.legend(handles=handles, frameon=False, fontsize=8, loc="outside right upper")
+    return axes[:, 0]

@@ -85,6 +85,11 @@ def test_a_budget_overrides_and_a_protocol_extends():
     assert (quick.seeds, len(full.seeds)) == ((0,), 5)
     assert quick.depths == full.depths == (2,)
     assert quick.datasets == protocol.read("srt_table2").datasets
+    alike = protocol.read("gradtree_table4").methods
+    assert alike["Gumbel"].per_dataset == alike["Entmax"].per_dataset != {}
+    assert (alike["Entmax"].options, alike["Gumbel"].options) == ({}, {"index": "gumbel"})
+    ablation = protocol.read("sdtr_ablation").methods
+    assert ablation["no L1 x 32"].options == {"n_trees": 32, "max_depth": 5, "l1": 0.0}
     with pytest.raises(ValueError, match="budget of srt_tableC4 must be one of full, quick; got 'huge'"):
         protocol.read("srt_tableC4", "huge")
 
@@ -100,6 +105,7 @@ def test_a_budget_overrides_and_a_protocol_extends():
         ),
         ('title = "odd"\n[methods]\na = 1', "protocol odd: method a must be a table of .*; got 1"),
         ('extends = "odd"', "protocol odd: extends must not lead back to itself"),
+        ('title = "odd"\n[methods.a]\nlike = "b"', "protocol odd: like must be the label of another method; got 'b'"),
         ("title = ", "protocol odd: not TOML"),
     ],
 )

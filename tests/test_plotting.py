@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from opttree import TAOClassifier, TAORegressor, plotting
-from solvers import TAO, Chain, RandomInit, Step, solve
+from solvers import TAO, Chain, GradTree, RandomInit, Step, solve
 from tests.conftest import regression_problem
 from tests.test_driver import Script
 from tests.test_kernels import random_tree
@@ -77,3 +77,37 @@ def test_partition_of_two_features(rng, labels):
         plotting.plot_partition(model, X, features=(0, 3))
     with pytest.raises(ValueError, match="one output or classes"):
         plotting.plot_partition(random_tree(rng, 1, 3, 2), X)
+
+
+def test_node_weights_stand_in_the_shape_of_the_tree(rng):
+    tree = random_tree(rng, 3, 4, 1)
+    axes = plotting.plot_node_weights(tree, levels=3, feature_names=list("abcd"))
+    assert len(axes) == 7
+    for t, ax in enumerate(axes):
+        np.testing.assert_allclose([bar.get_height() for bar in ax.patches], tree.A[t])
+        assert ax.get_title() == f"branch {t}"
+    axes[0].figure.canvas.draw()
+    tops = [ax.get_position().y0 for ax in axes]
+    assert tops[0] > tops[1] == tops[2] > tops[3]
+    assert len(plotting.plot_node_weights(tree, levels=1)) == 1
+    with pytest.raises(ValueError, match="levels must be >= 1"):
+        plotting.plot_node_weights(tree, levels=0)
+
+
+def test_evolution_of_splits_ends_at_the_best_tree():
+    problem = regression_problem(splits="axis")
+    steps = []
+    solve(
+        problem,
+        GradTree(epochs=60, n_starts=2),
+        random_state=0,
+        callback=lambda step, trace: steps.append(step) and None,
+    )
+    axes = plotting.plot_split_evolution(steps, levels=2, feature_names=list("abcd"))
+    assert len(axes) == 3
+    last = min((s for s in steps if "epoch" in s.info), key=lambda s: s.info["validation"]).tree.canonical
+    assert axes[0].lines[-1].get_ydata()[0] == pytest.approx(last.b[0])
+    labels = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
+    assert "abcd"[last.feature[0]] in labels
+    with pytest.raises(ValueError, match="steps must hold"):
+        plotting.plot_split_evolution(steps[:1])
