@@ -30,6 +30,7 @@ METHODS = {
     "ort": "ORT or OCT, axis-aligned splits, constant leaves, optimal where a proof takes seconds",
     "ort-l": "ORT-L, axis-aligned splits, linear leaves, by local search; regression only",
     "orrt": "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
+    "sdtr": "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",
 }
 FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", "rf")}}
 
@@ -147,13 +148,14 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         OCTClassifier,
         ORRTRegressor,
         ORTRegressor,
+        SDTRRegressor,
         SRTRegressor,
         TAOClassifier,
         TAORegressor,
     )
 
     kind: Callable[..., Any]
-    if method in ("srt", "orrt", "ort-l") and not regression:
+    if method in ("srt", "orrt", "ort-l", "sdtr") and not regression:
         raise ValueError(f"method {method} is for regression; got a classification task")
     if method == "gradtree":
         kind = GradTreeRegressor if regression else GradTreeClassifier
@@ -166,6 +168,8 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         return ORTRegressor(depth, random_state=seed, n_jobs=jobs, **options)
     if method in ("srt", "orrt"):
         return (SRTRegressor if method == "srt" else ORRTRegressor)(depth, random_state=seed, n_jobs=jobs, **options)
+    if method == "sdtr":  # a model file holds a tree of raw features
+        return SDTRRegressor(depth, quantile_transform=False, random_state=seed, n_jobs=jobs, **options)
     if method.startswith("get"):
         kind = GETRegressor if regression else GETClassifier
         leaves = "linear" if method == "get-linear" else "constant"

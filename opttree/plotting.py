@@ -240,7 +240,7 @@ def plot_node_weights(
         place |= {int(kid): 2 * place[t] + side for side, kid in enumerate(tree.children[t])}
     rows = int(max(tree.node_depth[t] for t in drawn)) + 1
     width = 2 ** (rows - 1)
-    figure = plt.figure(figsize=(max(5.0, 2.4 * width), 1.9 * rows), layout="constrained")
+    figure = plt.figure(figsize=(max(5.0, 2.4 * width), 2.3 * rows), layout="constrained")
     grid = figure.add_gridspec(rows, width)
     most = 1.08 * max(np.abs(tree.A[drawn]).max(), 1e-12)
     axes = []

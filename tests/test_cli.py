@@ -23,7 +23,7 @@ def csv(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method", ["tao", "tao-c", "tao-l", "tao-axis", "get", "get-linear", "srt", "orrt", "ort", "ort-l"]
+    "method", ["tao", "tao-c", "tao-l", "tao-axis", "get", "get-linear", "srt", "orrt", "sdtr", "ort", "ort-l"]
 )
 @pytest.mark.parametrize("suffix", ["json", "npz"])
 def test_fit_predict_show(csv, capsys, method, suffix):

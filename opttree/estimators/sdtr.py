@@ -92,7 +92,7 @@ class SDTRRegressor(RegressionTree, TreeEstimator):
         path_penalty: float = 0.3,
         l1: float = 0.005,
         beta: float = 1.5,
-        learning_rate: float = 0.001,
+        learning_rate: float = 0.003,
         reweight: bool = True,
         batch_size: int = 1024,
         max_batches: int = 50_000,
