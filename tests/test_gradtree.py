@@ -316,6 +316,18 @@ def test_the_same_seed_gives_the_same_tree_on_any_number_of_threads():
     assert models[0].tree_ == models[1].tree_
 
 
+def test_starting_from_cart_is_no_worse_on_the_rows_that_judge():
+    problem = classification_problem(n=400, splits="axis")
+    fast = replace(FAST, validation=None, refit=True)
+    cart = solve(problem, CartInit()).objective
+    assert solve(problem, replace(fast, init=CartInit()), random_state=0).objective <= cart + 0.02
+    X, y = load_iris(return_X_y=True)
+    model = GradTreeClassifier(3, epochs=60, n_starts=1, init="cart", random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+    with pytest.raises(ValueError, match="init must be a Tree on raw features, 'cart' or None; got 'oak'"):
+        GradTreeClassifier(init="oak").fit(X, y)
+
+
 def test_rebalancing_leaves_the_held_out_rows_as_they_are(monkeypatch):
     X, y = make_classification(400, 6, weights=[0.9], random_state=0)
     seen = {}

@@ -27,8 +27,10 @@ class _GradTree(TreeEstimator):
 
     def _check_options(self) -> None:
         super()._check_options()
-        if self.init is not None and not isinstance(self.init, Tree):
-            raise ValueError(f"init must be a Tree on raw features or None; got {self.init!r}")
+        if not (
+            self.init is None or isinstance(self.init, Tree) or (isinstance(self.init, str) and self.init == "cart")
+        ):
+            raise ValueError(f"init must be a Tree on raw features, 'cart' or None; got {self.init!r}")
         fraction = self.validation_fraction
         if fraction is not None and not (isinstance(fraction, (float, np.floating)) and 0.0 < fraction < 1.0):
             raise ValueError(f"validation_fraction must be between 0 and 1, or None; got {fraction!r}")
@@ -40,6 +42,7 @@ class _GradTree(TreeEstimator):
             gamma=getattr(self, "gamma", 0.0),
             epsilon=getattr(self, "epsilon", 0.0),
             temperatures=self.temperatures,
+            init=bridge.solvers().CartInit() if isinstance(self.init, str) else None,
             **{name: getattr(self, name) for name in OPTIONS},
         )
 
@@ -93,8 +96,9 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         the gradient sees, not in the held-out ones. Rows then weigh the same.
     class_weight : dict, "balanced" or None, default None
         Weights of the classes, as in scikit-learn.
-    init : `Tree` on raw features, default None
-        A tree to start from, of axis-aligned splits and constant leaves.
+    init : "cart" or `Tree` on raw features, default None
+        A tree to start from, of axis-aligned splits and constant leaves; "cart": scikit-learn's on the rows that are
+        not held out. It takes the place of the first start's random numbers.
     cv, min_samples_leaf, time_limit, random_state, n_jobs, verbose : as in `TAOClassifier`.
 
     Attributes
@@ -135,7 +139,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         rebalance: bool = False,
         class_weight: Any = None,
         min_samples_leaf: int = 1,
-        init: Tree | None = None,
+        init: Tree | str | None = None,
         cv: Any = 4,
         time_limit: float | None = None,
         random_state: Any = None,
@@ -205,7 +209,7 @@ class GradTreeRegressor(RegressionTree, _GradTree):
         temperatures: Any = (1.0, 1.0),
         refit: bool = True,
         min_samples_leaf: int = 1,
-        init: Tree | None = None,
+        init: Tree | str | None = None,
         cv: Any = 4,
         time_limit: float | None = None,
         random_state: Any = None,

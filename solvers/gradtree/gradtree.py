@@ -13,6 +13,7 @@ from opttree.problems import DenseTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.gradtree.descent import DenseDescent
+from solvers.initial import Initial
 from solvers.result import Termination
 
 ROUND = 400_000  # numbers of theta and of rows that are moved between two looks at the clock, about
@@ -32,6 +33,7 @@ class GradTree(Solver):
     patience : epochs without a lower loss on the held-out rows after which a start ends.
     average : the last so many epochs' thetas are averaged before they are judged.
     n_starts : random starts; a tree that `solve` starts from takes the place of the first one's random numbers.
+    init : makes that tree where `solve` is given none, of the rows that are not held out; None: all starts are random.
     validation : share of the rows that is held out to judge thetas, or a statement of other rows for that; None: they
         are judged on the training rows.
     gamma, epsilon, index, dtype : as in `opttree.DenseTreeProblem`.
@@ -54,6 +56,7 @@ class GradTree(Solver):
     patience: int = 200
     average: int = 5
     n_starts: int = 3
+    init: Initial | None = None
     validation: float | TreeProblem | None = 0.2
     gamma: float = 0.0
     epsilon: float = 0.0
@@ -87,7 +90,8 @@ class GradTree(Solver):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the dense form says; a depth of 0 is the constant tree."""
-        return None if problem.depth == 0 else DenseTreeProblem.refusal(problem)
+        reason = None if problem.depth == 0 else DenseTreeProblem.refusal(problem)
+        return reason if reason is not None or self.init is None else self.init.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Starts side by side, in rounds of epochs; a step for each that has a lower loss on the rows that judge."""
@@ -106,9 +110,12 @@ class GradTree(Solver):
         dense = DenseTreeProblem(train, *options)
         judging = dense if judge is train else DenseTreeProblem(judge, *options)
         _ = dense.data, judging.data  # packed once, before threads share them
+        given = None if start is None else train.trim(start)
+        if given is None and self.init is not None:
+            given = self.init.build(train, rng)
         descents = []
         for k, own in enumerate(rng.spawn(self.n_starts)):
-            theta = dense.random_theta(own) if start is None or k else dense.soften(train.trim(start), own)
+            theta = dense.random_theta(own) if given is None or k else dense.soften(given, own)
             descents.append(DenseDescent(self, dense, judging, theta, own))
         seen = [np.inf] * self.n_starts
         batches = -(-train.n_samples // self.batch_size) + 1
