@@ -46,23 +46,24 @@ class ForestDescent:
         stuck = self.batches - self.best_batch >= self.options.patience
         return 0 if stuck else self.options.max_batches - self.batches
 
-    def advance(self, rounds: int) -> None:
-        """Run and judge up to ``rounds`` times."""
-        for _ in range(rounds):
-            if not self.remaining:
-                return
-            groups = [self._next() for _ in range(min(self.options.check, self.remaining))]
+    def advance(self, batches: int) -> None:
+        """Run up to ``batches`` batches; where that is cut does not change a number."""
+        check, until = self.options.check, self.batches + min(batches, self.remaining)
+        while self.batches < until and self.remaining:
+            stop = min(until, (self.batches // check + 1) * check)
+            groups = [self._next() for _ in range(stop - self.batches)]
             data, bounds = self.problem.pack_rows(groups)
             form, done = self.problem.form, self.batches
             loss = forest.descend(
                 self.current, self._state, done, self._rates, bounds, data, form, QHADAM, self._parallel
             )
-            self.batches += len(groups)
+            self.batches = stop
             if not (np.isfinite(loss) and np.isfinite(self.current).all()):
                 raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
-            judged = self.judge.mean_loss(self.current)
-            if judged < self.loss:
-                self.theta, self.loss, self.best_batch = self.current.copy(), judged, self.batches
+            if stop % check == 0 or stop == self.options.max_batches:
+                judged = self.judge.mean_loss(self.current)
+                if judged < self.loss:
+                    self.theta, self.loss, self.best_batch = self.current.copy(), judged, stop
 
     def _next(self) -> NDArray[np.integer]:
         """Rows of the next batch; batches of one pass over the rows are of one size, up to a row."""

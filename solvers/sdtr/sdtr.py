@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,11 @@ from opttree.forest import Forest
 from opttree.problems import SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
-from solvers.gradient import SLICE_SECONDS
 from solvers.result import Termination
 from solvers.sdtr.descent import ForestDescent
 from solvers.soft import constant_tree, soft_start
 
+PORTION = 200_000_000  # products of rows and variables between two looks at the clock, about
 SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype")  # with `SoftForestProblem`
 
 
@@ -127,8 +126,11 @@ class SDTR(Solver):
         return ("expected",) if self.n_trees == 1 else ("mixture", "expected")
 
     def _descend(self, descent: ForestDescent, whole: SoftForestProblem) -> Generator[Step | None]:
-        rounds, seen = 1, np.inf
-        while True:
+        rows = min(self.batch_size, descent.problem.problem.n_samples)
+        portion = max(1, min(self.check, PORTION // (rows * descent.problem.size)))
+        seen = np.inf
+        while descent.remaining:
+            descent.advance(portion)
             if descent.loss < seen:
                 seen = descent.loss
                 model = whole.harden(descent.theta)
@@ -137,9 +139,3 @@ class SDTR(Solver):
                 yield Step(model, objective, phase=whole.aggregation, info=info)  # type: ignore[arg-type]
             else:
                 yield None
-            if not descent.remaining:
-                return
-            began = time.perf_counter()
-            descent.advance(rounds)
-            taken = time.perf_counter() - began
-            rounds = max(1, int(rounds * min(SLICE_SECONDS / max(taken, 1e-9), 8.0)))
