@@ -22,7 +22,7 @@ from sklearn.model_selection import (
 
 from experiments import methods
 from experiments.protocol import Run, Splits
-from opttree import L2, Tree, TreeProblem, datasets
+from opttree import L2, Forest, Tree, TreeProblem, datasets
 from opttree.preprocessing import gradtree_pipeline
 from solvers import solve
 
@@ -207,6 +207,14 @@ def sizes(model: Any) -> dict[str, float]:
             "n_branches": tree.n_branches,
             "n_leaves": tree.n_leaves,
             "n_parameters": tree.n_parameters,
+        }
+    if isinstance(forest := getattr(model, "forest_", model), Forest):
+        return {
+            "n_trees": len(forest.trees),
+            "tree_depth": float(np.mean([tree.depth for tree in forest.trees])),
+            "n_branches": sum(tree.n_branches for tree in forest.trees),
+            "n_leaves": sum(tree.n_leaves for tree in forest.trees),
+            "n_parameters": forest.n_parameters,
         }
     inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
     if not inner or any(isinstance(tree, Tree) for tree in inner):

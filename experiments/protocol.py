@@ -78,9 +78,10 @@ class Method:
     depth : whether the protocol's depths apply.
     per_dataset : further options on some data sets.
 
-    In a file, ``like`` names another method of it, or of the file that it extends, whose keys this one starts from.
     best_of : instead of ``use``: the label of another method, of whose seeds the one with the best training score is
         taken, per split.
+
+    In a file, ``like`` names another method of it, or of the file that it extends, whose keys this one starts from.
     """
 
     use: str = ""
@@ -336,8 +337,8 @@ def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
             raise ValueError(f"protocol {name}: not TOML, {error}") from error
     base = stated.pop("extends", None)
     inherited = {} if base is None else _file(base, (*extending, name))
-    known = {**inherited.get("methods", {}), **stated.get("methods", {})}
-    if "methods" in stated:
+    if isinstance(stated.get("methods"), dict):
+        known = {**inherited.get("methods", {}), **stated["methods"]}
         stated["methods"] = {label: _alike(name, method, known) for label, method in dict(stated["methods"]).items()}
     return {**inherited, **stated, "budgets": {**inherited.get("budgets", {}), **stated.get("budgets", {})}}
 
@@ -347,7 +348,8 @@ def _alike(name: str, method: Any, known: Mapping[str, Any]) -> Any:
     if not isinstance(method, dict) or "like" not in method:
         return method
     own = dict(method)
-    if (like := own.pop("like")) not in known:
+    like = own.pop("like")
+    if not isinstance(like, str) or not isinstance(known.get(like), dict):
         raise ValueError(f"protocol {name}: like must be the label of another method; got {like!r}")
     model = _alike(name, known[like], {k: v for k, v in known.items() if k != like})
     return {**model, **own, "options": {**model.get("options", {}), **own.get("options", {})}}

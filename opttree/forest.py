@@ -35,15 +35,21 @@ class Forest:
     n_outputs: int
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))
         if not self.layers or not all(self.layers):
             raise ValueError("layers must hold a tree each; got an empty one")
+        if self.n_outputs < 1:
+            raise ValueError(f"n_outputs must be >= 1; got {self.n_outputs}")
         width = self.n_features
         for number, layer in enumerate(self.layers):
             for tree in layer:
                 if tree.n_features != width:
                     raise ValueError(f"layers[{number}] must hold trees of {width} features; got {tree.n_features}")
-                if tree.n_outputs < self.n_outputs:
-                    raise ValueError(f"trees must have {self.n_outputs} or more outputs; got {tree.n_outputs}")
+                if not self.n_outputs <= tree.n_outputs == layer[0].n_outputs:
+                    raise ValueError(
+                        f"layers[{number}] must hold trees of as many outputs, {self.n_outputs} or more; "
+                        f"got {tree.n_outputs}"
+                    )
             width += sum(tree.n_outputs for tree in layer)
 
     @property

@@ -23,7 +23,7 @@ INCHES_PER_CHARACTER = 0.0085  # times the font size
 def _tree_of(model: Any, feature_names: Sequence[str] | None) -> tuple[Tree, list[str]]:
     tree = model if isinstance(model, Tree) else getattr(model, "tree", None) or getattr(model, "tree_", None)
     if tree is None:
-        raise ValueError(f"model must be a Tree, a Model or a fitted estimator; got {type(model).__name__}")
+        raise ValueError(f"model must be a Tree, a Model or a fitted estimator of one; got {type(model).__name__}")
     if feature_names is None:
         feature_names = getattr(model, "feature_names", None) or getattr(model, "feature_names_in_", None)
     return tree, tree.names(feature_names)

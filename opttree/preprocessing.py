@@ -124,7 +124,10 @@ def rebalanced(X: NDArray[Any], y: NDArray[Any], random_state: int | None = None
 
     A class of one row has no neighbour to interpolate with: rows are then repeated instead.
     """
-    from imblearn.over_sampling import SMOTE, RandomOverSampler
+    try:
+        from imblearn.over_sampling import SMOTE, RandomOverSampler
+    except ImportError as error:
+        raise ImportError("rebalanced needs imbalanced-learn: pip install opttree[gradtree]") from error
 
     counts = np.unique(y, return_counts=True)[1]
     if len(counts) < 2 or counts.min() >= FEW / (len(counts) - 1) * counts.sum():

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 
 from opttree import Forest, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
 from opttree.interpret import average_entropy, feature_importance
-from opttree.io import save
+from opttree.io import load, save
 from solvers import SDTR, CartInit, Chain, Termination, solve
 from solvers.sdtr.descent import ForestDescent
 from tests.conftest import classification_problem, regression_problem
@@ -132,7 +132,8 @@ def test_a_tree_becomes_theta_and_back():
     assert result.trace.rows[0].objective == pytest.approx(forest.problem.objective(tree))
     soft = replace(tree, gate=40.0)
     still = SDTR(max_batches=1, learning_rate=1e-9, validation=None)
-    first = solve(forest.problem, still, start=soft, random_state=0).objective
+    trace = solve(forest.problem, still, start=soft, random_state=0).trace
+    first = next(row.objective for row in trace if row.phase == "expected")
     assert first == pytest.approx(forest.problem.objective(soft.as_mixture), rel=1e-3)
 
 
@@ -152,7 +153,7 @@ def test_leaf_prediction_is_the_most_probable_leaf():
 @pytest.mark.parametrize("validation", [0.2, None])
 @pytest.mark.parametrize("options", [{}, {"n_trees": 4}, {"n_trees": 3, "n_layers": 2, "tree_output_dim": 2}])
 def test_training_beats_a_constant_by_far(options, validation):
-    problem = regression_problem(n=400)
+    problem = regression_problem(n=400, penalties=())
     result = solve(problem, replace(SDTR(max_batches=1500, validation=validation), **options), random_state=0)
     assert result.objective < 0.2
     again = solve(problem, replace(SDTR(max_batches=1500, validation=validation), **options), random_state=0)
@@ -161,11 +162,44 @@ def test_training_beats_a_constant_by_far(options, validation):
 
 def test_early_stopping_is_counted_in_batches():
     problem = regression_problem(n=400)
-    result = solve(problem, SDTR(patience=60, check=20, batch_size=100), random_state=0)
-    assert result.termination is Termination.STALLED
-    last = result.trace.rows[-1].info["batch"]
-    assert last % 20 == 0
-    assert last < 50_000
+    options = SDTR(patience=70, check=20, batch_size=100)
+    assert solve(problem, options, random_state=0).termination is Termination.STALLED
+    train, judge = (SoftForestProblem(part) for part in problem.split(0.2, np.random.default_rng(0)))
+    ends = set()
+    for cut in (1, 7, 20, 1000):
+        rng = np.random.default_rng(1)
+        descent = ForestDescent(options, train, judge, train.random_theta(rng), rng)
+        while descent.remaining:
+            descent.advance(cut)
+        assert descent.batches == descent.best_batch + 80
+        ends.add((descent.batches, descent.loss))
+    assert len(ends) == 1
+
+
+def test_a_run_that_diverges_leaves_what_was_found():
+    result = solve(regression_problem(), SDTR(learning_rate=1e30, max_batches=40), random_state=0)
+    assert result.termination is Termination.NUMERICAL_ERROR
+    assert np.isfinite(result.objective)
+
+
+def test_a_starved_leaf_does_not_spoil_the_gradient():
+    forest = forest_problem(path_penalty=0.3)
+    theta = forest.random_theta(np.random.default_rng(0))
+    for threshold in (8.0, 12.0, 16.0, 20.0):
+        forest.unpack(theta)[1][0, 3] = threshold
+        value, gradient = forest.value_and_grad(theta)
+        value32, gradient32 = replace(forest, dtype="float32").value_and_grad(theta)
+        assert value32 == pytest.approx(value, rel=1e-3)
+        np.testing.assert_allclose(gradient32, gradient, atol=2e-3 * np.abs(gradient).max())
+
+
+def test_further_outputs_are_for_later_layers_alone():
+    problem = regression_problem()
+    result = solve(problem, SDTR(tree_output_dim=2, max_batches=400, patience=400), random_state=0)
+    assert result.tree.n_outputs == 1
+    assert result.objective < 0.5
+    model = SDTRRegressor(2, tree_output_dim=3, max_batches=40).fit(problem.X, np.column_stack([problem.y, problem.y]))
+    assert model.predict(problem.X).shape == (problem.n_samples, 2)
 
 
 def test_l1_makes_sparse_and_the_path_penalty_even():
@@ -209,12 +243,18 @@ def test_what_it_refuses():
     assert "axis" in SDTR().supports(regression_problem(splits="axis"))
     two = TreeProblem(np.zeros((4, 1)), np.arange(8.0).reshape(4, 2), depth=1)
     assert "tree_output_dim = 1 is less than its 2 outputs" in SDTR(tree_output_dim=1).supports(two)
+    assert "penalties are for one tree" in SDTR(n_trees=3).supports(regression_problem())
+    with pytest.raises(ValueError, match="start must be a Tree; got a Forest"):
+        solve(regression_problem(penalties=()), Chain(replace(FAST, n_trees=2), FAST))
+    with pytest.raises(ValueError, match="validation_fraction must be between 0 and 1, or None; got 'a'"):
+        SDTRRegressor(validation_fraction="a").fit(np.zeros((4, 1)), np.arange(4.0))
     for options, match in (
         ({"n_trees": 0}, "n_trees must be an integer >= 1; got 0"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"l1": -1.0}, "l1 must be a finite number >= 0; got -1.0"),
         ({"aggregation": "sum"}, "aggregation"),
-        ({"validation": 1.0}, "validation"),
+        ({"validation": 1.0}, "validation must be between 0 and 1, or None; got 1.0"),
+        ({"beta": None}, "beta must be finite and > 0; got None"),
     ):
         with pytest.raises(ValueError, match=match):
             SDTR(**options)
@@ -242,7 +282,11 @@ def test_estimator_on_real_data():
     assert deep.forest_.layers[1][0].n_features == 10 + 12
     assert single.apply(X).shape == y.shape
     assert single.decision_path(X).shape == (len(X), single.tree_.n_nodes)
-    assert single.to_text()
+    for ask in (forest.to_text, forest.get_depth, forest.get_n_leaves):
+        with pytest.raises(AttributeError, match="a forest of 16"):
+            ask()
+    again = clone(single).set_params(init=single.tree_, max_batches=1, learning_rate=1e-9).fit(X[:350], y[:350])
+    assert again.validation_loss_ == pytest.approx(single.validation_loss_, rel=1e-3)
     with pytest.raises(AttributeError, match="a forest of 16"):
         _ = forest.tree_
     leaf = clone(single).set_params(prediction="leaf").fit(X[:350], y[:350])
@@ -266,6 +310,7 @@ def test_a_tree_of_quantiles_is_not_saved_as_one_of_features(tmp_path):
         save(model, tmp_path / "model.json")
     plain = clone(model).set_params(quantile_transform=False).fit(X, y)
     save(plain, tmp_path / "model.json")
+    np.testing.assert_array_equal(load(tmp_path / "model.json").predict(X), plain.predict(X))
 
 
 def test_average_entropy_by_hand():

@@ -199,17 +199,17 @@ class TreeEstimator(BaseEstimator):
 
     def to_text(self) -> str:
         """The tree as text, with the feature names seen in `fit`."""
-        check_is_fitted(self, "tree_")
+        check_is_fitted(self, "result_")
         return self.tree_.to_text(getattr(self, "feature_names_in_", None))
 
     def get_depth(self) -> int:
         """Depth of the fitted tree."""
-        check_is_fitted(self, "tree_")
+        check_is_fitted(self, "result_")
         return self.tree_.depth
 
     def get_n_leaves(self) -> int:
         """Number of leaves of the fitted tree."""
-        check_is_fitted(self, "tree_")
+        check_is_fitted(self, "result_")
         return self.tree_.n_leaves
 
 

@@ -93,7 +93,8 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         Whether leaves are fitted again on all rows, or stay as the gradient has left them.
     rebalance : bool, default False
         Whether SMOTE fills up small classes as in the paper, see `opttree.preprocessing.rebalanced`: in the rows that
-        the gradient sees, not in the held-out ones. Rows then weigh the same.
+        the gradient sees, not in the held-out ones. ``refit``, ``min_samples_leaf`` and ``result_`` are then of these
+        rows, all of one weight.
     class_weight : dict, "balanced" or None, default None
         Weights of the classes, as in scikit-learn.
     init : "cart" or `Tree` on raw features, default None
@@ -176,8 +177,8 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         if self.class_weight is not None:
             of_rows = compute_sample_weight(self.class_weight, y)
             sample_weight = of_rows if sample_weight is None else of_rows * sample_weight
-        if self.rebalance and sample_weight is not None and np.ptp(sample_weight) > 0.0:
-            raise ValueError("rebalance makes rows of weight one; got rows or classes of other weights")
+        if self.rebalance and sample_weight is not None and np.ptp(used := sample_weight[sample_weight > 0.0]) > 0.0:
+            raise ValueError(f"rebalance needs rows and classes of one weight; got {used.min():g} to {used.max():g}")
         return super().state(X, y, sample_weight)
 
 

@@ -66,7 +66,8 @@ class SDTRRegressor(RegressionTree, TreeEstimator):
     transformer_ : the fitted quantile transform, or None.
     average_entropy_ : the paper's eq. (12) on the training scale, see `opttree.interpret.average_entropy`.
     feature_importances_ : (p,), from the weights near the root, see `opttree.interpret.feature_importance`.
-    validation_loss_ : mean squared error (of standardised outputs) on the held-out rows by which theta was chosen.
+    validation_loss_ : squared error of the standardised outputs, summed over them, on the held-out rows by which theta
+        was chosen; infinite where there was no choice, as for constant y.
     result_ : `solvers.Result` of the run; its model and objective are on the scaled problem.
     n_iter_ : steps taken.
 
@@ -144,6 +145,10 @@ class SDTRRegressor(RegressionTree, TreeEstimator):
         super()._check_options()
         if self.init is not None and not isinstance(self.init, Tree):
             raise ValueError(f"init must be a Tree or None; got {self.init!r}")
+        fraction = self.validation_fraction
+        if fraction is not None and not (isinstance(fraction, (float, np.floating)) and 0.0 < fraction < 1.0):
+            raise ValueError(f"validation_fraction must be between 0 and 1, or None; got {fraction!r}")
+        self._sdtr()  # checks the options that it takes
         if self.prediction not in ANSWERS:
             raise ValueError(f"prediction must be one of {list(ANSWERS)}; got {self.prediction!r}")
 
@@ -164,6 +169,9 @@ class SDTRRegressor(RegressionTree, TreeEstimator):
         return X if self.transformer_ is None else self.transformer_.transform(X)
 
     def _solver(self, problem: TreeProblem) -> Any:
+        return self._sdtr()
+
+    def _sdtr(self) -> Any:
         options = {name: getattr(self, name) for name in OPTIONS}
         return bridge.solvers().SDTR(validation=self.validation_fraction, **options)
 

@@ -20,7 +20,7 @@ from opttree.kernels.smooth import BACKWARD, BLOCK, EXPECTED, FORWARD, MIXTURE, 
 
 MOST_CHUNKS = 16  # parts of the trees that may run at the same time
 TILE_LEVELS = 4
-LEAST_SHARE = 1e-12  # of the weight, in the leaf of a tree, as the path penalty sees it
+LEAST_SHARE = 1e-6  # of the weight, in the leaf of a tree: the path penalty sees no smaller one
 
 # levels of splits; trees of a layer; layers; features of the rows; outputs; numbers per leaf; whether the loss is the
 # expected one of each tree's leaves, or that of the mean of all; strengths of path penalty and decayed l1 norm
@@ -237,8 +237,8 @@ def value_and_gradient(theta, X, y, w, form, gradient, parallel):
     """Objective on blocks of rows ``X (blocks, q/4, 4 BLOCK)``, ``y (blocks, K, BLOCK)``, ``w (blocks, BLOCK)``.
 
     Mean loss plus, averaged over trees, the path penalty on these rows and the decayed l1 norm; ``gradient`` (as theta)
-    is overwritten. SDTR eq. (5) with its weights 2^-d telescopes: per tree, up to rounding,
-    ``L_pp = -2^-depth sum over leaves of log(share of the rows in the leaf)``.
+    is overwritten. SDTR eq. (5) with its weights 2^-d telescopes: per tree,
+    ``L_pp = -2^-depth sum over leaves of log(share of the rows in the leaf)``; no share counts under `LEAST_SHARE`.
     """
     dtype = theta.dtype
     n_blocks, T, K = X.shape[0], form.n_trees, form.n_outputs
@@ -276,11 +276,13 @@ def value_and_gradient(theta, X, y, w, form, gradient, parallel):
             strength = form.path_penalty * each / n_leaves
             for t in range(T):
                 for leaf in range(n_leaves):
-                    share = max(mass[layer, t, leaf] / weight, LEAST_SHARE)
-                    value -= strength * np.log(share)
-                    extra[t, leaf] = -strength / share
-                    if form.expected:  # whose losses the kernel sums with what is added to them, and for T trees
-                        extra[t, leaf] *= T
+                    share = mass[layer, t, leaf] / weight
+                    value -= strength * np.log(max(share, LEAST_SHARE))
+                    if share > LEAST_SHARE:
+                        extra[t, leaf] = -strength / share
+                        if form.expected:  # whose losses the kernel sums with what is added to them, and for T trees
+                            extra[t, leaf] *= T
+                            value += strength
         if not form.expected:
             for t in range(T):
                 for i in range(n_blocks):
@@ -322,7 +324,7 @@ def value_and_gradient(theta, X, y, w, form, gradient, parallel):
                     value += l1 * abs(a)
                 dbeta[t, s] = scale * along
     if form.expected:
-        value += totals.sum() / (T * weight) + (form.path_penalty if form.path_penalty > 0.0 else 0.0)
+        value += totals.sum() / (T * weight)
     return value
 
 

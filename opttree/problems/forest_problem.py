@@ -163,7 +163,7 @@ class SoftForestProblem:
         return float(forest.value_and_gradient(theta, X, Y, w, self.form, gradient, parallel)), gradient
 
     def mean_loss(self, theta: Floats, *, parallel: bool = True) -> float:
-        """Mean squared error of the forest's answers, the mixtures, over all rows."""
+        """Squared error of the forest's answers, the mixtures: summed over outputs, averaged over all rows."""
         theta, total = self._checked(theta), 0.0
         X, Y, w = self.data
         for i in range(0, X.shape[0], BLOCKS_AT_ONCE):
@@ -187,8 +187,10 @@ class SoftForestProblem:
         for layer in range(self.n_layers):
             A, b, beta, values = (np.array(part, np.float64) for part in self.unpack(np.asarray(theta), layer))
             trees = []
+            if layer == self.n_layers - 1:  # nobody reads its further outputs
+                values = values[:, :, : self.problem.n_outputs]
             for t in range(self.n_trees):
-                tree = Tree.complete(beta[t][:, None] * A[t], beta[t] * b[t], self.width)
+                tree = Tree.complete(beta[t][:, None] * A[t], beta[t] * b[t], values.shape[2])
                 trees.append(replace(tree, values=values[t], gate=1.0, mixture=True))
             layers.append(tuple(trees))
         return layers[0][0] if self.n_trees == self.n_layers == 1 else Forest(tuple(layers), self.problem.n_outputs)

@@ -45,13 +45,13 @@ class TreeProblem:
         For wrong shapes, values that are not finite, negative weights, or an unknown option.
     """
 
-    X: Floats
-    y: NDArray[Any]
+    X: Floats = field(repr=False)
+    y: NDArray[Any] = field(repr=False)
     depth: int
     splits: str = "oblique"
     leaves: str = "constant"
     loss: str = "squared"
-    sample_weight: Floats | None = None
+    sample_weight: Floats | None = field(default=None, repr=False)
     penalties: Sequence[Penalty] = ()
     min_leaf: int = 1
     classes: NDArray[Any] | None = field(init=False, default=None)  # (K,) sorted labels, those of weight zero included

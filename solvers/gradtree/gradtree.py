@@ -76,8 +76,11 @@ class GradTree(Solver):
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
         given = self.validation
-        if not (given is None or isinstance(given, TreeProblem) or 0.0 < given < 1.0):
-            raise ValueError(f"validation must be between 0 and 1, a TreeProblem or None; got {given}")
+        share = isinstance(given, (float, np.floating)) and 0.0 < given < 1.0
+        if not (given is None or share or isinstance(given, TreeProblem)):
+            raise ValueError(f"validation must be between 0 and 1, a TreeProblem or None; got {given!r}")
+        if not (self.init is None or isinstance(self.init, Initial)):
+            raise ValueError(f"init must be an initial tree of `solvers` or None; got {self.init!r}")
         tiny = TreeProblem(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), depth=1, splits="axis")
         DenseTreeProblem(tiny, self.gamma, self.epsilon, self.index, self.dtype)  # checks the options it shares
 
@@ -90,6 +93,11 @@ class GradTree(Solver):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the dense form says; a depth of 0 is the constant tree."""
+        if isinstance(judge := self.validation, TreeProblem) and (
+            judge.n_features != problem.n_features
+            or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))
+        ):
+            return "its features or classes are not those of the rows that are to judge"
         reason = None if problem.depth == 0 else DenseTreeProblem.refusal(problem)
         return reason if reason is not None or self.init is None else self.init.supports(problem)
 

@@ -24,7 +24,7 @@ QHADAM = Moments(_QH.beta1, _QH.beta2, _QH.nu1, _QH.nu2, _QH.epsilon)
 class ForestDescent:
     """State of one run from ``theta``: after every `SDTR.check` batches theta is judged.
 
-    ``current`` is the last iterate, ``theta`` the best so far, ``loss`` its mean squared error on ``judge``'s rows.
+    ``current`` is the last iterate, ``theta`` the best so far, ``loss`` its `mean_loss` on ``judge``'s rows.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class ForestDescent:
     @property
     def remaining(self) -> int:
         """Batches to go."""
-        stuck = self.batches - self.best_batch >= self.options.patience
+        looked = self.batches % self.options.check == 0
+        stuck = looked and self.batches - self.best_batch >= self.options.patience
         return 0 if stuck else self.options.max_batches - self.batches
 
     def advance(self, batches: int) -> None:

@@ -15,7 +15,7 @@ from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.result import Termination
 from solvers.sdtr.descent import ForestDescent
-from solvers.soft import constant_tree, soft_start
+from solvers.soft import constant_tree, one_leaf, soft_start
 
 PORTION = 200_000_000  # products of rows and variables between two looks at the clock, about
 SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype")  # with `SoftForestProblem`
@@ -30,15 +30,15 @@ class SDTR(Solver):
     n_trees, n_layers, tree_output_dim : trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.
     aggregation : "expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged answers, see
         `opttree.SoftForestProblem`. None: "expected" for one tree, "mixture" for layers; of one layer of trees, which
-        the paper trains by its average (section III-D), both are tried and the held-out rows choose: averages fit
-        better, trees of their own overfit less.
+        the paper trains by its average (section III-D), first "mixture" and then "expected" is tried and the held-out
+        rows choose: averages fit better, trees of their own overfit less.
     path_penalty, l1 : the paper's lambda_1 and lambda_2, >= 0.
     beta : inverse temperature of all gates at the start.
     learning_rate : > 0.
     reweight : whether the leaves' learning rate is multiplied by their number (section III-C).
     batch_size : rows of a batch, at most.
     max_batches : most batches.
-    patience : batches without a lower mean squared error on the held-out rows after which a run ends.
+    patience : batches without a lower loss on the held-out rows after which a run ends.
     check : batches between two looks at them.
     validation : share of the rows that is held out; None: the training rows judge.
     steepness : of gates made from a hard tree that `solve` starts from, see `NODEC`.
@@ -46,7 +46,7 @@ class SDTR(Solver):
 
     The result of one tree is a `Tree`, of more a `opttree.Forest` in its place; answers are mixtures. Steps are models
     of lower loss on the held-out rows, ``info["validation"]``; `solve` ranks them by the loss on all rows, the
-    estimator keeps the last. A start takes the place of the first tree's random numbers.
+    estimator keeps that of the lowest. A start takes the place of the first tree's random numbers.
     """
 
     takes_gates = True
@@ -73,14 +73,17 @@ class SDTR(Solver):
         SoftForestProblem(tiny, aggregation=self.aggregation or "mixture", **self._shared)  # checks what it shares
         for name in ("beta", "learning_rate", "steepness"):
             value = getattr(self, name)
-            if not (name == "steepness" and value is None) and not (np.isfinite(value) and value > 0.0):
+            if name == "steepness" and value is None:
+                continue
+            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0.0):
                 raise ValueError(f"{name} must be finite and > 0; got {value!r}")
         for name in ("batch_size", "max_batches", "patience", "check"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        if self.validation is not None and not 0.0 < self.validation < 1.0:
-            raise ValueError(f"validation must be between 0 and 1, or None; got {self.validation}")
+        share = self.validation
+        if share is not None and not (isinstance(share, (float, np.floating)) and 0.0 < share < 1.0):
+            raise ValueError(f"validation must be between 0 and 1, or None; got {share!r}")
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the soft forest says; a depth of 0 is the constant tree, and a mixture has no rows of a leaf."""
@@ -88,12 +91,17 @@ class SDTR(Solver):
             return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
         if self.tree_output_dim is not None and self.tree_output_dim < problem.n_outputs:
             return f"tree_output_dim = {self.tree_output_dim} is less than its {problem.n_outputs} outputs"
+        if problem.penalties and self.n_trees * self.n_layers > 1:
+            return f"its penalties are for one tree, and this is a forest of {self.n_trees * self.n_layers}"
         return None if problem.depth == 0 else SoftForestProblem.refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step whenever a slice of batches has found a lower loss on the rows that judge."""
-        if (constant := constant_tree(problem, 1.0)) is not None:
-            yield Step(constant, phase="constant")
+        if start is not None:
+            yield Step(start, phase="start")
+        constant = constant_tree(problem, 1.0)
+        yield Step(one_leaf(problem, 1.0) if constant is None else constant, phase="constant")
+        if constant is not None:
             return Termination.LOCALLY_OPTIMAL
         train = judge = problem
         if self.validation is not None and problem.n_samples > 1:
