@@ -55,7 +55,7 @@ VARIANTS = [
     GradTreeClassifier(3, epochs=150, n_starts=2),
     GradTreeRegressor(3, epochs=150, n_starts=2),
     SDTRRegressor(3, max_batches=300),
-    SDTRRegressor(2, n_trees=3, n_layers=2, tree_output_dim=2, max_batches=200),
+    SDTRRegressor(2, n_trees=3, n_layers=2, max_batches=200),
 ]
 
 
