@@ -89,7 +89,7 @@ def test_inner_damage_is_refused(tmp_path, rng):
 
 
 def test_nothing_is_left_behind_by_a_failed_save(tmp_path):
-    with pytest.raises(ValueError, match="model must be a Tree, a Model or a fitted estimator of one; got TAORegressor"):
+    with pytest.raises(ValueError, match="or a fitted estimator of one; got TAORegressor"):
         opttree.save(TAORegressor(), tmp_path / "m.json")
     with pytest.raises(FileNotFoundError):
         opttree.save(Tree.constant([0.0], 1), tmp_path / "absent" / "m.json")
