@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opttree import datasets, interpret, io, plotting, preprocessing
     from opttree.estimators import (
+        BoostedTreesClassifier,
+        BoostedTreesRegressor,
         GETClassifier,
         GETRegressor,
         GradTreeClassifier,
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
         SDTRRegressor,
         SRTRegressor,
         TAOClassifier,
+        TAOForestClassifier,
+        TAOForestRegressor,
         TAORegressor,
     )
     from opttree.forest import Forest
@@ -52,6 +56,8 @@ _HOMES = {
     "L1": "opttree.problems",
     "L2": "opttree.problems",
     "SplitPrice": "opttree.problems",
+    "BoostedTreesClassifier": "opttree.estimators",
+    "BoostedTreesRegressor": "opttree.estimators",
     "GETRegressor": "opttree.estimators",
     "GETClassifier": "opttree.estimators",
     "GradTreeClassifier": "opttree.estimators",
@@ -61,6 +67,8 @@ _HOMES = {
     "ORTRegressor": "opttree.estimators",
     "SDTRRegressor": "opttree.estimators",
     "SRTRegressor": "opttree.estimators",
+    "TAOForestClassifier": "opttree.estimators",
+    "TAOForestRegressor": "opttree.estimators",
     "TAORegressor": "opttree.estimators",
     "TAOClassifier": "opttree.estimators",
     "Model": "opttree.io",
@@ -72,6 +80,8 @@ _MODULES = ("datasets", "interpret", "io", "plotting", "preprocessing")
 __all__ = [
     "L1",
     "L2",
+    "BoostedTreesClassifier",
+    "BoostedTreesRegressor",
     "DenseTreeProblem",
     "Forest",
     "GETClassifier",
@@ -90,6 +100,8 @@ __all__ = [
     "SplitPrice",
     "SubtreeProblem",
     "TAOClassifier",
+    "TAOForestClassifier",
+    "TAOForestRegressor",
     "TAORegressor",
     "Tree",
     "TreeProblem",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree.kernels import hard
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -15,7 +18,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Forest:
-    """Regression trees whose answers are averaged, in one layer or in several. Immutable.
+    """Trees whose answers (of classification trees, probabilities) are averaged, in layers. Immutable.
 
     The trees of a layer read the features and, after them, all that the layers before have put out, tree by tree. The
     forest's answer is the mean over the trees of all layers of their first ``n_outputs`` outputs (SDTR, section III-D).
@@ -24,6 +27,9 @@ class Forest:
     ----------
     layers : the trees of each layer, in order.
     n_outputs : K, numbers that the forest answers with; trees may put out more, for later layers alone.
+    outside : to each training row, the mean answer (n, K) of the trees that were grown without it (NaN where there is
+        none) and the number of these trees (n,); or None. Not part of equality.
+    link : "identity", or "softmax" where the mean answers are class scores (`solvers.Boosting`).
 
     Raises
     ------
@@ -33,6 +39,8 @@ class Forest:
 
     layers: tuple[tuple[Tree, ...], ...]
     n_outputs: int
+    outside: tuple[Floats, NDArray[np.int64]] | None = field(default=None, repr=False, compare=False)
+    link: str = "identity"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))
@@ -67,9 +75,48 @@ class Forest:
         """Sum of the trees' parameters."""
         return sum(tree.n_parameters for tree in self.trees)
 
-    def outputs(self, X: ArrayLike, answer: Callable[[Tree, Floats], Floats] = Tree.outputs) -> Floats:
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """(K,) class labels, or None for regression."""
+        return self.layers[0][0].classes
+
+    def flops(self, X: ArrayLike) -> float:
+        """Mean floating-point operations to predict one row of X, as the TAO paper's tables: the sum of the trees'."""
+        if len(self.layers) > 1:
+            raise ValueError(f"flops counts one layer of trees; this forest has {len(self.layers)}")
+        return sum(tree.flops(X) for tree in self.trees)
+
+    @cached_property
+    def _stacked(self) -> tuple[NDArray[Any], ...] | None:
+        """The arrays of all trees, one after another, for the kernel; None where trees are soft or in layers."""
+        trees = self.trees
+        if len(self.layers) > 1 or any(
+            t.mixture or t.link != "identity" or t.n_outputs > self.n_outputs for t in trees
+        ):
+            return None
+        linear = any(tree.linear_leaves for tree in trees)
+
+        def whole(tree: Tree, name: str) -> Floats:
+            shape = tree.values.shape
+            if name == "coefs":
+                return tree.leaf_arrays[1] if tree.linear_leaves else np.zeros((*shape, self.n_features * linear))
+            bound = getattr(tree, name)
+            return np.full(shape, -np.inf if name == "lower" else np.inf) if bound is None else bound
+
+        branches = [np.concatenate(parts) for parts in zip(*(tree.branch_arrays for tree in trees), strict=True)]
+        leaves = [np.concatenate([whole(tree, name) for tree in trees]) for name in ("coefs", "lower", "upper")]
+        first = np.cumsum([0, *(tree.n_branches for tree in trees)])
+        return (first, *branches, np.concatenate([tree.values for tree in trees]), *leaves)
+
+    def outputs(self, X: ArrayLike, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
         """Mean answers (n, K) to rows ``X (n, p)``; ``answer(tree, X)`` is how each tree answers."""
-        X = np.asarray(X, np.float64)
+        X = np.ascontiguousarray(X, np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
+        if answer is None:
+            if self._stacked is not None:
+                return hard.forest_outputs(X, *self._stacked) / len(self.trees)
+            answer = Tree.outputs if self.classes is None else Tree.predict_proba
         total = np.zeros((X.shape[0], self.n_outputs))
         for number, layer in enumerate(self.layers):
             answers = [answer(tree, X) for tree in layer]
@@ -79,10 +126,43 @@ class Forest:
                 X = np.hstack([X, *answers])
         return total / len(self.trees)
 
-    def predict(self, X: ArrayLike) -> Floats:
-        """Predictions: (n,) or, with several outputs, (n, K)."""
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) of classification trees."""
         scores = self.outputs(X)
+        if self.classes is not None:
+            return self.classes[np.argmax(scores, axis=1)]
         return scores[:, 0] if self.n_outputs == 1 else scores
+
+    def answers(self, X: ArrayLike) -> Floats:
+        """What is predicted (n, K): numbers, or class probabilities.
+
+        Linear leaves that were fitted to class indicators under squared loss answer with numbers that need not sum to
+        one: they are made to.
+        """
+        scores = self.outputs(X)
+        if self.classes is None:
+            return scores
+        if self.link == "softmax":
+            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        scores = np.maximum(scores, 0.0) + 1e-12
+        return scores / scores.sum(axis=1, keepdims=True)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Class probabilities (n, K) in the order of ``classes``; ValueError from a regression forest."""
+        if self.classes is None:
+            raise ValueError("predict_proba needs classification trees; these have no classes")
+        return self.answers(X)
+
+    def joined(self, other: Forest) -> Forest:
+        """The forest of the trees of both, which must have one layer each and the same training rows."""
+        trees = (*self.trees, *other.trees)
+        outside = None
+        if self.outside is not None and other.outside is not None:
+            counts = self.outside[1] + other.outside[1]
+            sums = sum(np.nan_to_num(mean) * number[:, None] for mean, number in (self.outside, other.outside))
+            with np.errstate(invalid="ignore"):
+                outside = sums / counts[:, None], counts
+        return Forest((trees,), self.n_outputs, outside)
 
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Forest:
         """The forest for raw data, of one for ``(X - x_mean) / x_scale`` and ``(y - y_mean) / y_scale``."""
@@ -95,4 +175,5 @@ class Forest:
             x_mean, x_scale = (
                 np.append(part, np.tile(own, len(layer))) for part, own in zip((x_mean, x_scale), out, strict=True)
             )
-        return Forest(tuple(layers), self.n_outputs)
+        outside = None if self.outside is None else (self.outside[0] * unit + shift, self.outside[1])
+        return Forest(tuple(layers), self.n_outputs, outside, self.link)

@@ -1,8 +1,10 @@
 """Solvers of `opttree.TreeProblem`: the driver `solve`, the algorithms, and solvers made of solvers."""
 
 from solvers.base import Solver, Step
+from solvers.boosting import Boosting
 from solvers.combinators import Chain, MultiStart
 from solvers.driver import solve
+from solvers.forest import TAOForest
 from solvers.get import GET, Anneal, SubtreePolish
 from solvers.gradient import LBFGS, Adam, QHAdam
 from solvers.gradtree import GradTree
@@ -28,6 +30,7 @@ __all__ = [
     "Anneal",
     "ArmijoLineSearch",
     "AxisNode",
+    "Boosting",
     "CartInit",
     "Chain",
     "ClusterInit",
@@ -45,6 +48,7 @@ __all__ = [
     "Solver",
     "Step",
     "SubtreePolish",
+    "TAOForest",
     "Termination",
     "Trace",
     "certify",

@@ -1,5 +1,7 @@
 """scikit-learn estimators: validate, scale, state the problem, call a solver, keep ``tree_`` and ``result_``."""
 
+from opttree.estimators.boosting import BoostedTreesClassifier, BoostedTreesRegressor
+from opttree.estimators.forest import TAOForestClassifier, TAOForestRegressor
 from opttree.estimators.get import GETClassifier, GETRegressor
 from opttree.estimators.gradtree import GradTreeClassifier, GradTreeRegressor
 from opttree.estimators.ort import OCTClassifier, ORTRegressor
@@ -8,6 +10,8 @@ from opttree.estimators.soft import ORRTRegressor, SRTRegressor
 from opttree.estimators.tao import TAOClassifier, TAORegressor
 
 __all__ = [
+    "BoostedTreesClassifier",
+    "BoostedTreesRegressor",
     "GETClassifier",
     "GETRegressor",
     "GradTreeClassifier",
@@ -18,5 +22,7 @@ __all__ = [
     "SDTRRegressor",
     "SRTRegressor",
     "TAOClassifier",
+    "TAOForestClassifier",
+    "TAOForestRegressor",
     "TAORegressor",
 ]

@@ -69,13 +69,21 @@ class TreeEstimator(BaseEstimator):
                 delattr(self, stale)
         self._check_options()
         seed = as_seed(self.random_state)
-        if self.max_depth == "cv":
-            choose_depth(self, X, y, weight, seed)
+        self._choose_depth(X, y, weight, seed)
         problem, scaling = self.state(X, y, weight)
         left = None if self.time_limit is None else max(self.time_limit - (time.perf_counter() - began), 1e-3)
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
         self.n_iter_ = self.result_.n_steps
         self._keep(problem, scaling, X, weight)
+
+    def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
+        if self.max_depth == "cv":
+            choose_depth(self, X, y, weight, seed)
+
+    @property
+    def _model(self) -> Any:
+        """What predicts."""
+        return self.tree_
 
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         """Put the result's tree back on raw features, to predict with."""
@@ -233,6 +241,20 @@ def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) ->
     return (result if tree is None else replace(result, tree=tree, objective=objective)), number
 
 
+def keep_last(solve: Callable[..., Any], watch: Any = None) -> Any:
+    """The result of ``solve(callback=...)`` with the last step's model: a forest of more trees, not of lower loss."""
+    last: list[Any] = [None]
+
+    def keep(step: Any, trace: Any) -> None:
+        last[0] = step, trace.rows[-1].objective
+        if watch is not None:
+            watch(step, trace)
+
+    result = solve(callback=keep)
+    step, objective = last[0]
+    return replace(result, tree=step.tree, objective=objective)
+
+
 class RegressionTree(MultiOutputMixin, RegressorMixin):
     """`fit` and `predict` of regression trees, beside a `TreeEstimator`."""
 
@@ -252,7 +274,7 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Predictions (n,), or (n, K) with several outputs."""
         X = self._validated(X)
-        return self.tree_.predict(X)
+        return self._model.predict(X)
 
 
 class ClassificationTree(ClassifierMixin):
@@ -270,18 +292,18 @@ class ClassificationTree(ClassifierMixin):
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         self._fit(X, y, sample_weight)
-        self.classes_ = self.tree_.classes
+        self.classes_ = self._model.classes
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""
         X = self._validated(X)
-        return self.tree_.predict(X)
+        return self._model.predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities (n, K), in the order of ``classes_``."""
         X = self._validated(X)
-        return self.tree_.predict_proba(X)
+        return self._model.predict_proba(X)
 
 
 def as_seed(random_state: Any) -> int | None:

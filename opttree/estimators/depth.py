@@ -32,15 +32,7 @@ def choose_depth(
     began = time.perf_counter()
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
-    stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
-    kind: Any
-    if isinstance(model.cv, (int, np.integer)):
-        kind = (StratifiedKFold if stratify else KFold)(int(model.cv), shuffle=True, random_state=seed)
-    elif isinstance(model.cv, (float, np.floating)):
-        kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(1, test_size=float(model.cv), random_state=seed)
-    else:
-        kind = check_cv(model.cv, y, classifier=is_classifier(model))
-    folds = list(kind.split(X, y))
+    folds = folds_of(model, X, y, seed)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     search = type(model)(**(model.get_params(deep=False) | {"cv": 2, "verbose": 0, "random_state": seed}))
@@ -70,6 +62,21 @@ def choose_depth(
         "scores": np.array(scores),
         "mean_score": np.mean(scores, axis=1),
     }
+
+
+def folds_of(
+    model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], seed: int
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Training and held-out rows of every fold that ``model.cv`` asks for."""
+    stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
+    kind: Any
+    if isinstance(model.cv, (int, np.integer)):
+        kind = (StratifiedKFold if stratify else KFold)(int(model.cv), shuffle=True, random_state=seed)
+    elif isinstance(model.cv, (float, np.floating)):
+        kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(1, test_size=float(model.cv), random_state=seed)
+    else:
+        kind = check_cv(model.cv, y, classifier=is_classifier(model))
+    return list(kind.split(X, y))
 
 
 def fit_warm(model: TreeEstimator, depth: int, last: Any, *data: Any) -> Any:

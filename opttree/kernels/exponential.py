@@ -83,11 +83,14 @@ def _taylor(degree):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "arcp"}, error_model="numpy")
-def sigmoid(Z, i):
-    """Overwrite ``Z[i]``, float32 or float64, by ``1 / (1 + exp(-Z[i]))``; ``|z|`` is clamped at 40."""
+def sigmoid(Z, i, width=-1):
+    """Overwrite ``Z[i]``, float32 or float64, by ``1 / (1 + exp(-Z[i]))``; ``|z|`` is clamped at 40.
+
+    Only its first ``width`` numbers where that is given.
+    """
     dtype = Z.dtype.type
     one, half, limit, scale = dtype(1.0), dtype(0.5), dtype(40.0 * LOG2_E), dtype(-LOG2_E)
-    for r in range(Z.shape[1]):
+    for r in range(Z.shape[1] if width < 0 else width):
         x = min(max(Z[i, r] * scale, -limit), limit)
         n = np.floor(x + half)
         Z[i, r] = one / (one + exp2_fraction(x - n) * power_of_two(n))

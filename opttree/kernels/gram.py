@@ -48,15 +48,16 @@ def gather_block(X, rows, start, B):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def add_block_gram(B, C, G):
-    """Add ``C B'`` to the lower triangle of ``G (q, q)``, tile by tile."""
+def add_block_gram(B, C, G, width=BLOCK):
+    """Add ``C B'`` over the first ``width`` columns to the lower triangle of ``G (q, q)``, tile by tile."""
+    zero = B.dtype.type(0.0)
     for j in range(0, G.shape[0], 4):
         c0, c1, c2, c3 = C[j], C[j + 1], C[j + 2], C[j + 3]
         for k in range(0, j + 4, 4):
             b0, b1, b2, b3 = B[k], B[k + 1], B[k + 2], B[k + 3]
-            s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = 0.0
-            s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = 0.0
-            for r in range(BLOCK):
+            s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
+            s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
+            for r in range(width):
                 s00 += c0[r] * b0[r]
                 s01 += c0[r] * b1[r]
                 s02 += c0[r] * b2[r]

@@ -176,12 +176,16 @@ class TreeProblem:
     def mean_loss(self, tree: Tree) -> float:
         """Weighted mean loss of ``tree``'s predictions, without penalties: hard routing, but for a mixture."""
         if tree.mixture:
-            return float(np.sum(self.w * self._losses_of(tree.outputs(self.X))))
+            return self.mean_loss_of(tree.outputs(self.X))
         leaf = tree.apply(self.X)
         per_row = hard.losses(
             self.X, self.Y, leaf, tree.n_branches, *tree.leaf_arrays, self.loss_code, LINKS[tree.link]
         )
         return float(np.sum(self.w * per_row))  # not a dot product: BLAS threads and OpenMP threads fight for the cores
+
+    def mean_loss_of(self, answers: Floats) -> float:
+        """Weighted mean loss of ``answers (n, K)`` to the rows: predictions, or class probabilities."""
+        return float(np.sum(self.w * self._losses_of(answers)))
 
     def _losses_of(self, outputs: Floats) -> Floats:
         """Loss of each row, given predictions or class probabilities (n, K)."""

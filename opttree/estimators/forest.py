@@ -1,0 +1,350 @@
+"""`TAOForestRegressor` and `TAOForestClassifier`: averaged trees by alternating optimization."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from opttree import bridge
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator, keep_last
+from opttree.estimators.depth import folds_of
+from opttree.forest import Forest
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+
+ROWS_PER_PARAMETER = 2.5  # of a linear leaf in a complete tree of the default depth
+DEPTHS = (2, 10)
+SEARCH_TREES = 8  # of a forest that stands for a depth in the search
+DEEPEST = 14
+KINDS = ("oblique", "axis")
+
+
+class ForestModel:
+    """What estimators with a ``forest_`` in place of a ``tree_`` share."""
+
+    @property
+    def _model(self) -> Forest:
+        return self.forest_
+
+    @property
+    def tree_(self) -> Tree:  # type: ignore[override]
+        """The tree, where there is one."""
+        check_is_fitted(self, "forest_")
+        if len(self.forest_.trees) > 1:
+            raise AttributeError(
+                f"tree_ is for a single tree; this is a forest of {len(self.forest_.trees)}: see forest_"
+            )
+        return self.forest_.trees[0]
+
+    @property
+    def n_parameters_(self) -> int:
+        """Parameters of all trees, as the TAO paper counts them."""
+        check_is_fitted(self, "forest_")
+        return self.forest_.n_parameters
+
+    def flops(self, X: Any) -> float:
+        """Mean floating-point operations to predict one row of ``X``, as the TAO paper counts them."""
+        return self.forest_.flops(self._validated(X))
+
+    def apply(self, X: Any) -> NDArray[np.int32]:
+        """Leaf node of each row in each tree: (n, T) int."""
+        X = self._validated(X)
+        return np.stack([tree.apply(X) for tree in self.forest_.trees], axis=1)
+
+    def get_depth(self) -> int:
+        """Depth of the deepest tree."""
+        check_is_fitted(self, "forest_")
+        return max(tree.depth for tree in self.forest_.trees)
+
+    def get_n_leaves(self) -> int:
+        """Leaves of all trees."""
+        check_is_fitted(self, "forest_")
+        return sum(tree.n_leaves for tree in self.forest_.trees)
+
+
+class _TAOForest(ForestModel, TreeEstimator):
+    """What the regressor and the classifier share."""
+
+    loss = "squared"
+    splits = "oblique"
+    leaf_penalty = 0.0
+    init = None
+
+    def __init__(
+        self,
+        n_estimators: int = 30,
+        *,
+        max_depth: int | str | None = None,
+        leaves: str = "linear",
+        kind: str = "auto",
+        max_samples: float = 0.9,
+        bootstrap: bool = False,
+        max_iter: int = 10,
+        split_penalty: float = 1e-6,
+        l1_ratio: float = 0.0,
+        shrinkage: float | str = "oob",
+        max_features: float | None = None,
+        feature_subsets: str = "global",
+        common_start: bool = False,
+        min_samples_leaf: int = 1,
+        cv: Any = 4,
+        warm_start: bool = False,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.leaves = leaves
+        self.kind = kind
+        self.max_samples = max_samples
+        self.bootstrap = bootstrap
+        self.max_iter = max_iter
+        self.split_penalty = split_penalty
+        self.l1_ratio = l1_ratio
+        self.shrinkage = shrinkage
+        self.max_features = max_features
+        self.feature_subsets = feature_subsets
+        self.common_start = common_start
+        self.min_samples_leaf = min_samples_leaf
+        self.cv = cv
+        self.warm_start = warm_start
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # ---- fitting --------------------------------------------------------------------------------------------------
+
+    def _check_options(self) -> None:
+        searched = self.max_depth in (None, "oob")
+        if not searched and self.max_depth != "cv" and not _is_count(self.max_depth):
+            raise ValueError(f"max_depth must be an integer >= 1, None, 'oob' or 'cv'; got {self.max_depth!r}")
+        if not _is_count(self.n_estimators):
+            raise ValueError(f"n_estimators must be an integer >= 1; got {self.n_estimators!r}")
+        if self.warm_start and getattr(self, "forest_", None) and self.n_estimators < len(self.forest_.trees):
+            raise ValueError(
+                f"n_estimators must be at least the {len(self.forest_.trees)} trees that there are, with "
+                f"warm_start=True; got {self.n_estimators}"
+            )
+        depth = self.max_depth
+        try:
+            self.max_depth = 1 if searched else depth  # the rest is as for trees
+            super()._check_options()
+        finally:
+            self.max_depth = depth
+        self._solver(None)  # checks the options that it takes
+
+    @property
+    def _depth(self) -> int:
+        return int(getattr(self, "depth_", 1) if self.max_depth in (None, "oob", "cv") else self.max_depth)
+
+    def _solver(self, problem: TreeProblem | None) -> Any:
+        return bridge.solvers().TAOForest(
+            n_trees=self.n_estimators,
+            kind=self.kind,
+            sample="bootstrap" if self.bootstrap else self.max_samples,
+            max_iter=self.max_iter,
+            constant_iterations=min(3, self.max_iter),
+            shrinkage=self.shrinkage,
+            max_features=self.max_features,
+            subsets=self.feature_subsets,
+            common_start=self.common_start,
+            n_jobs=self.n_jobs,
+        )
+
+    def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
+        """Forests search for themselves, see `_search`."""
+
+    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+        self._check_options()
+        if not (self.warm_start and hasattr(self, "forest_")):
+            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            for stale in ("forest_", "depth_", "shrinkage_", "kind_", "cv_results_"):
+                if hasattr(self, stale):
+                    delattr(self, stale)
+        super()._fit(X, y, sample_weight)
+
+    def state(
+        self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None
+    ) -> tuple[TreeProblem, tuple[Floats, ...]]:
+        """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`."""
+        if self.max_depth is None and not hasattr(self, "depth_"):
+            n = len(X) if sample_weight is None else np.count_nonzero(sample_weight)
+            rows = n / (ROWS_PER_PARAMETER * (X.shape[1] + 1))
+            self.depth_ = int(np.clip(np.log2(max(rows, 1.0)), *DEPTHS))
+        return super().state(X, y, sample_weight)
+
+    def _solve(
+        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
+    ) -> Any:
+        """Solve; with ``max_depth="oob"`` after a search for the depth, with ``warm_start`` only what is missing."""
+        if self.max_depth in ("oob", "cv") and not hasattr(self, "depth_"):
+            self._search(problem)
+        if self.max_depth in ("oob", "cv"):
+            problem = replace(problem, depth=self.depth_)
+        solver = self._solver(problem)
+        if hasattr(self, "forest_"):
+            first = len(self.forest_.trees)
+            if first == self.n_estimators:
+                return self.result_
+            solver = replace(
+                solver, n_trees=self.n_estimators - first, first=first, kind=self.kind_, shrinkage=self.shrinkage_
+            )
+        return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
+
+    def _search(self, problem: TreeProblem) -> None:
+        """Set the depth whose small forest does best on rows left out, or in cross-validation; stop after two worse."""
+        solvers = bridge.solvers()
+        kind = "oblique" if self.kind == "auto" else self.kind
+        small = replace(self._solver(problem), n_trees=SEARCH_TREES, kind=kind, sample="bootstrap")
+        folds = folds_of(self, problem.X, problem.y, self._seed) if self.max_depth == "cv" else []
+        scores: list[float] = []
+        for depth in range(1, DEEPEST + 1):
+            stated = replace(problem, depth=depth)
+            if self.max_depth == "oob":
+                scores.append(solvers.solve(stated, small, random_state=self._seed).trace.rows[-1].info["oob"])
+            else:
+                errors = []
+                for train, valid in folds:
+                    result = keep_last(partial(solvers.solve, stated.sample(train), small, random_state=self._seed))
+                    errors.append(stated.sample(valid).mean_loss_of(result.tree.outputs(stated.X[valid])))
+                scores.append(float(np.mean(errors)))
+            best = int(np.argmin(scores))
+            if len(scores) - 1 - best >= 2:
+                break
+        self.depth_ = best + 1
+        self.cv_results_ = {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}
+
+    def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
+        forest = self.result_.tree
+        if isinstance(forest, Tree):  # the time was up before the first tree
+            self.forest_ = Forest(((forest.unscale(*scaling),),), problem.n_outputs)
+            return
+        info = self.result_.trace.rows[-1].info
+        new = forest.unscale(*scaling)
+        if hasattr(self, "shrinkage_"):
+            if self.n_estimators == len(self.forest_.trees):
+                return
+            if len(new.trees) < len(self.forest_.trees):
+                info = {**info, "oob": self.oob_loss_ / self._unit(scaling)}
+            new = self.forest_.joined(new)
+        used = np.flatnonzero(weight)
+        self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
+        self.depth_, self.shrinkage_, self.kind_ = problem.depth, info["shrinkage"], KINDS[int(info["axis"])]
+        answers, counts = new.outside
+        self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)
+        self.oob_prediction_[used[counts > 0]] = answers[counts > 0]
+
+    @staticmethod
+    def _unit(scaling: tuple[Floats, ...]) -> float:
+        return float(np.mean(scaling[3] ** 2))
+
+
+class TAOForestRegressor(RegressionTree, _TAOForest):
+    """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
+
+    The defaults need no tuning; the paper's are ``max_iter=40, split_penalty=0.01 / n, l1_ratio=1, kind="oblique"``.
+
+    Parameters
+    ----------
+    n_estimators : int, default 30
+        Trees.
+    max_depth : int, None, "oob" or "cv", default None
+        Depth of the oblique trees. None: as deep as leaves keep 2.5 rows per parameter of a linear model, 2 to 10.
+        "oob" and "cv": the depth in 1..14 at which forests of eight trees do best, on rows left out or held out (see
+        ``cv``). The depth is in ``depth_``, the losses are in ``cv_results_``.
+    leaves : {"linear", "constant"}, default "linear"
+        Models of the leaves, each a ridge regression towards that of its parent, see ``shrinkage``.
+    kind : {"auto", "oblique", "axis"}, default "auto"
+        See `solvers.TAOForest`: "axis" is for data in which near rows say more than trends.
+    max_samples, bootstrap : share of the rows that a tree gets (0.9), or a bootstrap sample.
+    max_iter : passes over each tree, default 10.
+    split_penalty, l1_ratio : penalty on the weights of splits as in `TAORegressor`; by default ``1e-6 |A|_2^2``.
+    shrinkage : number of rows, or "oob", default "oob"
+        What the model of a leaf's parent is worth to it; "oob" chooses on the rows left out.
+    max_features, feature_subsets, common_start : section 5.5 of the paper: a number or share of features (None: all),
+        drawn for each tree ("global") or each node ("local"), and one random start for all trees.
+    min_samples_leaf : fewest training rows in a leaf.
+    cv : as in `TAORegressor`, for ``max_depth="cv"``.
+    warm_start : bool, default False
+        Whether `fit` keeps the trees that there are, with their depth, kind and shrinkage, and adds what is missing.
+    time_limit, random_state, verbose : as in `TAORegressor`.
+    n_jobs : trees at a time, in threads of one process that share the data; under
+        ``joblib.parallel_config(backend="dask")`` trees are grown on a Dask cluster. The forest is the same.
+
+    Attributes
+    ----------
+    forest_ : `opttree.Forest` on raw features; ``tree_`` where it is one tree.
+    oob_prediction_ : (n, K) answers to the training rows by the trees that did not see them; NaN where there are none.
+    oob_loss_ : squared error per row, summed over the outputs in units of their mean variance, that is expected on new
+        rows from those left out.
+    depth_, shrinkage_, kind_ : what was chosen.
+    n_parameters_ : parameters of all trees.
+    result_ : `solvers.Result` of the run, on the standardised problem.
+
+    References
+    ----------
+    Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
+    optimization", ICML 2020.
+    """
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+        """Bounds between which y is expected with this probability: (n, 2), or (n, K, 2) with several outputs.
+
+        The prediction plus and minus a multiple of ``sqrt(v + mean v)``, v the variance of the trees' answers to a row:
+        the multiple that covers this share of the training rows, predicted by the trees that did not see them, once
+        their errors are scaled to those expected of the whole forest.
+
+        Raises
+        ------
+        ValueError
+            If ``coverage`` is not between 0 and 1, or no rows were left out in training.
+        """
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage must be between 0 and 1; got {coverage!r}")
+        X = self._validated(X)
+        if not self._outside_errors.size:
+            raise ValueError("predict_interval needs rows left out in training; max_samples=1.0 left none")
+        answers = np.stack([tree.outputs(X) for tree in self.forest_.trees])
+        half = np.quantile(self._outside_errors, coverage, axis=0) * np.sqrt(answers.var(axis=0) + self._mean_variance)
+        bounds = np.stack([answers.mean(axis=0) - half, answers.mean(axis=0) + half], axis=-1)
+        return bounds[:, 0] if bounds.shape[1] == 1 else bounds
+
+    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+        super()._fit(X, y, sample_weight)
+        seen = ~np.isnan(self.oob_prediction_[:, 0])
+        answers = np.stack([tree.outputs(X[seen]) for tree in self.forest_.trees])
+        errors = abs(self.oob_prediction_[seen] - y.reshape(len(y), -1)[seen])
+        variance = answers.var(axis=0)
+        self._mean_variance = variance.mean(axis=0) + 1e-300 if seen.any() else variance
+        shrink = np.sqrt(self.oob_loss_ / max(float(np.mean(errors**2)), 1e-300)) if seen.any() else 1.0
+        self._outside_errors = shrink * errors / np.sqrt(variance + self._mean_variance)
+
+
+class TAOForestClassifier(ClassificationTree, _TAOForest):
+    """Classification forest of oblique trees, each by tree alternating optimization under Brier's score.
+
+    Class indicators are the outputs of regression trees (`solvers.TAOForest`), whose answers are averaged and scaled to
+    sum to one.
+
+    Parameters and attributes are those of `TAOForestRegressor`, and:
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels.
+    oob_loss_ : Brier's score, summed over the classes, that is expected on new rows.
+    """
+
+    loss = "log"
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1

@@ -1,0 +1,566 @@
+"""A whole run of tree alternating optimization on one complete tree, in single precision and one thread.
+
+What `solvers.TAO` does level by level with exact parts, done at once for squared loss, for the trees of a forest:
+
+* one pass over column-blocked data (shared by all trees) gives the side of every row at every live branch, a bit each;
+  the leaf on a row's other side is then found in the bits, level after level, since the hyperplanes below a level are
+  still the old ones when it is refitted;
+* the rows of a node are gathered once, transposed; both Newton steps of its logistic regression, the threshold and the
+  new sides are computed on that copy;
+* the threshold is the best of `BINS` along the margin, without sorting;
+* linear leaves are ridge regressions towards the model of their parent, from the root down: Gram matrices add up along
+  the tree, a leaf of few rows keeps close to its ancestors, and none needs a least number of rows.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+from numba import njit
+
+from opttree.kernels.exponential import sigmoid
+from opttree.kernels.gram import BLOCK, FASTMATH, add_block_gram, gather_block, mirror_lower, padded
+from opttree.kernels.quadratic import minimise_quadratic, solve_face
+from opttree.kernels.smooth import BLOCK as WIDE
+from opttree.kernels.smooth import products
+
+BINS = 256
+JITTER = 1e-6  # share of the mean curvature that keeps a single-precision Hessian positive definite
+FARTHEST = 4.0  # mean |margin| to which warm starts are shrunk: farther out the logistic loss has no curvature
+ROOT_RIDGE = 1e-6  # of the root's own model, relative to the weight of all rows
+
+kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
+
+# X (n, p) and Y (n, K) in rows; blocks (n / WIDE, q / 4, 4 WIDE) is X once more, see `smooth.Data`; w (n,) in units of
+# rows, 0 for rows left out
+Sample = namedtuple("Sample", "X Y blocks w")
+
+
+@kernel
+def side_words(blocks, n, A, b, live, words):
+    """``words (n, ceil(B / 64))``: bit t of row i is set where ``A[t] . x_i > b[t]``; of dead branches it is not."""
+    n_branches = b.size
+    Z = np.empty((4, WIDE), A.dtype)
+    own = np.empty((words.shape[1], WIDE), np.uint64)
+    minus = -b
+    for block in range(blocks.shape[0]):
+        own[:] = 0
+        for first in range(0, n_branches, 4):
+            m = min(4, n_branches - first)
+            alive = False
+            for j in range(m):
+                alive = alive or live[first + j]
+            if not alive:
+                continue
+            products(blocks[block], A, minus, first, m, Z, 0)
+            word = first >> 6
+            for j in range(m):
+                shift = np.uint64((first + j) & 63)
+                for r in range(WIDE):
+                    own[word, r] |= np.uint64(Z[j, r] > 0) << shift
+        start = block * WIDE
+        for r in range(min(WIDE, n - start)):
+            for v in range(words.shape[1]):
+                words[start + r, v] = own[v, r]
+
+
+@kernel
+def walk(words, i, t, n_branches):
+    """Leaf number (0-based) that row ``i`` reaches from node ``t`` by its bits."""
+    while t < n_branches:
+        t = 2 * t + 1 + np.int64((words[i, t >> 6] >> np.uint64(t & 63)) & np.uint64(1))
+    return t - n_branches
+
+
+@kernel
+def leaf_loss(X, Y, i, leaf, models, low, high):
+    """Squared error of row ``i`` at a leaf, summed over the outputs."""
+    p = X.shape[1]
+    x = X[i]
+    total = X.dtype.type(0.0)
+    for k in range(Y.shape[1]):
+        c = models[leaf, k]
+        s = c[p]
+        for j in range(p):
+            s += c[j] * x[j]
+        s = min(max(s, low[leaf, k]), high[leaf, k])
+        total += (Y[i, k] - s) ** 2
+    return total
+
+
+@kernel
+def gather(X, rows, B):
+    """Transpose ``X[rows]`` into blocks ``B (blocks, q, BLOCK)``; how many there are."""
+    count = 0
+    for start in range(0, rows.size, BLOCK):
+        gather_block(X, rows, start, B[count])
+        count += 1
+    return count
+
+
+@kernel
+def margins(B, p, x, z, width):
+    """``z = x[:p] . features + x[p]`` for the first ``width`` rows of a block."""
+    one = z.dtype.type
+    c = one(x[p])
+    for r in range(width):
+        z[r] = c
+    for k in range(0, p - p % 4, 4):
+        x0, x1, x2, x3 = one(x[k]), one(x[k + 1]), one(x[k + 2]), one(x[k + 3])
+        b0, b1, b2, b3 = B[k], B[k + 1], B[k + 2], B[k + 3]
+        for r in range(width):
+            z[r] += x0 * b0[r] + x1 * b1[r] + x2 * b2[r] + x3 * b3[r]
+    for k in range(p - p % 4, p):
+        x0, b0 = one(x[k]), B[k]
+        for r in range(width):
+            z[r] += x0 * b0[r]
+
+
+@kernel
+def lanes(m, block):
+    """Rows of ``m`` in a block, and that number rounded up to whole vectors."""
+    width = min(BLOCK, m - block * BLOCK)
+    return width, (width + 15) // 16 * 16
+
+
+@kernel
+def logistic_derivatives(B, count, m, p, u, x, g, H, scratch):
+    """Gradient ``g (p + 1,)`` of the node's logistic loss at ``x``, and its Hessian ``H`` unless that is empty."""
+    z, slope, curvature, C = scratch
+    one = z.dtype.type
+    g[:] = 0.0
+    H[:] = 0.0
+    for block in range(count):
+        b = B[block]
+        start = block * BLOCK
+        width, full = lanes(m, block)
+        margins(b, p, x, z[0], full)
+        sigmoid(z, 0, full)
+        for r in range(width):
+            s, v = z[0, r], u[start + r]
+            slope[r] = v * (s - one(1.0)) if v > 0 else -v * s
+            curvature[r] = abs(v) * s * (one(1.0) - s)
+        for r in range(width, full):
+            slope[r] = curvature[r] = one(0.0)
+        for k in range(p + 1):
+            row, total = b[k], one(0.0)
+            for r in range(full):
+                total += slope[r] * row[r]
+            g[k] += total
+        if H.size:
+            for k in range(p + 1):
+                row, c = b[k], C[k]
+                for r in range(full):
+                    c[r] = curvature[r] * row[r]
+            add_block_gram(b, C, H, full)
+
+
+@kernel
+def directional(g, x, d, p, l1, l2, ahead):
+    """Derivative of the penalised loss along ``d`` at x; at a kink the one ahead (+1) or behind (-1)."""
+    total = g[p] * d[p]
+    for k in range(p):
+        total += (g[k] + 2.0 * l2 * x[k]) * d[k]
+        total += l1 * (d[k] if x[k] > 0.0 else -d[k] if x[k] < 0.0 else ahead * abs(d[k]))
+    return total
+
+
+@kernel
+def newton(B, count, m, p, u, x, l1, l2, mask, steps, scratch):
+    """Up to ``steps`` proximal Newton steps on a node's logistic regression, from ``x = (a, intercept)`` and in place.
+
+    A step that ends on a rising slope is shortened to where the slope between its ends, were it linear, is zero.
+    Features off ``mask`` (empty: none is) keep zero weights.
+    """
+    q = padded(p)
+    g, ahead = np.empty(p + 1), np.empty(p + 1)
+    H = np.empty((q, q))
+    none = np.empty((0, 0))
+    c, new, d = np.empty(p + 1), np.empty(p + 1), np.empty(p + 1)
+    z = scratch[0]
+    total = 0.0
+    for block in range(count):
+        width, full = lanes(m, block)
+        margins(B[block], p, x, z[0], full)
+        for r in range(width):
+            total += abs(z[0, r])
+    if total > FARTHEST * m:
+        x *= FARTHEST * m / total
+    support, L, point = np.arange(p + 1), np.empty((p + 1, p + 1)), np.empty(p + 1)
+    logistic_derivatives(B, count, m, p, u, x, g, H, scratch)
+    for step in range(steps):
+        mirror_lower(H)
+        jitter = 0.0
+        for j in range(p + 1):
+            jitter += H[j, j]
+        jitter = JITTER * jitter / (p + 1) + 1e-30
+        for j in range(p + 1):
+            if mask.size and j < p and not mask[j]:
+                H[j] = 0.0
+                H[:, j] = 0.0
+                H[j, j] = 1.0
+                g[j] = 0.0
+            H[j, j] += jitter + (2.0 * l2 if j < p else 0.0)
+        for j in range(p + 1):
+            s = g[j] + (2.0 * l2 * x[j] if j < p else 0.0)
+            for k in range(p + 1):
+                s -= H[j, k] * x[k]
+            c[j] = s
+            new[j] = x[j]
+        if l1 > 0.0:
+            minimise_quadratic(H[: p + 1, : p + 1], c, l1, p, new)
+        elif solve_face(H, c, 0.0, 0, new, support, p + 1, L, point):
+            new[:] = point
+        d[:] = new - x
+        here = directional(g, x, d, p, l1, l2, 1.0)
+        if not here < 0.0:
+            break
+        again = step < steps - 1
+        logistic_derivatives(B, count, m, p, u, new, ahead, H if again else none, scratch)
+        there = directional(ahead, new, d, p, l1, l2, -1.0)
+        if there <= 0.0:
+            x[:], g[:] = new, ahead
+        else:
+            x += here / (here - there) * d
+            if again:
+                logistic_derivatives(B, count, m, p, u, x, g, H, scratch)
+
+
+@kernel
+def best_cut(B, count, m, p, u, x, z, hist):
+    """Margins ``z`` of all rows and, of `BINS` cuts along them, that of the lowest weighted 0/1 loss, into ``x[p]``."""
+    one = z.dtype.type
+    hist[:] = 0.0
+    s = np.empty((1, BLOCK), z.dtype)
+    for block in range(count):
+        start = block * BLOCK
+        width, full = lanes(m, block)
+        margins(B[block], p, x, s[0], full)
+        for r in range(width):
+            z[start + r] = s[0, r]
+        sigmoid(s, 0, full)
+        for r in range(width):
+            hist[np.int64(s[0, r] * one(BINS * 0.9999))] += u[start + r]
+    best, lowest, running = 0, np.inf, 0.0
+    for cut in range(1, BINS):
+        running += hist[cut - 1]
+        if running < lowest:
+            best, lowest = cut, running
+    share = best / (BINS * 0.9999)
+    shift = np.log(share / (1.0 - share))
+    x[p] -= shift
+    return one(shift)
+
+
+@kernel
+def update_node(sample, words, order, t, A, b, losses, leaf, models, low, high, l1, l2, mask, steps, buffers):
+    """Refit branch ``t`` to the rows ``order`` that reach it and move those of its left side to the front.
+
+    Rows that change sides take over the leaf and the loss of their other side. Returns the rows on the left.
+    """
+    X, Y, _blocks, w = sample
+    B, u, z, other, other_loss, spare, hist, x, scratch = buffers
+    m, p, n_branches = order.size, X.shape[1], b.size
+    one = X.dtype.type
+    word, shift = t >> 6, np.uint64(t & 63)
+    total = 0.0
+    for e in range(m):
+        i = order[e]
+        right = (words[i, word] >> shift) & np.uint64(1)
+        other[e] = walk(words, i, 2 * t + 2 - np.int64(right), n_branches)
+        other_loss[e] = leaf_loss(X, Y, i, other[e], models, low, high)
+        gain = w[i] * (losses[i] - other_loss[e])  # of changing sides
+        u[e] = -gain if right else gain
+        total += abs(gain)
+    if total > 0.0:
+        count = gather(X, order, B)
+        unit = one(1.0 / total)
+        for e in range(m):
+            u[e] *= unit
+        for k in range(p):
+            x[k] = A[t, k]
+        x[p] = -b[t]
+        newton(B, count, m, p, u, x, l1 / total, l2 / total, mask, steps, scratch)
+        cut = best_cut(B, count, m, p, u, x, z, hist)
+        for k in range(p):
+            A[t, k] = x[k]
+        b[t] = -x[p]
+    left = right_rows = 0
+    for e in range(m):
+        i = order[e]
+        was = (words[i, word] >> shift) & np.uint64(1)
+        now = np.uint64(z[e] > cut) if total > 0.0 else was
+        if now != was:
+            leaf[i] = other[e]
+            losses[i] = other_loss[e]
+        if now:
+            spare[right_rows] = i
+            right_rows += 1
+        else:
+            order[left] = i
+            left += 1
+    for e in range(right_rows):
+        order[left + e] = spare[e]
+    return left
+
+
+@kernel
+def solve_towards(G, c, ridge, parent, model, H, v):
+    """``model = parent + (G + ridge I)^-1 (c - G parent)`` for every output; Cholesky factors go to ``H``."""
+    q = parent.shape[1]
+    for j in range(q):
+        for k in range(j + 1):
+            s = G[j, k]
+            if j == k:
+                s += ridge
+            for e in range(k):
+                s -= H[j, e] * H[k, e]
+            if j == k:
+                H[j, j] = np.sqrt(max(s, 1e-12 * (G[j, j] + ridge)))
+            else:
+                H[j, k] = s / H[k, k]
+    for output in range(parent.shape[0]):
+        base = parent[output]
+        for j in range(q):
+            s = c[output, j]
+            for k in range(q):
+                s -= G[j, k] * base[k]
+            for e in range(j):
+                s -= H[j, e] * v[e]
+            v[j] = s / H[j, j]
+        for j in range(q - 1, -1, -1):
+            s = v[j]
+            for e in range(j + 1, q):
+                s -= H[e, j] * v[e]
+            v[j] = s / H[j, j]
+        for j in range(q):
+            model[output, j] = base[j] + v[j]
+
+
+@kernel
+def node_moments(sample, leaf, children, linear, min_rows):
+    """Per node, from the rows of positive weight: their number, Gram matrices, moments with Y, and a range of Y.
+
+    ``leaf (n,)`` is every row's leaf number. The range, to which predictions are clipped, is that of the smallest
+    subtree around the node with at least ``min_rows`` rows. Without ``linear`` the matrices are of the intercept alone.
+    """
+    X, Y, _blocks, w = sample
+    n, p = X.shape
+    K = Y.shape[1]
+    q = padded(p) if linear else 1
+    used = p + 1 if linear else 1
+    n_branches = children.shape[0]
+    n_leaves = n_branches + 1
+    n_nodes = n_branches + n_leaves
+    rows = np.zeros(n_nodes, np.int64)
+    G = np.zeros((n_nodes, q, q))
+    c = np.zeros((n_nodes, K, used))
+    low, high = np.full((n_nodes, K), np.inf, X.dtype), np.full((n_nodes, K), -np.inf, X.dtype)
+    start = np.zeros(n_leaves + 1, np.int64)
+    for i in range(n):
+        if w[i] > 0:
+            start[leaf[i] + 1] += 1
+    for number in range(n_leaves):
+        start[number + 1] += start[number]
+    fill = start[:-1].copy()
+    order = np.empty(start[-1], np.int32)
+    for i in range(n):
+        if w[i] > 0:
+            order[fill[leaf[i]]] = i
+            fill[leaf[i]] += 1
+    B, C = np.zeros((q, BLOCK), X.dtype), np.zeros((q, BLOCK), X.dtype)
+    for number in range(n_leaves):
+        own = order[start[number] : start[number + 1]]
+        node = n_branches + number
+        rows[node] = own.size
+        for i in own:
+            for k in range(K):
+                low[node, k] = min(low[node, k], Y[i, k])
+                high[node, k] = max(high[node, k], Y[i, k])
+        if not linear:
+            for i in own:
+                G[node, 0, 0] += w[i]
+                for k in range(K):
+                    c[node, k, 0] += w[i] * Y[i, k]
+            continue
+        for first in range(0, own.size, BLOCK):
+            width = gather_block(X, own, first, B)
+            full = (width + 15) // 16 * 16
+            for k in range(p + 1):
+                for r in range(width):
+                    C[k, r] = w[own[first + r]] * B[k, r]
+                for r in range(width, full):
+                    C[k, r] = 0.0
+            add_block_gram(B, C, G[node], full)
+            for k in range(K):
+                for j in range(p + 1):
+                    s = X.dtype.type(0.0)
+                    for r in range(width):
+                        s += C[j, r] * Y[own[first + r], k]
+                    c[node, k, j] += s
+        mirror_lower(G[node])
+    for t in range(n_branches - 1, -1, -1):
+        one, two = children[t]
+        rows[t] = rows[one] + rows[two]
+        G[t] = G[one] + G[two]
+        c[t] = c[one] + c[two]
+        low[t] = np.minimum(low[one], low[two])
+        high[t] = np.maximum(high[one], high[two])
+    for t in range(n_branches):
+        for kid in children[t]:
+            if rows[kid] < min_rows:
+                low[kid], high[kid] = low[t], high[t]
+    return rows, G, c, low, high
+
+
+@kernel
+def leaf_models(children, rows, G, c, ridge, p, models):
+    """Models of the leaves, each shrunk towards its parent's from the root down: ``models (L, K, p + 1)``, overwritten.
+
+    ``ridge`` is in units of rows; leaves without rows get the model of their parent.
+    """
+    n_nodes, K, used = c.shape
+    n_branches = children.shape[0]
+    every = np.zeros((n_nodes, K, used))
+    H, v = np.zeros((used, used)), np.zeros(used)
+    solve_towards(G[0], c[0], ROOT_RIDGE * G[0, used - 1, used - 1], every[0], every[0], H, v)
+    for t in range(n_branches):
+        for kid in children[t]:
+            if rows[kid] > 0:
+                solve_towards(G[kid], c[kid], ridge, every[t], every[kid], H, v)
+            else:
+                every[kid] = every[t]
+    models[:, :, :p] = 0.0
+    for number in range(n_branches + 1):
+        own = every[n_branches + number]
+        for k in range(K):
+            models[number, k, p] = own[k, used - 1]
+            if used > 1:
+                for j in range(p):
+                    models[number, k, j] = own[k, j]
+
+
+@kernel
+def medians(X, rows, A, b):
+    """Thresholds ``b``: each branch cuts the rows that reach it at their median along ``A[t]``."""
+    order = rows.copy()
+    ends = np.zeros((2 * b.size + 1, 2), np.int64)
+    ends[0, 1] = rows.size
+    z = np.empty(rows.size, X.dtype)
+    spare = np.empty(rows.size, np.int32)
+    for t in range(b.size):
+        first, last = ends[t]
+        m = last - first
+        own = order[first:last]
+        for e in range(m):
+            s = X.dtype.type(0.0)
+            x = X[own[e]]
+            for k in range(x.size):
+                s += A[t, k] * x[k]
+            z[e] = s
+        b[t] = np.median(z[:m]) if m else 0.0
+        left = right = 0
+        for e in range(m):
+            if z[e] > b[t]:
+                spare[right] = own[e]
+                right += 1
+            else:
+                own[left] = own[e]
+                left += 1
+        own[left:] = spare[:right]
+        ends[2 * t + 1, 0], ends[2 * t + 1, 1] = first, first + left
+        ends[2 * t + 2, 0], ends[2 * t + 2, 1] = first + left, last
+
+
+@kernel
+def alternate(sample, rows, A, b, passes, constant_passes, linear, l1, l2, ridge, min_rows, masks, steps):
+    """Passes of TAO over the complete tree ``A (B, p)``, ``b (B,)`` in place; leaf number (n,) of every row at the end.
+
+    ``rows`` are those of positive weight. Leaves are constant in the first ``constant_passes``, and throughout without
+    ``linear``.
+    """
+    X, Y, blocks, _w = sample
+    n, p = X.shape
+    m = rows.size
+    n_branches = b.size
+    n_leaves = n_branches + 1
+    K = Y.shape[1]
+    dtype = X.dtype
+    words = np.zeros((n, (n_branches + 63) // 64), np.uint64)
+    live = np.ones(n_branches, np.bool_)
+    leaf = np.zeros(n, np.int64)
+    losses = np.zeros(n, dtype)
+    models = np.zeros((n_leaves, K, p + 1), dtype)
+    order = np.empty(m, np.int32)
+    q = padded(p)
+    B = np.zeros(((m + BLOCK - 1) // BLOCK, q, BLOCK), dtype)
+    scratch = (np.zeros((1, BLOCK), dtype), np.zeros(BLOCK, dtype), np.zeros(BLOCK, dtype), np.zeros((q, BLOCK), dtype))
+    buffers = (
+        B,
+        np.zeros(m, dtype),
+        np.zeros(m, dtype),
+        np.zeros(m, np.int64),
+        np.zeros(m, dtype),
+        np.zeros(m, np.int32),
+        np.zeros(BINS),
+        np.zeros(p + 1),
+        scratch,
+    )
+    ends = np.zeros((2 * n_branches + 1, 2), np.int64)
+    children = np.arange(1, 2 * n_branches + 1).astype(np.int32).reshape(n_branches, 2)
+    no_mask = np.ones(0, np.bool_)
+    for iteration in range(passes + 1):
+        side_words(blocks, n, A, b, live, words)
+        for i in range(n):
+            leaf[i] = walk(words, i, 0, n_branches)
+        if iteration == passes:
+            break
+        now_linear = linear and iteration >= constant_passes
+        sizes, G, c, low, high = node_moments(sample, leaf, children, now_linear, min_rows)
+        leaf_models(children, sizes, G, c, ridge, p, models)
+        low, high = low[n_branches:], high[n_branches:]
+        for i in rows:
+            losses[i] = leaf_loss(X, Y, i, leaf[i], models, low, high)
+        order[:] = rows
+        ends[0, 1] = m
+        for t in range(n_branches):
+            first, last = ends[t]
+            live[t] = last > first
+            left = 0
+            if live[t]:
+                left = update_node(
+                    sample,
+                    words,
+                    order[first:last],
+                    t,
+                    A,
+                    b,
+                    losses,
+                    leaf,
+                    models,
+                    low,
+                    high,
+                    l1,
+                    l2,
+                    masks[t] if masks.size else no_mask,
+                    steps,
+                    buffers,
+                )
+            ends[2 * t + 1, 0], ends[2 * t + 1, 1] = first, first + left
+            ends[2 * t + 2, 0], ends[2 * t + 2, 1] = first + left, last
+    return leaf
+
+
+@kernel
+def answers(X, leaf, models, low, high):
+    """Answers (n, K) of the models at leaves ``leaf (n,)``."""
+    n, p = X.shape
+    out = np.empty((n, models.shape[1]), X.dtype)
+    for i in range(n):
+        x, number = X[i], leaf[i]
+        for k in range(models.shape[1]):
+            c = models[number, k]
+            s = c[p]
+            for j in range(p):
+                s += c[j] * x[j]
+            out[i, k] = min(max(s, low[number, k]), high[number, k])
+    return out

@@ -1,0 +1,193 @@
+"""`Boosting`: trees one after another, each fitted to what those before have left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.forest import Forest
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.base import LastCall, Solver, Step, Steps
+from solvers.driver import solve
+from solvers.forest import TAOForest
+from solvers.forest.forest import one_leaf
+from solvers.forest.grown import Shared, grow
+from solvers.result import Termination
+
+Floats = NDArray[np.float64]
+SMALLEST_ERROR = (
+    1.0  # of the mean absolute error: of smaller ones the absolute loss is taken for quadratic, as Huber does
+)
+SMALLEST_CURVATURE = 0.05  # of the log loss in a class score
+
+
+@dataclass(frozen=True)
+class Boosting(Solver):
+    """Gradient boosting (Friedman, Annals of Statistics 2001) with trees that are optimised as a whole.
+
+    Every tree is fitted under weighted squared loss to the minimiser of a quadratic function that lies above the loss
+    of a row and touches it at the present answer: with weights w and targets t beyond that answer,
+
+        squared    w = 1                                      t = y - F
+        absolute   w = 1 / (2 max(|y - F|, small))            t = y - F
+        log        w = max(2 max_k p_k (1 - p_k), .05)        t_k = (1[y = k] - p_k) / w
+
+    for p the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
+    Gershgorin's theorem.
+
+    Parameters
+    ----------
+    base : solver of the trees. A `TAOForest` lends its options to single trees of its kind on data that is prepared
+        once, on samples of ``subsample``; with any other solver, each tree is a `TreeProblem` of its own.
+    n_trees : most trees.
+    learning_rate : share of each tree that is added, in (0, 1].
+    subsample : share of the rows that each tree gets.
+    validation : share of the rows held out to choose the number of trees; None: all trees stay.
+    patience : trees without a lower held-out loss after which to stop.
+    """
+
+    base: Solver = field(
+        default_factory=lambda: TAOForest(
+            1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7
+        )
+    )
+    n_trees: int = 300
+    learning_rate: float = 0.1
+    subsample: float = 0.7
+    validation: float | None = 0.1
+    patience: int = 20
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, Solver):
+            raise ValueError(f"base must be a solver; got {self.base!r}")
+        for name in ("n_trees", "patience"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        for name in ("learning_rate", "subsample"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float, np.number)) and 0.0 < value <= 1.0):
+                raise ValueError(f"{name} must be above 0 and at most 1; got {value!r}")
+        share = self.validation
+        if share is not None and not (isinstance(share, (float, np.floating)) and 0.0 < share < 1.0):
+            raise ValueError(f"validation must be between 0 and 1, or None; got {share!r}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Losses with a slope, and what ``base`` says of a problem under squared loss."""
+        if problem.loss == "zero_one":
+            return "boosting needs a loss with a slope; the problem asks for loss='zero_one'"
+        if problem.depth < 1:
+            return "boosting needs trees of depth 1 or more; the problem allows 0"
+        y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y
+        return self.base.supports(replace(problem, y=y, loss="squared"))
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The best constant, then the sum of the trees that do best on the held-out rows."""
+        if start is not None:
+            yield Step(start, phase="start")
+        yield Step(one_leaf(problem), phase="constant")
+        train, valid = (problem, None) if self.validation is None else problem.split(self.validation, rng)
+        parts = [train] if valid is None else [train, valid]
+        offset = starting_scores(train)
+        scores = [np.tile(offset, (part.n_samples, 1)) for part in parts]
+        fit = (self._swift if isinstance(self.base, TAOForest) else self._stated)(train)
+        trees: list[Tree] = []
+        losses: list[float] = []
+        termination = Termination.ITERATION_LIMIT
+        try:
+            for _ in range(self.n_trees):
+                tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
+                trees.append(tree)
+                for part, own in zip(parts, scores, strict=True):
+                    own += self.learning_rate * tree.outputs(part.X)
+                losses.append(mean_loss(parts[-1], scores[-1]))
+                yield None
+                if valid is not None and len(losses) - 1 - int(np.argmin(losses)) >= self.patience:
+                    termination = Termination.STALLED
+                    break
+        except LastCall:
+            if trees:
+                yield self._step(problem, trees, losses, offset, valid is not None)
+            raise
+        yield self._step(problem, trees, losses, offset, valid is not None)
+        return termination
+
+    def _step(self, problem: TreeProblem, trees: list[Tree], losses: list[float], offset: Floats, held: bool) -> Step:
+        """The sum of the trees, up to the best on held-out rows, as the mean of a forest of trees so much larger."""
+        count = int(np.argmin(losses)) + 1 if held else len(trees)
+        still, unit = np.zeros(problem.n_features), np.ones(problem.n_features)
+        scaled = tuple(tree.unscale(still, unit, offset, self.learning_rate * count) for tree in trees[:count])
+        if problem.is_classification:
+            scaled = tuple(replace(tree, classes=problem.classes) for tree in scaled)
+        link = "softmax" if problem.is_classification else "identity"
+        forest = Forest((scaled,), problem.n_outputs, link=link)
+        penalty = float(np.mean([problem.penalty(tree) for tree in trees[:count]]))
+        info = {"trees": float(count), "validation": losses[count - 1] if held else np.inf}
+        objective = problem.mean_loss_of(forest.answers(problem.X)) + penalty
+        return Step(forest, objective, phase="boosting", info=info)  # type: ignore[arg-type]
+
+    def _swift(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
+        """Trees by the compiled passes of `TAOForest`, on one preparation of the rows."""
+        base = self.base
+        assert isinstance(base, TAOForest)
+        ridge = base.ridge if base.shrinkage == "oob" else float(base.shrinkage)
+        shared = replace(Shared.of(train, replace(base, sample=self.subsample), (ridge,)), axis_depth=train.depth)
+        axis = base.kind == "axis" or train.splits == "axis"
+
+        def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
+            unit = max(
+                float(np.sqrt(np.mean(weights[:, None] * targets**2))), 1e-300
+            )  # single precision: keep in range
+            part = replace(shared, Y=(targets / unit).astype(np.float32), w=shared.w * weights.astype(np.float32))
+            still = np.zeros(train.n_features)
+            return grow(part, (axis, rng)).tree(0, None).unscale(still, still + 1.0, 0.0, unit)
+
+        return fit
+
+    def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
+        """Trees by any solver, each on a problem of its own."""
+
+        def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
+            rows = np.sort(rng.choice(train.n_samples, max(round(self.subsample * train.n_samples), 1), replace=False))
+            part = replace(train, y=targets, loss="squared", sample_weight=train.w * weights).sample(rows)
+            tree = solve(part, self.base, random_state=rng).tree
+            return tree.trees[0] if isinstance(tree, Forest) else tree
+
+        return fit
+
+
+def starting_scores(problem: TreeProblem) -> Floats:
+    """(K,) the best constant answer; logarithms of class frequencies for classes."""
+    value = one_leaf(problem).values[0]
+    return np.log(np.maximum(value, 1e-6)) if problem.is_classification else value
+
+
+def working_targets(problem: TreeProblem, scores: Floats) -> tuple[Floats, Floats]:
+    """Weights (n,), of mean one, and targets (n, K) of the next tree, see `Boosting`."""
+    if problem.is_classification:
+        shares = softmax(scores)
+        target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] - shares
+        weights = np.maximum(2.0 * np.max(shares * (1.0 - shares), axis=1), SMALLEST_CURVATURE)
+        return weights, target / weights[:, None]
+    target = problem.Y - scores
+    if problem.loss == "squared":
+        return np.ones(len(target)), target
+    size = np.abs(target).sum(axis=1)
+    weights = 1.0 / np.maximum(size, SMALLEST_ERROR * max(float(size.mean()), 1e-300))
+    return weights / weights.mean(), target
+
+
+def mean_loss(problem: TreeProblem, scores: Floats) -> float:
+    """Mean loss of answers with these scores."""
+    return problem.mean_loss_of(softmax(scores) if problem.is_classification else scores)
+
+
+def softmax(scores: Floats) -> Floats:
+    """Probabilities (n, K) of class scores."""
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)

@@ -1,0 +1,246 @@
+"""`TAOForest`: bagged trees by alternating optimization (TAO paper, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.forest import Forest
+from opttree.kernels import alternation
+from opttree.problems import L1, L2, TreeProblem
+from opttree.tree import Tree
+from solvers.base import LastCall, Solver, Step, Steps
+from solvers.forest.grown import Grown, Shared, grow
+from solvers.parallel import spread
+from solvers.result import Termination
+
+Floats = NDArray[np.float64]
+SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
+SUBSETS = ("global", "local")
+KINDS = ("auto", "oblique", "axis")
+PILOT = {"oblique": 6, "axis": 4}  # trees from which the better kind is told; of bootstrap samples fewer will do
+CLEARLY = 0.95  # share of the error of oblique trees that axis-aligned ones must be below to be preferred
+FEW_PAIRS = 30  # rows with two answers from outside, from which an average over pairs says something
+
+
+@dataclass(frozen=True)
+class TAOForest(Solver):
+    """Trees on random samples of the rows, each from a random start of its own; their answers are averaged.
+
+    For squared loss, and for classification through it: class indicators are the outputs, so that leaves hold class
+    frequencies and the loss of a tree is Brier's score. Passes over the trees run in single precision, compiled as a
+    whole (`opttree.kernels.alternation`).
+
+    After the last pass the leaves are fitted from the root down, each towards the model of its parent: a ridge penalty
+    on the difference, worth ``shrinkage`` rows. Under "oob" it is the one of `SHRINKAGES` whose forest does best on
+    rows left out: with r_t the residual of tree t there, the squared error of T averaged trees is the mean of
+    ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
+
+    Parameters
+    ----------
+    n_trees : T, 30 in the paper's tables.
+    kind : "oblique"; "axis", random axis-aligned trees grown to the end on bootstrap samples, whose leaves alone are
+        ours; "auto" grows a few of each and goes on with the better, by the rows left out.
+    sample : share of the rows that each tree gets, drawn without replacement (0.9 in the paper), or "bootstrap".
+    max_iter, constant_iterations : passes, and how many of them have constant leaves; 40 and none in the paper. In a
+        forest 7 to 10 do.
+    newton_steps : Newton steps per node and pass.
+    ridge : shrinkage of linear leaves during the passes, in rows.
+    shrinkage : rows that a leaf's parent is worth to it, or "oob".
+    max_features : how many features, or which share of them, a tree or a node gets, see ``subsets``; None for all, as
+        the paper recommends. Each split of an axis-aligned tree chooses from so many, by default half of them.
+    subsets : whether random features are drawn for a tree ("global") or for each of its nodes ("local", section 5.5).
+    common_start : whether all trees start from the same random hyperplanes (section 5.5).
+    first : number of the first tree: a forest of 20 and one of 10 with ``first=20`` are one of 30.
+    n_jobs : trees at a time, see `solvers.parallel.spread`. The forest does not depend on it.
+    """
+
+    n_trees: int = 30
+    kind: str = "auto"
+    sample: float | str = 0.9
+    max_iter: int = 10
+    constant_iterations: int = 3
+    newton_steps: int = 2
+    ridge: float = 10.0
+    shrinkage: float | str = "oob"
+    max_features: float | None = None
+    subsets: str = "global"
+    common_start: bool = False
+    first: int = 0
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("n_trees", 1),
+            ("max_iter", 0),
+            ("constant_iterations", 0),
+            ("newton_steps", 1),
+            ("first", 0),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
+        if self.sample != "bootstrap" and not _is_share(self.sample):
+            raise ValueError(f"sample must be above 0 and at most 1, or 'bootstrap'; got {self.sample!r}")
+        some = self.max_features
+        if some is not None and not _is_share(some) and not (isinstance(some, (int, np.integer)) and some >= 1):
+            raise ValueError(
+                f"max_features must be an integer >= 1, a share above 0 and at most 1, or None; got {some!r}"
+            )
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {list(KINDS)}; got {self.kind!r}")
+        if self.subsets not in SUBSETS:
+            raise ValueError(f"subsets must be one of {list(SUBSETS)}; got {self.subsets!r}")
+        for name in ("ridge", "shrinkage"):
+            value = getattr(self, name)
+            if name == "shrinkage" and value == "oob":
+                continue
+            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0.0):
+                rule = "a finite number > 0, or 'oob'" if name == "shrinkage" else "a finite number > 0"
+                raise ValueError(f"{name} must be {rule}; got {value!r}")
+        if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
+            raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Squared loss or classes; penalties on splits, l1 and l2."""
+        if problem.loss == "absolute":
+            return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
+        if problem.depth < 1:
+            return "a forest needs trees of depth 1 or more; the problem allows 0"
+        if problem.split_price or problem.strength(L1, "leaves") or problem.strength(L2, "leaves"):
+            return "leaves are shrunk towards their parents; the problem has other penalties on leaves or a price"
+        return None
+
+    def masks(self, n_branches: int, p: int, rng: Rng) -> NDArray[np.bool_]:
+        """Features (B, p) that each node of a tree may use; empty for all."""
+        if self.max_features is None:
+            return np.ones((0, 0), bool)
+        count = (
+            min(self.max_features, p)
+            if isinstance(self.max_features, (int, np.integer))
+            else max(round(self.max_features * p), 1)
+        )
+        sets = n_branches if self.subsets == "local" else 1
+        ranks = rng.random((sets, p)).argsort(axis=1).argsort(axis=1)
+        return np.ascontiguousarray(np.broadcast_to(ranks < count, (n_branches, p)))
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The constant tree, then the whole forest; at a time limit or Ctrl-C the forest of the trees that are done."""
+        if start is not None:
+            yield Step(start, phase="start")
+        yield Step(one_leaf(problem), phase="constant")
+        shared = Shared.of(problem, self, SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),))
+        last = self.first + self.n_trees
+        seeds = dict(enumerate(rng.spawn(last)[self.first :], self.first))
+        kind = "axis" if problem.splits == "axis" else self.kind
+        kinds = ["oblique", "axis"] if kind == "auto" else [kind]
+        tallies = {kind: Tally(shared) for kind in kinds}
+        try:
+            for kind in kinds if len(kinds) > 1 else ():
+                some = dict(list(seeds.items())[: PILOT[kind]])
+                yield from self._grow(shared, kind, some, tallies[kind])
+            if len(kinds) > 1:
+                forecasts = {kind: np.nan_to_num(tally.errors(last)).min() for kind, tally in tallies.items()}
+                kind = "axis" if forecasts["axis"] < CLEARLY * forecasts["oblique"] else "oblique"
+            best = tallies[kind]
+            tallies = {kind: best}
+            rest = {number: seed for number, seed in seeds.items() if number not in best.grown}
+            yield from self._grow(shared, kind, rest, best)
+        except LastCall:
+            done = max(tallies, key=lambda kind: len(tallies[kind].grown))
+            if tallies[done].grown:
+                yield self._step(problem, done, tallies[done])
+            raise
+        yield self._step(problem, kind, best)
+        return Termination.ITERATION_LIMIT
+
+    def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
+        """Grow the trees of these numbers into ``tally``."""
+        numbers = list(seeds)
+        trees = spread(grow, shared, [(kind == "axis", seed) for seed in seeds.values()], self.n_jobs)
+        with closing(trees):
+            for i, tree in trees:
+                tally.add(numbers[i], tree)
+                yield None
+
+    def _step(self, problem: TreeProblem, kind: str, tally: Tally) -> Step:
+        """The forest at the best shrinkage, with its objective: the loss of the mean answer, and mean penalties."""
+        errors = tally.errors(self.first + self.n_trees)
+        best = int(np.argmin(errors if np.isfinite(errors).all() else abs(np.log(np.divide(tally.shrinkages, 3.0)))))
+        trees = tuple(tally.grown[number].tree(best, problem.classes) for number in sorted(tally.grown))
+        objective = problem.mean_loss_of(tally.totals[best] / len(trees))
+        objective += float(np.mean([problem.penalty(tree) for tree in trees]))
+        info = {
+            "oob": float(errors[best]),
+            "shrinkage": tally.shrinkages[best],
+            "trees": float(len(trees)),
+            "axis": float(kind == "axis"),
+        }
+        forest = Forest((trees,), problem.n_outputs, tally.outside(best))
+        return Step(forest, objective, phase="forest", info=info)  # type: ignore[arg-type]
+
+
+class Tally:
+    """Trees, and running sums over them for each shrinkage: answers to all rows, and errors of answers from outside."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.shrinkages = shared.shrinkages
+        self.grown: dict[int, Grown] = {}
+        n, n_outputs = shared.Y.shape
+        sets = len(self.shrinkages)
+        self.totals = np.zeros((sets, n, n_outputs))
+        self.residuals = np.zeros((sets, n, n_outputs))
+        self.squares = np.zeros((sets, n))
+        self.counts = np.zeros(n, np.int64)
+
+    def add(self, number: int, tree: Grown) -> None:
+        """One tree more."""
+        self.grown[number] = tree
+        X, Y, outside = self.shared.X, self.shared.Y, tree.outside
+        for k, models in enumerate(tree.models):
+            answers = alternation.answers(X, tree.leaf, models, tree.low, tree.high)
+            self.totals[k] += answers
+            errors = answers[outside] - Y[outside]
+            self.residuals[k][outside] += errors
+            self.squares[k][outside] += np.square(errors).sum(axis=1)
+        self.counts[outside] += 1
+
+    def outside(self, number: int) -> tuple[Floats, NDArray[np.int64]]:
+        """For shrinkage ``number``, mean answers (n, K) of the trees that did not see a row, and how many they are."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = self.shared.Y + self.residuals[number] / self.counts[:, None]
+        return means, self.counts
+
+    def errors(self, n_trees: int) -> Floats:
+        """(shrinkages,) mean squared error, summed over outputs, that a forest of ``n_trees`` has on new rows.
+
+        Where too few rows have had two answers, that of a single tree; NaN where none has had any.
+        """
+        w, counts = self.shared.w, self.counts
+        seen, twice = counts > 0, counts > 1
+        if not seen.any():
+            return np.full(len(self.squares), np.nan)
+        if twice.sum() < FEW_PAIRS:
+            return np.sum(w[seen] * self.squares[:, seen] / counts[seen], axis=1) / w[seen].sum()
+        squares, counts, w = self.squares[:, twice], counts[twice], w[twice]
+        products = np.square(self.residuals[:, twice]).sum(axis=2) - squares
+        pairs = np.sum(w * products / (counts * (counts - 1.0)), axis=1) / w.sum()
+        alone = np.sum(w * squares / counts, axis=1) / w.sum()
+        return np.maximum(pairs + (alone - pairs) / n_trees, 0.0)
+
+
+def one_leaf(problem: TreeProblem) -> Tree:
+    """The best constant tree."""
+    tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+    return problem.fit_leaves(tree, leaves="constant")
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and 0.0 < value <= 1.0

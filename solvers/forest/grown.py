@@ -1,0 +1,185 @@
+"""One tree of a forest: its own random rows, its start, compiled passes of TAO, and leaf models for every shrinkage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels import alternation, smooth
+from opttree.problems import L1, L2, TreeProblem
+from opttree.problems.blocks import in_blocks
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from solvers.forest.forest import TAOForest
+
+Singles = NDArray[np.float32]
+AXIS_ROWS = 5  # an axis-aligned tree is grown until leaves have a row for so many parameters of a linear model
+AXIS_FEATURES = 0.5  # share of the features that each of its splits chooses from
+MOST_MOMENTS = 2**27  # bytes of Gram matrices up to which leaves are linear
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all trees of a forest read: the problem in single precision, by rows and by blocks, and the options."""
+
+    X: Singles
+    Y: Singles
+    blocks: Singles
+    w: Singles
+    solver: TAOForest
+    depth: int
+    linear: bool
+    min_leaf: int
+    l1: float
+    l2: float
+    shrinkages: tuple[float, ...]
+    axis_depth: int | None = None  # of axis-aligned trees; grown to the end by default
+
+    @classmethod
+    def of(cls, problem: TreeProblem, solver: TAOForest, shrinkages: tuple[float, ...]) -> Shared:
+        """The load of ``problem``; class codes become indicators, so that squared loss is Brier's score."""
+        n = problem.n_samples
+        if problem.is_classification:
+            Y = np.eye(problem.n_outputs, dtype=np.float32)[problem.Y[:, 0].astype(int)]
+        else:
+            Y = problem.Y.astype(np.float32)
+        X = problem.X.astype(np.float32)
+        data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // smooth.BLOCK), "float32")
+        return cls(
+            X,
+            Y,
+            data.X,
+            (problem.w * n).astype(np.float32),
+            solver,
+            problem.depth,
+            problem.leaves == "linear",
+            problem.min_leaf,
+            problem.strength(L1, "splits"),
+            problem.strength(L2, "splits"),
+            shrinkages,
+        )
+
+    def weights(self, axis: bool, rng: Rng) -> Singles:
+        """(n,) weights of a random sample: zero on the rows left out."""
+        n, sample = self.w.size, self.solver.sample
+        if sample == "bootstrap" or (axis and self.axis_depth is None):
+            return self.w * np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float32)
+        keep = np.zeros(n, np.float32)
+        keep[rng.choice(n, max(round(float(sample) * n), 1), replace=False)] = 1.0
+        return self.w * keep
+
+
+class Grown(NamedTuple):
+    """A tree without its leaves' models, of which there is a set for every shrinkage."""
+
+    skeleton: Tree
+    leaf: NDArray[np.int32]  # (n,) leaf number of every row of the problem
+    outside: NDArray[np.int32]  # rows that were left out of the sample
+    models: Singles  # (shrinkages, L, K, p + 1), the constant last
+    low: Singles  # (L, K), as high: the range to which answers are clipped
+    high: Singles
+
+    def tree(self, number: int, classes: NDArray[Any] | None) -> Tree:
+        """The tree with the models of shrinkage ``number``."""
+        models = self.models[number].astype(np.float64)
+        linear = bool(models[:, :, :-1].any())
+        return Tree(
+            self.skeleton.children,
+            self.skeleton.A,
+            self.skeleton.b,
+            models[:, :, -1],
+            models[:, :, :-1] if linear else None,
+            lower=self.low if linear else None,
+            upper=self.high if linear else None,
+            classes=classes,
+        )
+
+
+def grow(shared: Shared, task: tuple[bool, Rng]) -> Grown:
+    """One tree, from whether it is axis-aligned and from random numbers of its own."""
+    axis, rng = task
+    w = shared.weights(axis, rng)
+    rows = np.flatnonzero(w).astype(np.int32)
+    sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)
+    skeleton, leaf = (cart if axis else oblique)(shared, sample, rows, rng)
+    p = shared.X.shape[1]
+    linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
+    children = skeleton.branch_arrays[0]
+    counts, G, c, low, high = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
+    models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
+    for shrinkage, own in zip(shared.shrinkages, models, strict=True):
+        alternation.leaf_models(children, counts, G, c, float(shrinkage), p, own)
+    outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
+    first = skeleton.n_branches
+    return Grown(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
+
+
+def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """Splits by passes of TAO from a complete tree of random hyperplanes, and the leaf number of every row."""
+    solver, p = shared.solver, shared.X.shape[1]
+    n_branches = 2**shared.depth - 1
+    masks = solver.masks(n_branches, p, rng)
+    random = np.random.default_rng(0) if solver.common_start else rng
+    A = np.zeros((n_branches, -(-p // 4) * 4), np.float32)
+    A[:, :p] = random.normal(size=(n_branches, p))
+    if masks.size:
+        A[:, :p] *= masks
+    A /= np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30)
+    b = np.zeros(n_branches, np.float32)
+    alternation.medians(shared.X, rows, A, b)
+    mass = float(sample.w.sum())
+    leaf = alternation.alternate(
+        sample,
+        rows,
+        A,
+        b,
+        solver.max_iter,
+        solver.constant_iterations,
+        shared.linear,
+        shared.l1 * mass,
+        shared.l2 * mass,
+        solver.ridge,
+        2 * (p + 1),
+        masks,
+        solver.newton_steps,
+    )
+    numbers = np.arange(n_branches + 1.0)[:, None]
+    tree = Tree.complete(A[:, :p].astype(np.float64), b.astype(np.float64), 1)
+    tree = Tree(tree.children, tree.A, tree.b, numbers)
+    counts = np.bincount(leaf[rows], minlength=n_branches + 1)
+    tree = tree.keep(counts > 0)
+    new = np.full(n_branches + 1, -1)
+    new[tree.values[:, 0].astype(int)] = np.arange(tree.n_leaves)
+    leaf = new[leaf]
+    stray = np.flatnonzero(leaf < 0)  # rows outside the sample that only lead to a leaf without rows
+    if stray.size:
+        leaf[stray] = tree.apply(shared.X[stray]) - tree.n_branches
+    while tree.n_branches and (counts := np.bincount(leaf[rows], minlength=tree.n_leaves)).min() < shared.min_leaf:
+        tree = tree.keep(np.arange(tree.n_leaves) != counts.argmin())
+        leaf = tree.apply(shared.X).astype(np.int64) - tree.n_branches
+    return tree, leaf
+
+
+def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """Splits of scikit-learn's tree, each the best of a random half of the features, and the leaf of every row.
+
+    Grown to the end, whatever the depth of the problem: models shrunk towards their parents' do with single rows.
+    Passes of TAO over axis-aligned splits make single trees better and forests of them no better, at many times the
+    cost (measured on ccpp).
+    """
+    from sklearn.tree import DecisionTreeRegressor
+
+    model = DecisionTreeRegressor(
+        max_depth=shared.axis_depth,
+        max_features=shared.solver.max_features or AXIS_FEATURES,
+        min_samples_leaf=max(shared.min_leaf, shared.X.shape[1] // AXIS_ROWS, 1),
+        random_state=int(rng.integers(2**31 - 1)),
+    )
+    model.fit(shared.X[rows], shared.Y[rows], sample_weight=sample.w[rows])
+    tree = Tree.from_sklearn(model)
+    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches

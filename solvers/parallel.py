@@ -1,0 +1,57 @@
+"""Independent tasks on one common load: threads of this process, or whatever joblib's back end in force offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+ATTEMPTS = 3  # at the tasks that a cluster lost
+
+
+def spread(
+    function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any], n_jobs: int | None
+) -> Iterator[tuple[int, Any]]:
+    """``(i, function(shared, tasks[i]))`` for all tasks, in the order in which they are done.
+
+    By default in ``n_jobs`` threads (None and -1: one per core) of this process, that share ``shared``. Under
+    ``joblib.parallel_config(backend="dask")`` the tasks go to the cluster, and ``shared`` once to each of its workers;
+    tasks that are lost with a worker are handed out again.
+    """
+    from joblib import Parallel, delayed
+
+    missing = dict(enumerate(tasks))
+    for attempt in range(ATTEMPTS):
+        with everywhere(shared):
+            parallel = Parallel(-1 if n_jobs is None else n_jobs, prefer="threads", return_as="generator_unordered")
+            try:
+                for i, result in parallel(
+                    delayed(_numbered)(function, shared, i, task) for i, task in list(missing.items())
+                ):
+                    yield i, result
+                    del missing[i]
+                return
+            except Exception as error:
+                if attempt == ATTEMPTS - 1 or not type(error).__module__.startswith(("distributed", "concurrent")):
+                    raise
+
+
+def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any) -> tuple[int, Any]:
+    return i, function(shared, task)
+
+
+@contextmanager
+def everywhere(shared: Any) -> Iterator[None]:
+    """Within, every worker of a Dask back end in force has ``shared``; joblib would send it to one of them."""
+    from joblib.parallel import get_active_backend
+
+    backend, _n_jobs = get_active_backend()
+    futures = getattr(backend, "data_futures", None)
+    if futures is None:
+        yield
+        return
+    futures[id(shared)] = backend.client.scatter([shared], broadcast=True, hash=False)[0]
+    try:
+        yield
+    finally:
+        del futures[id(shared)]
