@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opttree import datasets, interpret, io, plotting, preprocessing
     from opttree.estimators import (
+        AutoTreeClassifier,
+        AutoTreeRegressor,
         BoostedTreesClassifier,
         BoostedTreesRegressor,
         GETClassifier,
@@ -56,6 +58,8 @@ _HOMES = {
     "L1": "opttree.problems",
     "L2": "opttree.problems",
     "SplitPrice": "opttree.problems",
+    "AutoTreeClassifier": "opttree.estimators",
+    "AutoTreeRegressor": "opttree.estimators",
     "BoostedTreesClassifier": "opttree.estimators",
     "BoostedTreesRegressor": "opttree.estimators",
     "GETRegressor": "opttree.estimators",
@@ -80,6 +84,8 @@ _MODULES = ("datasets", "interpret", "io", "plotting", "preprocessing")
 __all__ = [
     "L1",
     "L2",
+    "AutoTreeClassifier",
+    "AutoTreeRegressor",
     "BoostedTreesClassifier",
     "BoostedTreesRegressor",
     "DenseTreeProblem",

@@ -3,6 +3,7 @@
 from solvers.base import Solver, Step
 from solvers.boosting import Boosting
 from solvers.combinators import Chain, MultiStart
+from solvers.distilled import Distilled
 from solvers.driver import solve
 from solvers.forest import TAOForest
 from solvers.get import GET, Anneal, SubtreePolish
@@ -34,6 +35,7 @@ __all__ = [
     "CartInit",
     "Chain",
     "ClusterInit",
+    "Distilled",
     "GradTree",
     "GreedyInit",
     "HingeInit",

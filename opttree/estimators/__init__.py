@@ -1,5 +1,6 @@
 """scikit-learn estimators: validate, scale, state the problem, call a solver, keep ``tree_`` and ``result_``."""
 
+from opttree.estimators.auto import AutoTreeClassifier, AutoTreeRegressor
 from opttree.estimators.boosting import BoostedTreesClassifier, BoostedTreesRegressor
 from opttree.estimators.forest import TAOForestClassifier, TAOForestRegressor
 from opttree.estimators.get import GETClassifier, GETRegressor
@@ -10,6 +11,8 @@ from opttree.estimators.soft import ORRTRegressor, SRTRegressor
 from opttree.estimators.tao import TAOClassifier, TAORegressor
 
 __all__ = [
+    "AutoTreeClassifier",
+    "AutoTreeRegressor",
     "BoostedTreesClassifier",
     "BoostedTreesRegressor",
     "GETClassifier",

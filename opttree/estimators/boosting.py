@@ -21,6 +21,11 @@ PASSES = 6  # of TAO per tree
 ROWS = 10.0  # what the model of a leaf's parent is worth to it
 
 
+def boosting_base(kind: str) -> Any:
+    """The solver of "oblique" or "axis" trees."""
+    return bridge.solvers().TAOForest(1, kind=kind, max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
+
+
 class _BoostedTrees(ForestModel, TreeEstimator):
     """What the regressor and the classifier share."""
 
@@ -97,11 +102,8 @@ class _BoostedTrees(ForestModel, TreeEstimator):
 
     def _boosting(self, kind: Any) -> Any:
         solvers = bridge.solvers()
-        base = kind
-        if isinstance(kind, str):
-            base = solvers.TAOForest(1, kind=kind, max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
         return solvers.Boosting(
-            base,
+            boosting_base(kind) if isinstance(kind, str) else kind,
             n_trees=self.n_estimators,
             learning_rate=self.learning_rate,
             subsample=self.subsample,

@@ -178,8 +178,7 @@ class _TAOForest(ForestModel, TreeEstimator):
         """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`."""
         if self.max_depth is None and not hasattr(self, "depth_"):
             n = len(X) if sample_weight is None else np.count_nonzero(sample_weight)
-            rows = n / (ROWS_PER_PARAMETER * (X.shape[1] + 1))
-            self.depth_ = int(np.clip(np.log2(max(rows, 1.0)), *DEPTHS))
+            self.depth_ = default_depth(n, X.shape[1])
         return super().state(X, y, sample_weight)
 
     def _solve(
@@ -344,6 +343,12 @@ class TAOForestClassifier(ClassificationTree, _TAOForest):
     """
 
     loss = "log"
+
+
+def default_depth(n_samples: int, n_features: int) -> int:
+    """The depth at which a complete tree has `ROWS_PER_PARAMETER` rows for each parameter of its linear leaves."""
+    rows = n_samples / (ROWS_PER_PARAMETER * (n_features + 1))
+    return int(np.clip(np.log2(max(rows, 1.0)), *DEPTHS))
 
 
 def _is_count(value: Any) -> bool:

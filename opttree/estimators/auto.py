@@ -1,0 +1,230 @@
+"""`AutoTreeRegressor` and `AutoTreeClassifier`: a portfolio of solvers in a given time, chosen on held-out rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from opttree import bridge
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator, keep_last
+from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS
+from opttree.estimators.boosting import boosting_base
+from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS
+from opttree.estimators.forest import ForestModel, default_depth
+from opttree.forest import Forest
+from opttree.problems import L1, TreeProblem
+from opttree.tree import Tree
+
+KINDS = ("tree", "forest")
+SEARCH_SHARE = 0.55  # of the time, for the members on part of the rows; the rest is the best one's, on all
+SPLIT_PENALTY, LEAF_PENALTY = 1e-4, 1e-4  # l1, of trees by solvers that do not shrink leaves
+FINAL_STARTS = 12  # of a distilled tree on all rows, as far as time allows
+MEMBER_SHARE = 0.5  # of the time that is left, for a member
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of the portfolio: a solver, what changes in the statement, and whether it starts from the best tree."""
+
+    name: str
+    solver: Any
+    depth: int
+    penalised: bool = False
+    warm: bool = False
+
+    def statement(self, problem: TreeProblem) -> TreeProblem:
+        """``problem`` as the member solves it."""
+        penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),) if self.penalised else problem.penalties
+        return replace(problem, depth=self.depth, penalties=penalties)
+
+
+class _AutoTree(ForestModel, TreeEstimator):
+    """What the regressor and the classifier share."""
+
+    splits = "oblique"
+    leaves = "linear"
+    split_penalty = 1e-6
+    leaf_penalty = l1_ratio = 0.0
+    min_samples_leaf = 1
+    max_depth = 1  # members have depths of their own
+    init = None
+    cv = 4
+
+    def __init__(
+        self,
+        time_limit: float | None = 60.0,
+        *,
+        kind: str = "tree",
+        validation_fraction: float = 0.2,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.time_limit = time_limit
+        self.kind = kind
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {list(KINDS)}; got {self.kind!r}")
+        share = self.validation_fraction
+        if not (isinstance(share, (float, np.floating)) and 0.0 < share < 1.0):
+            raise ValueError(f"validation_fraction must be between 0 and 1; got {share!r}")
+
+    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+        if hasattr(self, "forest_"):
+            del self.forest_
+        super()._fit(X, y, sample_weight)
+
+    def _members(self, problem: TreeProblem) -> Iterator[Member]:
+        """The portfolio, in the order of the chances that its members have had in the race experiments."""
+        solvers = bridge.solvers()
+        depth = default_depth(problem.n_samples, problem.n_features)
+        deepest = FOREST_DEPTHS[1] + 2
+        forest = solvers.TAOForest(n_jobs=self.n_jobs)
+        if self.kind == "forest":
+            yield Member("forest", forest, depth)
+            for kind, levels in BOOSTED_DEPTHS.items():
+                yield Member(f"boosted, {kind}", solvers.Boosting(boosting_base(kind)), levels)
+            yield Member("deep forest", forest, min(depth + 2, deepest))
+            yield Member("shallow forest", forest, max(depth - 2, 1))
+            return
+        depths = tuple(sorted({max(depth - 1, 1), depth, min(depth + 1, deepest)}))
+        yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
+        for levels in (6, 4):
+            yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
+        boosted = solvers.Boosting(boosting_base("oblique"))
+        yield Member("distilled, boosted", solvers.Distilled(boosted, depths), depths[-1])
+        improve = solvers.TAO(max_iter=10, accept="improve")
+        yield Member("TAO from the best", improve, deepest, penalised=True, warm=True)
+        if not problem.is_classification:
+            yield Member("GET, depth 4", solvers.Chain(solvers.GET(n_starts=1), solvers.TAO(accept="improve")), 4, True)
+
+    def _solve(
+        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
+    ) -> Any:
+        """Run the members on part of the rows, and the one whose step is best on the others once more on all rows."""
+        if seed is None:
+            seed = int(np.random.default_rng().integers(2**31 - 1))
+        began = time.perf_counter()
+        train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
+        rows: list[dict[str, Any]] = []
+        best: dict[str, Any] = {"loss": np.inf}
+        for member in self._members(problem):
+            left = None if time_limit is None else SEARCH_SHARE * time_limit - (time.perf_counter() - began)
+            if left is not None and rows and left < 0.05 * time_limit:
+                break
+            found = self._try(member, train, valid, best, seed, None if left is None else MEMBER_SHARE * max(left, 0.1))
+            rows.append({"name": member.name, "loss": found["loss"], "seconds": found["seconds"]})
+            if found["loss"] < best["loss"]:
+                best = found
+            if found["result"].termination.name == "INTERRUPTED":
+                break
+        interrupted = best["result"].termination.name == "INTERRUPTED"
+        self.members_, self.best_member_ = rows, best["member"].name
+        self.validation_loss_ = best["loss"]
+        result = replace(best["result"], tree=best["tree"], objective=valid_loss(problem, best["tree"]))
+        if interrupted or best["member"].warm:
+            return result
+        left = None if time_limit is None else max(time_limit - (time.perf_counter() - began), 0.1)
+        return self._again(best, problem, seed, left, result, watch)
+
+    def _try(
+        self, member: Member, train: TreeProblem, valid: TreeProblem, best: dict[str, Any], seed: int, limit: Any
+    ) -> dict[str, Any]:
+        """The member's step that is best on the held-out rows."""
+        began = time.perf_counter()
+        found: dict[str, Any] = {"loss": np.inf, "member": member, "tree": None, "info": {}}
+
+        def judge(step: Any, _trace: Any) -> None:
+            loss = valid_loss(valid, step.tree)
+            if loss < found["loss"] or found["tree"] is None:
+                found.update(loss=loss, tree=step.tree, info=step.info)
+
+        start = best.get("tree") if member.warm else None
+        if isinstance(start, Tree):
+            start = replace(start, mixture=False)
+        found["result"] = self._run(member.solver, member.statement(train), start, seed, limit, judge)
+        found["seconds"] = time.perf_counter() - began
+        return found
+
+    def _again(
+        self, best: dict[str, Any], problem: TreeProblem, seed: int, limit: float | None, result: Any, watch: Any
+    ) -> Any:
+        """The best member on all rows; where time does not suffice, its result on part of them stays."""
+        member, solver = best["member"], best["member"].solver
+        if "depth" in best["info"]:  # distilled: the depth that was best, from more starts
+            solver = replace(solver, depths=(int(best["info"]["depth"]),), n_starts=FINAL_STARTS)
+        again = keep_last(
+            lambda callback: self._run(solver, member.statement(problem), None, seed, limit, callback), watch
+        )
+        late = again.termination.name in ("TIME_LIMIT", "INTERRUPTED")
+        unfinished = isinstance(again.tree, Tree) and (again.tree.n_leaves == 1 or isinstance(best["tree"], Forest))
+        return result if late and unfinished else again
+
+    def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
+        model = self.result_.tree
+        if isinstance(model, Tree):
+            tree = model.unscale(*scaling).canonical
+            model = Forest(((tree.with_share(tree.node_share(X, weight)),),), problem.n_outputs)
+            self.forest_ = model
+        else:
+            self.forest_ = model.unscale(*scaling)
+
+    def report(self) -> str:
+        """What was tried, in order: the held-out loss and the seconds of each member."""
+        check_is_fitted(self, "members_")
+        lines = [f"{row['name']:20s} {row['loss']:10.5g} {row['seconds']:8.2f} s" for row in self.members_]
+        return "\n".join([*lines, f"best: {self.best_member_}"])
+
+
+def valid_loss(valid: TreeProblem, model: Tree | Forest) -> float:
+    """Mean loss of a tree or a forest on the held-out rows."""
+    return valid.mean_loss(model) if isinstance(model, Tree) else valid.mean_loss_of(model.answers(valid.X))
+
+
+class AutoTreeRegressor(RegressionTree, _AutoTree):
+    """The best tree, or forest, that the toolkit finds in the time given: several solvers, chosen on held-out rows.
+
+    For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), TAO from hinge splits at two depths, TAO
+    from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted trees of two kinds. The
+    best is fitted again to all rows.
+
+    Parameters
+    ----------
+    time_limit : float or None, default 60
+        Seconds, of which just over half go to the search.
+    kind : {"tree", "forest"}, default "tree"
+    validation_fraction : share of the rows that is held out to choose, default 0.2.
+    random_state, n_jobs, verbose : as in `TAORegressor`.
+
+    Attributes
+    ----------
+    forest_ : `opttree.Forest`; ``tree_`` where it is one tree.
+    members_ : what was tried: dictionaries of "name", "loss" (held out, outputs standardised) and "seconds".
+    best_member_, validation_loss_ : the one chosen, and its held-out loss: the lowest of all.
+    result_ : `solvers.Result` of the last run.
+    """
+
+    loss = "squared"
+
+
+class AutoTreeClassifier(ClassificationTree, _AutoTree):
+    """`AutoTreeRegressor` for classes: chosen by held-out log loss.
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels; the others are those of `AutoTreeRegressor`.
+    """
+
+    loss = "log"
