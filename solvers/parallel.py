@@ -25,16 +25,19 @@ def spread(
     for attempt in range(ATTEMPTS):
         with everywhere(shared):
             parallel = Parallel(-1 if n_jobs is None else n_jobs, prefer="threads", return_as="generator_unordered")
+            results = parallel(delayed(_numbered)(function, shared, i, task) for i, task in list(missing.items()))
             try:
-                for i, result in parallel(
-                    delayed(_numbered)(function, shared, i, task) for i, task in list(missing.items())
-                ):
+                for i, result in results:
                     yield i, result
                     del missing[i]
                 return
             except Exception as error:
                 if attempt == ATTEMPTS - 1 or not type(error).__module__.startswith(("distributed", "concurrent")):
                     raise
+            finally:
+                with warnings.catch_warnings():  # of tasks that are cancelled because nobody waits for them
+                    warnings.simplefilter("ignore")
+                    results.close()
 
 
 def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any) -> tuple[int, Any]:
