@@ -9,6 +9,7 @@ import numpy as np
 
 from opttree import bridge
 from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator, minmax, moments
+from opttree.estimators.streaming import StreamingGET
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
@@ -16,7 +17,7 @@ PRESETS = ("default", "paper")
 DTYPES = ("float32", "float64")
 
 
-class _GETTree(TreeEstimator):
+class _GETTree(StreamingGET, TreeEstimator):
     """What the regressor and the classifier share."""
 
     splits = "oblique"

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
 from opttree.estimators.base import Floats, RegressionTree, TreeEstimator, solve_and_keep
+from opttree.estimators.streaming import StreamingSDTR
 from opttree.forest import Forest
 from opttree.interpret import average_entropy, feature_importance
 from opttree.preprocessing import NormalQuantiles
@@ -33,7 +34,7 @@ OPTIONS = (  # of `solvers.SDTR`
 ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 
-class SDTRRegressor(RegressionTree, TreeEstimator):
+class SDTRRegressor(StreamingSDTR, RegressionTree, TreeEstimator):
     """Soft decision tree regressor (SDTR): single, averaged ("shallow": ``n_trees``), in layers ("deep": ``n_layers``).
 
     Parameters
@@ -187,14 +188,17 @@ class SDTRRegressor(RegressionTree, TreeEstimator):
         return result
 
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
-        model = self.result_.tree
+        self._keep_model(self.result_.tree, problem, scaling)
+        if isinstance(self.result_.tree, Tree):
+            tree = self.tree_
+            self.forest_ = Forest(
+                ((tree.with_share(tree.node_share(self._transformed(X), weight)),),), problem.n_outputs
+            )
+
+    def _keep_model(self, model: Tree | Forest, problem: TreeProblem, scaling: tuple[Floats, ...]) -> None:
         self.average_entropy_, self.feature_importances_ = average_entropy(model), feature_importance(model)
-        if isinstance(model, Tree):
-            tree = model.unscale(*scaling)
-            share = tree.node_share(self._transformed(X), weight)
-            self.forest_ = Forest(((tree.with_share(share),),), problem.n_outputs)
-        else:
-            self.forest_ = model.unscale(*scaling)
+        unscaled = model.unscale(*scaling)
+        self.forest_ = Forest(((unscaled,),), problem.n_outputs) if isinstance(unscaled, Tree) else unscaled
 
     @property
     def _merit(self) -> float:

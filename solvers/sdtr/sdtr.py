@@ -14,7 +14,7 @@ from opttree.problems import SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.result import Termination
-from solvers.sdtr.descent import ForestDescent
+from solvers.sdtr.descent import QHADAM, ForestDescent
 from solvers.soft import constant_tree, one_leaf, soft_start
 
 PORTION = 200_000_000  # products of rows and variables between two looks at the clock, about
@@ -70,7 +70,7 @@ class SDTR(Solver):
     def __post_init__(self) -> None:
         outputs = self.tree_output_dim if isinstance(self.tree_output_dim, int) and self.tree_output_dim > 0 else 1
         tiny = TreeProblem(np.array([[0.0], [1.0]]), np.zeros((2, outputs)), depth=1)
-        SoftForestProblem(tiny, aggregation=self.aggregation or "mixture", **self._shared)  # checks what it shares
+        SoftForestProblem(tiny, aggregation=self.aggregation or "mixture", **self.shared)  # checks what it shares
         for name in ("beta", "learning_rate", "steepness"):
             value = getattr(self, name)
             if name == "steepness" and value is None:
@@ -109,7 +109,7 @@ class SDTR(Solver):
         ended = Termination.STALLED
         for aggregation in self.aggregations:
             forest, judging, whole = (
-                SoftForestProblem(part, aggregation=aggregation, **self._shared) for part in (train, judge, problem)
+                SoftForestProblem(part, aggregation=aggregation, **self.shared) for part in (train, judge, problem)
             )
             theta = forest.random_theta(rng, self.beta)
             if start is not None:
@@ -121,8 +121,14 @@ class SDTR(Solver):
         return ended
 
     @property
-    def _shared(self) -> dict[str, Any]:
+    def shared(self) -> dict[str, Any]:
+        """Options that the `SoftForestProblem` has too."""
         return {name: getattr(self, name) for name in SHARED}
+
+    @property
+    def moments(self) -> Any:
+        """QHAdam's, as the kernel takes them."""
+        return QHADAM
 
     @property
     def aggregations(self) -> tuple[str, ...]:

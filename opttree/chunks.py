@@ -1,0 +1,126 @@
+"""Tables that need not fit into memory, a chunk of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Rows of a table in chunks ``(X (m, p) float64, y (m,) or (m, K))``, as often as one iterates over it.
+
+    Parameters
+    ----------
+    source : a Parquet file or a folder of them (path, needs pyarrow); a pair ``(X, y)`` of arrays, memory-mapped ones
+        among them, or X alone; a Dask DataFrame; or a function without arguments that returns an iterator of such pairs.
+    target : name of the target column, or a list of them, of a file or DataFrame; None: the rows have no y.
+    rows : most rows of a chunk; partitions of a Dask DataFrame and what a function yields are cut to it.
+
+    Raises
+    ------
+    ValueError
+        For a source of another kind, or a target that it does not have.
+    """
+
+    source: Any
+    target: str | list[str] | None = None
+    rows: int = ROWS
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, (int, np.integer)) or self.rows < 1:
+            raise ValueError(f"rows must be an integer >= 1; got {self.rows!r}")
+        if isinstance(self.source, (str, Path)):
+            if not Path(self.source).exists():
+                raise ValueError(f"source must be a Parquet file or folder; {str(self.source)!r} does not exist")
+        elif not (
+            callable(self.source) or isinstance(self.source, (np.ndarray, tuple)) or hasattr(self.source, "to_delayed")
+        ):
+            raise ValueError(
+                "source must be a path, arrays (X, y), a Dask DataFrame or a function that returns an iterator; "
+                f"got {type(self.source).__name__}"
+            )
+
+    def __iter__(self) -> Iterator[tuple[Floats, NDArray[Any] | None]]:
+        for X, y in self._parts():
+            for first in range(0, len(X), self.rows):
+                some = slice(first, first + self.rows)
+                part = np.ascontiguousarray(X[some], np.float64)
+                yield part, None if y is None else np.asarray(y[some])
+
+    def _parts(self) -> Iterator[tuple[Any, Any]]:
+        source = self.source
+        if isinstance(source, (str, Path)):
+            yield from self._parquet()
+        elif callable(source):
+            yield from source()
+        elif isinstance(source, tuple):
+            yield source
+        elif isinstance(source, np.ndarray):
+            yield source, None
+        else:
+            for part in source.to_delayed():
+                yield self._divide(part.compute())
+
+    def _parquet(self) -> Iterator[tuple[Any, Any]]:
+        import pyarrow
+        import pyarrow.dataset
+
+        data = pyarrow.dataset.dataset(self.source)
+        for batch in data.to_batches(batch_size=self.rows, batch_readahead=1, fragment_readahead=1):
+            yield self._divide(batch.to_pandas())
+            pyarrow.default_memory_pool().release_unused()
+
+    def _divide(self, frame: Any) -> tuple[Any, Any]:
+        """Features and target of a DataFrame."""
+        names = [] if self.target is None else [self.target] if isinstance(self.target, str) else list(self.target)
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise ValueError(f"target must name columns of the table; got {missing[0]!r}")
+        y = None if self.target is None else frame[self.target].to_numpy()
+        return frame.drop(columns=names).to_numpy(np.float64), y
+
+    def sample(self, count: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any], int]:
+        """``count`` random rows (all, if there are no more), with their y, and the number of rows: one pass.
+
+        Every row carries a random number; those with the largest stay.
+        """
+        kept_X, kept_y, kept_key = None, None, np.zeros(0)
+        n = 0
+        for X, y in self:
+            if y is None:
+                raise ValueError("source must have a target to fit to; got none")
+            n += len(X)
+            key = rng.random(len(X))
+            X, y, key = (
+                (X, y, key)
+                if kept_X is None
+                else (np.concatenate([kept_X, X]), np.concatenate([kept_y, y]), np.concatenate([kept_key, key]))
+            )
+            if len(key) > count:
+                best = np.sort(np.argpartition(key, len(key) - count)[len(key) - count :])
+                X, y, key = X[best], y[best], key[best]
+            kept_X, kept_y, kept_key = X, y, key
+        if kept_X is None:
+            raise ValueError("source must hold at least one row; got none")
+        return kept_X, kept_y, n
+
+
+def predict_chunks(
+    model: Any, source: Any, *, target: str | list[str] | None = None, rows: int = ROWS, method: str = "predict"
+) -> Iterator[NDArray[Any]]:
+    """Predictions of any fitted estimator, a chunk of ``source`` after another; ``target`` columns are left out.
+
+    ``method`` is the name of what predicts: "predict", "predict_proba", "apply". See `Chunks` for the rest.
+    """
+    answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
+    for X, _y in Chunks(source, target, rows):
+        yield answer(X)
