@@ -21,7 +21,7 @@ class Chunks:
     Parameters
     ----------
     source : a Parquet file or a folder of them (path, needs pyarrow); a pair ``(X, y)`` of arrays, memory-mapped ones
-        among them, or X alone; a Dask DataFrame; or a function without arguments that returns an iterator of such pairs.
+        among them, or X alone; a Dask DataFrame; or a function without arguments that returns an iterator of pairs.
     target : name of the target column, or a list of them, of a file or DataFrame; None: the rows have no y.
     rows : most rows of a chunk; partitions of a Dask DataFrame and what a function yields are cut to it.
 

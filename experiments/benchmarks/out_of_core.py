@@ -87,9 +87,8 @@ def main() -> None:
         return
     if not args.file.exists():
         write(args.file, args.rows)
-    print(
-        f"{args.file}: {os.path.getsize(args.file) / 2**20:.0f} MB, {8 * (FEATURES + 1) * args.rows / 2**20:.0f} MB in memory"
-    )
+    whole = 8 * (FEATURES + 1) * args.rows / 2**20
+    print(f"{args.file}: {os.path.getsize(args.file) / 2**20:.0f} MB, {whole:.0f} MB in memory")
     for method in ("get", "sdtr"):
         options = ["--method", method, "--file", str(args.file), "--memory", str(args.memory)]
         subprocess.run([sys.executable, "-m", "experiments.benchmarks.out_of_core", *options], check=False)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator, keep_last
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS
 from opttree.estimators.boosting import boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS
@@ -130,47 +130,65 @@ class _AutoTree(ForestModel, TreeEstimator):
                 best = found
             if found["result"].termination.name == "INTERRUPTED":
                 break
-        interrupted = best["result"].termination.name == "INTERRUPTED"
-        self.members_, self.best_member_ = rows, best["member"].name
-        self.validation_loss_ = best["loss"]
+        self.members_, self.best_member_, self.validation_loss_ = rows, best["member"].name, best["loss"]
         result = replace(best["result"], tree=best["tree"], objective=valid_loss(problem, best["tree"]))
-        if interrupted or best["member"].warm:
+        if best["result"].termination.name == "INTERRUPTED":
             return result
-        left = None if time_limit is None else max(time_limit - (time.perf_counter() - began), 0.1)
-        return self._again(best, problem, seed, left, result, watch)
+        until = None if time_limit is None else began + time_limit
+        return self._again(best, problem, seed, until, watch) or result
 
     def _try(
         self, member: Member, train: TreeProblem, valid: TreeProblem, best: dict[str, Any], seed: int, limit: Any
     ) -> dict[str, Any]:
-        """The member's step that is best on the held-out rows."""
+        """Run the member on ``train``; of distilled trees, its result is the depth that is best on the held-out rows."""
         began = time.perf_counter()
-        found: dict[str, Any] = {"loss": np.inf, "member": member, "tree": None, "info": {}}
+        students: list[Any] = []
+        last: list[Any] = [None]
 
-        def judge(step: Any, _trace: Any) -> None:
-            loss = valid_loss(valid, step.tree)
-            if loss < found["loss"] or found["tree"] is None:
-                found.update(loss=loss, tree=step.tree, info=step.info)
+        def watch(step: Any, _trace: Any) -> None:
+            last[0] = step
+            if "unlike_teacher" in step.info:
+                students.append((valid_loss(valid, step.tree), step))
 
-        start = best.get("tree") if member.warm else None
-        if isinstance(start, Tree):
-            start = replace(start, mixture=False)
-        found["result"] = self._run(member.solver, member.statement(train), start, seed, limit, judge)
-        found["seconds"] = time.perf_counter() - began
-        return found
+        result = self._run(member.solver, member.statement(train), self._from(best, member), seed, limit, watch)
+        found: dict[str, Any] = {"member": member, "result": result, "info": {}, "from": best}
+        if students:
+            loss, step = min(students, key=lambda pair: pair[0])
+            found |= {"tree": step.tree, "info": step.info}
+        else:
+            found["tree"] = result.tree if isinstance(last[0].tree, Tree) else last[0].tree
+            loss = valid_loss(valid, found["tree"])
+        return found | {"loss": loss, "seconds": time.perf_counter() - began}
 
-    def _again(
-        self, best: dict[str, Any], problem: TreeProblem, seed: int, limit: float | None, result: Any, watch: Any
-    ) -> Any:
-        """The best member on all rows; where time does not suffice, its result on part of them stays."""
+    @staticmethod
+    def _from(best: dict[str, Any], member: Member) -> Tree | None:
+        """The tree that a member starts from."""
+        return best.get("tree") if member.warm else None
+
+    def _again(self, best: dict[str, Any], problem: TreeProblem, seed: int, until: float | None, watch: Any) -> Any:
+        """The best member on all rows, from the member that it started from; None where time does not suffice."""
         member, solver = best["member"], best["member"].solver
+        before = self._again(best["from"], problem, seed, until, watch) if member.warm else None
+        if member.warm and before is None:
+            return None
         if "depth" in best["info"]:  # distilled: the depth that was best, from more starts
             solver = replace(solver, depths=(int(best["info"]["depth"]),), n_starts=FINAL_STARTS)
-        again = keep_last(
-            lambda callback: self._run(solver, member.statement(problem), None, seed, limit, callback), watch
-        )
-        late = again.termination.name in ("TIME_LIMIT", "INTERRUPTED")
-        unfinished = isinstance(again.tree, Tree) and (again.tree.n_leaves == 1 or isinstance(best["tree"], Forest))
-        return result if late and unfinished else again
+        limit = None if until is None else max(until - time.perf_counter(), 0.1)
+        start = None if before is None else before.tree
+        steps: list[Any] = []
+
+        def keep(step: Any, trace: Any) -> None:
+            steps.append(step)
+            if watch is not None:
+                watch(step, trace)
+
+        result = self._run(solver, member.statement(problem), start, seed, limit, keep)
+        done = steps[-1]
+        if isinstance(best["tree"], Forest) or "depth" in best["info"]:  # the last step, not that of the lowest loss
+            if isinstance(best["tree"], Forest) != isinstance(done.tree, Forest) or not done.info:
+                return before
+            return replace(result, tree=done.tree, objective=valid_loss(problem, done.tree))
+        return result
 
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         model = self.result_.tree
