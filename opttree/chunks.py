@@ -71,13 +71,14 @@ class Chunks:
                 yield self._divide(part.compute())
 
     def _parquet(self) -> Iterator[tuple[Any, Any]]:
-        import pyarrow
-        import pyarrow.dataset
+        from pyarrow.parquet import ParquetFile  # not pyarrow.dataset, which reads far ahead
 
-        data = pyarrow.dataset.dataset(self.source)
-        for batch in data.to_batches(batch_size=self.rows, batch_readahead=1, fragment_readahead=1):
-            yield self._divide(batch.to_pandas())
-            pyarrow.default_memory_pool().release_unused()
+        path = Path(self.source)
+        for file in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
+            with ParquetFile(file, pre_buffer=False) as table:
+                for group in range(table.num_row_groups):
+                    for batch in table.iter_batches(self.rows, row_groups=[group], use_threads=False):
+                        yield self._divide(batch.to_pandas())
 
     def _divide(self, frame: Any) -> tuple[Any, Any]:
         """Features and target of a DataFrame."""
@@ -88,28 +89,33 @@ class Chunks:
         y = None if self.target is None else frame[self.target].to_numpy()
         return frame.drop(columns=names).to_numpy(np.float64), y
 
+    def labelled(self) -> Iterator[tuple[Floats, NDArray[Any]]]:
+        """The chunks of a table that has y; ValueError for one that has not."""
+        for X, y in self:
+            if y is None:
+                raise ValueError("source must have a target to fit to; got none")
+            yield X, y
+
     def sample(self, count: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any], int]:
         """``count`` random rows (all, if there are no more), with their y, and the number of rows: one pass.
 
         Every row carries a random number; those with the largest stay.
         """
-        kept_X, kept_y, kept_key = None, None, np.zeros(0)
+        kept_X, kept_y, kept_key = np.zeros((0, 0)), np.zeros(0), np.zeros(0)
         n = 0
-        for X, y in self:
-            if y is None:
-                raise ValueError("source must have a target to fit to; got none")
+        for X, y in self.labelled():
             n += len(X)
             key = rng.random(len(X))
             X, y, key = (
                 (X, y, key)
-                if kept_X is None
+                if not len(kept_key)
                 else (np.concatenate([kept_X, X]), np.concatenate([kept_y, y]), np.concatenate([kept_key, key]))
             )
             if len(key) > count:
                 best = np.sort(np.argpartition(key, len(key) - count)[len(key) - count :])
                 X, y, key = X[best], y[best], key[best]
             kept_X, kept_y, kept_key = X, y, key
-        if kept_X is None:
+        if not n:
             raise ValueError("source must hold at least one row; got none")
         return kept_X, kept_y, n
 

@@ -14,6 +14,7 @@ from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.forest import TAOForest
+from solvers.forest.forest import one_leaf
 from solvers.forest.grown import Shared, grow
 from solvers.result import Termination
 
@@ -74,7 +75,7 @@ class Distilled(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The teacher's constant tree, then a tree for each depth."""
-        forest = None
+        forest: Tree | Forest = one_leaf(problem)
         inner = self.teacher.steps(problem, None, rng.spawn(1)[0])
         for step in inner:
             if step is not None and isinstance(step.tree, Tree):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ ATTEMPTS = 3  # at the tasks that a cluster lost
 
 def spread(
     function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any], n_jobs: int | None
-) -> Iterator[tuple[int, Any]]:
+) -> Generator[tuple[int, Any]]:
     """``(i, function(shared, tasks[i]))`` for all tasks, in the order in which they are done.
 
     By default in ``n_jobs`` threads (None and -1: one per core) of this process, that share ``shared``. Under

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS
 from opttree.estimators.boosting import boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS
@@ -44,7 +44,7 @@ class Member:
         return replace(problem, depth=self.depth, penalties=penalties)
 
 
-class _AutoTree(ForestModel, TreeEstimator):
+class _AutoTree(ForestModel):
     """What the regressor and the classifier share."""
 
     splits = "oblique"
@@ -122,7 +122,7 @@ class _AutoTree(ForestModel, TreeEstimator):
         best: dict[str, Any] = {"loss": np.inf}
         for member in self._members(problem):
             left = None if time_limit is None else SEARCH_SHARE * time_limit - (time.perf_counter() - began)
-            if left is not None and rows and left < 0.05 * time_limit:
+            if left is not None and rows and left < 0.05 * (time_limit or 0.0):
                 break
             found = self._try(member, train, valid, best, seed, None if left is None else MEMBER_SHARE * max(left, 0.1))
             rows.append({"name": member.name, "loss": found["loss"], "seconds": found["seconds"]})
@@ -140,7 +140,7 @@ class _AutoTree(ForestModel, TreeEstimator):
     def _try(
         self, member: Member, train: TreeProblem, valid: TreeProblem, best: dict[str, Any], seed: int, limit: Any
     ) -> dict[str, Any]:
-        """Run the member on ``train``; of distilled trees, its result is the depth that is best on the held-out rows."""
+        """Run the member on ``train``; of distilled trees, the depth best on the held-out rows is its result."""
         began = time.perf_counter()
         students: list[Any] = []
         last: list[Any] = [None]

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_regressor
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator, keep_last
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, keep_last
 from opttree.estimators.forest import ForestModel
 from opttree.forest import Forest
 from opttree.problems import TreeProblem
@@ -26,7 +26,7 @@ def boosting_base(kind: str) -> Any:
     return bridge.solvers().TAOForest(1, kind=kind, max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
 
 
-class _BoostedTrees(ForestModel, TreeEstimator):
+class _BoostedTrees(ForestModel):
     """What the regressor and the classifier share."""
 
     splits = "oblique"

@@ -25,8 +25,10 @@ DEEPEST = 14
 KINDS = ("oblique", "axis")
 
 
-class ForestModel:
+class ForestModel(TreeEstimator):
     """What estimators with a ``forest_`` in place of a ``tree_`` share."""
+
+    forest_: Forest
 
     @property
     def _model(self) -> Forest:
@@ -68,13 +70,14 @@ class ForestModel:
         return sum(tree.n_leaves for tree in self.forest_.trees)
 
 
-class _TAOForest(ForestModel, TreeEstimator):
+class _TAOForest(ForestModel):
     """What the regressor and the classifier share."""
 
     loss = "squared"
     splits = "oblique"
     leaf_penalty = 0.0
     init = None
+    oob_loss_: float
 
     def __init__(
         self,
@@ -178,7 +181,7 @@ class _TAOForest(ForestModel, TreeEstimator):
         """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`."""
         if self.max_depth is None and not hasattr(self, "depth_"):
             n = len(X) if sample_weight is None else np.count_nonzero(sample_weight)
-            self.depth_ = default_depth(n, X.shape[1])
+            self.depth_ = default_depth(int(n), X.shape[1])
         return super().state(X, y, sample_weight)
 
     def _solve(
@@ -352,4 +355,4 @@ def default_depth(n_samples: int, n_features: int) -> int:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
-from opttree.estimators.base import Floats, RegressionTree, TreeEstimator, solve_and_keep
+from opttree.estimators.base import Floats, RegressionTree, solve_and_keep
 from opttree.estimators.streaming import StreamingSDTR
 from opttree.forest import Forest
 from opttree.interpret import average_entropy, feature_importance
@@ -34,7 +34,7 @@ OPTIONS = (  # of `solvers.SDTR`
 ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 
-class SDTRRegressor(StreamingSDTR, RegressionTree, TreeEstimator):
+class SDTRRegressor(RegressionTree, StreamingSDTR):
     """Soft decision tree regressor (SDTR): single, averaged ("shallow": ``n_trees``), in layers ("deep": ``n_layers``).
 
     Parameters

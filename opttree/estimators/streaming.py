@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from opttree.chunks import ROWS, Chunks
-from opttree.estimators.base import Floats, threads
+from opttree.estimators.base import Floats, TreeEstimator, threads
 from opttree.kernels import first_order, forest
 from opttree.kernels.quadratic import JITTER, minimise_quadratic
 from opttree.problems import L1, L2, SmoothTreeProblem, SoftForestProblem, TreeProblem
@@ -24,7 +24,23 @@ RATE = 1e-3  # of Adam, from a tree that is trained already
 SCALE = 20.0  # of the gates meanwhile
 
 
-class Streaming:
+@dataclass
+class Stream:
+    """What `partial_fit` goes on from."""
+
+    problem: Any  # of the first rows, by which the best model is kept
+    scaling: tuple[Floats, ...]
+    theta: Any
+    best: tuple[float, Any]  # the lowest number on the first rows, and the model that it is of
+    rng: np.random.Generator
+    solver: Any = None
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.moments = np.zeros((2, self.theta.size), self.theta.dtype)
+
+
+class Streaming(TreeEstimator):
     """Adds `fit_chunks` and `partial_fit` to an estimator. Subclasses say how a part of the rows is learnt from."""
 
     def fit_chunks(
@@ -49,11 +65,11 @@ class Streaming:
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
         chunks = Chunks(source, target, chunk_rows)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)  # type: ignore[attr-defined]
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
         X, y, self.n_rows_ = chunks.sample(sample_rows, np.random.default_rng(seed))
         self._begin(X, y)
         for _ in range(epochs):
-            for X, y in chunks:
+            for X, y in chunks.labelled():
                 self._learn(X, y)
         self._finish(chunks)
         return self
@@ -101,37 +117,30 @@ class StreamingGET(Streaming):
     """
 
     def _begin(self, X: Floats, y: NDArray[Any]) -> None:
-        self.fit(X, y)  # type: ignore[attr-defined]
+        self.fit(X, y)
         weight = np.ones(len(X))
-        problem, scaling = self.state(X, y if is_classifier(self) else y.astype(np.float64), weight)  # type: ignore[attr-defined]
-        tree = self.tree_.scale(*scaling)  # type: ignore[attr-defined]
+        problem, scaling = self.state(X, y if is_classifier(self) else y.astype(np.float64), weight)
+        tree = self.tree_.scale(*scaling)
         problem = replace(problem, depth=max(tree.depth, 1))
         smooth = SmoothTreeProblem(problem.sample(np.arange(1)), dtype="float32")
         theta = smooth.unit_splits(smooth.soften(problem.fit_leaves(tree)))
-        self._stream = {
-            "problem": problem,
-            "scaling": scaling,
-            "theta": theta,
-            "state": np.zeros((2, theta.size), np.float32),
-            "steps": 0,
-            "best": (problem.objective(tree), tree),
-            "rng": np.random.default_rng(len(X)),
-        }
+        rng = np.random.default_rng(len(X))
+        self._stream = Stream(problem, scaling, theta, (problem.objective(tree), tree), rng)
 
     def _learn(self, X: Floats, y: NDArray[Any]) -> None:
         s = self._stream
-        judge: TreeProblem = s["problem"]
-        part = judge.with_rows(*scaled(X, y, s["scaling"], judge.classes))
+        judge: TreeProblem = s.problem
+        part = judge.with_rows(*scaled(X, y, s.scaling, judge.classes))
         smooth = SmoothTreeProblem(part, alpha=SCALE, dtype="float32")
-        order = s["rng"].permutation(part.n_samples)
+        order = s.rng.permutation(part.n_samples)
         data, bounds = smooth.pack_rows(np.array_split(order, -(-order.size // BATCH)))
         steps = len(bounds)
         adam = first_order.Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
-        with threads(self.n_jobs):  # type: ignore[attr-defined]
+        with threads(self.n_jobs):
             first_order.descend(
-                s["theta"],
-                s["state"],
-                s["steps"],
+                s.theta,
+                s.moments,
+                s.steps,
                 np.full(steps, RATE),
                 np.full(steps, SCALE),
                 bounds,
@@ -142,27 +151,27 @@ class StreamingGET(Streaming):
                 smooth.penalty,
                 True,
             )
-        s["steps"] += steps
-        tree = judge.fit_leaves(smooth.harden(s["theta"]))
+        s.steps += steps
+        tree = judge.fit_leaves(smooth.harden(s.theta))
         objective = judge.objective(tree)
-        if objective < s["best"][0]:
-            s["best"] = objective, judge.trim(tree)
+        if objective < s.best[0]:
+            s.best = objective, judge.trim(tree)
 
     def _finish(self, chunks: Chunks | None) -> None:
-        tree = self._stream["best"][1].unscale(*self._stream["scaling"]).canonical
+        tree = self._stream.best[1].unscale(*self._stream.scaling).canonical
         if chunks is not None:
             tree = self._refitted(tree, chunks)
         self.tree_ = tree
 
     def _refitted(self, tree: Tree, chunks: Chunks) -> Tree:
         """``tree``, on raw features, with its leaves fitted to all rows: one pass of sums."""
-        problem, scaling = self._stream["problem"], self._stream["scaling"]
+        problem, scaling = self._stream.problem, self._stream.scaling
         if problem.is_classification and tree.linear_leaves:
             return tree
         tree = tree.scale(*scaling)
         K, p = problem.n_outputs, problem.n_features if tree.linear_leaves else 0
         grams, sums = np.zeros((tree.n_leaves, p + 1, p + 1)), np.zeros((tree.n_leaves, K, p + 1))
-        for X, y in chunks:
+        for X, y in chunks.labelled():
             part = problem.with_rows(*scaled(X, y, scaling, problem.classes))
             target = np.eye(K)[part.Y[:, 0].astype(int)] if problem.is_classification else part.Y
             leaf = tree.apply(part.X) - tree.n_branches
@@ -176,7 +185,7 @@ class StreamingGET(Streaming):
         total = grams[:, p, p].sum()
         values, coefs = tree.values.copy(), tree.leaf_arrays[1].copy()
         l1, l2 = problem.strength(L1, "leaves") * total, problem.strength(L2, "leaves") * total
-        for number in np.flatnonzero(grams[:, p, p] >= (2 * (p + 1) if p else 1)):
+        for number in map(int, np.flatnonzero(grams[:, p, p] >= (2 * (p + 1) if p else 1))):
             H = 2.0 * grams[number]
             H[np.diag_indices(p + 1)] *= 1.0 + JITTER
             H[np.arange(p), np.arange(p)] += 2.0 * l2
@@ -191,50 +200,41 @@ class StreamingSDTR(Streaming):
     """SDTR: QHAdam on mini-batches from random numbers, as ever; the sample holds the quantiles and judges theta."""
 
     def _begin(self, X: Floats, y: NDArray[Any]) -> None:
-        self._check_options()  # type: ignore[attr-defined]
-        if self.max_depth == "cv":  # type: ignore[attr-defined]
+        self._check_options()
+        if self.max_depth == "cv":
             raise ValueError("max_depth must be an integer to train in chunks; got 'cv'")
         y = np.asarray(y, np.float64)
         X = validate_data(self, X, dtype=np.float64, order="C")
-        problem, scaling = self.state(X, y, np.ones(len(X)))  # type: ignore[attr-defined]
-        solver = self._sdtr()  # type: ignore[attr-defined]
+        problem, scaling = self.state(X, y, np.ones(len(X)))
+        solver = self._sdtr()
         whole = SoftForestProblem(problem, aggregation=solver.aggregations[0], **solver.shared)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))  # type: ignore[attr-defined]
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         theta = whole.random_theta(rng, solver.beta)
-        rate = solver.learning_rate
-        self._stream = {
-            "problem": whole,
-            "scaling": scaling,
-            "solver": solver,
-            "theta": theta,
-            "state": np.zeros((2, theta.size), whole.dtype),
-            "rates": np.array([rate, rate * 2**problem.depth if solver.reweight else rate]),
-            "steps": 0,
-            "best": (whole.mean_loss(theta), theta.copy()),
-            "rng": rng,
-        }
+        best = whole.mean_loss(theta), theta.copy()
+        self._stream = Stream(whole, scaling, theta, best, rng, solver)
         self._learn(X, y)
         self._finish(None)
 
     def _learn(self, X: Floats, y: NDArray[Any]) -> None:
         s = self._stream
-        whole: SoftForestProblem = s["problem"]
-        X, y = scaled(self._transformed(X), np.asarray(y, np.float64), s["scaling"], None)  # type: ignore[attr-defined]
+        whole: SoftForestProblem = s.problem
+        X, y = scaled(self._transformed(X), np.asarray(y, np.float64), s.scaling, None)
         part = replace(whole, problem=whole.problem.with_rows(X, y))
-        order = s["rng"].permutation(len(X))
-        data, bounds = part.pack_rows(np.array_split(order, -(-order.size // s["solver"].batch_size)))
-        with threads(self.n_jobs):  # type: ignore[attr-defined]
-            loss = forest.descend(
-                s["theta"], s["state"], s["steps"], s["rates"], bounds, data, part.form, s["solver"].moments, True
-            )
-            if not (np.isfinite(loss) and np.isfinite(s["theta"]).all()):
+        solver = s.solver
+        rate = solver.learning_rate
+        rates = np.array([rate, rate * 2**whole.problem.depth if solver.reweight else rate])
+        order = s.rng.permutation(len(X))
+        data, bounds = part.pack_rows(np.array_split(order, -(-order.size // solver.batch_size)))
+        with threads(self.n_jobs):
+            loss = forest.descend(s.theta, s.moments, s.steps, rates, bounds, data, part.form, solver.moments, True)
+            if not (np.isfinite(loss) and np.isfinite(s.theta).all()):
                 raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
-            s["steps"] += len(bounds)
-            judged = whole.mean_loss(s["theta"])
-        if judged < s["best"][0]:
-            s["best"] = judged, s["theta"].copy()
+            s.steps += len(bounds)
+            judged = whole.mean_loss(s.theta)
+        if judged < s.best[0]:
+            s.best = judged, s.theta.copy()
 
     def _finish(self, chunks: Chunks | None) -> None:
         s = self._stream
-        self.validation_loss_, self.result_ = s["best"][0], None
-        self._keep_model(s["problem"].harden(s["best"][1]), s["problem"].problem, s["scaling"])  # type: ignore[attr-defined]
+        self.validation_loss_, self.result_ = s.best[0], None
+        self._keep_model(s.problem.harden(s.best[1]), s.problem.problem, s.scaling)

@@ -243,4 +243,4 @@ def one_leaf(problem: TreeProblem) -> Tree:
 
 
 def _is_share(value: Any) -> bool:
-    return isinstance(value, (float, np.floating)) and 0.0 < value <= 1.0
+    return isinstance(value, (float, np.floating)) and bool(0.0 < value <= 1.0)

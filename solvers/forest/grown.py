@@ -94,8 +94,8 @@ class Grown(NamedTuple):
             self.skeleton.b,
             models[:, :, -1],
             models[:, :, :-1] if linear else None,
-            lower=self.low if linear else None,
-            upper=self.high if linear else None,
+            lower=self.low.astype(np.float64) if linear else None,
+            upper=self.high.astype(np.float64) if linear else None,
             classes=classes,
         )
 
