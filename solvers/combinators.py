@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.random import Generator as Rng
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, start_for
+from solvers.parallel import spread
 from solvers.result import Termination, Verdict
 
 
@@ -20,15 +21,24 @@ class MultiStart(Solver):
     """Run ``solver`` ``n`` times with random numbers of their own; `solve` keeps the best tree by the objective.
 
     A start tree, if one is given, serves the first run only. Phases are numbered: "2: ..." is the second run's.
+
+    Parameters
+    ----------
+    n : runs.
+    n_jobs : None: one after another, all their steps in the trace. A number: so many runs at a time, see
+        `solvers.parallel.spread` (and there for clusters); a step is then the best tree of a run. The trees are the same.
     """
 
     takes_gates = True
     solver: Solver
     n: int = 10
+    n_jobs: int | None = None
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError(f"n must be >= 1; got {self.n}")
+        if self.n_jobs == 0:
+            raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs}")
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the solver itself says."""
@@ -36,12 +46,31 @@ class MultiStart(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The runs, one after another; the runs of a smaller ``n`` are the first of a larger one."""
+        if self.n_jobs is not None:
+            return (yield from self._spread_out(problem, start, rng))
         termination: Termination | Verdict | None = None
         for run in range(self.n):
             own = start_for(self.solver, start) if run == 0 else None
             inner = self.solver.steps(problem, own, rng.spawn(1)[0])
             termination = yield from _labelled(inner, str(run + 1))
         return termination
+
+    def _spread_out(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The runs at the same time; the termination is that of the last one to end."""
+        tasks = [(start_for(self.solver, start) if run == 0 else None, rng.spawn(1)[0]) for run in range(self.n)]
+        termination: Termination | Verdict | None = None
+        results = spread(_run, (problem, self.solver), tasks, self.n_jobs)
+        with closing(results):
+            for run, result in results:
+                termination = result.termination
+                yield Step(result.tree, result.objective, result.bound, f"{run + 1}", result.n_evaluations)
+        return termination
+
+
+def _run(shared: tuple[TreeProblem, Solver], task: tuple[Tree | None, Rng]) -> Any:
+    from solvers.driver import solve
+
+    return solve(*shared, start=task[0], random_state=task[1])
 
 
 @dataclass(frozen=True, init=False)

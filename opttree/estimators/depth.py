@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
+from opttree import bridge
 from opttree.tree import Tree
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def choose_depth(
     """Set ``best_depth_`` and ``cv_results_`` of ``model``.
 
     Every fold runs through the depths, see `fit_warm`; R2 or accuracy on the fold's held-out rows, weighted, is
-    averaged over the folds. With ``cv`` a fraction, there is one fold with that share of the rows held out. An
+    averaged over the folds, which are spread out under a Dask back end of joblib. With ``cv`` a fraction, there is one fold with that share of the rows held out. An
     interrupt, or half of a time limit, ends the search at the depths seen so far.
     """
     began = time.perf_counter()
@@ -40,14 +41,15 @@ def choose_depth(
     scores: list[list[float]] = []
     best = 0
     for depth in DEPTHS:
-        row = []
+        row = np.zeros(len(folds))
+        left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (time.perf_counter() - began)
+        tasks = []
         for k, (train, valid) in enumerate(folds):
-            if model.time_limit is not None:
-                left = SEARCH_SHARE * model.time_limit - (time.perf_counter() - began)
-                search.set_params(time_limit=max(left / (len(folds) - k), 1e-3))
-            fits[k] = fit_warm(search, depth, fits[k], X[train], y[train], weight[train])
-            row.append(float(fits[k].score(X[valid], y[valid], weight[valid])))
-        scores.append(row)
+            share = None if left is None else max(left / len(folds), 1e-3)
+            tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid))
+        for k, (fits[k], row[k]) in bridge.solvers().parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
+            pass
+        scores.append(list(row))
         means = np.mean(scores, axis=1)
         best = int(np.argmax(means))
         if not np.isfinite(means).all():
@@ -62,6 +64,13 @@ def choose_depth(
         "scores": np.array(scores),
         "mean_score": np.mean(scores, axis=1),
     }
+
+
+def _fit_fold(data: Any, task: Any) -> tuple[Any, float]:
+    """One fold at one depth: the fit and its score."""
+    (X, y, weight), (model, depth, last, train, valid) = data, task
+    fitted = fit_warm(model, depth, last, X[train], y[train], weight[train])
+    return fitted, float(fitted.score(X[valid], y[valid], weight[valid]))
 
 
 def folds_of(
