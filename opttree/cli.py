@@ -31,8 +31,12 @@ METHODS = {
     "ort-l": "ORT-L, axis-aligned splits, linear leaves, by local search; regression only",
     "orrt": "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
     "sdtr": "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",
+    "auto": "the best tree of a portfolio, distilled ones among them, within --time-limit or a minute; no --depth",
+    "forest": "30 trees of TAO, averaged, of a depth of its own",
+    "boosted": "gradient boosting with optimised trees of a depth of its own",
 }
-FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", "rf")}}
+FORESTS = ("rf", "forest", "boosted")
+FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", *FORESTS)}}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -141,6 +145,10 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
             return (DecisionTreeRegressor if regression else DecisionTreeClassifier)(max_depth=depth, random_state=seed)
         return (RandomForestRegressor if regression else RandomForestClassifier)(random_state=seed, n_jobs=jobs or -1)
     from opttree import (
+        AutoTreeClassifier,
+        AutoTreeRegressor,
+        BoostedTreesClassifier,
+        BoostedTreesRegressor,
         GETClassifier,
         GETRegressor,
         GradTreeClassifier,
@@ -151,12 +159,24 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         SDTRRegressor,
         SRTRegressor,
         TAOClassifier,
+        TAOForestClassifier,
+        TAOForestRegressor,
         TAORegressor,
     )
 
     kind: Callable[..., Any]
     if method in ("srt", "orrt", "ort-l", "sdtr") and not regression:
         raise ValueError(f"method {method} is for regression; got a classification task")
+    if method in ("auto", "forest", "boosted"):
+        kinds = {
+            "auto": (AutoTreeRegressor, AutoTreeClassifier),
+            "forest": (TAOForestRegressor, TAOForestClassifier),
+            "boosted": (BoostedTreesRegressor, BoostedTreesClassifier),
+        }
+        if method == "auto" and options.get("time_limit", 0) is None:
+            del options["time_limit"]
+        kind = kinds[method][0 if regression else 1]
+        return kind(random_state=seed, n_jobs=jobs, **options)
     if method == "gradtree":
         kind = GradTreeRegressor if regression else GradTreeClassifier
         return kind(depth, random_state=seed, n_jobs=jobs, **options)

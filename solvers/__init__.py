@@ -1,5 +1,6 @@
 """Solvers of `opttree.TreeProblem`: the driver `solve`, the algorithms, and solvers made of solvers."""
 
+from solvers import streaming  # noqa: F401
 from solvers.base import Solver, Step
 from solvers.boosting import Boosting
 from solvers.combinators import Chain, MultiStart

@@ -25,8 +25,8 @@ class MultiStart(Solver):
     Parameters
     ----------
     n : runs.
-    n_jobs : None: one after another, all their steps in the trace. A number: so many runs at a time, see
-        `solvers.parallel.spread` (and there for clusters); a step is then the best tree of a run. The trees are the same.
+    n_jobs : None: one after another, all their steps in the trace. A number: so many runs at a time, or on a cluster,
+        see `solvers.parallel.spread`; a step is then the best tree of a run. The trees are the same.
     """
 
     takes_gates = True

@@ -57,7 +57,7 @@ def run(path: Path, method: str, memory: int | None) -> None:
     test_X, test_y = generate(100_000, 10**6)
     model = models[method]
     if memory is None:
-        model.fit_chunks(generate(5000, 0)).predict(test_X)
+        model.fit_chunks(generate(120_000, 0)).predict(test_X)
         return
     resource.setrlimit(resource.RLIMIT_DATA, (memory * 2**20, memory * 2**20))
     began = time.perf_counter()

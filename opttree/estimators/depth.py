@@ -27,8 +27,9 @@ def choose_depth(
     """Set ``best_depth_`` and ``cv_results_`` of ``model``.
 
     Every fold runs through the depths, see `fit_warm`; R2 or accuracy on the fold's held-out rows, weighted, is
-    averaged over the folds, which are spread out under a Dask back end of joblib. With ``cv`` a fraction, there is one fold with that share of the rows held out. An
-    interrupt, or half of a time limit, ends the search at the depths seen so far.
+    averaged over the folds, which are spread out under a Dask back end of joblib. With ``cv`` a fraction, there is one
+    fold with that share of the rows held out. An interrupt, or half of a time limit, ends the search at the depths seen
+    so far.
     """
     began = time.perf_counter()
     if seed is None:
@@ -47,8 +48,8 @@ def choose_depth(
         for k, (train, valid) in enumerate(folds):
             share = None if left is None else max(left / len(folds), 1e-3)
             tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid))
-        for k, (fits[k], row[k]) in bridge.solvers().parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
-            pass
+        for k, found in bridge.solvers().parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
+            fits[k], row[k] = found
         scores.append(list(row))
         means = np.mean(scores, axis=1)
         best = int(np.argmax(means))

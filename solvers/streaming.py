@@ -1,0 +1,129 @@
+"""Training on rows that come in parts: mini-batch descent from part to part, the best model kept by the first rows.
+
+Parts are `TreeProblem`s that state the same on other rows, see `TreeProblem.with_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.forest import Forest
+from opttree.kernels import first_order, forest
+from opttree.kernels.quadratic import JITTER, minimise_quadratic
+from opttree.problems import L1, L2, SmoothTreeProblem, SoftForestProblem, TreeProblem
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from solvers.sdtr import SDTR
+
+BATCH = 4096  # rows of a gradient step
+RATE = 1e-3  # of Adam, from a tree that is trained already
+SCALE = 20.0  # of the gates meanwhile
+ADAM = first_order.Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
+
+
+class TreeStream:
+    """GET's smooth tree at a steep gate, from a tree that `problem` has been solved with.
+
+    After every part the hard tree, its leaves fitted to the first rows, is kept if its objective there is lower.
+    """
+
+    def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng) -> None:
+        self.problem = replace(problem, depth=max(tree.depth, 1))
+        self.tree, self.objective, self.rng = tree, problem.objective(tree), rng
+        smooth = SmoothTreeProblem(self.problem.sample(np.arange(1)), dtype="float32")
+        self.theta = smooth.unit_splits(smooth.soften(self.problem.fit_leaves(tree)))
+        self.moments = np.zeros((2, self.theta.size), np.float32)
+        self.steps = 0
+
+    def learn(self, part: TreeProblem) -> None:
+        """One pass over the rows of ``part`` in mini-batches."""
+        smooth = SmoothTreeProblem(part, alpha=SCALE, dtype="float32")
+        data, bounds = smooth.pack_rows(batches(part.n_samples, BATCH, self.rng))
+        rates, scales = np.full(len(bounds), RATE), np.full(len(bounds), SCALE)
+        done, form, penalty = self.steps, smooth.form, smooth.penalty
+        first_order.descend(
+            self.theta, self.moments, done, rates, scales, bounds, ADAM, False, data, form, penalty, True
+        )
+        self.steps += len(bounds)
+        tree = self.problem.fit_leaves(smooth.harden(self.theta))
+        objective = self.problem.objective(tree)
+        if objective < self.objective:
+            self.tree, self.objective = self.problem.trim(tree), objective
+
+    def refit(self, parts: Iterable[TreeProblem]) -> Tree:
+        """The best tree, its leaves fitted to the rows of all parts: exactly, by sums over them.
+
+        Linear leaves of classes have no such sums and stay as they are; bounds of leaves are those of the first rows.
+        """
+        tree, problem = self.tree, self.problem
+        if problem.is_classification and tree.linear_leaves:
+            return tree
+        K, p = problem.n_outputs, problem.n_features if tree.linear_leaves else 0
+        grams, sums = np.zeros((tree.n_leaves, p + 1, p + 1)), np.zeros((tree.n_leaves, K, p + 1))
+        for part in parts:
+            target = np.eye(K)[part.Y[:, 0].astype(int)] if problem.is_classification else part.Y
+            leaf = tree.apply(part.X) - tree.n_branches
+            order = np.argsort(leaf, kind="stable")
+            ends = np.searchsorted(leaf[order], np.arange(tree.n_leaves + 1))
+            rows = np.column_stack([part.X[:, :p], np.ones(part.n_samples)])
+            for number in range(tree.n_leaves):
+                own = order[ends[number] : ends[number + 1]]
+                grams[number] += rows[own].T @ rows[own]
+                sums[number] += target[own].T @ rows[own]
+        counts = grams[:, p, p]
+        values, coefs = tree.values.copy(), tree.leaf_arrays[1].copy()
+        l1, l2 = (problem.strength(kind, "leaves") * float(counts.sum()) for kind in (L1, L2))
+        for number in map(int, np.flatnonzero(counts >= (2 * (p + 1) if p else 1))):
+            H = 2.0 * grams[number]
+            H[np.diag_indices(p + 1)] *= 1.0 + JITTER
+            H[np.arange(p), np.arange(p)] += 2.0 * l2
+            for k in range(K):
+                v = np.append(coefs[number, k], values[number, k])
+                minimise_quadratic(H, -2.0 * sums[number, k], l1, p, v)
+                coefs[number, k], values[number, k] = v[:p], v[p]
+        return replace(tree, values=values, coefs=coefs)
+
+
+class ForestStream:
+    """SDTR's QHAdam from random numbers; theta is judged on the first rows after every part."""
+
+    def __init__(self, solver: SDTR, problem: TreeProblem, rng: Rng) -> None:
+        self.solver, self.rng = solver, rng
+        self.whole = SoftForestProblem(problem, aggregation=solver.aggregations[0], **solver.shared)
+        self.theta = self.whole.random_theta(rng, solver.beta)
+        self.best, self.loss = self.theta.copy(), self.whole.mean_loss(self.theta)
+        self.moments = np.zeros((2, self.theta.size), self.whole.dtype)
+        rate = solver.learning_rate
+        self.rates = np.array([rate, rate * 2**problem.depth if solver.reweight else rate])
+        self.steps = 0
+
+    def learn(self, part: TreeProblem) -> None:
+        """One pass over the rows of ``part`` in mini-batches."""
+        soft = replace(self.whole, problem=part)
+        data, bounds = soft.pack_rows(batches(part.n_samples, self.solver.batch_size, self.rng))
+        loss = forest.descend(
+            self.theta, self.moments, self.steps, self.rates, bounds, data, soft.form, self.solver.moments, True
+        )
+        if not (np.isfinite(loss) and np.isfinite(self.theta).all()):
+            raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
+        self.steps += len(bounds)
+        judged = self.whole.mean_loss(self.theta)
+        if judged < self.loss:
+            self.best, self.loss = self.theta.copy(), judged
+
+    @property
+    def model(self) -> Tree | Forest:
+        """The best model so far."""
+        return self.whole.harden(self.best)
+
+
+def batches(n: int, size: int, rng: Rng) -> list[NDArray[Any]]:
+    """``n`` rows in random order, in batches of about ``size``."""
+    return np.array_split(rng.permutation(n), -(-n // size))
