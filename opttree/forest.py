@@ -16,6 +16,12 @@ from opttree.tree import Tree
 Floats = NDArray[np.float64]
 
 
+def shares(scores: Floats) -> Floats:
+    """Numbers (n, K) that are almost class probabilities as such: at least zero, and of sum one."""
+    scores = np.maximum(scores, 0.0) + 1e-12
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
 @dataclass(frozen=True)
 class Forest:
     """Trees whose answers (of classification trees, probabilities) are averaged, in layers. Immutable.
@@ -144,8 +150,7 @@ class Forest:
             return scores
         if self.link == "softmax":
             scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-        scores = np.maximum(scores, 0.0) + 1e-12
-        return scores / scores.sum(axis=1, keepdims=True)
+        return shares(scores)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Class probabilities (n, K) in the order of ``classes``; ValueError from a regression forest."""

@@ -18,9 +18,11 @@ from solvers import (
     TAO,
     Anneal,
     AxisNode,
+    Boosting,
     CartInit,
     Chain,
     ClusterInit,
+    Distilled,
     GradTree,
     GreedyInit,
     HingeInit,
@@ -31,6 +33,7 @@ from solvers import (
     SklearnNode,
     Solver,
     SubtreePolish,
+    TAOForest,
     Termination,
     solve,
 )
@@ -49,6 +52,7 @@ SOLVERS = [
     TAO(max_iter=3, node_solver=SklearnNode()),
     TAO(max_iter=3, node_solver=AxisNode(), init=CartInit()),
     MultiStart(TAO(max_iter=3), 3),
+    Distilled(TAOForest(2, max_iter=3), n_starts=1, max_iter=3),
     Chain(CartInit(), TAO(max_iter=3)),
     GreedyInit(epochs=30),
     GET(anneal=Anneal(epochs=30), finish=Anneal(epochs=20), race_rows=100),
@@ -99,7 +103,7 @@ def incumbents(result):
 def test_every_solver_is_in_the_list():
     exported = {getattr(solvers, name) for name in solvers.__all__}
     kinds = {k for k in exported if inspect.isclass(k) and issubclass(k, Solver) and k is not Solver}
-    assert kinds == {type(s) for s in SOLVERS}
+    assert kinds == {type(s) for s in SOLVERS} | {TAOForest, Boosting}  # of forests: see test_forest.py
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)

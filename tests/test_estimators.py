@@ -18,6 +18,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import solvers
 from opttree import (
+    BoostedTreesClassifier,
+    BoostedTreesRegressor,
     GETClassifier,
     GETRegressor,
     GradTreeClassifier,
@@ -28,6 +30,8 @@ from opttree import (
     SDTRRegressor,
     SRTRegressor,
     TAOClassifier,
+    TAOForestClassifier,
+    TAOForestRegressor,
     TAORegressor,
     datasets,
 )
@@ -56,10 +60,14 @@ VARIANTS = [
     GradTreeRegressor(3, epochs=150, n_starts=2),
     SDTRRegressor(3, max_batches=300),
     SDTRRegressor(2, n_trees=3, n_layers=2, max_batches=200),
+    TAOForestRegressor(3),
+    TAOForestClassifier(3),
+    BoostedTreesRegressor("oblique", n_estimators=4),
+    BoostedTreesClassifier("axis", n_estimators=4),
 ]
 
 
-# GradTree, SDTR: batches and held-out rows are drawn by rows. For the others,
+# Forests, boosting, GradTree, SDTR: samples, batches and held-out rows are drawn by rows. For the others,
 # hundreds of quasi-Newton steps, and 2-means on repeated rows, tell weights from repetitions by rounding: 1e-6 here,
 # where scikit-learn asks for 1e-7; see `test_weights_are_repetitions_to_soft_trees`
 CHAOTIC = {"check_sample_weight_equivalence_on_dense_data": "rounding errors grow over the iterations"}
@@ -68,7 +76,8 @@ CHAOTIC = {"check_sample_weight_equivalence_on_dense_data": "rounding errors gro
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize("estimator", VARIANTS, ids=repr)
 def test_scikit_learns_own_checks(estimator):
-    chaotic = (SRTRegressor, ORRTRegressor, GradTreeClassifier, GradTreeRegressor, SDTRRegressor)
+    drawn = (TAOForestRegressor, TAOForestClassifier, BoostedTreesRegressor, BoostedTreesClassifier)
+    chaotic = (SRTRegressor, ORRTRegressor, GradTreeClassifier, GradTreeRegressor, SDTRRegressor, *drawn)
     expected = CHAOTIC if isinstance(estimator, chaotic) else {}
     outcomes = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=expected)
     bad = [

@@ -15,7 +15,7 @@ ALLOWED = {
     "opttree/kernels": {"opttree.kernels"},
     "opttree/text.py": set(),
     "opttree/tree.py": {"opttree.kernels", "opttree.text"},
-    "opttree/forest.py": {"opttree.tree"},
+    "opttree/forest.py": {"opttree.kernels", "opttree.tree"},
     "opttree/problems": {"opttree.kernels", "opttree.tree", "opttree.forest", "opttree.problems"},
     "opttree/interrupts.py": set(),
     "solvers": {
@@ -27,10 +27,12 @@ ALLOWED = {
         "solvers",
     },
     "opttree/checks.py": set(),
+    "opttree/chunks.py": set(),
     "opttree/bridge.py": set(),
     "opttree/estimators": {
         "opttree.bridge",
         "opttree.checks",
+        "opttree.chunks",
         "opttree.tree",
         "opttree.forest",
         "opttree.interpret",

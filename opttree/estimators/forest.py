@@ -229,6 +229,7 @@ class _TAOForest(ForestModel):
         forest = self.result_.tree
         if isinstance(forest, Tree):  # the time was up before the first tree
             self.forest_ = Forest(((forest.unscale(*scaling),),), problem.n_outputs)
+            self.oob_loss_, self.oob_prediction_ = np.nan, np.full((len(X), problem.n_outputs), np.nan)
             return
         info = self.result_.trace.rows[-1].info
         new = forest.unscale(*scaling)
@@ -240,7 +241,8 @@ class _TAOForest(ForestModel):
             new = self.forest_.joined(new)
         used = np.flatnonzero(weight)
         self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
-        self.depth_, self.shrinkage_, self.kind_ = problem.depth, info["shrinkage"], KINDS[int(info["axis"])]
+        self.shrinkage_, self.kind_ = info["shrinkage"], KINDS[int(info["axis"])]
+        self.depth_ = getattr(self, "depth_", problem.depth)
         answers, counts = new.outside
         self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)
         self.oob_prediction_[used[counts > 0]] = answers[counts > 0]
@@ -327,7 +329,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         errors = abs(self.oob_prediction_[seen] - y.reshape(len(y), -1)[seen])
         variance = answers.var(axis=0)
         self._mean_variance = variance.mean(axis=0) + 1e-300 if seen.any() else variance
-        shrink = np.sqrt(self.oob_loss_ / max(float(np.mean(errors**2)), 1e-300)) if seen.any() else 1.0
+        shrink = np.sqrt(self.oob_loss_ / max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300)) if seen.any() else 1.0
         self._outside_errors = shrink * errors / np.sqrt(variance + self._mean_variance)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.forest import Forest
+from opttree.forest import Forest, shares
 from opttree.kernels import alternation
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
@@ -174,7 +174,8 @@ class TAOForest(Solver):
         errors = tally.errors(self.first + self.n_trees)
         best = int(np.argmin(errors if np.isfinite(errors).all() else abs(np.log(np.divide(tally.shrinkages, 3.0)))))
         trees = tuple(tally.grown[number].tree(best, problem.classes) for number in sorted(tally.grown))
-        objective = problem.mean_loss_of(tally.totals[best] / len(trees))
+        answers = tally.totals[best] / len(trees)
+        objective = problem.mean_loss_of(shares(answers) if problem.is_classification else answers)
         objective += float(np.mean([problem.penalty(tree) for tree in trees]))
         info = {
             "oob": float(errors[best]),

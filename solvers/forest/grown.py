@@ -86,18 +86,13 @@ class Grown(NamedTuple):
 
     def tree(self, number: int, classes: NDArray[Any] | None) -> Tree:
         """The tree with the models of shrinkage ``number``."""
-        models = self.models[number].astype(np.float64)
-        linear = bool(models[:, :, :-1].any())
-        return Tree(
-            self.skeleton.children,
-            self.skeleton.A,
-            self.skeleton.b,
-            models[:, :, -1],
-            models[:, :, :-1] if linear else None,
-            lower=self.low.astype(np.float64) if linear else None,
-            upper=self.high.astype(np.float64) if linear else None,
-            classes=classes,
-        )
+        models, low, high = (part.astype(np.float64) for part in (self.models[number], self.low, self.high))
+        values, coefs = models[:, :, -1], models[:, :, :-1]
+        skeleton = self.skeleton
+        if not coefs.any():  # constants lie in their range for good
+            values = np.clip(values, low, high)
+            return Tree(skeleton.children, skeleton.A, skeleton.b, values, classes=classes)
+        return Tree(skeleton.children, skeleton.A, skeleton.b, values, coefs, lower=low, upper=high, classes=classes)
 
 
 def grow(shared: Shared, task: tuple[bool, Rng]) -> Grown:
