@@ -88,7 +88,7 @@ class _TAOForest(ForestModel):
         kind: str = "auto",
         max_samples: float = 0.9,
         bootstrap: bool = False,
-        max_iter: int = 10,
+        max_iter: int = 8,
         split_penalty: float = 1e-6,
         l1_ratio: float = 0.0,
         shrinkage: float | str = "oob",
@@ -155,7 +155,7 @@ class _TAOForest(ForestModel):
             kind=self.kind,
             sample="bootstrap" if self.bootstrap else self.max_samples,
             max_iter=self.max_iter,
-            constant_iterations=min(3, self.max_iter),
+            constant_iterations=min(2, self.max_iter),
             shrinkage=self.shrinkage,
             max_features=self.max_features,
             subsets=self.feature_subsets,
@@ -270,7 +270,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     kind : {"auto", "oblique", "axis"}, default "auto"
         See `solvers.TAOForest`: "axis" is for data in which near rows say more than trends.
     max_samples, bootstrap : share of the rows that a tree gets (0.9), or a bootstrap sample.
-    max_iter : passes over each tree, default 10.
+    max_iter : passes over each tree, default 8.
     split_penalty, l1_ratio : penalty on the weights of splits as in `TAORegressor`; by default ``1e-6 |A|_2^2``.
     shrinkage : number of rows, or "oob", default "oob"
         What the model of a leaf's parent is worth to it; "oob" chooses on the rows left out.

@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
 SUBSETS = ("global", "local")
 KINDS = ("auto", "oblique", "axis")
-PILOT = {"oblique": 6, "axis": 4}  # trees from which the better kind is told; of bootstrap samples fewer will do
-CLEARLY = 0.95  # share of the error of oblique trees that axis-aligned ones must be below to be preferred
+PILOT = {"oblique": 10, "axis": 4}  # trees from which the better kind is told; of bootstrap samples fewer will do
+CLEARLY = 0.96  # share of the error of oblique trees that axis-aligned ones must be below to be preferred
 FEW_PAIRS = 30  # rows with two answers from outside, from which an average over pairs says something
 
 
@@ -64,8 +64,8 @@ class TAOForest(Solver):
     n_trees: int = 30
     kind: str = "auto"
     sample: float | str = 0.9
-    max_iter: int = 10
-    constant_iterations: int = 3
+    max_iter: int = 8
+    constant_iterations: int = 2
     newton_steps: int = 2
     ridge: float = 10.0
     shrinkage: float | str = "oob"
@@ -146,7 +146,9 @@ class TAOForest(Solver):
                 some = dict(list(seeds.items())[: PILOT[kind]])
                 yield from self._grow(shared, kind, some, tallies[kind])
             if len(kinds) > 1:
-                forecasts = {kind: np.nan_to_num(tally.errors(last)).min() for kind, tally in tallies.items()}
+                common = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
+                rows = common if common.sum() >= FEW_PAIRS else None
+                forecasts = {kind: np.nan_to_num(tally.errors(last, rows)).min() for kind, tally in tallies.items()}
                 kind = "axis" if forecasts["axis"] < CLEARLY * forecasts["oblique"] else "oblique"
             best = tallies[kind]
             tallies = {kind: best}
@@ -219,13 +221,14 @@ class Tally:
             means = self.shared.Y + self.residuals[number] / self.counts[:, None]
         return means, self.counts
 
-    def errors(self, n_trees: int) -> Floats:
+    def errors(self, n_trees: int, rows: NDArray[np.bool_] | None = None) -> Floats:
         """(shrinkages,) mean squared error, summed over outputs, that a forest of ``n_trees`` has on new rows.
 
-        Where too few rows have had two answers, that of a single tree; NaN where none has had any.
+        By all rows that have had two answers, or those of them that are in the mask ``rows (n,)``. Where too few rows
+        have had two answers, that of a single tree; NaN where none has had any.
         """
         w, counts = self.shared.w, self.counts
-        seen, twice = counts > 0, counts > 1
+        seen, twice = counts > 0, (counts > 1 if rows is None else rows & (counts > 1))
         if not seen.any():
             return np.full(len(self.squares), np.nan)
         if twice.sum() < FEW_PAIRS:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from solvers.forest.forest import TAOForest
 
 Singles = NDArray[np.float32]
-AXIS_ROWS = 5  # an axis-aligned tree is grown until leaves have a row for so many parameters of a linear model
+AXIS_ROWS = 4  # an axis-aligned tree is grown until leaves have a row for so many parameters of a linear model
 AXIS_FEATURES = 0.5  # share of the features that each of its splits chooses from
 MOST_MOMENTS = 2**27  # bytes of Gram matrices up to which leaves are linear
 
