@@ -54,6 +54,8 @@ METHODS: dict[str, Entry] = {
     "gradtree": _ours("GradTree", "GradTree"),
     "sdtr": _ours("SDTR"),
     "tao-forest": _ours("TAOForest", "TAOForest"),
+    "boosted": _ours("BoostedTrees", "BoostedTrees"),
+    "auto": _ours("AutoTree", "AutoTree"),
     "cart": _sklearn("tree", "DecisionTree", threads=""),
     "random-forest": _sklearn("ensemble", "RandomForest"),
     "extra-trees": _sklearn("ensemble", "ExtraTrees"),

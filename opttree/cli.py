@@ -467,6 +467,8 @@ def _cart_result(X: Any, y: Any, task: str, args: argparse.Namespace) -> Any:
 def _n_parameters(model: Any) -> int:
     from opttree import Tree
 
+    if hasattr(model, "forest_"):
+        return model.forest_.n_parameters
     if hasattr(model, "estimators_"):
         return sum(_n_parameters(tree) for tree in model.estimators_)
     return (model.tree_ if isinstance(model.tree_, Tree) else Tree.from_sklearn(model)).n_parameters

@@ -64,6 +64,14 @@ def test_compare_prints_a_table_and_draws_a_figure(tmp_path, capsys):
         assert (tmp_path / f"compare_{name}_depth2.png").exists()
 
 
+def test_forests_can_be_compared_but_not_saved(csv, tmp_path, capsys):
+    assert main(["compare", "--data", "diabetes", "--methods", "forest", "--cv", "2", "--out", str(tmp_path)]) == 0
+    assert pd.read_csv(tmp_path / "compare_diabetes_depth4.csv", index_col=0).loc["forest", "parameters"] > 1000
+    with pytest.raises(SystemExit):
+        main(["fit", str(csv / "number.csv"), "--target", "y", "--method", "forest", "--out", str(csv / "m.json")])
+    assert "invalid choice: 'forest'" in capsys.readouterr().err
+
+
 def test_datasets_are_listed(capsys, monkeypatch):
     monkeypatch.delenv("OPTTREE_DATA", raising=False)
     assert main(["datasets"]) == 0
