@@ -35,7 +35,7 @@ class TreeStream:
     """
 
     def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng) -> None:
-        self.problem = replace(problem, depth=max(tree.depth, 1))
+        self.problem = problem.restated(depth=max(tree.depth, 1))
         self.tree, self.objective, self.rng = tree, problem.objective(tree), rng
         smooth = SmoothTreeProblem(self.problem.sample(np.arange(1)), dtype="float32")
         self.theta = smooth.unit_splits(smooth.soften(self.problem.fit_leaves(tree)))

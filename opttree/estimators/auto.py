@@ -24,6 +24,7 @@ from opttree.tree import Tree
 KINDS = ("tree", "forest")
 SEARCH_SHARE = 0.55  # of the time, for the members on part of the rows; the rest is the best one's, on all
 SPLIT_PENALTY, LEAF_PENALTY = 1e-4, 1e-4  # l1, of trees by solvers that do not shrink leaves
+PREFERENCE = 0.97  # share of the first member's held-out loss, a noisy number, that others must be below
 FINAL_STARTS = 12  # of a distilled tree on all rows, as far as time allows
 MEMBER_SHARE = 0.5  # of the time that is left, for a member
 
@@ -41,7 +42,7 @@ class Member:
     def statement(self, problem: TreeProblem) -> TreeProblem:
         """``problem`` as the member solves it."""
         penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),) if self.penalised else problem.penalties
-        return replace(problem, depth=self.depth, penalties=penalties)
+        return problem.restated(depth=self.depth, penalties=penalties)
 
 
 class _AutoTree(ForestModel):
@@ -126,7 +127,7 @@ class _AutoTree(ForestModel):
                 break
             found = self._try(member, train, valid, best, seed, None if left is None else MEMBER_SHARE * max(left, 0.1))
             rows.append({"name": member.name, "loss": found["loss"], "seconds": found["seconds"]})
-            if found["loss"] < best["loss"]:
+            if found["loss"] < (PREFERENCE if rows[1:] else 1.0) * best["loss"]:
                 best = found
             if found["result"].termination.name == "INTERRUPTED":
                 break
@@ -135,7 +136,11 @@ class _AutoTree(ForestModel):
         if best["result"].termination.name == "INTERRUPTED":
             return result
         until = None if time_limit is None else began + time_limit
-        return self._again(best, problem, seed, until, watch) or result
+        again = self._again(best, problem, seed, until, watch)
+        late = again is not None and again.termination.name == "TIME_LIMIT"
+        if again is None or (late and valid_loss(problem, again.tree) > result.objective):
+            return result
+        return again
 
     def _try(
         self, member: Member, train: TreeProblem, valid: TreeProblem, best: dict[str, Any], seed: int, limit: Any
@@ -230,7 +235,8 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
     ----------
     forest_ : `opttree.Forest`; ``tree_`` where it is one tree.
     members_ : what was tried: dictionaries of "name", "loss" (held out, outputs standardised) and "seconds".
-    best_member_, validation_loss_ : the one chosen, and its held-out loss: the lowest of all.
+    best_member_, validation_loss_ : the one chosen, and its held-out loss: at most 3 % above the lowest of all, since
+        the first member is preferred.
     result_ : `solvers.Result` of the last run.
     """
 

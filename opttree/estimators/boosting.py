@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,7 +119,7 @@ class _BoostedTrees(ForestModel):
         results = {}
         for kind in self._kinds:
             depth = self.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
-            stated = replace(problem, depth=depth)
+            stated = problem.restated(depth=depth)
             share = None if time_limit is None else time_limit / len(self._kinds)
             results[kind] = keep_last(
                 lambda callback, kind=kind, stated=stated, share=share: self._run(

@@ -191,7 +191,7 @@ class _TAOForest(ForestModel):
         if self.max_depth in ("oob", "cv") and not hasattr(self, "depth_"):
             self._search(problem)
         if self.max_depth in ("oob", "cv"):
-            problem = replace(problem, depth=self.depth_)
+            problem = problem.restated(depth=self.depth_)
         solver = self._solver(problem)
         if hasattr(self, "forest_"):
             first = len(self.forest_.trees)
@@ -210,7 +210,7 @@ class _TAOForest(ForestModel):
         folds = folds_of(self, problem.X, problem.y, self._seed) if self.max_depth == "cv" else []
         scores: list[float] = []
         for depth in range(1, DEEPEST + 1):
-            stated = replace(problem, depth=depth)
+            stated = problem.restated(depth=depth)
             if self.max_depth == "oob":
                 scores.append(solvers.solve(stated, small, random_state=self._seed).trace.rows[-1].info["oob"])
             else:

@@ -16,6 +16,7 @@ from opttree.estimators.base import Floats, TreeEstimator, threads
 from opttree.problems import TreeProblem
 
 SAMPLE_ROWS = 50_000
+NONE = np.zeros(0)
 
 
 class Streaming(TreeEstimator):
@@ -52,10 +53,14 @@ class Streaming(TreeEstimator):
         self._finish(chunks)
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """Train on some rows more. The first call is a `fit`; by its rows the best model is kept later on."""
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Train on some rows more. The first call is a `fit`; by its rows the best model is kept later on.
+
+        ``classes``, of a classifier's first call: all labels that there will be; those of ``y`` by default.
+        """
         if not hasattr(self, "_stream"):
-            self._begin(np.asarray(X, np.float64), np.asarray(y))
+            missing = np.setdiff1d([] if classes is None else classes, y)
+            self._begin(np.asarray(X, np.float64), np.asarray(y), missing)
             return self
         X = self._raw(X)
         self._learn(X, np.asarray(y))
@@ -65,8 +70,8 @@ class Streaming(TreeEstimator):
     def _raw(self, X: Any) -> Floats:
         return validate_data(self, X, reset=False, dtype=np.float64, order="C")
 
-    def _begin(self, X: Floats, y: NDArray[Any]) -> None:
-        """Set up the model and the stream from the first rows."""
+    def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
+        """Set up the model and the stream from the first rows; ``missing`` are classes that these lack."""
         raise NotImplementedError
 
     def _part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
@@ -86,10 +91,13 @@ class Streaming(TreeEstimator):
 class StreamingGET(Streaming):
     """GET: the sample's tree, then mini-batches of the smooth tree, then all rows' leaves; see `solvers.streaming`."""
 
-    def _begin(self, X: Floats, y: NDArray[Any]) -> None:
-        self.fit(X, y)
+    def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
+        weight = np.concatenate([np.ones(len(X)), np.zeros(len(missing))])
+        if len(missing):  # rows of no weight name the classes
+            X, y = np.concatenate([X, np.resize(X, (len(missing), X.shape[1]))]), np.concatenate([y, missing])
+        self.fit(X, y, weight)
         y = y if is_classifier(self) else y.astype(np.float64)
-        problem, self._scaling = self.state(X, y, np.ones(len(X)))
+        problem, self._scaling = self.state(X, y, weight)
         self._stream = bridge.solvers().streaming.TreeStream(
             problem, self.tree_.scale(*self._scaling), np.random.default_rng(len(X))
         )
@@ -107,7 +115,7 @@ class StreamingGET(Streaming):
 class StreamingSDTR(Streaming):
     """SDTR: mini-batches from random numbers, as ever; the sample holds the quantiles and judges theta."""
 
-    def _begin(self, X: Floats, y: NDArray[Any]) -> None:
+    def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         self._check_options()
         if self.max_depth == "cv":
             raise ValueError("max_depth must be an integer to train in chunks; got 'cv'")

@@ -213,6 +213,10 @@ class TreeProblem:
         assert self.sample_weight is not None  # set by __post_init__
         return self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
 
+    def restated(self, **changes: Any) -> TreeProblem:
+        """The same rows and classes with other options."""
+        return self.with_rows(self.X, self.y, self.sample_weight, **changes)
+
     def with_rows(self, X: Any, y: Any, sample_weight: Any = None, **changes: Any) -> TreeProblem:
         """The same statement on other rows of the same features and classes; ``changes`` are options that differ."""
         part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
