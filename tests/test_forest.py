@@ -182,6 +182,13 @@ def test_options_of_forests(friedman, options):
             model.predict_interval(b)
 
 
+@pytest.mark.parametrize("depth", [8, 10])
+def test_deep_linear_leaves_do_not_fall_apart(needs_data, depth):
+    X, y = datasets.load("puma32H", as_arrays=True)
+    a, b, c, d = train_test_split(X, y, test_size=0.25, random_state=0)
+    assert TAOForestRegressor(6, max_depth=depth, kind="oblique", random_state=0).fit(a, c).score(b, d) > 0.85
+
+
 def test_several_outputs_and_weights(friedman):
     a, b, c, d = friedman
     Y = np.column_stack([c, -2.0 * c + a[:, 0]])

@@ -49,9 +49,9 @@ class TAOForest(Solver):
         ours; "auto" grows a few of each and goes on with the better, by the rows left out.
     sample : share of the rows that each tree gets, drawn without replacement (0.9 in the paper), or "bootstrap".
     max_iter, constant_iterations : passes, and how many of them have constant leaves; 40 and none in the paper. In a
-        forest 7 to 10 do.
+        forest 7 to 10 do. All have, where a complete tree has less than a row per parameter of its linear leaves.
     newton_steps : Newton steps per node and pass.
-    ridge : shrinkage of linear leaves during the passes, in rows.
+    ridge : shrinkage of leaves during the passes, in rows; more where there are fewer rows than parameters.
     shrinkage : rows that a leaf's parent is worth to it, or "oob".
     max_features : how many features, or which share of them, a tree or a node gets, see ``subsets``; None for all, as
         the paper recommends. Each split of an axis-aligned tree chooses from so many, by default half of them.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Singles = NDArray[np.float32]
 AXIS_ROWS = 4  # an axis-aligned tree is grown until leaves have a row for so many parameters of a linear model
 AXIS_FEATURES = 0.5  # share of the features that each of its splits chooses from
+PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay where they were fitted (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices up to which leaves are linear
 
 
@@ -128,6 +129,7 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
     b = np.zeros(n_branches, np.float32)
     alternation.medians(shared.X, rows, A, b)
     mass = float(sample.w.sum())
+    crowd = rows.size / (2**shared.depth * (p + 1))
     leaf = alternation.alternate(
         sample,
         rows,
@@ -135,10 +137,10 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
         b,
         solver.max_iter,
         solver.constant_iterations,
-        shared.linear,
+        shared.linear and crowd >= PINNED,
         shared.l1 * mass,
         shared.l2 * mass,
-        solver.ridge,
+        solver.ridge * max(PINNED / crowd, 1.0) ** 2,
         2 * (p + 1),
         masks,
         solver.newton_steps,
