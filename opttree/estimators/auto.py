@@ -24,7 +24,6 @@ from opttree.tree import Tree
 KINDS = ("tree", "forest")
 SEARCH_SHARE = 0.55  # of the time, for the members on part of the rows; the rest is the best one's, on all
 SPLIT_PENALTY, LEAF_PENALTY = 1e-4, 1e-4  # l1, of trees by solvers that do not shrink leaves
-PREFERENCE = 0.97  # share of the first member's held-out loss, a noisy number, that others must be below
 FINAL_STARTS = 12  # of a distilled tree on all rows, as far as time allows
 MEMBER_SHARE = 0.5  # of the time that is left, for a member
 
@@ -127,7 +126,7 @@ class _AutoTree(ForestModel):
                 break
             found = self._try(member, train, valid, best, seed, None if left is None else MEMBER_SHARE * max(left, 0.1))
             rows.append({"name": member.name, "loss": found["loss"], "seconds": found["seconds"]})
-            if found["loss"] < (PREFERENCE if rows[1:] else 1.0) * best["loss"]:
+            if found["loss"] < best["loss"]:
                 best = found
             if found["result"].termination.name == "INTERRUPTED":
                 break
@@ -235,8 +234,7 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
     ----------
     forest_ : `opttree.Forest`; ``tree_`` where it is one tree.
     members_ : what was tried: dictionaries of "name", "loss" (held out, outputs standardised) and "seconds".
-    best_member_, validation_loss_ : the one chosen, and its held-out loss: at most 3 % above the lowest of all, since
-        the first member is preferred.
+    best_member_, validation_loss_ : the one chosen, and its held-out loss: the lowest of all.
     result_ : `solvers.Result` of the last run.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
@@ -62,21 +62,22 @@ class Streaming(TreeEstimator):
             missing = np.setdiff1d([] if classes is None else classes, y)
             self._begin(np.asarray(X, np.float64), np.asarray(y), missing)
             return self
-        X = self._raw(X)
+        X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
         self._learn(X, np.asarray(y))
         self._finish(None)
         return self
 
-    def _raw(self, X: Any) -> Floats:
-        return validate_data(self, X, reset=False, dtype=np.float64, order="C")
+    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+        self.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
+        super()._fit(X, y, sample_weight)
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         """Set up the model and the stream from the first rows; ``missing`` are classes that these lack."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _begin")
 
     def _part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
         """The statement on some raw rows more."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _part")
 
     def _learn(self, X: Floats, y: NDArray[Any]) -> None:
         part = self._part(X, y)
@@ -85,7 +86,7 @@ class Streaming(TreeEstimator):
 
     def _finish(self, chunks: Chunks | None) -> None:
         """Predict with the best model of the stream, made the best for all of ``chunks``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _finish")
 
 
 class StreamingGET(Streaming):
