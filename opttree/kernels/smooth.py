@@ -229,15 +229,14 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
 
     Returns the sum of dL/dz, half the gradients of the two constants, and the mass of the left leaf.
     """
-    one = P.dtype.type(1.0)
+    one, apart = P.dtype.type(1.0), left - right
     total = d_left = d_right = mass = P.dtype.type(0.0)
     for r in range(BLOCK):
         s, p = S[i, r], P[depth, r]
         e_left, e_right = left - y[0, r], right - y[0, r]
         p_left = p * s
-        v_right = e_right * e_right
-        difference = e_left * e_left - v_right
-        V[at, r] = v_right + s * difference
+        difference = apart * (e_left + e_right)  # of the squares: exactly 0 between equal leaves
+        V[at, r] = e_right * e_right + s * difference
         g = p_left * (one - s) * difference
         d_left += p_left * e_left
         d_right += (p - p_left) * e_right
