@@ -12,6 +12,7 @@ from opttree.kernels.logistic import fit_logistic
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, grow
+from solvers.threads import calm_threads
 
 RIDGE = (
     1e-4  # l2 penalty relative to the node's weight: two clusters are separable and the weights would not stay finite
@@ -45,11 +46,12 @@ class ClusterInit(Initial):
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The grown tree, leaves fitted."""
         best, best_index = None, np.inf
-        for _ in range(self.n_repeats):
-            tree = yield from grow(problem, self._split(problem, rng))
-            index = davies_bouldin(problem, tree) if self.n_repeats > 1 else 0.0
-            if best is None or index < best_index:
-                best, best_index = tree, index
+        with calm_threads(problem):
+            for _ in range(self.n_repeats):
+                tree = yield from grow(problem, self._split(problem, rng))
+                index = davies_bouldin(problem, tree) if self.n_repeats > 1 else 0.0
+                if best is None or index < best_index:
+                    best, best_index = tree, index
         yield best
 
     def _split(self, problem: TreeProblem, rng: Rng) -> SplitNode:
