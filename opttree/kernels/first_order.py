@@ -97,6 +97,41 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
 
 
 @njit(cache=True, nogil=True)
+def lbfgs_direction(g, steps, changes, rho, held):
+    """Direction of descent and its slope from the last `MEMORY` of ``held`` pairs (two loops over them)."""
+    weight = np.empty(MEMORY)
+    d = -g.astype(np.float64)
+    for j in range(min(held, MEMORY)):
+        i = (held - 1 - j) % MEMORY
+        weight[i] = rho[i] * np.sum(steps[i] * d)
+        d -= weight[i] * changes[i]
+    if held:
+        last = (held - 1) % MEMORY
+        d /= rho[last] * np.sum(changes[last] * changes[last])
+    for j in range(max(0, held - MEMORY), held):
+        i = j % MEMORY
+        d += (weight[i] - rho[i] * np.sum(changes[i] * d)) * steps[i]
+    return d, np.sum(g * d)
+
+
+@njit(cache=True, nogil=True)
+def lbfgs_keep(step, change, steps, changes, rho, held):
+    """Keep a pair, unless its curvature is negative; returns how many have been kept."""
+    curvature = np.sum(step * change)
+    if curvature > CURVED * np.sum(change * change):
+        i = held % MEMORY
+        steps[i], changes[i], rho[i] = step, change, 1.0 / curvature
+        held += 1
+    return held
+
+
+@njit(cache=True, nogil=True)
+def shortened(t, slope, rise):
+    """The next step length after one along which the objective rose: quadratic interpolation, within limits."""
+    return t * min(max(-0.5 * t * slope / (rise - t * slope), 0.1), 0.5)
+
+
+@njit(cache=True, nogil=True)
 def lbfgs(theta, alpha, data, form, penalty, iterations, parallel):
     """Up to ``iterations`` of limited-memory BFGS (Nocedal and Wright, algorithm 7.5) from ``theta``, moved in place.
 
@@ -107,23 +142,12 @@ def lbfgs(theta, alpha, data, form, penalty, iterations, parallel):
     mass = np.empty(1 << form.depth, theta.dtype)
     g, new_g = np.empty_like(theta), np.empty_like(theta)
     steps, changes = np.empty((MEMORY, theta.size)), np.empty((MEMORY, theta.size))
-    rho, weight = np.empty(MEMORY), np.empty(MEMORY)
+    rho = np.empty(MEMORY)
     value = value_and_gradient(theta, alpha, data, blocks, form, penalty, g, mass, parallel)
     evaluations = 1
     held = 0
     for _ in range(iterations):
-        d = -g.astype(np.float64)
-        for j in range(min(held, MEMORY)):
-            i = (held - 1 - j) % MEMORY
-            weight[i] = rho[i] * np.sum(steps[i] * d)
-            d -= weight[i] * changes[i]
-        if held:
-            last = (held - 1) % MEMORY
-            d /= rho[last] * np.sum(changes[last] * changes[last])
-        for j in range(max(0, held - MEMORY), held):
-            i = j % MEMORY
-            d += (weight[i] - rho[i] * np.sum(changes[i] * d)) * steps[i]
-        slope = np.sum(g * d)
+        d, slope = lbfgs_direction(g, steps, changes, rho, held)
         if not slope < 0.0:
             break
         t = 1.0 if held else min(1.0, 1.0 / np.sqrt(-slope))
@@ -137,19 +161,41 @@ def lbfgs(theta, alpha, data, form, penalty, iterations, parallel):
             if rise <= ARMIJO * t * slope:
                 found = True
                 break
-            t *= min(max(-0.5 * t * slope / (rise - t * slope), 0.1), 0.5)
+            t = shortened(t, slope, rise)
         if not found:
             break
-        step, change = new - theta, new_g - g
-        curvature = np.sum(step * change)
-        if curvature > CURVED * np.sum(change * change):
-            i = held % MEMORY
-            steps[i], changes[i], rho[i] = step, change, 1.0 / curvature
-            held += 1
+        held = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, held)
         theta[:] = new
         g, new_g = new_g, g
         settled = value - new_value <= SETTLED * max(abs(value), 1e-300)
         value = new_value
+        if settled:
+            break
+    return value, evaluations
+
+
+def lbfgs_elsewhere(theta, value_and_gradient, iterations):
+    """`lbfgs` on an objective that is evaluated elsewhere, on a GPU: ``value_and_gradient(theta)`` gives both."""
+    steps, changes, rho = np.empty((MEMORY, theta.size)), np.empty((MEMORY, theta.size)), np.empty(MEMORY)
+    value, g = value_and_gradient(theta)
+    evaluations, held = 1, 0
+    for _ in range(iterations):
+        d, slope = lbfgs_direction(g, steps, changes, rho, held)
+        if not slope < 0.0:
+            break
+        t = 1.0 if held else min(1.0, 1.0 / np.sqrt(-slope))
+        for _trial in range(MOST_TRIALS):
+            new = theta + (t * d).astype(theta.dtype)
+            new_value, new_g = value_and_gradient(new)
+            evaluations += 1
+            if new_value - value <= ARMIJO * t * slope:
+                break
+            t = shortened(t, slope, new_value - value)
+        else:
+            break
+        held = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, held)
+        settled = value - new_value <= SETTLED * max(abs(value), 1e-300)
+        theta[:], g, value = new, new_g, new_value
         if settled:
             break
     return value, evaluations

@@ -1,0 +1,163 @@
+"""Compiles the kernels of ``smooth.cu`` for a formulation, and launches them: the GPU's `smooth` and `first_order`."""
+
+from collections import namedtuple
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from opttree.kernels.smooth import BLOCK, GIVEN, MIXTURE
+
+SOURCE = Path(__file__).with_name("smooth.cu")
+WIDTH = 256  # threads of a block where each takes one number
+WAVES = 8  # blocks of threads for each processor, about: of rows x starts
+SHARED_FEATURES = 96 << 10  # bytes of rows that go to shared memory; more stay in the caches
+PARTS = 1 << 29  # bytes of gradients that blocks of threads add to, at most
+
+# as `smooth.cu` counts them: tiles, numbers of splits, leaves and gradients of a start, bytes of shared memory
+Sizes = namedtuple("Sizes", "levels n_tiles pad q rows splits leaves part theta shared features_shared")
+# kernels, sizes, chunks of rows, and what they write: laid-out splits and leaves, gradients and losses of the chunks,
+# rows that are not in shared memory, gradient (S, size), masses (S, L)
+Space = namedtuple("Space", "lay_out walk gather adam sizes chunks W C parts values scratch gradient mass")
+
+
+def sizes(cp, form, dtype):
+    """The `Sizes` of a form for floats of ``dtype`` on the current device."""
+    depth, p, K, linear = form.depth, form.n_features, form.n_outputs, form.linear
+    levels = depth if depth <= 4 else 3 if depth in (5, 6, 9) else 4
+    n_tiles = -(-depth // levels)
+    pad = levels * n_tiles - depth
+    q, item = -(-(p + 1) // 4) * 4, np.dtype(dtype).itemsize
+    rows = 16 // item
+    exits, bottom, n_leaves = 1 << levels, 1 << (depth - levels), 1 << depth
+    slots = max(4, exits)
+    splits = (1 + sum(1 << (levels * m - pad) for m in range(1, n_tiles))) * q * slots
+    leaves = bottom * K * slots * (q if linear else 1)
+    sums = 0 if form.loss == GIVEN else exits * (1 if linear else K + 1)
+    part = splits + (leaves if linear else 0) + bottom * sums
+    theta = (n_leaves - 1) * (p + 1) + n_leaves * K * (p + 1 if linear else 1)
+    features = q * (BLOCK + rows) * item
+    shared = slots * (BLOCK + rows) * item + -(-sums // 32) * (BLOCK // rows) * item
+    features_shared = features <= min(SHARED_FEATURES, shared_limit(cp) - shared)
+    return Sizes(
+        levels, n_tiles, pad, q, rows, splits, leaves, part, theta, shared + features * features_shared, features_shared
+    )
+
+
+def shared_limit(cp):
+    """Bytes of shared memory that a block of threads can have on the current device."""
+    return cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+
+
+@cache
+def kernels(cp, device, form, dtype):
+    """Compiled kernels of a form: lay_out, walk, gather, adam; ``device``: number of the current device.
+
+    CuPy keeps them on the disk.
+    """
+    size = sizes(cp, form, dtype)
+    double = dtype == "float64"
+    macros = {
+        "real": "double" if double else "float",
+        "ROWS": size.rows,
+        "BLOCK": BLOCK,
+        "DEPTH": form.depth,
+        "LEVELS": size.levels,
+        "TILES": size.n_tiles,
+        "PAD": size.pad,
+        "P": form.n_features,
+        "Q": size.q,
+        "K": form.n_outputs,
+        "LOSS": form.loss,
+        "MIXTURE": int(form.aggregation == MIXTURE),
+        "LINEAR": form.linear,
+        "X_SHARED": int(size.features_shared),
+        **({"DOUBLE": 1} if double else {}),
+    }
+    options = tuple(f"-D{name}={value}" for name, value in macros.items())
+    module = cp.RawModule(code=SOURCE.read_text(), options=options)
+    lay_out, walk, gather, adam = (module.get_function(name) for name in ("lay_out", "walk", "gather", "adam"))
+    walk.max_dynamic_shared_size_bytes = size.shared
+    return lay_out, walk, gather, adam
+
+
+def n_chunks(cp, form, dtype, n_starts, n_blocks):
+    """Parts of the rows that have gradients of their own: enough to keep the device busy, as many as fit."""
+    size = sizes(cp, form, dtype)
+    busy = -(-WAVES * cp.cuda.Device().attributes["MultiProcessorCount"] // n_starts)
+    fit = PARTS // (n_starts * size.part * np.dtype(dtype).itemsize)
+    return max(1, min(n_blocks, busy, fit))
+
+
+def needed(cp, form, dtype, n_starts, n_blocks):
+    """Bytes of a `Space` and of the state of a descent."""
+    size = sizes(cp, form, dtype)
+    chunks = n_chunks(cp, form, dtype, n_starts, n_blocks)
+    scratch = 0 if size.features_shared else chunks * size.q * (BLOCK + size.rows)
+    each = size.splits + size.leaves + chunks * size.part + scratch + 5 * size.theta
+    return n_starts * each * np.dtype(dtype).itemsize
+
+
+def space(cp, form, dtype, n_starts, n_blocks):
+    """A `Space` for ``n_starts`` thetas on up to ``n_blocks`` blocks of rows."""
+    size = sizes(cp, form, dtype)
+    chunks = n_chunks(cp, form, dtype, n_starts, n_blocks)
+    return Space(
+        *kernels(cp, cp.cuda.Device().id, form._replace(eps=0.0, levels=0), dtype),
+        size,
+        chunks,
+        cp.empty((n_starts, size.splits), dtype),
+        cp.empty((n_starts, max(size.leaves, 1)), dtype),
+        cp.empty((n_starts, chunks, size.part), dtype),
+        cp.empty((n_starts, chunks), np.float64),
+        cp.empty(1 if size.features_shared else n_starts * chunks * size.q * (BLOCK + size.rows), dtype),
+        cp.empty((n_starts, size.theta), dtype),
+        cp.empty((n_starts, 1 << form.depth), dtype),
+    )
+
+
+def features(X, q, dtype):
+    """Rows (n, q) as the kernels take them, of ``X (n, p)``: a feature that is 1, then zeros."""
+    padded = np.zeros((X.shape[0], q), dtype)
+    padded[:, : X.shape[1]] = X
+    padded[:, X.shape[1]] = 1.0
+    return padded
+
+
+def evaluate(own, theta, alpha, data, rows, weight, form, penalty):
+    """Objectives' gradients and masses, into those of ``own``, and summed losses of chunks, all without waiting.
+
+    Parameters
+    ----------
+    own : a `Space`.
+    theta : (S, size); alpha : (S,) gate scales.
+    data : X (n, q), see `features`; Y (n, K), class codes (n, 1), or losses of the leaves (n, L); w (n,).
+    rows : (blocks, BLOCK) int32 numbers of rows, -1 where there is none, and (S, 2) the blocks of each start.
+    weight : (S,) sums of the weights of the rows; penalty : (S, 4) strengths, as in `smooth.Penalty`.
+    """
+    real, size, n_starts = theta.dtype.type, own.sizes, theta.shape[0]
+    cut = real(form.eps / BLOCK)  # no row of a block that is skipped has more, so that all have less than eps
+    own.lay_out((-(-max(size.splits, size.leaves) // WIDTH), n_starts), (WIDTH,), (theta, alpha, own.W, own.C))
+    own.walk(
+        (own.chunks, n_starts),
+        (BLOCK // size.rows,),
+        (*data, *rows, own.W, own.C, cut, own.scratch, own.parts, own.values),
+        shared_mem=size.shared,
+    )
+    own.gather(
+        (-(-size.part // WIDTH), n_starts),
+        (WIDTH,),
+        (own.parts, np.int32(own.chunks), theta, alpha, weight, penalty, own.gradient, own.mass),
+    )
+
+
+def adam_step(own, theta, state, step, rate, moments, closed_leaves):
+    """`first_order.adam_step` for all starts, along the gradient of ``own``; see `first_order.descend`."""
+    real, size = theta.dtype.type, own.sizes
+    scales = (1.0 / (1.0 - float(real(beta)) ** step) for beta in (moments.beta1, moments.beta2))
+    numbers = (rate, moments.beta1, moments.beta2, moments.nu1, moments.nu2, moments.epsilon, *scales)
+    own.adam(
+        (-(-size.theta // WIDTH), theta.shape[0]),
+        (WIDTH,),
+        (theta, own.gradient, own.mass, *state, *map(real, numbers), np.int32(closed_leaves)),
+    )
