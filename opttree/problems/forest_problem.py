@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree import devices
 from opttree.forest import Forest
 from opttree.kernels import forest
 from opttree.problems.blocks import pack_rows
+from opttree.problems.forest_rows import ForestRows, memory_refusal
 from opttree.problems.smooth_problem import AGGREGATIONS, DTYPES, SmoothTreeProblem
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
+BATCH = 1024  # rows of a batch, about, by which "auto" judges
 BLOCKS_AT_ONCE = 16  # of rows whose outputs exist at one time
 
 
@@ -48,6 +51,8 @@ class SoftForestProblem:
     aggregation : "expected" (one layer, no further outputs) or "mixture".
     path_penalty, l1 : >= 0, the paper's lambda_1 and lambda_2.
     dtype : "float32" or "float64".
+    device : "cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_forest`), or "auto", which becomes
+        either: see `opttree.devices.on_gpu`. Thetas are NumPy arrays all the same, but for those of `descend`.
 
     Raises
     ------
@@ -63,8 +68,12 @@ class SoftForestProblem:
     path_penalty: float = 0.0
     l1: float = 0.0
     dtype: str = "float32"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        devices.check_device(self.device)
+        if (reason := devices.refusal(self.device)) is not None:
+            raise ValueError(reason)
         if (reason := self.refusal(self.problem)) is not None:
             raise ValueError(f"problem has no soft forest: {reason}")
         for name, allowed in (("aggregation", AGGREGATIONS), ("dtype", DTYPES)):
@@ -86,6 +95,11 @@ class SoftForestProblem:
             raise ValueError(
                 "aggregation='expected' looks at each tree's own predictions; layers and further outputs need 'mixture'"
             )
+        work = float(min(self.problem.n_samples, BATCH)) * self.size
+        there, auto = devices.on_gpu(self.device, work), self.device == "auto"
+        object.__setattr__(self, "device", "gpu" if there else "cpu")
+        if auto and self.memory_refusal(BATCH, idle=True) is not None:
+            object.__setattr__(self, "device", "cpu")
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
@@ -95,6 +109,12 @@ class SoftForestProblem:
         if problem.leaves != "constant":
             return "its leaves are linear, and those of soft forests are constant"
         return SmoothTreeProblem.refusal(problem)
+
+    def memory_refusal(self, batch_size: int, idle: bool = False) -> str | None:
+        """Why its device has no room for batches of so many rows, or None; ``idle``: if nobody else were there."""
+        if self.device == "cpu":
+            return None
+        return memory_refusal(self.problem, self.form, self.dtype, batch_size, idle)
 
     # ---- sizes and layout -----------------------------------------------------------------------------------------
 
@@ -159,11 +179,15 @@ class SoftForestProblem:
     def value_and_grad(self, theta: Floats, *, parallel: bool = True) -> tuple[float, Floats]:
         """The objective at ``theta (size,)`` on all rows as one batch, and its gradient (size,)."""
         theta = self._checked(theta)
+        if self.device == "gpu":
+            return self._on_device.value_and_grad(theta)
         gradient, (X, Y, w) = np.empty_like(theta), self.data
         return float(forest.value_and_gradient(theta, X, Y, w, self.form, gradient, parallel)), gradient
 
     def mean_loss(self, theta: Floats, *, parallel: bool = True) -> float:
         """Squared error of the forest's answers, the mixtures: summed over outputs, averaged over all rows."""
+        if self.device == "gpu":
+            return self._on_device.mean_loss(theta)
         theta, total = self._checked(theta), 0.0
         X, Y, w = self.data
         for i in range(0, X.shape[0], BLOCKS_AT_ONCE):
@@ -172,6 +196,41 @@ class SoftForestProblem:
             errors = np.square(forest.mean_outputs(outs, self.problem.n_outputs) - Y[some])
             total += float(np.sum(w[some, None] * errors, dtype=np.float64))
         return total / float(np.sum(w, dtype=np.float64))
+
+    def descent_state(self, theta: Floats) -> tuple[Any, Any]:
+        """Theta and its two moments as `descend` takes them: where they are to be."""
+        if self.device == "gpu":
+            return self._on_device.upload(theta), tuple(self._on_device.upload(np.zeros((2, theta.size))))
+        return np.array(theta, self.dtype), np.zeros((2, theta.size), self.dtype)
+
+    def descend(
+        self,
+        theta: Any,
+        state: Any,
+        done: int,
+        rates: Floats,
+        groups: list[NDArray[np.integer]],
+        moments: Any,
+        parallel: bool,
+    ) -> tuple[Any, Any, float]:
+        """A step of Adam for each group of row numbers, see `opttree.kernels.forest.descend`.
+
+        Returns
+        -------
+        theta, state, and the mean objective; what came in may be overwritten.
+        """
+        if self.device == "gpu":
+            return self._on_device.descend(theta, state, done, rates, groups, moments)
+        data, bounds = self.pack_rows(groups)
+        return theta, state, forest.descend(theta, state, done, rates, bounds, data, self.form, moments, parallel)
+
+    def to_numpy(self, theta: Any) -> Floats:
+        """A theta of `descend` as a NumPy array, a copy."""
+        return self._on_device.download(theta) if self.device == "gpu" else theta.copy()
+
+    @cached_property
+    def _on_device(self) -> ForestRows:
+        return ForestRows(self.problem, self.form, self.dtype)
 
     def _checked(self, theta: ArrayLike) -> Floats:
         theta = np.ascontiguousarray(theta, self.dtype)

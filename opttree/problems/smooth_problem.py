@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree import devices
 from opttree.kernels import hard, smooth, subtree
-from opttree.kernels.first_order import best_constants
+from opttree.kernels import xp as arrays
+from opttree.kernels.first_order import best_constants, lbfgs, lbfgs_elsewhere
 from opttree.problems.blocks import pack_rows
 from opttree.problems.penalties import L1, L2
+from opttree.problems.smooth_batch import Rows, SmoothBatch, memory_refusal
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
@@ -22,7 +26,7 @@ LOSSES = {"squared": smooth.SQUARED, "log": smooth.LOG}
 DTYPES = ("float32", "float64")
 TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, measured best
 CONDITIONAL_LEVELS = 2  # the same where subtrees may be skipped: three splits cost no more than two by themselves
-SURE = 18.0  # a gate whose argument is beyond this sends less than 2e-8 the other way
+PARALLEL_ROWS = 2000  # fewer are evaluated on one thread, where a solver is not parallel itself
 ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves exist at one time
 
 
@@ -49,7 +53,10 @@ class SmoothTreeProblem:
     dtype : "float32" or "float64".
     eps : a block of rows skips the subtrees that it reaches with a summed probability under this; 0 is exact. Works
         best with rows sorted by their leaves, see `sort`.
-    data : the rows in blocks, as another problem with the same rows and dtype holds them; None: packed here.
+    data : the rows in blocks, as another problem with the same rows and dtype holds them; None: packed here. Of no use
+        on a GPU, which gets the rows when it first needs them.
+    device : where `value_and_grad` is evaluated: "cpu", "gpu" (CuPy), or "auto", which becomes either, see
+        `opttree.devices.on_gpu`.
 
     Examples
     --------
@@ -69,7 +76,7 @@ class SmoothTreeProblem:
     Raises
     ------
     ValueError
-        For a statement that it cannot smooth, or an unknown option.
+        For a statement that it cannot smooth, an unknown option, or a GPU where there is none.
     """
 
     problem: TreeProblem
@@ -78,6 +85,7 @@ class SmoothTreeProblem:
     dtype: str = "float64"
     eps: float = 0.0
     data: Any = field(default=None, repr=False)  # the rows in blocks; packed when None
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if (reason := self.refusal(self.problem)) is not None:
@@ -89,7 +97,13 @@ class SmoothTreeProblem:
             raise ValueError(f"alpha must be finite and > 0; got {self.alpha}")
         if not (np.isfinite(self.eps) and self.eps >= 0.0):
             raise ValueError(f"eps must be finite and >= 0; got {self.eps}")
-        if self.data is None:
+        devices.check_device(self.device)
+        if (reason := devices.refusal(self.device)) is not None:
+            raise ValueError(reason)
+        object.__setattr__(self, "device", self.placed(self.problem, self.device, dtype=self.dtype))
+        if self.device == "gpu":
+            object.__setattr__(self, "data", None)
+        elif self.data is None:
             object.__setattr__(self, "data", self.pack_rows([np.arange(self.problem.n_samples)])[0])
         elif self.data.w.dtype != self.dtype or np.count_nonzero(self.data.w) != self.problem.n_samples:
             raise ValueError("data must be the rows of this problem in its dtype; got others: leave it out")
@@ -104,6 +118,32 @@ class SmoothTreeProblem:
         if problem.depth < 1:
             return "its depth is 0, so that it has no gates"
         return None
+
+    @staticmethod
+    def placed(problem: TreeProblem, device: str, n_starts: int = 1, **options: Any) -> str:
+        """Where ``n_starts`` thetas of ``problem`` are evaluated, side by side: "cpu" or "gpu".
+
+        "auto" becomes "gpu" as `opttree.devices.on_gpu` says, if it has room for them when nobody else is there.
+        """
+        work = float(problem.n_samples) * 2**problem.depth * (problem.n_features + 1) * n_starts
+        if not devices.on_gpu(device, work):
+            return "cpu"
+        fits = device == "gpu" or SmoothTreeProblem._lacking(problem, n_starts, idle=True, **options) is None
+        return "gpu" if fits else "cpu"
+
+    @staticmethod
+    def device_refusal(problem: TreeProblem, device: str, n_starts: int = 1, **options: Any) -> str | None:
+        """Why ``n_starts`` thetas of ``problem`` cannot be evaluated on ``device``, or None."""
+        reason = devices.refusal(device)
+        if reason is not None or device != "gpu" or SmoothTreeProblem.refusal(problem) is not None:
+            return reason
+        return SmoothTreeProblem._lacking(problem, n_starts, idle=False, **options)
+
+    @staticmethod
+    def _lacking(problem: TreeProblem, n_starts: int, idle: bool, **options: Any) -> str | None:
+        smooth_problem = SmoothTreeProblem(problem, device="gpu", **options)
+        n, width = problem.n_samples, problem.Y.shape[1]
+        return memory_refusal(n_starts, n, n, width, smooth_problem.form, smooth_problem.dtype, idle)
 
     # ---- sizes and layout -----------------------------------------------------------------------------------------
 
@@ -149,6 +189,17 @@ class SmoothTreeProblem:
         """Rows in blocks, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
         return pack_rows(self.problem, groups, self.dtype)
 
+    @cached_property
+    def table(self) -> Rows:
+        """The rows as a `SmoothBatch` takes them."""
+        problem = self.problem
+        return problem.X, problem.Y, problem.w * problem.n_samples
+
+    @cached_property
+    def _batch(self) -> SmoothBatch:
+        """The problem by itself, on the device."""
+        return SmoothBatch([self.table], self.form, [self.penalty], self.dtype)
+
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Views of theta: A (B, p), b (B,), values (L, K), coefs (L, K, p), or (L, K, 0) for constant leaves."""
         if theta.shape != (self.size,):
@@ -192,6 +243,13 @@ class SmoothTreeProblem:
         value, gradient, _mass = self._evaluate(theta, parallel)
         return value, gradient
 
+    def lbfgs(self, theta: Floats, iterations: int) -> float:
+        """Up to ``iterations`` of L-BFGS on all variables: moves ``theta (size,)``, and returns its objective."""
+        if self.device == "gpu":
+            return float(lbfgs_elsewhere(theta, self.value_and_grad, iterations)[0])
+        parallel = self.problem.n_samples >= PARALLEL_ROWS
+        return float(lbfgs(theta, float(self.alpha), self.data, self.form, self.penalty, iterations, parallel)[0])
+
     def value(self, theta: Floats) -> float:
         """The objective at ``theta``; costs as much as with its gradient, which the same pass makes."""
         return self._evaluate(theta)[0]
@@ -200,6 +258,9 @@ class SmoothTreeProblem:
         theta = np.ascontiguousarray(theta, self.dtype)
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
+        if self.device == "gpu":
+            values, gradients, masses = self._batch.evaluate(theta[None], [self.alpha])
+            return float(values[0]), gradients[0], masses[0]
         gradient, mass = np.empty_like(theta), np.empty(self.n_branches + 1, self.dtype)
         blocks = np.array([0, self.data.w.shape[0]])
         value = smooth.value_and_gradient(
@@ -209,22 +270,17 @@ class SmoothTreeProblem:
 
     def with_alpha(self, alpha: float) -> SmoothTreeProblem:
         """The same problem with gates of another scale; the rows in blocks are shared."""
-        return replace(self, alpha=alpha)
+        other = replace(self, alpha=alpha)
+        for name in ("table", "_batch"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
 
     def sort(self, theta: Floats) -> SmoothTreeProblem:
-        """The same problem with rows in an order in which blocks share their paths under ``theta``: for ``eps > 0``.
-
-        Rows follow their hard paths from the root, those that go both ways at a branch between those that go left and
-        those that go right.
-        """
+        """The same problem with rows in an order in which blocks share their paths under ``theta``: for ``eps > 0``."""
         A, b, _values, _coefs = self.unpack(np.asarray(theta))
-        X = self.problem.X
-        node, key = np.zeros(X.shape[0], np.intp), np.zeros(X.shape[0], np.int64)
-        for _ in range(self.problem.depth):
-            z = self.alpha * (b[node] - np.einsum("ij,ij->i", A[node], X))
-            key = 3 * key + np.where(z > SURE, 0, np.where(z < -SURE, 2, 1))
-            node = 2 * node + 1 + (z < 0.0)
-        return replace(self, data=self.pack_rows([np.lexsort((node, key))])[0])
+        keys = arrays.path_keys(np, A, b, self.alpha, self.problem.X, self.problem.depth)
+        return replace(self, data=self.pack_rows([np.argsort(keys, kind="stable")])[0])
 
     # ---- to trees and back ----------------------------------------------------------------------------------------
 

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import smooth, subtree
+from opttree.kernels.first_order import lbfgs, lbfgs_elsewhere
 from opttree.problems.blocks import in_blocks
 from opttree.problems.penalties import L1, L2
-from opttree.problems.smooth_problem import TILE_LEVELS, SmoothTreeProblem, path_products
+from opttree.problems.smooth_batch import SmoothBatch
+from opttree.problems.smooth_problem import PARALLEL_ROWS, TILE_LEVELS, SmoothTreeProblem, path_products
 
 Floats = NDArray[np.floating]
-PARALLEL_ROWS = 2000  # fewer are evaluated on one thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,9 +150,15 @@ class SubtreeProblem:
 
     # ---- the problem ----------------------------------------------------------------------------------------------
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it is evaluated on a GPU: where the whole is, and there are rows enough."""
+        return self.whole.device == "gpu" and self.rows.size >= PARALLEL_ROWS
+
     @cached_property
     def stated(self) -> tuple[Any, Any, Any]:
-        """What the kernels take: rows in blocks with the losses of the leaves in place of y, formulation, penalties.
+        """What the kernels take: rows with the losses of the leaves in place of y, in blocks or on a GPU; formulation;
+        penalties.
 
         Their objective is `value_and_grad`'s divided by `share`.
         """
@@ -166,18 +173,14 @@ class SubtreeProblem:
             parts = losses[:, :half], losses[:, half:]
             losses = np.stack([np.einsum("ij,ij->i", *pair) for pair in zip(reach, parts, strict=True)], axis=1)
         m, depth = self.rows.size, losses.shape[1].bit_length() - 1
-        data = in_blocks(
-            problem.X[self.rows],
-            losses,
-            self.weights * (m / self.share),
-            np.arange(m),
-            -(-m // smooth.BLOCK),
-            self.whole.dtype,
-        )
         n_tiles = -(-depth // TILE_LEVELS)
         form = smooth.Form(depth, -(-depth // n_tiles), 0.0, smooth.GIVEN, smooth.EXPECTED, problem.n_features, 0, 0)
         l1, l2 = (problem.strength(kind, "splits") / self.share for kind in (L1, L2))
-        return data, form, smooth.Penalty(l1, l2, 0.0, 0.0)
+        penalty = smooth.Penalty(l1, l2, 0.0, 0.0)
+        table = problem.X[self.rows], losses, self.weights * (m / self.share)
+        if self.on_gpu:
+            return SmoothBatch([table], form, [penalty], self.whole.dtype), form, penalty
+        return in_blocks(*table, np.arange(m), -(-m // smooth.BLOCK), self.whole.dtype), form, penalty
 
     @property
     def start(self) -> Floats:
@@ -187,10 +190,30 @@ class SubtreeProblem:
 
     def value_and_grad(self, point: Floats) -> tuple[float, Floats]:
         """The objective at ``point``, laid out as `start`, and its gradient."""
-        data, form, penalty = self.stated
+        value, gradient = self._evaluate(self._checked(point))
+        return self.share * value, self.share * gradient
+
+    def lbfgs(self, point: Floats, iterations: int) -> Floats:
+        """The point after up to ``iterations`` of L-BFGS from ``point``."""
+        point = np.array(self._checked(point))
+        if self.on_gpu:
+            lbfgs_elsewhere(point, self._evaluate, iterations)
+        else:
+            lbfgs(point, float(self.whole.alpha), *self.stated, iterations, self.parallel)
+        return point
+
+    def _checked(self, point: Floats) -> Floats:
         point = np.ascontiguousarray(point, self.whole.dtype)
         if point.shape != (self.branches.size * (self.whole.problem.n_features + 1),):
             raise ValueError(f"point must have the shape of start, {self.start.shape}; got {point.shape}")
+        return point
+
+    def _evaluate(self, point: Floats) -> tuple[float, Floats]:
+        """`value_and_grad` divided by `share`."""
+        data, form, penalty = self.stated
+        if self.on_gpu:
+            values, gradients, _masses = data.evaluate(point[None], [self.whole.alpha])
+            return float(values[0]), gradients[0]
         gradient, mass = np.empty_like(point), np.empty(1 << form.depth, self.whole.dtype)
         value = smooth.value_and_gradient(
             point,
@@ -203,7 +226,7 @@ class SubtreeProblem:
             mass,
             self.parallel,
         )
-        return self.share * float(value), self.share * gradient
+        return float(value), gradient
 
     @property
     def parallel(self) -> bool:

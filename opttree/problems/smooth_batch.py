@@ -1,0 +1,224 @@
+"""Smooth problems of one form side by side on a device: objectives, gradients and Adam for S thetas in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree import devices
+from opttree.kernels import fused
+from opttree.kernels import xp as arrays
+from opttree.kernels.smooth import BLOCK, LOG
+from opttree.problems.device_arrays import DeviceArrays
+
+Floats = NDArray[np.floating]
+Rows = tuple[Floats, Floats, Floats]  # X (n, p); Y (n, K), class codes (n, 1) or losses of the leaves (n, L); w (n,)
+LOWER = "lower n_starts or the number of rows, use dtype='float32'"  # what asks for less memory
+
+
+def described(n_starts: int, n_rows: int, form: Any, dtype: str) -> str:
+    """What a batch is, in words."""
+    return f"{n_starts} starts of depth {form.depth} on {n_rows} rows of {form.n_features} features in {dtype}"
+
+
+def memory_refusal(
+    n_starts: int, n_stored: int, n_rows: int, width: int, form: Any, dtype: str, idle: bool = False
+) -> str | None:
+    """Why the GPU has no room for a batch, or None: ``n_stored`` rows in all, of ``width`` outputs, up to ``n_rows``
+    for a start; ``idle``: if nobody else were there.
+    """
+    cp, item, p = devices.cupy(), np.dtype(dtype).itemsize, form.n_features
+    what, size = described(n_starts, n_rows, form, dtype), fused.sizes(cp, form, dtype)
+    if size.shared > fused.shared_limit(cp):
+        return f"device must have {size.shared} bytes of shared memory for {what}; it has {fused.shared_limit(cp)}"
+    rows = n_stored * (size.q + width + 1) * item + 8 * max(n_stored, BLOCK * n_starts)
+    if form.eps > 0.0:  # rows are sorted
+        rows += 8 * n_starts * n_rows + n_rows * (2 * p * item + 80)
+    needed = rows + fused.needed(cp, form, dtype, n_starts, -(-n_rows // BLOCK))
+    return devices.lacking(cp, needed, what, LOWER, idle)
+
+
+def block_bounds(sizes: NDArray[np.integer]) -> NDArray[np.int32]:
+    """First block and end of the blocks of each start, for so many rows of each: (S, 2)."""
+    ends = np.cumsum(-(-sizes // BLOCK))
+    return np.stack([np.append(0, ends[:-1]), ends], axis=1).astype(np.int32)
+
+
+class SmoothBatch(DeviceArrays):
+    """What the smooth kernels do, on another device than the CPU, for S starts at a time.
+
+    Parameters
+    ----------
+    tables : rows of each start, ``(X, Y, w)``; those of starts that share them are one and the same object.
+    form : as the kernels take it, for all starts.
+    penalties : as the kernels take them, of each start.
+    dtype : "float32" or "float64".
+    xp : array namespace; None: CuPy.
+    use_fused : kernels of ``smooth.cu``, which need CuPy; False: the array functions of `opttree.kernels.xp`, which
+        follow the array API and know no skipping (``form.eps`` is 0 for them).
+
+    Raises
+    ------
+    RuntimeError
+        Where there is no CuPy or no device.
+    MemoryError
+        Where the device has too little memory, in one sentence, before any work.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Rows],
+        form: Any,
+        penalties: Sequence[Any],
+        dtype: str,
+        *,
+        xp: Any = None,
+        use_fused: bool = True,
+    ) -> None:
+        self.form, self.use_fused = form, use_fused
+        self.n_starts = len(tables)
+        own: dict[int, int] = {}  # of each table, where its rows begin
+        kept: list[Rows] = []
+        total = 0
+        for table in tables:
+            if id(table) not in own:
+                own[id(table)] = total
+                kept.append(table)
+                total += table[0].shape[0]
+        self._starts = [own[id(table)] for table in tables]
+        self.sizes = [table[0].shape[0] for table in tables]
+        X, Y, w = (np.concatenate(parts) if len(kept) > 1 else parts[0] for parts in zip(*kept, strict=True))
+        super().__init__(xp, dtype, described(self.n_starts, max(self.sizes), form, dtype), LOWER)
+        if use_fused:
+            reason = memory_refusal(self.n_starts, X.shape[0], max(self.sizes), Y.shape[1], form, dtype)
+            if reason is not None:
+                raise MemoryError(reason)
+            X = fused.features(X, fused.sizes(self.xp, form, dtype).q, dtype)
+        elif form.loss == LOG:
+            Y = Y[:, 0].astype(np.int64)
+        self.w = w
+        sums = [w[start : start + size].sum() for start, size in zip(self._starts, self.sizes, strict=True)]
+        with self.within_memory():
+            self.data = tuple(
+                self.xp.asarray(np.ascontiguousarray(part, part.dtype if part.dtype.kind == "i" else dtype))
+                for part in (X, Y, w)
+            )
+            self.penalty = self.xp.asarray(np.array(penalties, dtype))
+            self._weight = self.xp.asarray(np.array(sums, dtype))
+            every = [np.arange(size) for size in (self.sizes[:1] if len(kept) == 1 else self.sizes)]
+            self._all_rows = self.numbered(every)
+            if use_fused:
+                self._space = fused.space(self.xp, form, dtype, self.n_starts, -(-max(self.sizes) // BLOCK))
+
+    def numbered(self, orders: Sequence[NDArray[np.integer]]) -> Any:
+        """Rows in the given orders, one for each start or one for all, as the kernels take them.
+
+        Numbers are -1 where there is no row. The fused kernels take them in blocks (blocks, BLOCK), with the blocks of
+        each start (S, 2); the array functions as (S or 1, m).
+        """
+        sizes = np.array([order.size for order in orders])
+        if not self.use_fused:
+            rows = np.full((sizes.size, sizes.max()), -1, np.int32)
+            for own, order, start in zip(rows, orders, self._starts, strict=False):
+                own[: order.size] = start + order
+            return self.xp.asarray(rows)
+        bounds = block_bounds(sizes)
+        rows = np.full(bounds[-1, 1] * BLOCK, -1, np.int32)
+        for first, order, start in zip(bounds[:, 0] * BLOCK, orders, self._starts, strict=False):
+            rows[first : first + order.size] = start + order
+        bounds = np.ascontiguousarray(np.broadcast_to(bounds, (self.n_starts, 2)))
+        return self.xp.asarray(rows.reshape(-1, BLOCK)), self.xp.asarray(bounds)
+
+    def wait(self) -> None:
+        """Until all that was asked of the device is done."""
+        if hasattr(self.xp, "cuda"):
+            self.xp.cuda.get_current_stream().synchronize()
+
+    def _gathered(self, rows: Any, weight: Any) -> tuple[Any, Any, Any]:
+        """X, Y, w of ``rows`` with a leading axis of starts, weights in shares."""
+        xp, (X, Y, w) = self.xp, self.data
+        flat = xp.reshape(rows, (-1,))
+        there = flat >= 0
+        places = xp.where(there, flat, xp.zeros_like(flat))
+        parts = [xp.reshape(xp.take(part, places, axis=0), (*rows.shape, *part.shape[1:])) for part in (X, Y, w)]
+        share = xp.reshape(xp.where(there, xp.reshape(parts[2], (-1,)), 0.0 * w[:1]), rows.shape)
+        return parts[0], parts[1], share / xp.reshape(weight if rows.shape[0] > 1 else weight[:1], (-1, 1))
+
+    def evaluate(self, thetas: ArrayLike, alphas: ArrayLike) -> tuple[NDArray[np.float64], Floats, Floats]:
+        """Objectives (S,) of ``thetas (S, size)`` with gates of scales ``alphas (S,)``, their gradients (S, size), and
+        the leaves' shares of the weight (S, L).
+        """
+        theta, xp = self.upload(thetas), self.xp
+        alpha = xp.asarray(np.array(alphas, self.dtype))
+        if self.use_fused:
+            with self.within_memory():
+                self._launch(theta, alpha, *self.every_row)
+                losses = self.download(xp.sum(self._space.values, axis=1)) / self.download(self._weight)
+                penalties = self.download(arrays.penalty_value(xp, theta, self.form, self.penalty))
+            return losses + penalties, self.download(self._space.gradient), self.download(self._space.mass)
+        rows = self._gathered(*self.every_row)
+        value, gradient, mass = arrays.evaluate(xp, theta, alpha, *rows, self.form, self.penalty)
+        return self.download(value).astype(np.float64), self.download(gradient), self.download(mass)
+
+    def _launch(self, theta: Any, alpha: Any, rows: Any, weight: Any) -> None:
+        fused.evaluate(self._space, theta, alpha, self.data, rows, weight, self.form, self.penalty)
+
+    def step(
+        self,
+        theta: Any,
+        state: Any,
+        number: int,
+        rate: float,
+        alpha: Any,
+        batch: Any,
+        moments: Any,
+        closed_leaves: bool,
+    ) -> tuple[Any, Any]:
+        """Step ``number`` (from 1) of Adam for all starts, as `first_order.descend` takes it, without waiting.
+
+        Parameters
+        ----------
+        theta : (S, size) on the device; state : its two moments, of the same shape. Both may be overwritten.
+        alpha : (S,) on the device.
+        batch : rows, see `numbered`, and sums of their weights (S,) on the device.
+
+        Returns
+        -------
+        theta, state
+        """
+        rows, weight = batch
+        if self.use_fused:
+            self._launch(theta, alpha, rows, weight)
+            fused.adam_step(self._space, theta, state, number, rate, moments, closed_leaves)
+            return theta, state
+        gathered = self._gathered(rows, weight)
+        _value, gradient, mass = arrays.evaluate(self.xp, theta, alpha, *gathered, self.form, self.penalty)
+        return arrays.descend_step(
+            self.xp, theta, gradient, mass, state, number, rate, moments, self.form, closed_leaves
+        )
+
+    def sorted_rows(self, theta: Any, alpha: Any) -> tuple[Any, Any]:
+        """The batch of all rows of each start in the order of `opttree.kernels.xp.path_keys`, for ``eps > 0``."""
+        xp, p = self.xp, self.form.n_features
+        A, b, _values, _coefs = arrays.unpack(xp, theta, self.form)
+        bounds = block_bounds(np.array(self.sizes))
+        rows = xp.full(int(bounds[-1, 1]) * BLOCK, -1, dtype=xp.int32)
+        for s, (start, size) in enumerate(zip(self._starts, self.sizes, strict=True)):
+            X = self.data[0][start : start + size, :p]
+            order = xp.argsort(arrays.path_keys(xp, A[s], b[s], alpha[s], X, self.form.depth))  # CuPy's is stable
+            first = int(bounds[s, 0]) * BLOCK
+            rows[first : first + size] = xp.astype(order + start, xp.int32)
+        return (xp.reshape(rows, (-1, BLOCK)), xp.asarray(bounds)), self._weight
+
+    @property
+    def every_row(self) -> tuple[Any, Any]:
+        """The batch of all rows, for `step`."""
+        return self._all_rows, self._weight
+
+    def batch(self, orders: Sequence[NDArray[np.integer]]) -> tuple[Any, Any]:
+        """A batch of some rows, numbered within each start's, for `step`; as many for each start."""
+        sums = [self.w[start + order].sum() for start, order in zip(self._starts, orders, strict=True)]
+        return self.numbered(orders), self.xp.asarray(np.array(sums, self.dtype))
