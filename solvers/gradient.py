@@ -24,9 +24,19 @@ RESORT_EVERY = 25  # steps after which rows are sorted anew by their leaves, whe
 
 
 class Descent(Protocol):
-    """One run of a driver from one start, in slices: where they are cut does not change a number."""
+    """One run of a driver from one start, or from several at once, in slices: where they are cut does not change a
+    number.
+    """
 
-    theta: Floats
+    @property
+    def thetas(self) -> list[Floats]:
+        """Where the starts stand, and in the end their results."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes, "cpu" or "gpu"."""
+        ...
 
     @property
     def remaining(self) -> int:
@@ -112,6 +122,18 @@ class Adam:
             period *= self.factor
         return np.concatenate([*parts, np.zeros(0)])[:epochs]
 
+    @property
+    def moments(self) -> Moments:
+        """Its numbers as the kernels take them."""
+        return Moments(self.beta1, self.beta2, self.nu1, self.nu2, self.epsilon)
+
+    def pause(self, epoch: int, last: int, validated: bool, eps: float) -> int:
+        """The epoch up to which a run goes on from ``epoch``: a checkpoint, a sort of the rows, or ``last``."""
+        checked = validated or self.average > 1
+        for every in (self.check if checked else 0, RESORT_EVERY if eps > 0.0 else 0):
+            last = min(last, (epoch // every + 1) * every) if every else last
+        return last
+
     def start(
         self,
         smooth: SmoothTreeProblem,
@@ -121,15 +143,23 @@ class Adam:
         *,
         closed_leaves: bool = False,
         validation: SmoothTreeProblem | None = None,
-    ) -> AdamDescent:
+    ) -> Descent:
         """A run from ``theta``; ``closed_leaves`` keeps the leaves' constants at their best (expected loss only).
 
         Linear leaves under log loss have no such closed form and move along the gradient all the same.
         """
+        closed_leaves = self.closes(smooth, closed_leaves)
+        if smooth.device == "gpu":
+            from solvers.side_by_side import AdamBatch
+
+            return AdamBatch(self, [smooth], [theta], [scales], [rng], closed_leaves, validation)
+        return AdamDescent(self, smooth, theta, scales, rng, closed_leaves, validation)
+
+    def closes(self, smooth: SmoothTreeProblem, closed_leaves: bool) -> bool:
+        """Whether the leaves' constants are kept at their best, where that is asked for; ValueError for a mixture."""
         if closed_leaves and smooth.aggregation != "expected":
             raise ValueError(f"closed_leaves needs aggregation='expected'; got {smooth.aggregation!r}")
-        closed_leaves = closed_leaves and not (smooth.linear and smooth.problem.is_classification)
-        return AdamDescent(self, smooth, theta, scales, rng, closed_leaves, validation)
+        return closed_leaves and not (smooth.linear and smooth.problem.is_classification)
 
 
 @dataclass(frozen=True)
@@ -163,6 +193,13 @@ class AdamDescent:
         self.parallel = True
         self.best_value, self.best_theta, self.stuck = np.inf, self.theta, 0
 
+    device = "cpu"
+
+    @property
+    def thetas(self) -> list[Floats]:
+        """The one theta."""
+        return [self.theta]
+
     @property
     def remaining(self) -> int:
         """Epochs to go."""
@@ -174,10 +211,7 @@ class AdamDescent:
         self.parallel = parallel
         last = self.epoch + min(steps, self.remaining)
         while self.epoch < last and self.remaining:
-            until = last
-            checked = self.validation is not None or self.options.average > 1
-            for every in (self.options.check if checked else 0, RESORT_EVERY if self.smooth.eps > 0.0 else 0):
-                until = min(until, (self.epoch // every + 1) * every) if every else until
+            until = self.options.pause(self.epoch, last, self.validation is not None, self.smooth.eps)
             if self.options.batch_size is None:
                 if self.smooth.eps > 0.0 and self.epoch % RESORT_EVERY == 0:
                     self.smooth = self.smooth.with_alpha(self.scales[self.epoch]).sort(self.theta)
@@ -196,7 +230,6 @@ class AdamDescent:
 
     def _run(self, data: Floats, batches: NDArray[np.integer], until: int, parallel: bool) -> None:
         repeat = len(batches) // (until - self.epoch)
-        o = self.options
         descend(
             self.theta,
             self.moments,
@@ -204,7 +237,7 @@ class AdamDescent:
             np.repeat(self.rates[self.epoch : until], repeat),
             np.repeat(self.scales[self.epoch : until], repeat),
             batches,
-            Moments(o.beta1, o.beta2, o.nu1, o.nu2, o.epsilon),
+            self.options.moments,
             self.closed_leaves,
             data,
             self.smooth.form,
@@ -276,7 +309,13 @@ class LBFGSDescent:
     def __init__(self, options: LBFGS, smooth: SmoothTreeProblem, theta: Floats, scales: Floats) -> None:
         self.options, self.smooth = options, smooth
         self.theta = np.array(theta, np.float64)
+        self.device = smooth.device
         self.ladder = [(float(a), len(list(run))) for a, run in groupby(np.asarray(scales))]
+
+    @property
+    def thetas(self) -> list[Floats]:
+        """The one theta."""
+        return [self.theta]
 
     @property
     def remaining(self) -> int:
@@ -306,12 +345,12 @@ class LBFGSDescent:
 def run_all(descents: Sequence[Descent]) -> Generator[None, None, None]:
     """Run ``descents`` to their ends, in slices of about `SLICE_SECONDS`; yields None between slices.
 
-    Several run side by side, one on each thread; fewer than there are threads run one after the other, each on all of
-    them. Neither that nor the length of the slices changes a result.
+    Several run side by side, one on each thread; fewer than there are threads, and those on a GPU, run one after the
+    other, each on all of it. Neither that nor the length of the slices changes a result.
     """
     threads = numba.get_num_threads()
     steps = 1
-    side_by_side = len(descents) >= threads > 1
+    side_by_side = len(descents) >= threads > 1 and all(d.device == "cpu" for d in descents)
     with ThreadPoolExecutor(threads) as pool:
         while left := [d for d in descents if d.remaining]:
             began = time.perf_counter()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree import devices
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
@@ -39,6 +40,8 @@ class ORRT(Solver):
     scale : deviation of the normal numbers of a random start: weights of splits and leaves, on the scale of the data as
         they stand.
     steepness : of gates made from a hard tree, see `NODEC`.
+    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objective and its gradient are evaluated;
+        SciPy's steps stay on the CPU.
     """
 
     takes_gates = True
@@ -49,8 +52,10 @@ class ORRT(Solver):
     tol: float = 1e-6
     scale: float = 1.0
     steepness: float | None = 1.0
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        devices.check_device(self.device)
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {list(METHODS)}; got {self.method!r}")
         for name, least in (("n_starts", 1), ("max_iter", 1)):
@@ -67,14 +72,15 @@ class ORRT(Solver):
         """What the smooth formulation says, but for depth 0, the constant tree; a mixture has no rows of a leaf."""
         if problem.min_leaf > 1:
             return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
-        return None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        return reason or SmoothTreeProblem.device_refusal(problem, self.device, aggregation="mixture")
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step is a portion of iterations, or a whole run of SLSQP."""
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
-        smooth = SmoothTreeProblem(problem, alpha=self.alpha, aggregation="mixture")
+        smooth = SmoothTreeProblem(problem, alpha=self.alpha, aggregation="mixture", device=self.device)
         ended = None
         with calm_threads(problem):
             for run in range(self.n_starts):

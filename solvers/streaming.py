@@ -14,7 +14,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.forest import Forest
-from opttree.kernels import first_order, forest
+from opttree.kernels import first_order
 from opttree.kernels.quadratic import JITTER, minimise_quadratic
 from opttree.problems import L1, L2, SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
@@ -97,9 +97,9 @@ class ForestStream:
     def __init__(self, solver: SDTR, problem: TreeProblem, rng: Rng) -> None:
         self.solver, self.rng = solver, rng
         self.whole = SoftForestProblem(problem, aggregation=solver.aggregations[0], **solver.shared)
-        self.theta = self.whole.random_theta(rng, solver.beta)
-        self.best, self.loss = self.theta.copy(), self.whole.mean_loss(self.theta)
-        self.moments = np.zeros((2, self.theta.size), self.whole.dtype)
+        self.best = self.whole.random_theta(rng, solver.beta)
+        self.loss = self.whole.mean_loss(self.best)
+        self.theta, self.moments = self.whole.descent_state(self.best)
         rate = solver.learning_rate
         self.rates = np.array([rate, rate * 2**problem.depth if solver.reweight else rate])
         self.steps = 0
@@ -107,16 +107,16 @@ class ForestStream:
     def learn(self, part: TreeProblem) -> None:
         """One pass over the rows of ``part`` in mini-batches."""
         soft = replace(self.whole, problem=part)
-        data, bounds = soft.pack_rows(batches(part.n_samples, self.solver.batch_size, self.rng))
-        loss = forest.descend(
-            self.theta, self.moments, self.steps, self.rates, bounds, data, soft.form, self.solver.moments, True
+        groups = batches(part.n_samples, self.solver.batch_size, self.rng)
+        self.theta, self.moments, loss = soft.descend(
+            self.theta, self.moments, self.steps, self.rates, groups, self.solver.moments, True
         )
-        if not (np.isfinite(loss) and np.isfinite(self.theta).all()):
+        if not (np.isfinite(loss) and np.isfinite(soft.to_numpy(self.theta)).all()):
             raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
-        self.steps += len(bounds)
+        self.steps += len(groups)
         judged = self.whole.mean_loss(self.theta)
         if judged < self.loss:
-            self.best, self.loss = self.theta.copy(), judged
+            self.best, self.loss = soft.to_numpy(self.theta), judged
 
     @property
     def model(self) -> Tree | Forest:

@@ -13,6 +13,7 @@ from opttree.problems import SmoothTreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall
 from solvers.gradient import Adam, Driver, geometric, run_all
+from solvers.side_by_side import start_all
 
 Floats = NDArray[np.floating]
 DTYPES = ("float32", "float64")
@@ -61,20 +62,20 @@ class Anneal:
         ]
         thetas = list(thetas)
         for stage in range(len(ladders[0]) if ladders else 0):
-            descents = []
-            for smooth, theta, rng, ladder in zip(smooths, thetas, rngs, ladders, strict=True):
-                alpha = ladder[stage]
-                scales = geometric(*self.scales, self.epochs) if alpha is None else np.full(self.epochs, alpha)
-                descents.append(self.optimizer.start(smooth, theta, scales, rng, closed_leaves=self.closed_leaves))
+            alphas = [ladder[stage] for ladder in ladders]
+            scales = [geometric(*self.scales, self.epochs) if a is None else np.full(self.epochs, a) for a in alphas]
+            descents = start_all(self.optimizer, smooths, thetas, scales, rngs, closed_leaves=self.closed_leaves)
             try:
                 yield from run_all(descents)
             except (LastCall, KeyboardInterrupt):
-                hard = [self._hard(s, d.theta)[1] for s, d in zip(smooths, descents, strict=True)]
+                stand = [theta for descent in descents for theta in descent.thetas]
+                hard = [self._hard(s, theta)[1] for s, theta in zip(smooths, stand, strict=True)]
                 yield [s.problem.trim(tree, refit=self.refit) for s, tree in zip(smooths, hard, strict=True)]
                 raise
+            ends = [theta for descent in descents for theta in descent.thetas]
             thetas, trees = [], []
-            for smooth, descent in zip(smooths, descents, strict=True):
-                theta, tree = self._hard(smooth, descent.theta)
+            for smooth, end in zip(smooths, ends, strict=True):
+                theta, tree = self._hard(smooth, end)
                 thetas.append(theta)
                 trees.append(smooth.problem.trim(tree, refit=self.refit))
                 yield None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree import devices
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
@@ -54,6 +55,9 @@ class GET(Solver):
     eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`; for the
         anneals of the whole tree, and worth it from depth 8 on.
     dtype : "float32" or "float64"; of the anneals, and of the polish where that is left to the problem.
+    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`), for the anneals, and for `GreedyInit` and the polish
+        where they are left to the problem: on a GPU all starts take their steps together. Passes of `TAO` and other
+        initial trees stay on the CPU.
 
     Features are taken as they are: scales and learning rates are for standardised ones (`GETRegressor` sees to it), and
     data far from that (offsets of 100, units of 1e-5) can end in the constant tree.
@@ -70,8 +74,10 @@ class GET(Solver):
     polish: SubtreePolish | str | None = "auto"
     eps: float = 0.0
     dtype: str = "float32"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        devices.check_device(self.device)
         for name, least in (("n_starts", 0), ("n_kept", 1), ("sweeps", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -91,6 +97,7 @@ class GET(Solver):
         polish: bool = True,
         scale_ranges: tuple[tuple[float, float], ...] = PAPER_RANGES,
         dtype: str = "float32",
+        device: str = "cpu",
     ) -> GET:
         """The method as printed, with the paper's hyperparameters (sections 4, appendices F to H), for data in [0, 1].
 
@@ -107,8 +114,9 @@ class GET(Solver):
             portfolio=(),
             sweeps=0,
             refine=None,
-            polish=SubtreePolish(anneal=printed, unit_splits=False, dtype=dtype) if polish else None,
+            polish=SubtreePolish(anneal=printed, unit_splits=False, dtype=dtype, device=device) if polish else None,
             dtype=dtype,
+            device=device,
         )
 
     def for_problem(self, problem: TreeProblem) -> GET:
@@ -118,7 +126,7 @@ class GET(Solver):
         if self.n_starts is None:
             chosen["n_starts"] = 0 if linear else 1 if problem.depth > 9 else 2 if deep else 4
         if self.portfolio is None:
-            chosen["portfolio"] = (HINGE,) if linear else (GreedyInit(levels=2),) if deep else ()
+            chosen["portfolio"] = (HINGE,) if linear else (GreedyInit(levels=2, device=self.device),) if deep else ()
         if self.sweeps is None:
             chosen["sweeps"] = 40 if linear else 15 if deep else 5
         if self.refine == "auto":
@@ -129,13 +137,16 @@ class GET(Solver):
 
     def usual_polish(self, problem: TreeProblem) -> SubtreePolish:
         """The polish that ``polish="auto"`` takes for constant leaves."""
-        polish = SubtreePolish(dtype=self.dtype)
+        polish = SubtreePolish(dtype=self.dtype, device=self.device)
         return replace(polish, anneal=POLISH_DEEP) if problem.depth >= 5 else polish
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation and the other parts say; a depth of 0 is the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
-        for part in self.for_problem(problem).portfolio or ():
+        filled = self.for_problem(problem)
+        starts = max(1, (filled.n_kept if filled._races(problem) else filled.n_starts) or 0)
+        reason = reason or SmoothTreeProblem.device_refusal(problem, self.device, starts, dtype=self.dtype)
+        for part in filled.portfolio or ():
             reason = reason or part.supports(problem)
         return reason
 
@@ -168,7 +179,7 @@ class GET(Solver):
             best, best_objective = yield from self._sweep(problem, tree, rng, best, best_objective)
         if isinstance(self.refine, Anneal):
             own = rng.spawn(1)[0]
-            smooth = SmoothTreeProblem(problem, dtype=self.dtype, eps=self.eps)
+            smooth = self._smooth(problem, 1)
             theta = smooth.unit_splits(smooth.soften(best, own))
             ((objective, tree, _theta),) = yield from self._collect(self.refine, [smooth], [theta], [own], problem)
             best = tree if objective < best_objective else best
@@ -193,13 +204,11 @@ class GET(Solver):
     def _anneals(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Generator[Step | None, None, list[Tree]]:
         """Anneal all starts; returns the hard trees to go on with."""
         n = problem.n_samples
-        whole = SmoothTreeProblem(problem, dtype=self.dtype, eps=self.eps)
-        race = self.race_rows is not None and self.race_rows < n
-        smooth = whole
-        if race:
-            part = problem.sample(np.sort(rng.permutation(n)[: self.race_rows]))
-            smooth = SmoothTreeProblem(part, dtype=self.dtype, eps=self.eps)
         assert self.n_starts is not None
+        race = self._races(problem)
+        whole = smooth = self._smooth(problem, self.n_kept if race else self.n_starts)
+        if race:
+            smooth = self._smooth(problem.sample(np.sort(rng.permutation(n)[: self.race_rows])), self.n_starts)
         rngs = rng.spawn(self.n_starts)
         thetas = [smooth.random_theta(own) for own in rngs]
         if start is not None:
@@ -210,6 +219,14 @@ class GET(Solver):
             thetas = [theta for _objective, _tree, theta in runs[: self.n_kept]]
             runs = yield from self._collect(self.finish, [whole] * len(thetas), thetas, rngs[: len(thetas)], problem)
         return [tree for _objective, tree, _theta in runs[: self.n_kept]]
+
+    def _races(self, problem: TreeProblem) -> bool:
+        return self.race_rows is not None and self.race_rows < problem.n_samples
+
+    def _smooth(self, problem: TreeProblem, n_starts: int) -> SmoothTreeProblem:
+        """The smooth problem of a statement, where ``n_starts`` thetas are best evaluated."""
+        device = SmoothTreeProblem.placed(problem, self.device, n_starts, dtype=self.dtype)
+        return SmoothTreeProblem(problem, dtype=self.dtype, eps=self.eps, device=device)
 
     def _collect(
         self,

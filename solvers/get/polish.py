@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree import devices
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
@@ -31,21 +32,25 @@ class SubtreePolish(Solver):
     passes : passes over the tree.
     unit_splits : begin with hyperplanes of unit length, so that all gates are equally steep; the paper keeps them.
     dtype : "float32" or "float64".
+    device : "cpu", "gpu" or "auto", see `opttree.devices.on_gpu`.
     """
 
     anneal: Anneal = field(default_factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)))
     passes: int = 1
     unit_splits: bool = True
     dtype: str = "float32"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        devices.check_device(self.device)
         if self.passes < 1:
             raise ValueError(f"passes must be >= 1; got {self.passes}")
         check_smooth(self.dtype, 0.0)
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation says."""
-        return None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        return reason or SmoothTreeProblem.device_refusal(problem, self.device, dtype=self.dtype)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step is the tree after the nodes of one level."""
@@ -70,12 +75,13 @@ class SubtreePolish(Solver):
             if tree.node_depth[t] >= depth:
                 top[tree.children[t]] = top[t]
         owner = top[tree.apply(problem.X)]
+        device = SmoothTreeProblem.placed(problem, self.device, dtype=self.dtype)
         nodes, smooths, best = [], [], []
         for node in map(int, np.flatnonzero(tree.node_depth == depth)):
             rows = np.flatnonzero(owner == node)
             if rows.size < max(2, 2 * problem.min_leaf) or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12:
                 continue
-            smooth = SmoothTreeProblem(problem.restrict(rows, problem.depth - depth), dtype=self.dtype)
+            smooth = SmoothTreeProblem(problem.restrict(rows, problem.depth - depth), dtype=self.dtype, device=device)
             current = tree.subtree(node)
             nodes.append(node)
             smooths.append(smooth)

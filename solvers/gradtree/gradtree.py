@@ -9,10 +9,12 @@ import numba
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree import devices
 from opttree.problems import DenseTreeProblem, TreeProblem
+from opttree.problems.dense_batch import memory_refusal
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
-from solvers.gradtree.descent import DenseDescent
+from solvers.gradtree.descent import DenseDescent, DenseDescents, Start
 from solvers.initial import Initial
 from solvers.result import Termination
 
@@ -39,6 +41,8 @@ class GradTree(Solver):
     gamma, epsilon, index, dtype : as in `opttree.DenseTreeProblem`.
     temperatures : by which the logits of features are divided in the first and in the last epoch; they change
         geometrically.
+    device : "cpu" or "gpu" (CuPy): all starts take their steps together there. "auto" is the CPU, as long as nobody has
+        measured from what size on a GPU gains.
     refit : whether leaves are fitted again, on all rows, or stay as the gradient has left them (but where ``min_leaf``
         takes leaves away).
 
@@ -64,6 +68,7 @@ class GradTree(Solver):
     temperatures: tuple[float, float] = (1.0, 1.0)
     refit: bool = False
     dtype: str = "float32"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name, count, words in (("learning_rates", 3, "three"), ("temperatures", 2, "two")):
@@ -81,6 +86,7 @@ class GradTree(Solver):
             raise ValueError(f"validation must be between 0 and 1, a TreeProblem or None; got {given!r}")
         if not (self.init is None or isinstance(self.init, Initial)):
             raise ValueError(f"init must be an initial tree of `solvers` or None; got {self.init!r}")
+        devices.check_device(self.device)
         tiny = TreeProblem(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), depth=1, splits="axis")
         DenseTreeProblem(tiny, self.gamma, self.epsilon, self.index, self.dtype)  # checks the options it shares
 
@@ -98,8 +104,16 @@ class GradTree(Solver):
             or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))
         ):
             return "its features or classes are not those of the rows that are to judge"
-        reason = None if problem.depth == 0 else DenseTreeProblem.refusal(problem)
+        reason = devices.refusal(self.device)
+        if problem.depth > 0:
+            reason = reason or DenseTreeProblem.refusal(problem) or self._memory_refusal(problem)
         return reason if reason is not None or self.init is None else self.init.supports(problem)
+
+    def _memory_refusal(self, problem: TreeProblem) -> str | None:
+        if self.device != "gpu":
+            return None
+        dense = DenseTreeProblem(problem, self.gamma, self.epsilon, self.index, self.dtype)
+        return memory_refusal(self.n_starts, problem.n_samples, dense.form, self.dtype, self.batch_size)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Starts side by side, in rounds of epochs; a step for each that has a lower loss on the rows that judge."""
@@ -121,16 +135,25 @@ class GradTree(Solver):
         given = None if start is None else train.trim(start)
         if given is None and self.init is not None:
             given = self.init.build(train, rng)
-        descents = []
-        for k, own in enumerate(rng.spawn(self.n_starts)):
-            theta = dense.random_theta(own) if given is None or k else dense.soften(given, own)
-            descents.append(DenseDescent(self, dense, judging, theta, own))
+        rngs = rng.spawn(self.n_starts)
+        thetas = [
+            dense.random_theta(own) if given is None or k else dense.soften(given, own) for k, own in enumerate(rngs)
+        ]
+        runs: list[DenseDescent] | list[DenseDescents]
+        descents: list[DenseDescent] | list[Start]
+        if self.device == "gpu":
+            runs = [DenseDescents(self, dense, judging, thetas, rngs)]
+            descents = runs[0].starts
+        else:
+            runs = descents = [
+                DenseDescent(self, dense, judging, theta, own) for theta, own in zip(thetas, rngs, strict=True)
+            ]
         seen = [np.inf] * self.n_starts
         batches = -(-train.n_samples // self.batch_size) + 1
         epochs = max(1, ROUND // (20 * train.n_samples + batches * dense.size))
         with ThreadPoolExecutor(numba.get_num_threads()) as pool:
-            while any(descent.remaining for descent in descents):
-                list(pool.map(lambda descent: descent.advance(epochs), descents))
+            while any(run.remaining for run in runs):
+                list(pool.map(lambda run: run.advance(epochs), runs))
                 better = [k for k in range(self.n_starts) if descents[k].loss < seen[k]]
                 for k in sorted(better, key=lambda k: descents[k].loss):  # the best first: time may be up
                     seen[k], tree = descents[k].loss, self._tree(problem, dense, descents[k].theta)

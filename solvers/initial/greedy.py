@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree import devices
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.gradient import Adam, geometric, run_all
 from solvers.initial.base import Growth, Initial
+from solvers.side_by_side import start_all
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class GreedyInit(Initial):
     epochs : length of an anneal.
     scales : first and last gate scale of the anneal (GET eq. 4), in units of the inverse scale of the features.
     optimizer : driver of the anneals.
+    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where all nodes of a block of levels are annealed.
     """
 
     levels: int = 1
@@ -32,8 +35,10 @@ class GreedyInit(Initial):
     epochs: int = 200
     scales: tuple[float, float] = (1.0, 20.0)
     optimizer: Adam = field(default_factory=lambda: Adam(learning_rate=0.05))
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        devices.check_device(self.device)
         for name in ("levels", "n_starts", "epochs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
@@ -42,7 +47,8 @@ class GreedyInit(Initial):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation says; a depth of 0 is the constant tree."""
-        return None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        return reason or SmoothTreeProblem.device_refusal(problem, self.device, self.n_starts, dtype="float32")
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree, its leaves fitted, after each block of levels, and None while it works."""
@@ -53,29 +59,32 @@ class GreedyInit(Initial):
         for top in range(0, problem.depth, self.levels):
             levels = min(self.levels, problem.depth - top)
             leaf = tree.apply(problem.X)
-            nodes, smooths, descents = [], [], []
+            device = SmoothTreeProblem.placed(problem, self.device, self.n_starts, dtype="float32")
+            nodes, smooths, thetas, rngs = [], [], [], []
             counts = np.bincount(leaf, minlength=tree.n_nodes)
             for node in map(int, np.flatnonzero(counts >= max(2, 2 * problem.min_leaf))):
                 rows = np.flatnonzero(leaf == node)
                 if np.ptp(problem.Y[rows], axis=0).max() <= 1e-12:
                     continue
                 part = problem.sample(rows, depth=levels, leaves="constant", penalties=())
-                smooth = SmoothTreeProblem(part, dtype="float32")
+                smooth = SmoothTreeProblem(part, dtype="float32", device=device)
                 for _ in range(self.n_starts):
-                    theta = smooth.random_theta(rng)
-                    scales = geometric(*self.scales, self.epochs)
-                    own = rng.spawn(1)[0]
-                    descents.append(self.optimizer.start(smooth, theta, scales, own, closed_leaves=True))
+                    thetas.append(smooth.random_theta(rng))
+                    rngs.append(rng.spawn(1)[0])
                 nodes.append(node)
                 smooths.append(smooth)
                 yield None
+            every = [smooth for smooth in smooths for _ in range(self.n_starts)]
+            scales = [geometric(*self.scales, self.epochs)] * len(every)
+            descents = start_all(self.optimizer, every, thetas, scales, rngs, closed_leaves=True)
             for _ in run_all(descents):
                 yield None
+            thetas = [theta for descent in descents for theta in descent.thetas]
             subtrees = {}
             for i, (node, smooth) in enumerate(zip(nodes, smooths, strict=True)):
                 part = smooth.problem
-                starts = descents[i * self.n_starts :][: self.n_starts]
-                found = [part.trim(part.fit_leaves(smooth.harden(descent.theta))) for descent in starts]
+                starts = thetas[i * self.n_starts :][: self.n_starts]
+                found = [part.trim(part.fit_leaves(smooth.harden(theta))) for theta in starts]
                 subtrees[node] = min(found, key=part.mean_loss)
                 yield None
             tree = tree.graft(subtrees)

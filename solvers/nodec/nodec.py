@@ -10,12 +10,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.first_order import lbfgs
+from opttree import devices
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.subtree import fit_leaves
 from opttree.problems import L1, L2, SmoothTreeProblem, SubtreeProblem, TreeProblem
 from opttree.problems.smooth_problem import path_products
-from opttree.problems.subtree_problem import PARALLEL_ROWS
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.initial import ClusterInit
@@ -80,6 +79,8 @@ class NODEC(Solver):
         default, is the paper's method.
     tol : with ``k0``, stop where the gradient of the whole objective has at most this norm.
     clip : bound the linear leaves of the trees by the range of y.
+    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objectives of working sets of 2000 rows or
+        more, and that of the whole tree, are evaluated. Leaves and reassignments stay on the CPU.
     """
 
     takes_gates = True
@@ -98,8 +99,10 @@ class NODEC(Solver):
     joint_iterations: int = 0
     tol: float = 0.0
     clip: bool = True
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
+        devices.check_device(self.device)
         if self.working_sets not in WORKING_SETS:
             raise ValueError(f"working_sets must be one of {list(WORKING_SETS)}; got {self.working_sets!r}")
         for name, least in (("max_iter", 0), ("branch_iterations", 1), ("joint_iterations", 0)):
@@ -126,7 +129,7 @@ class NODEC(Solver):
             return reason
         if problem.loss != "squared":
             return f"its loss is {problem.loss!r}, and the leaf step is least squares"
-        return self.init.supports(problem)
+        return self.init.supports(problem) or SmoothTreeProblem.device_refusal(problem, self.device)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The three procedures of the paper: initialization, decomposition, update of branch nodes."""
@@ -141,7 +144,7 @@ class NODEC(Solver):
         if start is None:
             yield Step(one_leaf(problem, self.alpha), phase="constant")
             start = yield from self._initial(problem, rng)
-        smooth = SmoothTreeProblem(problem, alpha=self.alpha)
+        smooth = SmoothTreeProblem(problem, alpha=self.alpha, device=self.device)
         theta = soft_start(smooth, start, self.steepness, own)
         value = smooth.value(theta)
         best, best_value = theta, value
@@ -167,10 +170,9 @@ class NODEC(Solver):
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
-        parallel = problem.n_samples >= PARALLEL_ROWS
         for done in range(0, self.joint_iterations, PORTION):
-            best, most = best.copy(), min(PORTION, self.joint_iterations - done)
-            best_value, _n = lbfgs(best, self.alpha, smooth.data, smooth.form, smooth.penalty, most, parallel)
+            best = best.copy()
+            best_value = smooth.lbfgs(best, min(PORTION, self.joint_iterations - done))
             yield self._step(smooth, best, {"smooth": best_value, "current": best_value}, "all variables")
         return Termination.ITERATION_LIMIT
 
@@ -263,9 +265,7 @@ class NODEC(Solver):
             return self._reroute(proxy, left, start)
         if small:
             return start
-        point = start.copy()
-        lbfgs(point, self.alpha, *part.stated, self.branch_iterations, part.parallel)
-        return point
+        return part.lbfgs(start, self.branch_iterations)
 
     def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:
         """Weighted logistic regression (17) of the sides ``left (m,)``; both sides weigh the same.

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels import forest
 from opttree.kernels.first_order import Moments
 from opttree.problems import SoftForestProblem
 from solvers.gradient import QHAdam
@@ -31,13 +30,12 @@ class ForestDescent:
         self, options: SDTR, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng
     ) -> None:
         self.options, self.problem, self.judge, self.rng = options, problem, judge, rng
-        self.current = np.array(theta, problem.dtype)
-        self._state = np.zeros((2, theta.size), problem.dtype)
+        self.current, self._state = problem.descent_state(theta)
         rate = options.learning_rate
         self._rates = np.array([rate, rate * 2**problem.problem.depth if options.reweight else rate])
         self._parallel = problem.n_trees > 1
         self._waiting: list[NDArray[np.integer]] = []
-        self.theta, self.loss = self.current.copy(), judge.mean_loss(theta)
+        self.theta, self.loss = np.array(theta, problem.dtype), judge.mean_loss(theta)
         self.batches = self.best_batch = 0
 
     @property
@@ -53,18 +51,16 @@ class ForestDescent:
         while self.batches < until and self.remaining:
             stop = min(until, (self.batches // check + 1) * check)
             groups = [self._next() for _ in range(stop - self.batches)]
-            data, bounds = self.problem.pack_rows(groups)
-            form, done = self.problem.form, self.batches
-            loss = forest.descend(
-                self.current, self._state, done, self._rates, bounds, data, form, QHADAM, self._parallel
+            self.current, self._state, loss = self.problem.descend(
+                self.current, self._state, self.batches, self._rates, groups, QHADAM, self._parallel
             )
             self.batches = stop
-            if not (np.isfinite(loss) and np.isfinite(self.current).all()):
+            if not (np.isfinite(loss) and np.isfinite(self.problem.to_numpy(self.current)).all()):
                 raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
             if stop % check == 0 or stop == self.options.max_batches:
                 judged = self.judge.mean_loss(self.current)
                 if judged < self.loss:
-                    self.theta, self.loss, self.best_batch = self.current.copy(), judged, stop
+                    self.theta, self.loss, self.best_batch = self.problem.to_numpy(self.current), judged, stop
 
     def _next(self) -> NDArray[np.integer]:
         """Rows of the next batch; batches of one pass over the rows are of one size, up to a row."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree import devices
 from opttree.forest import Forest
 from opttree.problems import SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
@@ -18,7 +19,7 @@ from solvers.sdtr.descent import QHADAM, ForestDescent
 from solvers.soft import constant_tree, one_leaf, soft_start
 
 PORTION = 200_000_000  # products of rows and variables between two looks at the clock, about
-SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype")  # with `SoftForestProblem`
+SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype", "device")  # with `SoftForestProblem`
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class SDTR(Solver):
     validation : share of the rows that is held out; None: the training rows judge.
     steepness : of gates made from a hard tree that `solve` starts from, see `NODEC`.
     dtype : "float32" or "float64".
+    device : "cpu", "gpu" or "auto", see `opttree.devices.on_gpu`: where batches are evaluated and the weights are kept.
 
     The result of one tree is a `Tree`, of more a `opttree.Forest` in its place; answers are mixtures. Steps are models
     of lower loss on the held-out rows, ``info["validation"]``; `solve` ranks them by the loss on all rows, the
@@ -66,11 +68,14 @@ class SDTR(Solver):
     validation: float | None = 0.1
     steepness: float | None = 1.0
     dtype: str = "float32"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         outputs = self.tree_output_dim if isinstance(self.tree_output_dim, int) and self.tree_output_dim > 0 else 1
         tiny = TreeProblem(np.array([[0.0], [1.0]]), np.zeros((2, outputs)), depth=1)
-        SoftForestProblem(tiny, aggregation=self.aggregation or "mixture", **self.shared)  # checks what it shares
+        here = self.shared | {"device": "cpu"}
+        SoftForestProblem(tiny, aggregation=self.aggregation or "mixture", **here)  # checks what it shares
+        devices.check_device(self.device)
         for name in ("beta", "learning_rate", "steepness"):
             value = getattr(self, name)
             if name == "steepness" and value is None:
@@ -93,7 +98,13 @@ class SDTR(Solver):
             return f"tree_output_dim = {self.tree_output_dim} is less than its {problem.n_outputs} outputs"
         if problem.penalties and self.n_trees * self.n_layers > 1:
             return f"its penalties are for one tree, and this is a forest of {self.n_trees * self.n_layers}"
-        return None if problem.depth == 0 else SoftForestProblem.refusal(problem)
+        reason = devices.refusal(self.device)
+        if problem.depth > 0:
+            reason = reason or SoftForestProblem.refusal(problem)
+        if problem.depth == 0 or reason is not None:
+            return reason
+        forest = SoftForestProblem(problem, aggregation=self.aggregations[0], **self.shared)
+        return forest.memory_refusal(self.batch_size)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step whenever a slice of batches has found a lower loss on the rows that judge."""
