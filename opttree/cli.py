@@ -36,6 +36,7 @@ METHODS = {
     "boosted": "gradient boosting with optimised trees of a depth of its own",
 }
 FORESTS = ("rf", "forest", "boosted")
+ON_GPU = ("get", "get-linear", "srt", "orrt", "sdtr", "gradtree")  # methods that --device is for
 FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", *FORESTS)}}
 
 
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(args)
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, MemoryError) as error:
         print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -132,10 +133,17 @@ def _tree_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
     parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
+    where = f"where {', '.join(ON_GPU)} compute; default %(default)s"
+    parser.add_argument("--device", choices=("cpu", "gpu", "auto"), default="cpu", help=where)
 
 
 def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | None = None, **options: Any) -> Any:
-    """The estimator that ``method`` (a key of `METHODS`) names, for a task."""
+    """The estimator that ``method`` (a key of `METHODS`) names, for a task.
+
+    ``options`` go to it; ``device`` only where it knows one, see `ON_GPU`.
+    """
+    if method not in ON_GPU:
+        options.pop("device", None)
     regression = task == "regression"
     if method in ("cart", "rf"):
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -220,9 +228,9 @@ def _fit(args: argparse.Namespace) -> None:
         raise ValueError(f"{args.data} must have at least one column besides the target; got none")
     task = args.task or datasets.guess_task(y)
     method = FIT_METHODS[args.method]
-    model = make_estimator(
-        method, task, args.depth, args.seed, args.jobs, time_limit=args.time_limit, verbose=int(args.verbose)
-    )
+    _check_device(args.device, [method])
+    options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
+    model = make_estimator(method, task, args.depth, args.seed, args.jobs, **options)
     began = time.perf_counter()
     model.fit(X, y.to_numpy())
     seconds = time.perf_counter() - began
@@ -234,6 +242,15 @@ def _fit(args: argparse.Namespace) -> None:
         f"objective {model.result_.objective:.6g}. {model.result_.message}"
     )
     print(f"saved to {args.out}")
+
+
+def _check_device(device: str, methods: list[str]) -> None:
+    from opttree import devices
+
+    if device == "gpu" and not set(methods) & set(ON_GPU):
+        raise ValueError(f"--device must be cpu but for {', '.join(ON_GPU)}; got 'gpu' for {', '.join(methods)}")
+    if (reason := devices.refusal(device)) is not None:
+        raise ValueError(reason)
 
 
 def _check_place(option: str, path: str) -> None:
@@ -287,6 +304,7 @@ def _compare(args: argparse.Namespace) -> None:
         raise ValueError(f"--methods must be among {', '.join(METHODS)}; got {unknown[0] if unknown else 'none'!r}")
     if args.depth < 1:
         raise ValueError(f"--depth must be >= 1; got {args.depth}")
+    _check_device(args.device, methods)
     if args.cv < 2:
         raise ValueError(f"--cv must be >= 2; got {args.cv}")
     data = datasets.load(args.data)
@@ -428,10 +446,12 @@ def _cross_validate(
     rows, results = {}, {}
     for method in methods:
         few = np.random.default_rng(0).permutation(len(X))[:500]
-        make_estimator(method, task, args.depth, args.seed, args.jobs).fit(X[few], y[few])  # compile off the clock
+        make_estimator(method, task, args.depth, args.seed, args.jobs, device=args.device).fit(
+            X[few], y[few]
+        )  # compiles
         folds_of_method = []
         for fold, (train, test) in enumerate(folds.split(X, y)):
-            model = make_estimator(method, task, args.depth, args.seed, args.jobs)
+            model = make_estimator(method, task, args.depth, args.seed, args.jobs, device=args.device)
             began = time.perf_counter()
             model.fit(X[train], y[train])
             seconds = time.perf_counter() - began

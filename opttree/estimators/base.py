@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from opttree import bridge
+from opttree import bridge, devices
 from opttree.checks import check_columns
 from opttree.estimators.depth import choose_depth
 from opttree.problems import L1, L2, TreeProblem
@@ -57,6 +57,10 @@ class TreeEstimator(BaseEstimator):
             isinstance(self.time_limit, (int, float, np.number)) and self.time_limit > 0
         ):
             raise ValueError(f"time_limit must be > 0 seconds or None; got {self.time_limit!r}")
+        device = getattr(self, "device", "cpu")
+        devices.check_device(device)
+        if (reason := devices.refusal(device)) is not None:
+            raise ValueError(reason)
         if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
 

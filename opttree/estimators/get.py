@@ -39,6 +39,7 @@ class _GETTree(StreamingGET, TreeEstimator):
         validation_fraction: float | None = None,
         init: Tree | None = None,
         dtype: str | None = None,
+        device: str = "cpu",
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -57,6 +58,7 @@ class _GETTree(StreamingGET, TreeEstimator):
         self.validation_fraction = validation_fraction
         self.init = init
         self.dtype = dtype
+        self.device = device
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -90,8 +92,8 @@ class _GETTree(StreamingGET, TreeEstimator):
         dtype = self.dtype or ("float64" if problem.leaves == "linear" else "float32")
         polished = bool(self.polish) if self.polish != "auto" else problem.leaves == "constant"
         if self.preset == "paper":
-            return solvers.GET.paper(self.n_starts or 10, polish=polished, dtype=dtype)
-        get = solvers.GET(n_starts=self.n_starts, dtype=dtype)
+            return solvers.GET.paper(self.n_starts or 10, polish=polished, dtype=dtype, device=self.device)
+        get = solvers.GET(n_starts=self.n_starts, dtype=dtype, device=self.device)
         return replace(get, polish=get.usual_polish(problem) if polished else None)
 
     def _solve(
@@ -149,6 +151,9 @@ class GETRegressor(RegressionTree, _GETTree):
     dtype : {"float32", "float64"}, default None
         Precision of the gradients; None: "float64" for linear leaves, which then depend on sample weights as on
         repeated rows to the last digits, "float32" for constant ones. Trees and objectives are float64.
+    device : {"cpu", "gpu", "auto"}, default "cpu"
+        Where the trees are annealed; "gpu" needs CuPy and a CUDA device (``pip install opttree[gpu]``), "auto" takes it
+        where there is one and the problem is large. Rows that come later, by `partial_fit`, stay on the CPU.
     time_limit : float, default None
         Seconds; the best tree so far is kept.
     random_state : int, RandomState or None

@@ -15,7 +15,16 @@ from opttree.preprocessing import rebalanced
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
-OPTIONS = ("epochs", "batch_size", "patience", "average", "n_starts", "index", "refit")  # of `solvers.GradTree`
+OPTIONS = (
+    "epochs",
+    "batch_size",
+    "patience",
+    "average",
+    "device",
+    "n_starts",
+    "index",
+    "refit",
+)  # of `solvers.GradTree`
 
 
 class _GradTree(TreeEstimator):
@@ -100,6 +109,8 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
     init : "cart" or `Tree` on raw features, default None
         A tree to start from, of axis-aligned splits and constant leaves; "cart": scikit-learn's on the rows that are
         not held out. It takes the place of the first start's random numbers.
+    device : {"cpu", "gpu", "auto"}, default "cpu"
+        Where the starts descend, see `solvers.GradTree`; "gpu" needs CuPy and a CUDA device.
     cv, min_samples_leaf, time_limit, random_state, n_jobs, verbose : as in `TAOClassifier`.
 
     Attributes
@@ -142,6 +153,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         min_samples_leaf: int = 1,
         init: Tree | str | None = None,
         cv: Any = 4,
+        device: str = "cpu",
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -165,6 +177,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         self.min_samples_leaf = min_samples_leaf
         self.init = init
         self.cv = cv
+        self.device = device
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -212,6 +225,7 @@ class GradTreeRegressor(RegressionTree, _GradTree):
         min_samples_leaf: int = 1,
         init: Tree | str | None = None,
         cv: Any = 4,
+        device: str = "cpu",
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -231,6 +245,7 @@ class GradTreeRegressor(RegressionTree, _GradTree):
         self.min_samples_leaf = min_samples_leaf
         self.init = init
         self.cv = cv
+        self.device = device
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs

@@ -30,6 +30,7 @@ OPTIONS = (  # of `solvers.SDTR`
     "batch_size",
     "max_batches",
     "patience",
+    "device",
 )
 ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
@@ -57,6 +58,8 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
         Whether features are transformed to normal quantiles first, as in the paper, or standardised.
     init : `Tree`, default None
         A tree on the features as ``tree_`` reads them, in place of the first tree's random numbers.
+    device : {"cpu", "gpu", "auto"}, default "cpu"
+        Where batches are evaluated; see `GETRegressor`. It is for many trees: batches of one are too small to gain.
     cv, time_limit, random_state, n_jobs, verbose : as in `TAORegressor`.
 
     Attributes
@@ -104,6 +107,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
         quantile_transform: bool = True,
         init: Tree | None = None,
         cv: Any = 4,
+        device: str = "cpu",
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -127,6 +131,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
         self.quantile_transform = quantile_transform
         self.init = init
         self.cv = cv
+        self.device = device
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs

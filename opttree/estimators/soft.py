@@ -95,6 +95,8 @@ class SRTRegressor(RegressionTree, _SoftTree):
         Bound the leaves' predictions by the range of y in training.
     min_samples_leaf : int, default 1
         Fewest training rows in a leaf; smaller leaves are cut off at the end.
+    device : {"cpu", "gpu", "auto"}, default "cpu"
+        Where the objectives are evaluated that have 2000 rows or more; see `GETRegressor`.
     time_limit, random_state, n_jobs, verbose : as in `TAORegressor`.
 
     Attributes
@@ -123,6 +125,7 @@ class SRTRegressor(RegressionTree, _SoftTree):
         leaves: str = "linear",
         cv: Any = 4,
         min_samples_leaf: int = 1,
+        device: str = "cpu",
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -139,6 +142,7 @@ class SRTRegressor(RegressionTree, _SoftTree):
         self.leaves = leaves
         self.cv = cv
         self.min_samples_leaf = min_samples_leaf
+        self.device = device
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -168,6 +172,7 @@ class SRTRegressor(RegressionTree, _SoftTree):
             k0=self.k0,
             clip=bool(self.clip),
             joint_iterations=int(self.joint_iterations),
+            device=self.device,
         )
         return nodec if self.n_init == 1 else solvers.MultiStart(nodec, int(self.n_init))
 
@@ -199,6 +204,8 @@ class ORRTRegressor(RegressionTree, _SoftTree):
         Starts; the best training objective wins.
     max_iter : int, default 500
         Iterations of each.
+    device : {"cpu", "gpu", "auto"}, default "cpu"
+        Where the objective is evaluated; see `GETRegressor`.
 
     Attributes
     ----------
@@ -222,6 +229,7 @@ class ORRTRegressor(RegressionTree, _SoftTree):
         max_iter: int = 500,
         leaves: str = "linear",
         cv: Any = 4,
+        device: str = "cpu",
         time_limit: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -235,6 +243,7 @@ class ORRTRegressor(RegressionTree, _SoftTree):
         self.max_iter = max_iter
         self.leaves = leaves
         self.cv = cv
+        self.device = device
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -247,4 +256,4 @@ class ORRTRegressor(RegressionTree, _SoftTree):
 
     def _solver(self, problem: TreeProblem) -> Any:
         orrt = bridge.solvers().ORRT
-        return orrt(method=self.method, n_starts=int(self.n_init), max_iter=int(self.max_iter))
+        return orrt(method=self.method, n_starts=int(self.n_init), max_iter=int(self.max_iter), device=self.device)
