@@ -155,7 +155,8 @@ def test_a_constant_y_gives_one_leaf(solver):
 def test_the_time_limit_is_kept(solver):
     problem = regression_problem(3000, depth=8)
     supported(solver, problem)
-    solve(problem, solver, time_limit=0.01, random_state=0)  # compile
+    for _ in range(4):  # each compiles what it comes to
+        solve(problem, solver, time_limit=0.01, random_state=0)
     result = solve(problem, solver, time_limit=0.01, random_state=0)
     assert result.seconds < 3.0
     assert result.tree is not None

@@ -1,0 +1,528 @@
+"""Smooth trees on a device: the array-API twins, the CUDA kernels, the descents and the solvers that use them.
+
+CUDA C runs on the CPU too, see `tests.emulation`: indices, barriers and numbers of the kernels need no GPU here.
+Where there is one, the same tests run on it (marked ``gpu``).
+"""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from opttree import (
+    L1,
+    L2,
+    DenseTreeProblem,
+    GETRegressor,
+    GradTreeRegressor,
+    ORRTRegressor,
+    SDTRRegressor,
+    SmoothTreeProblem,
+    SoftForestProblem,
+    SRTRegressor,
+    TreeProblem,
+    devices,
+)
+from opttree.cli import main
+from opttree.kernels import fused, smooth, xp_forest
+from opttree.kernels import xp as twin
+from opttree.kernels.first_order import Moments
+from opttree.problems import SubtreeProblem
+from opttree.problems.smooth_batch import SmoothBatch
+from solvers import GET, NODEC, ORRT, SDTR, Chain, GradTree, GreedyInit, HingeInit, SubtreePolish, solve
+from solvers.get import Anneal
+from solvers.gradient import LBFGS, Adam, QHAdam, geometric, run_all
+from solvers.gradtree.descent import DenseDescent, DenseDescents
+from solvers.side_by_side import start_all
+from tests.conftest import classification_problem, regression_problem
+from tests.emulation import cupy as emulation
+from tests.test_smooth import CASES, some_theta, statement
+
+TOLERANCE = {"float64": 1e-11, "float32": 1e-5}
+
+
+@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
+def cp(request, monkeypatch):
+    """CuPy, or its stand-in on the CPU under the same name."""
+    if request.param == "real":
+        if (reason := devices.refusal("gpu")) is not None:
+            pytest.skip(reason)
+        return devices.cupy()
+    if emulation.COMPILER is None:
+        pytest.skip("there is no C compiler")
+    module = emulation.module()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+@pytest.fixture
+def no_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+
+
+def close(value, expected, dtype, scale=None):
+    scale = np.abs(expected).max() if scale is None else scale
+    np.testing.assert_allclose(value, expected, rtol=0.0, atol=TOLERANCE[dtype] * max(scale, 1e-12))
+
+
+def on_both(problem, dtype, **options):
+    return [SmoothTreeProblem(problem, dtype=dtype, device=device, **options) for device in ("cpu", "gpu")]
+
+
+# ---- the kernels --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("options", "aggregation"), CASES)
+def test_value_gradient_and_masses_are_those_of_the_cpu(cp, options, aggregation):
+    dtype = "float32" if options["depth"] == 1 else "float64"
+    here = SmoothTreeProblem(statement(**options), alpha=2.0, aggregation=aggregation, dtype=dtype)
+    thetas = [some_theta(here, seed) for seed in (1, 2)]
+    for use_fused in (True, False):  # the kernels, and the array functions
+        batch = SmoothBatch([here.table] * 2, here.form, [here.penalty] * 2, dtype, use_fused=use_fused)
+        values, gradients, masses = batch.evaluate(thetas, [2.0, 3.0])
+        assert values.shape == (2,)
+        for k, (theta, alpha) in enumerate(zip(thetas, (2.0, 3.0), strict=True)):
+            value, gradient, mass = here.with_alpha(alpha)._evaluate(theta)
+            close(values[k], value, dtype)
+            close(gradients[k], gradient, dtype)
+            if aggregation == "expected":
+                close(masses[k], mass, dtype, 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("depth", "p"), [(7, 3), (9, 2), (2, 50), (3, 140), (4, 300), (10, 2)])
+def test_kernels_at_other_sizes(cp, depth, p, dtype):
+    """Tiles of one to four levels, in one to three layers; features in shared memory and not; more than threads."""
+    here, there = on_both(regression_problem(530, p, depth=depth), dtype, alpha=1.5)
+    theta = some_theta(here) / np.sqrt(p)
+    (value, gradient), (value_there, gradient_there) = here.value_and_grad(theta), there.value_and_grad(theta)
+    close(value_there, value, dtype)
+    close(gradient_there, gradient, dtype)
+    assert gradient_there.dtype == dtype
+    assert there.value(theta) == value_there  # sums have an order
+
+
+def test_rows_of_different_starts_may_differ(cp):
+    problem = regression_problem(900, depth=3, penalties=(L1(splits=1e-2), L2(splits=1e-2)))
+    parts = [problem.restrict(rows, 2) for rows in np.split(np.random.default_rng(0).permutation(900), [40, 500])]
+    smooths = [SmoothTreeProblem(part) for part in parts]
+    thetas = [some_theta(smooth) for smooth in smooths]
+    tables, penalties = [s.table for s in smooths], [s.penalty for s in smooths]
+    for options in ({}, {"xp": np, "use_fused": False}):
+        batch = SmoothBatch(tables, smooths[0].form, penalties, "float64", **options)
+        values, gradients, _masses = batch.evaluate(thetas, [1.0, 1.0, 1.0])
+        for k, smooth_problem in enumerate(smooths):
+            value, gradient = smooth_problem.value_and_grad(thetas[k])
+            assert values[k] == pytest.approx(value, rel=1e-12)
+            close(gradients[k], gradient, "float64")
+
+
+def test_steep_gates_skip_subtrees_and_dead_rows_count_for_nothing(cp):
+    problem = regression_problem(3000, depth=8, penalties=())
+    rng = np.random.default_rng(0)
+    exact = SmoothTreeProblem(problem, alpha=150.0)
+    theta = exact.unit_splits(exact.soften(solve(problem, HingeInit(), random_state=0).tree, rng))
+    value, gradient = exact.value_and_grad(theta)
+    batch = SmoothBatch([exact.table], exact.form._replace(eps=1e-6), [exact.penalty], "float64")
+    device_theta, alpha = batch.upload(theta[None]), batch.upload([150.0])
+    rows, weight = batch.sorted_rows(device_theta, alpha)
+    order = batch.download(rows[0]).ravel()
+    assert sorted(order[order >= 0]) == list(range(3000))
+    batch._launch(device_theta, alpha, rows, weight)
+    skipped = batch.download(batch._space.gradient)[0]
+    assert float(np.sum(batch.download(batch._space.values))) / 3000 == pytest.approx(value, rel=1e-6)
+    assert 0.0 < np.abs(skipped - gradient).max() <= 1e-5 * np.abs(gradient).max()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_working_sets_of_given_losses(cp, alone):
+    problem = regression_problem(2500, depth=3, leaves="linear", penalties=(L2(splits=1e-3, leaves=1e-3),))
+    here, there = on_both(problem, "float64")
+    theta = some_theta(here)
+    for exact in (True, False):
+        sets = [SubtreeProblem(whole, theta, 0, alone=alone, exact=exact) for whole in (here, there)]
+        assert sets[1].on_gpu
+        (value, gradient), (value_there, gradient_there) = (s.value_and_grad(s.start) for s in sets)
+        close(value_there, value, "float64")
+        close(gradient_there, gradient, "float64")
+        close(sets[1].lbfgs(sets[1].start, 5), sets[0].lbfgs(sets[0].start, 5), "float32")
+
+
+def test_missing_barriers_and_deadlocks_show_in_the_emulation():
+    if emulation.COMPILER is None:
+        pytest.skip("there is no C compiler")
+    source = """
+#define KERNEL
+typedef struct { real v[4]; } pack;
+KERNEL void reverse(real *out, const int careful)
+{
+    extern __shared__ pack shared[];
+    real *all = (real *)shared;
+    all[threadIdx.x] = threadIdx.x;
+    if (careful) __syncthreads();
+    out[threadIdx.x] = all[blockDim.x - 1 - threadIdx.x];
+}
+KERNEL void divergent(real *out)
+{
+    if (threadIdx.x < 32) __syncthreads();
+    out[0] = __shfl_xor_sync(0xffffffffu, 1.0, 1);
+}
+"""
+    module = emulation.RawModule(code=source, options=("-Dreal=double",))
+    out = np.zeros(64).view(emulation.Array)
+    module.get_function("reverse")((1,), (64,), (out, np.int32(1)), shared_mem=512)
+    assert np.array_equal(out, np.arange(64)[::-1])
+    module.get_function("reverse")((1,), (64,), (out, np.int32(0)), shared_mem=512)
+    assert not np.array_equal(out, np.arange(64)[::-1])
+    with pytest.raises(AssertionError, match="did not reach a barrier"):
+        module.get_function("divergent")((1,), (64,), (out,))
+    with pytest.raises(AssertionError, match="int got"):
+        module.get_function("reverse")((1,), (64,), (out, 1), shared_mem=512)
+
+
+# ---- the array functions, on NumPy and on the strict reference ----------------------------------------------------
+
+
+@pytest.mark.parametrize("namespace", ["numpy", "array_api_strict"])
+@pytest.mark.parametrize("loss", ["squared", "log"])
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_steps_of_the_array_functions_are_those_of_the_cpu(namespace, loss, leaves):
+    xp = pytest.importorskip(namespace)
+    problem = statement(loss=loss, leaves=leaves, depth=3)
+    here = SmoothTreeProblem(problem)
+    closed = not (loss == "log" and leaves == "linear")
+    rng = np.random.default_rng(0)
+    thetas, scales = [here.random_theta(rng) for _ in range(2)], geometric(1.0, 10.0, 8)
+    batch = SmoothBatch([here.table] * 2, here.form, [here.penalty] * 2, "float64", xp=xp, use_fused=False)
+    state = batch.upload(np.zeros((2, here.size))), batch.upload(np.zeros((2, here.size)))
+    moments = Moments(0.9, 0.999, 0.7, 1.0, 1e-8)
+    rates = Adam(0.05).rates(8)
+    theta = batch.upload(thetas)
+    for i, (rate, alpha) in enumerate(zip(rates, scales, strict=True)):
+        alphas = batch.upload([alpha, alpha])
+        theta, state = batch.step(theta, state, i + 1, float(rate), alphas, batch.every_row, moments, closed)
+    assert theta.shape == (2, here.size)
+    for start, end in zip(thetas, batch.download(theta), strict=True):
+        descent = Adam(0.05, nu1=0.7).start(here, start, scales, rng, closed_leaves=closed)
+        for _ in run_all([descent]):
+            pass
+        close(end, descent.thetas[0], "float64", 1e3)  # where gradients are nearly 0 Adam enlarges roundings
+
+
+@pytest.mark.parametrize("namespace", ["numpy", "array_api_strict"])
+def test_given_losses_and_the_order_of_rows_by_the_array_functions(namespace):
+    xp = pytest.importorskip(namespace)
+    whole = SmoothTreeProblem(regression_problem(400, depth=3))
+    part = SubtreeProblem(whole, some_theta(whole))
+    table = whole.problem.X, part.losses, part.weights * (400 / part.share)
+    _data, form, penalty = part.stated
+    batch = SmoothBatch([table], form, [penalty], "float64", xp=xp, use_fused=False)
+    values, gradients, _masses = batch.evaluate(part.start[None], [whole.alpha])
+    value, gradient = part.value_and_grad(part.start)
+    assert part.share * values[0] == pytest.approx(value, rel=1e-12)
+    close(part.share * gradients[0], gradient, "float64")
+    A, b, _values, _coefs = whole.unpack(some_theta(whole))
+    keys = twin.path_keys(xp, *map(xp.asarray, (A, b)), 50.0, xp.asarray(whole.problem.X), 3)
+    order = np.argsort(np.asarray(keys), kind="stable")
+    z = 50.0 * (b[0] - whole.problem.X[order] @ A[0])
+    side = np.where(z > twin.SURE, 0, np.where(z < -twin.SURE, 2, 1))
+    assert np.array_equal(side, np.sort(side))
+
+
+FORESTS = {
+    "one tree": {},
+    "trees, two outputs": {"n_trees": 3, "n_outputs": 2},
+    "averaged": {"n_trees": 4, "aggregation": "mixture"},
+    "layers": {"n_trees": 2, "n_layers": 3, "tree_output_dim": 3, "aggregation": "mixture", "n_outputs": 2},
+}
+
+
+def forest_statement(n_outputs=1, n=300):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5))
+    Y = np.stack([X[:, 0] * X[:, 1], np.sin(X[:, 2])], axis=1)[:, :n_outputs]
+    return TreeProblem(X, Y, depth=3, sample_weight=rng.uniform(0.5, 2.0, n))
+
+
+@pytest.mark.parametrize("namespace", ["numpy", "array_api_strict"])
+@pytest.mark.parametrize("options", FORESTS.values(), ids=FORESTS)
+def test_soft_forests_by_the_array_functions(namespace, options):
+    xp = pytest.importorskip(namespace)
+    options = dict(options)
+    problem = forest_statement(options.pop("n_outputs", 1))
+    forest = SoftForestProblem(problem, path_penalty=0.3, l1=0.01, dtype="float64", **options)
+    theta = forest.random_theta(np.random.default_rng(1))
+    rows = [xp.asarray(part) for part in (theta, problem.X, problem.Y, problem.w)]
+    value, gradient = xp_forest.value_and_gradient(xp, *rows, forest.form)
+    expected, slopes = forest.value_and_grad(theta)
+    assert float(value) == pytest.approx(expected, rel=1e-12)
+    close(np.asarray(gradient), slopes, "float64")
+    assert float(xp_forest.mean_loss(xp, *rows, forest.form)) == pytest.approx(forest.mean_loss(theta), rel=1e-12)
+
+
+# ---- descents and solvers -----------------------------------------------------------------------------------------
+
+DRIVERS = {
+    "adam": (Adam(0.05), {}),
+    "qhadam": (QHAdam(0.05), {}),
+    "batches": (Adam(0.05, batch_size=120), {}),
+    "averages": (Adam(0.05, average=3, check=2), {}),
+    "restarts": (Adam(0.05, period=4, factor=2), {}),
+    "skipping": (Adam(0.05), {"eps": 1e-12}),
+    "lbfgs": (LBFGS(iterations=5), {}),
+}
+
+
+@pytest.mark.parametrize("loss", ["squared", "log"])
+@pytest.mark.parametrize(("driver", "options"), DRIVERS.values(), ids=DRIVERS)
+def test_starts_side_by_side_end_where_they_end_one_by_one(cp, driver, options, loss):
+    problem = regression_problem(500, depth=2)
+    if loss == "log":
+        problem = classification_problem(500, depth=2, loss="log")
+    ends = []
+    for smooth_problem in on_both(problem, "float64", **options):
+        rngs = np.random.default_rng(0).spawn(3)
+        thetas = [smooth_problem.random_theta(rng) for rng in rngs]
+        scales = [geometric(1.0, last, 30) if isinstance(driver, Adam) else np.full(20, 2.0) for last in (5, 9, 12)]
+        closed = isinstance(driver, Adam)
+        descents = start_all(driver, [smooth_problem] * 3, thetas, scales, rngs, closed_leaves=closed)
+        assert len(descents) == (1 if closed and smooth_problem.device == "gpu" else 3)
+        for _ in run_all(descents):
+            pass
+        ends.append(np.concatenate([descent.thetas for descent in descents]))
+    close(ends[1], ends[0], "float64", 1e3)
+
+
+def test_each_start_is_judged_and_stopped_by_itself(cp):
+    problem, valid = regression_problem(300, depth=2), regression_problem(200, depth=2, seed=1)
+    driver = Adam(0.2, check=3, patience=2)
+    ends = []
+    for device in ("cpu", "gpu"):
+        whole, judge = (SmoothTreeProblem(part, dtype="float64", device=device) for part in (problem, valid))
+        rngs = np.random.default_rng(0).spawn(1)
+        theta = whole.random_theta(rngs[0])
+        descent = driver.start(whole, theta, np.full(120, 3.0), rngs[0], validation=judge)
+        for _ in run_all([descent]):
+            pass
+        assert descent.epoch < 120
+        ends.append(descent.thetas[0])
+    close(ends[1], ends[0], "float64", 1e3)
+
+
+LINEAR = {"leaves": "linear"}
+SHORT = Anneal(epochs=40, optimizer=Adam(0.05))
+SOLVERS = {
+    "get": (GET(n_starts=3, anneal=SHORT, polish=SubtreePolish(SHORT), dtype="float64"), {"depth": 2}, 600),
+    "get, float32": (GET(n_starts=3, anneal=SHORT, polish=None), {"depth": 3}, 600),
+    "get, race": (GET(n_starts=3, anneal=SHORT, race_rows=200, n_kept=2, finish=SHORT, polish=None), {"depth": 2}, 500),
+    "get, linear": (GET(n_starts=2, anneal=SHORT, refine=SHORT, sweeps=1), {"depth": 2, **LINEAR}, 400),
+    "get, skipping": (GET(n_starts=1, anneal=SHORT, eps=1e-9, sweeps=0, polish=None), {"depth": 4}, 600),
+    "get, as printed": (
+        replace(GET.paper(2), anneal=Anneal(epochs=20, scale_ranges=((5, 25), (50, 150))), polish=None),
+        {"depth": 2},
+        300,
+    ),
+    "greedy": (GreedyInit(levels=2, epochs=40), {"depth": 4}, 500),
+    "orrt": (ORRT(max_iter=40), {"depth": 2, **LINEAR}, 400),
+    "nodec": (NODEC(max_iter=2, joint_iterations=10), {"depth": 2, **LINEAR}, 2300),
+    "nodec, exact": (NODEC(max_iter=2, k0=0), {"depth": 2, **LINEAR}, 2100),
+    "chain": (Chain(HingeInit(), SubtreePolish(SHORT)), {"depth": 3}, 400),
+    "gradtree": (
+        GradTree(epochs=15, batch_size=100, n_starts=2, dtype="float64"),
+        {"depth": 3, "splits": "axis", "penalties": ()},
+        300,
+    ),
+    "sdtr": (SDTR(n_trees=3, max_batches=60, batch_size=100), {"depth": 3, "penalties": ()}, 300),
+}
+
+
+@pytest.mark.parametrize(("solver", "options", "n"), SOLVERS.values(), ids=SOLVERS)
+def test_a_solver_ends_at_the_objective_of_the_cpu(cp, solver, options, n):
+    problem = regression_problem(n, **options)
+    there = (
+        Chain(solver.solvers[0], replace(solver.solvers[1], device="gpu"))
+        if isinstance(solver, Chain)
+        else replace(solver, device="gpu")
+    )
+    if isinstance(getattr(solver, "polish", None), SubtreePolish):
+        there = replace(there, polish=replace(solver.polish, device="gpu"))
+    results = [solve(problem, solver, random_state=0)]
+    before = emulation.RawKernel.launches
+    results.append(solve(problem, there, random_state=0))
+    if isinstance(cp, emulation.Module):
+        assert (emulation.RawKernel.launches > before) == (not isinstance(solver, SDTR))  # which has no kernels
+    assert results[1].objective == pytest.approx(results[0].objective, abs=1e-4)
+    assert len(results[0].trace) == len(results[1].trace)
+    assert results[0].objective < 0.9
+
+
+def test_estimators_and_the_command_line_take_a_device(cp, tmp_path):
+    problem = regression_problem(300, depth=2)
+    X, y = problem.X, problem.y
+    for estimator in (
+        GETRegressor(2, n_starts=2, polish=False, random_state=0),
+        SRTRegressor(2, max_iter=1, joint_iterations=5, random_state=0),
+        ORRTRegressor(2, max_iter=20, random_state=0),
+        SDTRRegressor(2, max_batches=40, batch_size=100, random_state=0),
+        GradTreeRegressor(2, epochs=5, random_state=0),
+    ):
+        here = estimator.fit(X, y).predict(X)
+        before = emulation.RawKernel.launches
+        there = estimator.set_params(device="gpu").fit(X, y).predict(X)
+        if isinstance(cp, emulation.Module) and not isinstance(estimator, (SDTRRegressor, SRTRegressor)):
+            assert emulation.RawKernel.launches > before
+        np.testing.assert_allclose(there, here, atol=1e-3)
+    table = tmp_path / "rows.csv"
+    np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,y", comments="")
+    options = ["--target", "y", "--depth", "1", "--out", str(tmp_path / "tree.json"), "--device", "gpu"]
+    assert main(["fit", str(table), "--method", "orrt", *options]) == 0
+
+
+def test_auto_takes_the_gpu_for_large_problems_only(cp, monkeypatch):
+    small, large = regression_problem(200, depth=2), regression_problem(60_000, 10, depth=6)
+    assert SmoothTreeProblem(small, device="auto").device == "cpu"
+    assert SmoothTreeProblem(large, device="auto").device == "gpu"
+    assert SoftForestProblem(large.restated(penalties=()), n_trees=100, device="auto").device == "gpu"
+    if isinstance(cp, emulation.Module):
+        monkeypatch.setattr(cp, "free", 1000)
+        assert SmoothTreeProblem(large, device="auto").device == "gpu"  # whatever others hold: one seed gives one tree
+        monkeypatch.setattr(cp, "total", 1000)
+        assert SmoothTreeProblem(large, device="auto").device == "cpu"
+        assert SoftForestProblem(large.restated(penalties=()), n_trees=100, device="auto").device == "cpu"
+    monkeypatch.setattr(cp.cuda, "is_available", lambda: False)
+    assert SmoothTreeProblem(large, device="auto").device == "cpu"
+    with pytest.raises(ValueError, match="needs a CUDA device, and there is none"):
+        SmoothTreeProblem(small, device="gpu")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("index", ["entmax", "gumbel", "soft"])
+@pytest.mark.parametrize("loss", ["squared", "zero_one"])
+def test_dense_trees_descend_as_on_the_cpu(cp, loss, index, dtype):
+    """Three starts, batches, averages, temperatures, losses of rows that judge; more features than lanes of a warp."""
+    make = regression_problem if loss == "squared" else classification_problem
+    train, judge = (make(n, 40, depth=3, splits="axis", penalties=()) for n in (230, 150))
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 230)
+    train = train.with_rows(train.X, train.y, weights)
+    focus = {"gamma": 2.0, "epsilon": 1.5} if loss == "zero_one" else {}
+    options = GradTree(epochs=6, batch_size=64, average=3, index=index, temperatures=(1.0, 0.5), dtype=dtype, **focus)
+    dense, judging = (DenseTreeProblem(part, options.gamma, options.epsilon, index, dtype) for part in (train, judge))
+    ends = []
+    for run in range(2):
+        rngs = np.random.default_rng(1).spawn(3)
+        thetas = [dense.random_theta(rng) for rng in rngs]
+        if run == 0:
+            starts = runs = [
+                DenseDescent(options, dense, judging, theta, rng) for theta, rng in zip(thetas, rngs, strict=True)
+            ]
+        else:
+            runs = [DenseDescents(options, dense, judging, thetas, rngs)]
+            starts = runs[0].starts
+        for mover in runs:
+            mover.advance(4)
+            mover.advance(10)
+            assert mover.remaining == 0
+        ends.append(starts)
+    for here, there in zip(*ends, strict=True):
+        assert there.theta.dtype == dtype
+        assert (there.best_epoch, there.stuck) == (here.best_epoch, here.stuck)
+        assert there.loss == pytest.approx(here.loss, rel=1e-9 if dtype == "float64" else 1e-3)
+        close(there.theta, here.theta, "float64" if dtype == "float64" else "float32", 1e3)
+
+
+def test_dense_trees_that_diverge_say_so(cp):
+    problem = regression_problem(100, depth=2, splits="axis", penalties=())
+    steep = GradTree(learning_rates=(1e30, 1e38, 1e38), epochs=20, device="gpu")
+    assert solve(problem, steep, random_state=0).termination.name == "NUMERICAL_ERROR"
+
+
+# ---- refusals -----------------------------------------------------------------------------------------------------
+
+WITH_DEVICE = [GradTree(), GET(), SubtreePolish(), GreedyInit(), ORRT(), NODEC(), SDTR()]
+
+
+def splits_of(solver):
+    return "axis" if isinstance(solver, GradTree) else "oblique"
+
+
+@pytest.mark.parametrize("solver", WITH_DEVICE, ids=lambda s: type(s).__name__)
+def test_without_cupy_there_is_one_sentence(no_cupy, solver):
+    problem = regression_problem(50, depth=2, penalties=(), splits=splits_of(solver))
+    steps = []
+    with pytest.raises(ValueError, match=r"device='gpu' needs CuPy.*pip install opttree\[gpu\]"):
+        solve(problem, replace(solver, device="gpu"), callback=lambda *step: steps.append(step))
+    assert not steps
+    assert solve(problem, replace(solver, device="auto"), random_state=0, time_limit=5).tree is not None
+    with pytest.raises(ValueError, match=r"device must be one of \['cpu', 'gpu', 'auto'\]; got 'tpu'"):
+        replace(solver, device="tpu")
+
+
+@pytest.mark.parametrize("estimator", [GETRegressor, SRTRegressor, ORRTRegressor, SDTRRegressor, GradTreeRegressor])
+def test_estimators_refuse_before_any_work(no_cupy, estimator):
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40.0)
+    with pytest.raises(ValueError, match="device='gpu' needs CuPy"):
+        estimator(max_depth="cv", device="gpu").fit(X, y)
+    with pytest.raises(ValueError, match="device must be one of"):
+        estimator(device="cuda").fit(X, y)
+
+
+@pytest.mark.parametrize("method", ["get", "get-linear", "srt", "orrt", "sdtr", "gradtree", "tao"])
+def test_the_command_line_ends_with_exit_code_2(no_cupy, method, tmp_path, capsys):
+    table = tmp_path / "rows.csv"
+    np.savetxt(table, np.random.default_rng(0).normal(size=(30, 3)), delimiter=",", header="a,b,y", comments="")
+    options = ["--target", "y", "--out", str(tmp_path / "tree.json")]
+    assert main(["fit", str(table), "--method", method, "--device", "gpu", *options]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert ("--device must be cpu but for" if method == "tao" else "device='gpu' needs CuPy") in message
+    assert main(["compare", "--data", "diabetes", "--methods", f"cart,{method}", "--device", "gpu"]) == 2
+    assert not (tmp_path / "tree.json").exists()
+
+
+def test_too_little_memory_is_said_before_any_work(cp, monkeypatch):
+    if not isinstance(cp, emulation.Module):
+        pytest.skip("memory is short only in the emulation")
+    problem = regression_problem(400, depth=3, penalties=())
+    monkeypatch.setattr(cp, "free", 10_000)
+    for solver in WITH_DEVICE:
+        own = problem.restated(splits=splits_of(solver))
+        with pytest.raises(ValueError, match=r"device must have memory for .* GB are free; lower n_"):
+            solve(own, replace(solver, device="gpu"))
+    whole = SmoothTreeProblem(problem, device="gpu")
+    with pytest.raises(MemoryError, match="1 starts of depth 3 on 400 rows of 4 features in float64, about"):
+        whole.value(some_theta(whole))
+    monkeypatch.setattr(cp, "free", 1 << 34)
+    monkeypatch.setattr(cp.cuda.runtime, "memGetInfo", lambda: (1 << 34, 1 << 34))
+    monkeypatch.setattr(cp, "free", 100)  # taken by somebody else after the check
+    with pytest.raises(
+        MemoryError, match=r"Out of memory allocating .*; lower n_starts or the number of rows"
+    ) as error:
+        whole.value(some_theta(whole))
+    assert str(error.value).count("device must have memory") == 1
+
+
+def test_sizes_are_those_that_the_kernels_count(cp):
+    for depth in range(1, 13):
+        for p, linear in ((1, 0), (4, 1), (30, 0)):
+            form = smooth.Form(depth, 1, 0.0, smooth.SQUARED, smooth.EXPECTED, p, 2, linear)
+            size = fused.sizes(cp, form, "float32")
+            assert size.levels * size.n_tiles - size.pad == depth
+            assert 0 <= size.pad < size.levels
+            assert size.q >= p + 1
+            assert size.splits >= (2**depth - 1) * (p + 1)
+            assert size.part >= size.theta
+            assert size.shared <= fused.shared_limit(cp)
+
+
+def test_smaller_devices_keep_rows_out_of_shared_memory(cp, monkeypatch):
+    if not isinstance(cp, emulation.Module):
+        pytest.skip("the device is what it is")
+    here, there = on_both(regression_problem(300, 40, depth=4), "float64")
+    monkeypatch.setitem(cp.cuda.Device().attributes, "MaxSharedMemoryPerBlockOptin", 65536)
+    assert not fused.sizes(cp, there.form, "float64").features_shared
+    theta = some_theta(here)
+    close(there.value_and_grad(theta)[1], here.value_and_grad(theta)[1], "float64")
+    monkeypatch.setitem(cp.cuda.Device().attributes, "MaxSharedMemoryPerBlockOptin", 9000)
+    with pytest.raises(ValueError, match="device must have 34048 bytes of shared memory"):
+        solve(here.problem, ORRT(device="gpu"))
