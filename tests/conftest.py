@@ -9,14 +9,22 @@ import matplotlib
 
 matplotlib.use("agg")
 
+SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ  # as many processes as cores: one thread each, or they wait in turns
+if SIDE_BY_SIDE:
+    os.environ["OMP_NUM_THREADS"] = "1"
+
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 if "OPTTREE_DATA" not in os.environ and _SHARED.is_dir():
     os.environ["OPTTREE_DATA"] = str(_SHARED)
 
+import numba  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 from opttree import L1, TreeProblem  # noqa: E402
+
+if SIDE_BY_SIDE:
+    numba.set_num_threads(1)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,6 +36,7 @@ from opttree import (
     TAORegressor,
     datasets,
 )
+from opttree.estimators.base import threads
 
 VARIANTS = [
     TAORegressor(),
@@ -198,6 +200,18 @@ def test_restarts_do_not_hurt_the_objective():
     assert five.result_.n_steps > one.result_.n_steps
     again = TAORegressor(3, init="random", n_init=5, random_state=0, n_jobs=1).fit(X, y)
     assert again.tree_ == five.tree_
+
+
+def test_n_jobs_counts_threads():
+    before, most = numba.get_num_threads(), numba.config.NUMBA_NUM_THREADS
+    numba.set_num_threads(1)
+    try:
+        for n_jobs, expected in ((None, 1), (1, 1), (-1, most), (-most - 5, 1), (most + 5, most)):
+            with threads(n_jobs):
+                assert numba.get_num_threads() == expected
+            assert numba.get_num_threads() == 1
+    finally:
+        numba.set_num_threads(before)
 
 
 def test_penalties_make_smaller_trees():

@@ -70,8 +70,8 @@ def test_warm_restarts_lengthen_by_the_factor():
 def test_slices_and_threads_change_no_number(optimizer, eps):
     smooth = SmoothTreeProblem(regression_problem(700), dtype="float32", eps=eps)
     found = []
-    before = numba.get_num_threads()
-    for steps, parallel, threads in ((1, False, 1), (7, True, before), (1000, True, 1), (13, False, before)):
+    before, most = numba.get_num_threads(), numba.config.NUMBA_NUM_THREADS
+    for steps, parallel, threads in ((1, False, 1), (7, True, most), (1000, True, 1), (13, False, most)):
         numba.set_num_threads(threads)
         try:
             rng = np.random.default_rng(5)

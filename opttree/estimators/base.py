@@ -344,12 +344,12 @@ def minmax(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
 
 @contextmanager
 def threads(n_jobs: int | None) -> Iterator[None]:
-    """Run the kernels on ``n_jobs`` threads: all for None and -1, all but k - 1 for -k."""
+    """Run the kernels on ``n_jobs`` threads: as many as Numba is set to for None, all for -1, all but k - 1 for -k."""
     import numba
 
     before = numba.get_num_threads()
     most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    wanted = most if n_jobs is None else n_jobs if n_jobs > 0 else most + 1 + n_jobs
+    wanted = before if n_jobs is None else n_jobs if n_jobs > 0 else most + 1 + n_jobs
     numba.set_num_threads(max(1, min(wanted, most)))
     try:
         yield

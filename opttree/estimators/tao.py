@@ -96,7 +96,8 @@ class TAORegressor(RegressionTree, _TAOTree):
     random_state : int, RandomState or None
         One seed gives one tree, whatever ``n_jobs``.
     n_jobs : int, default None
-        Threads; None and -1 mean all.
+        Threads; None: as many as Numba is set to, which is all unless `numba.set_num_threads` was called; -1: all.
+        Beside other busy processes 1 is fastest: threads wait for each other by spinning.
     verbose : int, default 0
         1 shows a progress bar.
 
