@@ -114,6 +114,7 @@ class Run:
 
     def stop(self) -> None:
         """Ask it to stop, and wait until it has."""
+        self.highs.setOptionValue("time_limit", 0.0)  # sub-problems hear no callbacks, but new ones look at this
         self.highs.cancelSolve()
         while not self.highs.wait(1.0)[0]:
             pass
