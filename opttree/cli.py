@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -249,8 +250,7 @@ def _check_device(device: str, methods: list[str]) -> None:
 
     if device == "gpu" and not set(methods) & set(ON_GPU):
         raise ValueError(f"--device must be cpu but for {', '.join(ON_GPU)}; got 'gpu' for {', '.join(methods)}")
-    if (reason := devices.refusal(device)) is not None:
-        raise ValueError(reason)
+    devices.require(device)
 
 
 def _check_place(option: str, path: str) -> None:
@@ -446,18 +446,15 @@ def _cross_validate(
     rows, results = {}, {}
     for method in methods:
         few = np.random.default_rng(0).permutation(len(X))[:500]
-        make_estimator(method, task, args.depth, args.seed, args.jobs, device=args.device).fit(
-            X[few], y[few]
-        )  # compiles
+        make = partial(make_estimator, method, task, args.depth, args.seed, args.jobs, device=args.device)
+        _result(make().fit(X[few], y[few]), X[few], y[few], task, args)  # compile off the clock
         folds_of_method = []
         for fold, (train, test) in enumerate(folds.split(X, y)):
-            model = make_estimator(method, task, args.depth, args.seed, args.jobs, device=args.device)
+            model = make()
             began = time.perf_counter()
             model.fit(X[train], y[train])
             seconds = time.perf_counter() - began
-            result = (
-                _cart_result(X[train], y[train], task, args) if method == "cart" else getattr(model, "result_", None)
-            )
+            result = _result(model, X[train], y[train], task, args)
             if fold == 0 and result is not None:
                 results[method] = result
             folds_of_method.append(
@@ -475,10 +472,17 @@ def _cross_validate(
     return pd.DataFrame.from_dict(rows, orient="index")[columns], results
 
 
-def _cart_result(X: Any, y: Any, task: str, args: argparse.Namespace) -> Any:
-    """CART's tree as a point of the statement that tao-c solves: its objective, and a trace of one step."""
+def _result(model: Any, X: Any, y: Any, task: str, args: argparse.Namespace) -> Any:
+    """The result of a fitted model, None where it has none.
+
+    CART's tree is taken as a point of the statement that tao-c solves: its objective, and a trace of one step.
+    """
+    from sklearn.tree import BaseDecisionTree
+
     from opttree import bridge
 
+    if not isinstance(model, BaseDecisionTree):
+        return getattr(model, "result_", None)
     solvers = bridge.solvers()
     problem, _scaling = make_estimator("tao-c", task, args.depth, args.seed).state(X, y)
     return solvers.solve(problem, solvers.CartInit(), random_state=args.seed)

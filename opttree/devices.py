@@ -18,6 +18,13 @@ def check_device(device: object) -> None:
         raise ValueError(f"device must be one of {list(DEVICES)}; got {device!r}")
 
 
+def require(device: object) -> None:
+    """ValueError for what is no device, or one that cannot be had here."""
+    check_device(device)
+    if (reason := refusal(str(device))) is not None:
+        raise ValueError(reason)
+
+
 def refusal(device: str) -> str | None:
     """Why ``device`` cannot be had here, or None; "auto" always can."""
     return _missing() if device == "gpu" else None

@@ -57,10 +57,7 @@ class TreeEstimator(BaseEstimator):
             isinstance(self.time_limit, (int, float, np.number)) and self.time_limit > 0
         ):
             raise ValueError(f"time_limit must be > 0 seconds or None; got {self.time_limit!r}")
-        device = getattr(self, "device", "cpu")
-        devices.check_device(device)
-        if (reason := devices.refusal(device)) is not None:
-            raise ValueError(reason)
+        devices.require(getattr(self, "device", "cpu"))
         if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
 

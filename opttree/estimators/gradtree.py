@@ -15,16 +15,8 @@ from opttree.preprocessing import rebalanced
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
-OPTIONS = (
-    "epochs",
-    "batch_size",
-    "patience",
-    "average",
-    "device",
-    "n_starts",
-    "index",
-    "refit",
-)  # of `solvers.GradTree`
+# of `solvers.GradTree`
+OPTIONS = ("epochs", "batch_size", "patience", "average", "n_starts", "index", "refit", "device")
 
 
 class _GradTree(TreeEstimator):

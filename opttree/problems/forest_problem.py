@@ -71,9 +71,7 @@ class SoftForestProblem:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        devices.check_device(self.device)
-        if (reason := devices.refusal(self.device)) is not None:
-            raise ValueError(reason)
+        devices.require(self.device)
         if (reason := self.refusal(self.problem)) is not None:
             raise ValueError(f"problem has no soft forest: {reason}")
         for name, allowed in (("aggregation", AGGREGATIONS), ("dtype", DTYPES)):

@@ -97,9 +97,7 @@ class SmoothTreeProblem:
             raise ValueError(f"alpha must be finite and > 0; got {self.alpha}")
         if not (np.isfinite(self.eps) and self.eps >= 0.0):
             raise ValueError(f"eps must be finite and >= 0; got {self.eps}")
-        devices.check_device(self.device)
-        if (reason := devices.refusal(self.device)) is not None:
-            raise ValueError(reason)
+        devices.require(self.device)
         object.__setattr__(self, "device", self.placed(self.problem, self.device, dtype=self.dtype))
         if self.device == "gpu":
             object.__setattr__(self, "data", None)
