@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -168,6 +168,11 @@ class Forest:
             with np.errstate(invalid="ignore"):
                 outside = sums / counts[:, None], counts
         return Forest((trees,), self.n_outputs, outside)
+
+    def with_spread(self, spread: Floats) -> Forest:
+        """The same forest whose first layer knows the standard deviations ``spread (p,)`` of its features."""
+        first = tuple(tree.with_spread(spread) for tree in self.layers[0])
+        return replace(self, layers=(first, *self.layers[1:]))
 
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Forest:
         """The forest for raw data, of one for ``(X - x_mean) / x_scale`` and ``(y - y_mean) / y_scale``."""

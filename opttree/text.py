@@ -47,7 +47,7 @@ def leaf_text(tree: Tree, node: int, names: Sequence[str], digits: int = 4, most
     for k in range(tree.n_outputs):
         text = number(values[leaf, k], digits)
         if tree.linear_leaves and np.any(coefs[leaf, k]):
-            text += " + " + terms(coefs[leaf, k], names, digits, most)
+            text += " + " + terms(coefs[leaf, k], names, digits, most, tree.spread)
         parts.append(text.replace("+ -", "- "))
     if tree.classes is not None:
         return "; ".join(f"score[{c}] = {part}" for c, part in zip(tree.classes, parts, strict=True))
@@ -59,11 +59,22 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def terms(weights: NDArray[np.float64], names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
-    """``w . x`` as text, without zero terms; with ``most``, only the largest and an ellipsis."""
+def terms(
+    weights: NDArray[np.float64],
+    names: Sequence[str],
+    digits: int = 4,
+    most: int | None = None,
+    spread: NDArray[np.float64] | None = None,
+) -> str:
+    """``w . x`` as text, without zero terms; with ``most``, only the largest and an ellipsis.
+
+    The largest are those that move ``w . x`` most: weights times the deviations ``spread (p,)`` of the features, where
+    these are known.
+    """
     chosen = np.flatnonzero(weights)
     cut = most is not None and chosen.size > most
     if cut:
-        chosen = np.sort(chosen[np.argsort(-np.abs(weights[chosen]), kind="stable")[:most]])
+        sizes = np.abs(weights if spread is None else weights * spread)[chosen]
+        chosen = np.sort(chosen[np.argsort(-sizes, kind="stable")[:most]])
     parts = [names[j] if weights[j] == 1.0 else f"{number(weights[j], digits)} {names[j]}" for j in map(int, chosen)]
     return (" + ".join(parts).replace("+ -", "- ") or "0") + (" + ..." if cut else "")

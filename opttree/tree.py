@@ -19,7 +19,7 @@ SOFT_VERSION = 2  # of trees with gates, which version 1 does not know
 LINKS = {"identity": hard.IDENTITY, "softmax": hard.SOFTMAX}
 
 Floats = NDArray[np.float64]
-_OPTIONAL = ("lower", "upper", "classes", "share")
+_OPTIONAL = ("lower", "upper", "classes", "share", "spread")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,8 @@ class Tree:
     share : (2 B + 1,) share of the training weight that reaches each node, or None. Not part of equality.
     gate : scale of the gates, > 0, or None for a tree that has none.
     mixture : whether `predict`, `outputs` and `predict_proba` are the mixture's.
+    spread : (p,) standard deviation of each feature in training, or None. Weights are compared between features as
+        weight times spread: in pictures, and in `opttree.interpret`. Not part of equality.
     """
 
     children: NDArray[np.int32]
@@ -58,6 +60,7 @@ class Tree:
     share: Floats | None = field(default=None, repr=False)
     gate: float | None = None
     mixture: bool = False
+    spread: Floats | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         n_branches = np.shape(self.b)[0]
@@ -77,6 +80,7 @@ class Tree:
         shapes["lower"] = shapes["upper"] = (n_branches + 1, n_outputs)
         shapes["classes"] = (n_outputs,)
         shapes["share"] = (2 * n_branches + 1,)
+        shapes["spread"] = (shapes["A"][1],)
         for name, shape in shapes.items():
             value = getattr(self, name)
             if value is None:
@@ -463,6 +467,10 @@ class Tree:
         """The same tree with ``share (2 B + 1,)`` noted at its nodes."""
         return replace(self, share=share)
 
+    def with_spread(self, spread: Floats) -> Tree:
+        """The same tree with the standard deviations ``spread (p,)`` of its features."""
+        return replace(self, spread=spread)
+
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
         """The tree on raw inputs and outputs, where this one was trained on ``(x - x_mean) / x_scale`` and same for y.
 
@@ -482,7 +490,8 @@ class Tree:
             coefs = coefs * np.reshape(y_scale, (-1, 1)) / x_scale
             values = values - coefs @ x_mean
         bounds = [None if v is None else v * y_scale + y_mean for v in (self.lower, self.upper)]
-        return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1])
+        spread = None if self.spread is None else self.spread * np.abs(x_scale)
+        return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1], spread=spread)
 
     def scale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
         """The inverse of `unscale`: a tree on raw data as one on ``(x - x_mean) / x_scale`` and same for y."""

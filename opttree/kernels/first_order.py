@@ -49,7 +49,9 @@ def adam_step(theta, gradient, first, second, step, rate, moments):
     dtype = theta.dtype
     one, rate = dtype.type(1.0), dtype.type(rate)
     beta1, beta2 = dtype.type(moments.beta1), dtype.type(moments.beta2)
-    scale1, scale2 = dtype.type(1.0 / (1.0 - beta1**step)), dtype.type(1.0 / (1.0 - beta2**step))
+    # in double precision, as 1 - beta^step cancels, but of the betas as rounded, by which the sums below are weighted
+    scale1 = dtype.type(1.0 / (1.0 - np.float64(beta1) ** step))
+    scale2 = dtype.type(1.0 / (1.0 - np.float64(beta2) ** step))
     nu1, nu2 = dtype.type(moments.nu1), dtype.type(moments.nu2)
     epsilon = dtype.type(moments.epsilon)
     for j in range(theta.size):
@@ -131,21 +133,26 @@ def shortened(t, slope, rise):
     return t * min(max(-0.5 * t * slope / (rise - t * slope), 0.1), 0.5)
 
 
+def lbfgs_memory(size):
+    """Room for the pairs of `lbfgs`: steps and changes (MEMORY, size), the inverses of their products, their number."""
+    return np.empty((MEMORY, size)), np.empty((MEMORY, size)), np.empty(MEMORY), np.zeros(1, np.int64)
+
+
 @njit(cache=True, nogil=True)
-def lbfgs(theta, alpha, data, form, penalty, iterations, parallel):
+def lbfgs(theta, alpha, data, form, penalty, iterations, parallel, memory):
     """Up to ``iterations`` of limited-memory BFGS (Nocedal and Wright, algorithm 7.5) from ``theta``, moved in place.
 
     Steps are shortened by Armijo's rule with quadratic interpolation; pairs of negative curvature are left out. Returns
-    the objective and the number of evaluations.
+    the objective and the number of evaluations. ``memory``, see `lbfgs_memory`, is that of the iterations before, and
+    is kept up to date: where a run is cut into parts does not change it.
     """
     blocks = np.array([0, data.w.shape[0]])
     mass = np.empty(1 << form.depth, theta.dtype)
     g, new_g = np.empty_like(theta), np.empty_like(theta)
-    steps, changes = np.empty((MEMORY, theta.size)), np.empty((MEMORY, theta.size))
-    rho = np.empty(MEMORY)
+    steps, changes, rho, number = memory
     value = value_and_gradient(theta, alpha, data, blocks, form, penalty, g, mass, parallel)
     evaluations = 1
-    held = 0
+    held = number[0]
     for _ in range(iterations):
         d, slope = lbfgs_direction(g, steps, changes, rho, held)
         if not slope < 0.0:
@@ -165,6 +172,7 @@ def lbfgs(theta, alpha, data, form, penalty, iterations, parallel):
         if not found:
             break
         held = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, held)
+        number[0] = held
         theta[:] = new
         g, new_g = new_g, g
         settled = value - new_value <= SETTLED * max(abs(value), 1e-300)
@@ -174,11 +182,11 @@ def lbfgs(theta, alpha, data, form, penalty, iterations, parallel):
     return value, evaluations
 
 
-def lbfgs_elsewhere(theta, value_and_gradient, iterations):
+def lbfgs_elsewhere(theta, value_and_gradient, iterations, memory):
     """`lbfgs` on an objective that is evaluated elsewhere, on a GPU: ``value_and_gradient(theta)`` gives both."""
-    steps, changes, rho = np.empty((MEMORY, theta.size)), np.empty((MEMORY, theta.size)), np.empty(MEMORY)
+    steps, changes, rho, number = memory
     value, g = value_and_gradient(theta)
-    evaluations, held = 1, 0
+    evaluations, held = 1, number[0]
     for _ in range(iterations):
         d, slope = lbfgs_direction(g, steps, changes, rho, held)
         if not slope < 0.0:
@@ -193,7 +201,7 @@ def lbfgs_elsewhere(theta, value_and_gradient, iterations):
             t = shortened(t, slope, new_value - value)
         else:
             break
-        held = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, held)
+        held = number[0] = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, held)
         settled = value - new_value <= SETTLED * max(abs(value), 1e-300)
         theta[:], g, value = new, new_g, new_value
         if settled:

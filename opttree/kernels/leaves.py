@@ -9,7 +9,7 @@ from numba import njit, prange
 
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.logistic import fit_logistic
-from opttree.kernels.quadratic import JITTER, minimise_quadratic
+from opttree.kernels.quadratic import solve_linear_leaf
 
 LAD_ROUNDS = 20
 LAD_TOLERANCE = 1e-6
@@ -49,23 +49,21 @@ def moment(X, rows, h, y, c):
 
 @njit(cache=True, nogil=True)
 def fit_linear(X, rows, h, Y, l1, l2, value, coef):
-    """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, each output by itself."""
+    """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, each output by itself; of
+    several solutions, the smallest (`quadratic.least_norm`).
+    """
     p = X.shape[1]
     q = padded(p)
     G = np.zeros((q, q))
     add_weighted_gram(X, rows, h, G)
     mirror_lower(G)
-    H = 2.0 * G[: p + 1, : p + 1]
-    for j in range(p + 1):
-        H[j, j] += JITTER * H[j, j] + (2.0 * l2 if j < p else 0.0)
     c = np.empty(p + 1)
     v = np.empty(p + 1)
     for k in range(Y.shape[1]):
         v[:p] = coef[k]
         v[p] = value[k]
         moment(X, rows, h, Y[:, k], c)
-        c *= -2.0
-        minimise_quadratic(H, c, l1, p, v)
+        solve_linear_leaf(G[: p + 1, : p + 1], c, l1, l2, v)
         coef[k] = v[:p]
         value[k] = v[p]
 

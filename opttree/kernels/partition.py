@@ -11,7 +11,7 @@ from numba import njit, prange
 from opttree.kernels.gram import FASTMATH
 from opttree.kernels.hard import ABSOLUTE, LOG, SMALLEST_PROBABILITY, SQUARED
 from opttree.kernels.leaves import fit_linear
-from opttree.kernels.quadratic import JITTER, minimise_quadratic
+from opttree.kernels.quadratic import solve_linear_leaf
 
 
 @njit(cache=True, nogil=True)
@@ -279,12 +279,9 @@ def best_cuts(sets, order, start, cut, X, Y, w, y_order, loss, n_classes, linear
 def solve_leaf(G, c, yy, l1, l2, v):
     """Least ``yy - 2 c.v + v'Gv + elastic net``, per output, from the normal equations of (x, 1); ``v (K, p + 1)``."""
     q = G.shape[0]
-    H = 2.0 * G
-    for j in range(q):
-        H[j, j] += JITTER * H[j, j] + (2.0 * l2 if j < q - 1 else 0.0)
     cost = 0.0
     for k in range(v.shape[0]):
-        minimise_quadratic(H, -2.0 * c[k], l1, q - 1, v[k])
+        solve_linear_leaf(G, c[k], l1, l2, v[k])
         cost += yy[k]
         for i in range(q):
             s = -2.0 * c[k, i]

@@ -14,6 +14,7 @@ from opttree.kernels.gram import FASTMATH
 
 SWEEPS = 3
 JITTER = 1e-10  # share of the diagonal that callers add to it
+RANK = 1e-10  # pivots and diagonals below it, of a Gram matrix scaled to a diagonal of at most one, count as zero
 MAX_ROUNDS = 50
 RELATIVE_TOLERANCE = 1e-9
 
@@ -109,3 +110,136 @@ def minimise_quadratic(H, c, l1, n_penalised, v):
             for i in range(first, size - 1):
                 support[i] = support[i + 1]
             size -= 1
+
+
+@njit(cache=True, nogil=True)
+def solve_linear_leaf(G, c, l1, l2, v):
+    """Linear leaf from its sums: least ``v'Gv - 2 c.v + l1 |v|_1 + l2 |v|_2^2``, the last entry, the constant, free.
+
+    ``G (p + 1, p + 1)`` and ``c (p + 1,)`` are sums over the rows of ``h (x, 1)(x, 1)'`` and ``h y (x, 1)``;
+    ``v (p + 1,)`` is the start for l1 and the result. Without l1 it is the minimum-norm solution, see `least_norm`.
+    """
+    p = v.size - 1
+    if l1 == 0.0:
+        least_norm(G, c, l2, v)
+        return
+    H = 2.0 * G
+    for j in range(p + 1):
+        H[j, j] += JITTER * H[j, j] + (2.0 * l2 if j < p else 0.0)
+    minimise_quadratic(H, -2.0 * c, l1, p, v)
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def least_norm(G, c, l2, v):
+    """The smallest of the solutions of a least-squares problem with a free constant and ridge ``l2``, see
+    `solve_linear_leaf`.
+
+    The constant is eliminated, features are put into units of their root mean square, and the Gram matrix of what is
+    left is factorised as LL', pivot by pivot, largest first, until the rest is rounding: L is (p, rank). With full rank
+    the solution is unique; else it is the one of least norm, in those units, L (L'L)^-2 L'c.
+    """
+    p = v.size - 1
+    mass = G[p, p]
+    if not mass > 0.0:
+        v[:] = 0.0
+        return
+    unit = np.empty(p)
+    M = np.empty((p, p))
+    r = np.empty(p)
+    for j in range(p):
+        unit[j] = np.sqrt((G[j, j] + l2) / mass)
+    for j in range(p):
+        scale = unit[j] * mass if unit[j] > 0.0 else 1.0
+        r[j] = (c[j] - G[j, p] * (c[p] / mass)) / scale
+        for k in range(j + 1):
+            both = scale * unit[k] if unit[k] > 0.0 else 1.0
+            s = G[j, k] - G[j, p] * (G[k, p] / mass)
+            if j == k:
+                s += l2
+            M[j, k] = s / both
+            M[k, j] = M[j, k]
+    order = np.arange(p)
+    L = np.zeros((p, p))
+    rank = 0
+    for step in range(p):
+        best = step
+        for i in range(step + 1, p):
+            if M[order[i], order[i]] > M[order[best], order[best]]:
+                best = i
+        a = order[best]
+        if not M[a, a] > RANK:
+            break
+        order[best] = order[step]
+        order[step] = a
+        pivot = np.sqrt(M[a, a])
+        L[a, step] = pivot
+        for i in range(step + 1, p):
+            b = order[i]
+            L[b, step] = M[b, a] / pivot
+        for i in range(step + 1, p):
+            b = order[i]
+            for k in range(step + 1, i + 1):
+                e = order[k]
+                M[b, e] -= L[b, step] * L[e, step]
+                M[e, b] = M[b, e]
+        rank = step + 1
+    u = np.empty(rank)
+    W = np.empty((rank, rank))
+    if rank == p:
+        for i in range(p):
+            u[i] = r[order[i]]
+            for k in range(i + 1):
+                W[i, k] = L[order[i], k]
+        solve_factorised(W, u)
+        for i in range(p):
+            v[order[i]] = u[i]
+    else:
+        for i in range(rank):
+            s = 0.0
+            for j in range(p):
+                s += L[j, i] * r[j]
+            u[i] = s
+            for k in range(i + 1):
+                s = 0.0
+                for j in range(p):
+                    s += L[j, i] * L[j, k]
+                W[i, k] = s
+        factorise(W)
+        solve_factorised(W, u)
+        solve_factorised(W, u)
+        for j in range(p):
+            s = 0.0
+            for i in range(rank):
+                s += L[j, i] * u[i]
+            v[j] = s
+    constant = c[p] / mass
+    for j in range(p):
+        v[j] = v[j] / unit[j] if unit[j] > 0.0 else 0.0
+        constant -= v[j] * (G[j, p] / mass)
+    v[p] = constant
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def factorise(W):
+    """Cholesky factor in place, in the lower triangle of a positive definite matrix."""
+    for i in range(W.shape[0]):
+        for k in range(i + 1):
+            s = W[i, k]
+            for e in range(k):
+                s -= W[i, e] * W[k, e]
+            W[i, k] = np.sqrt(s) if i == k else s / W[k, k]
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def solve_factorised(W, u):
+    """Solve in place with the factor that `factorise` left in ``W``."""
+    for i in range(u.size):
+        s = u[i]
+        for k in range(i):
+            s -= W[i, k] * u[k]
+        u[i] = s / W[i, i]
+    for i in range(u.size - 1, -1, -1):
+        s = u[i]
+        for k in range(i + 1, u.size):
+            s -= W[k, i] * u[k]
+        u[i] = s / W[i, i]

@@ -95,13 +95,14 @@ def fill_table(table, sets, count):
 
 
 @njit(cache=True, nogil=True)
-def split_sets(parents, first, last, splits, start, min_leaf, by_family, table, sets, count, columns):
+def split_sets(parents, first, last, splits, start, min_leaf, by_family, every, table, sets, count, columns):
     """Split the sets ``parents[first:last]`` every way that differs; new sets are entered, ``columns`` filled.
 
     Parameters
     ----------
     splits, start : bit strings of the left sides (m, words), families ``start[f]..start[f + 1] - 1`` nested.
     by_family : keep equal partitions by splits of different families apart.
+    every : keep equal partitions by splits of one family apart, too.
     table, sets, count : the sets so far; large enough.
     columns : (capacity, 4) int64: parent, split, left set, right set.
 
@@ -125,7 +126,7 @@ def split_sets(parents, first, last, splits, start, min_leaf, by_family, table, 
                 for k in range(words):
                     left[k] = parents[s, k] & splits[c, k]
                     size += count_bits(left[k])
-                if size == previous or size < min_leaf or m - size < min_leaf:
+                if (size == previous and not every) or size < min_leaf or m - size < min_leaf:
                     continue
                 previous = size
                 for k in range(words):

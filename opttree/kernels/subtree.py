@@ -5,7 +5,7 @@ from numba import njit, prange
 
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.leaves import moment
-from opttree.kernels.quadratic import JITTER, minimise_quadratic
+from opttree.kernels.quadratic import solve_linear_leaf
 
 MOST_ARGUMENT = 40.0  # gates are this far from 0 and 1 in their logarithms, as in `smooth`
 LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, keeps what it has
@@ -73,44 +73,39 @@ def fit_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
     """
     L, K, p = coefs.shape
     q = padded(p)
-    hessians, moments = np.zeros((L, q, q)), np.zeros((L, K, p + 1))
+    grams, moments = np.zeros((L, q, q)), np.zeros((L, K, p + 1))
     squares, mass = np.zeros(L), np.zeros(L)
     for leaf in prange(L):
         weight = np.ascontiguousarray(W[:, leaf])
         mass[leaf] = weight.sum()
         if p == 0:
-            hessians[leaf, 0, 0] = 2.0 * mass[leaf]
+            grams[leaf, 0, 0] = mass[leaf]
             for k in range(K):
                 for i in range(rows.size):
-                    moments[leaf, k, 0] -= 2.0 * weight[i] * Y[rows[i], k]
+                    moments[leaf, k, 0] += weight[i] * Y[rows[i], k]
         else:
-            add_weighted_gram(X, rows, weight, hessians[leaf])
-            mirror_lower(hessians[leaf])
-            hessians[leaf] *= 2.0
+            add_weighted_gram(X, rows, weight, grams[leaf])
+            mirror_lower(grams[leaf])
             for k in range(K):
                 moment(X, rows, weight, Y[rows, k], moments[leaf, k])
-                moments[leaf, k] *= -2.0
-        for j in range(p):
-            hessians[leaf, j, j] += 2.0 * l2
         for k in range(K):
             for i in range(p + 1):
-                slope = moments[leaf, k, i] + hessians[leaf, i, p] * values[leaf, k]
+                slope = grams[leaf, i, p] * values[leaf, k] - moments[leaf, k, i]
+                if i < p:
+                    slope += l2 * coefs[leaf, k, i]
                 for j in range(p):
-                    slope += hessians[leaf, i, j] * coefs[leaf, k, j]
-                squares[leaf] += slope * slope
+                    slope += grams[leaf, i, j] * coefs[leaf, k, j]
+                squares[leaf] += 4.0 * slope * slope
     norm = np.sqrt(squares.sum())
     if norm <= threshold:
         return norm
     for leaf in prange(L):
         if mass[leaf] > LEAST_WEIGHT or (l2 > 0.0 and mass[leaf] > 0.0):
-            H = hessians[leaf, : p + 1, : p + 1].copy()
-            for j in range(p + 1):
-                H[j, j] += JITTER * H[j, j]
             v = np.empty(p + 1)
             for k in range(K):
                 v[:p] = coefs[leaf, k]
                 v[p] = values[leaf, k]
-                minimise_quadratic(H, moments[leaf, k], l1, p, v)
+                solve_linear_leaf(grams[leaf, : p + 1, : p + 1], moments[leaf, k], l1, l2, v)
                 coefs[leaf, k] = v[:p]
                 values[leaf, k] = v[p]
     return norm

@@ -9,13 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.logistic import logistic_loss
+from opttree.problems.penalties import unit_norm
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class NodeProblem:
-    """Minimise over (a, b):  ``sum_i |u_i| [row i is sent to its wrong side]  +  l1 |a|_1  +  l2 |a|_2^2``.
+    """Minimise over (a, b):  ``sum_i |u_i| [row i is sent to its wrong side]``  plus penalties on a.
+
+    The statement has ``l1 |a|_1 + l2 |a|_2^2`` for a at unit length (`LevelProblem.penalties`); surrogates, whose
+    length matters, carry it on the weights as they are (`penalty`, `surrogate`).
 
     Parameters
     ----------
@@ -44,7 +48,7 @@ class NodeProblem:
         return np.abs(self.u)
 
     def penalty(self, a: Floats) -> float:
-        """The penalty on split weights ``a (p,)``."""
+        """The penalty on split weights ``a (p,)`` as they are, as the surrogate has it."""
         return float(self.l1 * np.abs(a).sum() + self.l2 * np.square(a).sum())
 
     def cost(self, a: Floats, b: float) -> float:
@@ -100,7 +104,8 @@ class LevelProblem:
         )
 
     def penalties(self, A: Floats) -> Floats:
-        """(nodes,) penalty of each row of ``A``."""
+        """(nodes,) penalty of each row of ``A``, at unit length as in the statement."""
+        A = unit_norm(A)
         total = np.zeros(len(A))
         if self.l1 > 0.0:
             total += self.l1 * np.abs(A).sum(axis=1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opttree.tree import Tree
 
@@ -24,9 +25,30 @@ def _check(**strengths: float) -> None:
             raise ValueError(f"{name} must be finite and >= 0; got {value}")
 
 
+def unit_norm(A: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rows of ``A (B, p)`` at length one; rows of zeros as they are."""
+    largest = np.abs(A).max(axis=1, initial=0.0, keepdims=True)
+    A = A / np.where(largest > 0.0, largest, 1.0)  # squares of tiny weights would vanish
+    length = np.linalg.norm(A, axis=1, keepdims=True)
+    return A / np.where(length > 0.0, length, 1.0)
+
+
+def split_weights(tree: Tree) -> NDArray[np.float64]:
+    """(B, p) the split weights that penalties see.
+
+    A hyperplane times a constant routes alike: those of a tree without gates are taken at unit length, so that a
+    penalty says something of the tree. With gates the length is their steepness, and weights count as they are.
+    """
+    return unit_norm(tree.A) if tree.gate is None else tree.A
+
+
 @dataclass(frozen=True)
 class L1:
-    """``splits * sum_t |A_t|_1 + leaves * sum_l |coefs_l|_1``; constant terms are free."""
+    """``splits * sum_t |a_t|_1 + leaves * sum_l |coefs_l|_1``; constant terms are free.
+
+    a_t is the weight vector of split t at unit length, ``A_t / |A_t|_2``, so that the term is least, 1, for a split on
+    a single feature and at most ``sqrt(p)``: it selects features. In a tree with gates it is ``A_t`` itself.
+    """
 
     splits: float = 0.0
     leaves: float = 0.0
@@ -36,12 +58,16 @@ class L1:
 
     def value(self, tree: Tree) -> float:
         """The penalty of ``tree``."""
-        return float(self.splits * np.abs(tree.A).sum() + self.leaves * np.abs(tree.leaf_arrays[1]).sum())
+        return float(self.splits * np.abs(split_weights(tree)).sum() + self.leaves * np.abs(tree.leaf_arrays[1]).sum())
 
 
 @dataclass(frozen=True)
 class L2:
-    """``splits * sum_t |A_t|_2^2 + leaves * sum_l |coefs_l|_2^2``; constant terms are free."""
+    """``splits * sum_t |a_t|_2^2 + leaves * sum_l |coefs_l|_2^2``; constant terms are free.
+
+    a_t is the weight vector of split t at unit length, as in `L1`, so that the first term counts splits: what it does
+    beside that is to keep the weights of node solvers' surrogates finite. In a tree with gates a_t is ``A_t`` itself.
+    """
 
     splits: float = 0.0
     leaves: float = 0.0
@@ -51,7 +77,8 @@ class L2:
 
     def value(self, tree: Tree) -> float:
         """The penalty of ``tree``."""
-        return float(self.splits * np.square(tree.A).sum() + self.leaves * np.square(tree.leaf_arrays[1]).sum())
+        splits, leaves = np.square(split_weights(tree)).sum(), np.square(tree.leaf_arrays[1]).sum()
+        return float(self.splits * splits + self.leaves * leaves)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from opttree import devices
 from opttree.kernels import hard, smooth, subtree
 from opttree.kernels import xp as arrays
-from opttree.kernels.first_order import best_constants, lbfgs, lbfgs_elsewhere
+from opttree.kernels.first_order import best_constants, lbfgs, lbfgs_elsewhere, lbfgs_memory
 from opttree.problems.blocks import pack_rows
 from opttree.problems.penalties import L1, L2
 from opttree.problems.smooth_batch import Rows, SmoothBatch, memory_refusal
@@ -241,12 +241,16 @@ class SmoothTreeProblem:
         value, gradient, _mass = self._evaluate(theta, parallel)
         return value, gradient
 
-    def lbfgs(self, theta: Floats, iterations: int) -> float:
-        """Up to ``iterations`` of L-BFGS on all variables: moves ``theta (size,)``, and returns its objective."""
+    def lbfgs(self, theta: Floats, iterations: int, memory: Any = None) -> float:
+        """Up to ``iterations`` of L-BFGS on all variables: moves ``theta (size,)``, and returns its objective.
+
+        ``memory``, from `lbfgs_memory`, is kept up to date: with it a run may be cut into parts.
+        """
+        memory = lbfgs_memory(theta.size) if memory is None else memory
         if self.device == "gpu":
-            return float(lbfgs_elsewhere(theta, self.value_and_grad, iterations)[0])
-        parallel = self.problem.n_samples >= PARALLEL_ROWS
-        return float(lbfgs(theta, float(self.alpha), self.data, self.form, self.penalty, iterations, parallel)[0])
+            return float(lbfgs_elsewhere(theta, self.value_and_grad, iterations, memory)[0])
+        parallel, alpha = self.problem.n_samples >= PARALLEL_ROWS, float(self.alpha)
+        return float(lbfgs(theta, alpha, self.data, self.form, self.penalty, iterations, parallel, memory)[0])
 
     def value(self, theta: Floats) -> float:
         """The objective at ``theta``; costs as much as with its gradient, which the same pass makes."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import smooth, subtree
-from opttree.kernels.first_order import lbfgs, lbfgs_elsewhere
+from opttree.kernels.first_order import lbfgs, lbfgs_elsewhere, lbfgs_memory
 from opttree.problems.blocks import in_blocks
 from opttree.problems.penalties import L1, L2
 from opttree.problems.smooth_batch import SmoothBatch
@@ -197,9 +197,10 @@ class SubtreeProblem:
         """The point after up to ``iterations`` of L-BFGS from ``point``."""
         point = np.array(self._checked(point))
         if self.on_gpu:
-            lbfgs_elsewhere(point, self._evaluate, iterations)
+            lbfgs_elsewhere(point, self._evaluate, iterations, lbfgs_memory(point.size))
         else:
-            lbfgs(point, float(self.whole.alpha), *self.stated, iterations, self.parallel)
+            alpha, memory = float(self.whole.alpha), lbfgs_memory(point.size)
+            lbfgs(point, alpha, *self.stated, iterations, self.parallel, memory)
         return point
 
     def _checked(self, point: Floats) -> Floats:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.forest import Forest
 from opttree.kernels import hard, leaves, reduced
+from opttree.models import as_model
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.tree import LINKS, Tree
 
@@ -35,8 +37,8 @@ class TreeProblem:
     sample_weight : (n,) weights >= 0, or None for equal ones. Rows of weight zero are left out of the problem.
     penalties : terms added to the mean loss: `L1`, `L2`, `SplitPrice`, or anything with ``value(tree)``.
         Strengths are in units of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is
-        ``alpha / n`` here. The penalty on a split acts on the weights as stored: a hyperplane times a constant
-        routes alike and is penalised differently, as in the paper.
+        ``alpha / n`` here. The penalty on a split acts on its weights at unit length, since a hyperplane times a
+        constant routes alike (in the papers it acts on the weights as stored); see `L1`. A single one needs no tuple.
     min_leaf : fewest rows in a leaf that any row reaches, >= 1; a tree of one leaf is always allowed.
 
     Raises
@@ -64,13 +66,21 @@ class TreeProblem:
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or value < least:
                 raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
+        penalties = _as_tuple(self.penalties)
+        for penalty in penalties:
+            if not callable(getattr(penalty, "value", None)):
+                raise ValueError(
+                    f"penalties must be a sequence of L1, L2, SplitPrice or objects with value(tree); got {penalty!r}"
+                )
         X = np.ascontiguousarray(self.X, np.float64)
         if X.ndim != 2 or X.size == 0:
             raise ValueError(f"X must be a table with at least one row and one column; got shape {X.shape}")
         y = np.asarray(self.y)
         if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
             raise ValueError(f"y must have one entry per row of X, {X.shape[0]}; got shape {y.shape}")
-        if not np.isfinite(X.sum()) and not np.isfinite(X).all():  # the sum needs no array of the size of X
+        with np.errstate(over="ignore", invalid="ignore"):  # the sum needs no array of the size of X
+            total = X.sum()
+        if not np.isfinite(total) and not np.isfinite(X).all():
             raise ValueError(f"X must be finite; got {X[~np.isfinite(X)][0]}")
         if self.is_classification and y.ndim != 1:
             raise ValueError(f"y must be one column of labels for loss={self.loss!r}; got shape {y.shape}")
@@ -91,7 +101,7 @@ class TreeProblem:
         used = weight > 0.0
         if not used.all():
             X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
-        for name, value in (("X", X), ("y", y), ("sample_weight", weight), ("penalties", tuple(self.penalties))):
+        for name, value in (("X", X), ("y", y), ("sample_weight", weight), ("penalties", penalties)):
             object.__setattr__(self, name, value)
 
     # ---- the data as kernels take them ----------------------------------------------------------------------------
@@ -148,38 +158,60 @@ class TreeProblem:
         """Summed price per split."""
         return float(sum(q.price for q in self.penalties if isinstance(q, SplitPrice)))
 
+    @property
+    def price_per_split(self) -> float:
+        """What every split adds to the objective, whatever its weights: prices, and penalties at unit length.
+
+        `L2` always; `L1` on axis-aligned splits, whose weight vectors have one entry.
+        """
+        l1 = self.strength(L1, "splits") if self.splits == "axis" else 0.0
+        return self.split_price + self.strength(L2, "splits") + l1
+
     # ---- the number by which trees are compared -------------------------------------------------------------------
 
-    def violation(self, tree: Tree) -> str | None:
-        """Why ``tree`` is not a feasible point of this problem, in one sentence, or None."""
-        if tree.n_features != self.n_features or tree.n_outputs != self.n_outputs:
+    def violation(self, model: Any) -> str | None:
+        """Why ``model`` is not a feasible point of this problem, in one sentence, or None.
+
+        ``model`` is a tree, or what `opttree.models.as_model` takes for one; a forest is feasible where all its trees
+        are.
+        """
+        model = as_model(model)
+        if model.n_features != self.n_features or model.n_outputs != self.n_outputs:
             return (
-                f"the tree maps {tree.n_features} features to {tree.n_outputs} outputs; "
+                f"the tree maps {model.n_features} features to {model.n_outputs} outputs; "
                 f"the problem has {self.n_features} and {self.n_outputs}"
             )
-        if (tree.classes is None) != (self.classes is None) or not np.array_equal(
-            np.asarray(tree.classes), np.asarray(self.classes)
+        if (model.classes is None) != (self.classes is None) or not np.array_equal(
+            np.asarray(model.classes), np.asarray(self.classes)
         ):
-            return f"the tree has the classes {tree.classes}; the problem has {self.classes}"
+            return f"the tree has the classes {model.classes}; the problem has {self.classes}"
+        trees = (model,) if isinstance(model, Tree) else model.trees
+        return next((reason for tree in trees if (reason := self._broken_limit(tree)) is not None), None)
+
+    def _broken_limit(self, tree: Tree) -> str | None:
+        """Which of the limits on a single tree ``tree`` breaks, in one sentence, or None."""
         if tree.depth > self.depth:
             return f"the tree has depth {tree.depth}; the problem allows {self.depth}"
         if self.splits == "axis" and not tree.is_axis_aligned:
             return "the tree has oblique splits; the problem allows axis-aligned ones"
         if self.leaves == "constant" and tree.linear_leaves:
             return "the tree has linear leaves; the problem allows constant ones"
-        if self.min_leaf > 1 and tree.n_branches:
+        first_layer = tree.n_features == self.n_features  # of a forest in layers; always so for a tree
+        if self.min_leaf > 1 and tree.n_branches and first_layer:
             counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)
             if np.any((counts > 0) & (counts < self.min_leaf)):
                 return f"the tree has a leaf with {counts[counts > 0].min()} rows; the problem asks for {self.min_leaf}"
         return None
 
-    def mean_loss(self, tree: Tree) -> float:
-        """Weighted mean loss of ``tree``'s predictions, without penalties: hard routing, but for a mixture."""
-        if tree.mixture:
-            return self.mean_loss_of(tree.outputs(self.X))
-        leaf = tree.apply(self.X)
+    def mean_loss(self, model: Tree | Forest) -> float:
+        """Weighted mean loss of the model's predictions, without penalties: hard routing, but for mixtures."""
+        if isinstance(model, Forest):
+            return self.mean_loss_of(model.answers(self.X))
+        if model.mixture:
+            return self.mean_loss_of(model.outputs(self.X))
+        leaf = model.apply(self.X)
         per_row = hard.losses(
-            self.X, self.Y, leaf, tree.n_branches, *tree.leaf_arrays, self.loss_code, LINKS[tree.link]
+            self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
         )
         return float(np.sum(self.w * per_row))  # not a dot product: BLAS threads and OpenMP threads fight for the cores
 
@@ -198,15 +230,21 @@ class TreeProblem:
         error = np.abs(outputs - self.Y)
         return np.sum(error if self.loss == "absolute" else error**2, axis=1)
 
-    def penalty(self, tree: Tree) -> float:
-        """Sum of the penalties of ``tree``."""
-        return float(sum(q.value(tree) for q in self.penalties))
+    def penalty(self, model: Tree | Forest) -> float:
+        """Sum of the penalties of a tree; of a forest, the mean over its trees."""
+        if isinstance(model, Forest):
+            return float(np.mean([self.penalty(tree) for tree in model.trees]))
+        return float(sum(q.value(model) for q in self.penalties))
 
-    def objective(self, tree: Tree) -> float:
-        """The objective of ``tree``: mean loss plus penalties; infinite where infeasible."""
-        if self.violation(tree) is not None:
+    def objective(self, model: Any) -> float:
+        """The objective of a model: mean loss plus penalties; infinite where `violation` has a reason.
+
+        ``model`` is a tree or a forest, or what `opttree.models.as_model` takes for one: a result, a fitted estimator.
+        """
+        model = as_model(model)
+        if self.violation(model) is not None:
             return np.inf
-        return self.mean_loss(tree) + self.penalty(tree)
+        return self.mean_loss(model) + self.penalty(model)
 
     def sample(self, rows: NDArray[np.integer], **changes: Any) -> TreeProblem:
         """The same statement on some of the rows, by number; ``changes`` are options that differ."""
@@ -242,6 +280,11 @@ class TreeProblem:
         share = float(np.sum(self.w[rows]))
         penalties = [scaled(q, 1.0 / share) for q in self.penalties]
         return self.sample(rows, depth=depth, penalties=penalties, **changes)
+
+    def best_constant(self) -> Tree:
+        """The best tree of one constant leaf."""
+        tree = Tree.constant(np.zeros(self.n_outputs), self.n_features, self.classes)
+        return self.fit_leaves(tree, leaves="constant")
 
     # ---- leaves ---------------------------------------------------------------------------------------------------
 
@@ -339,3 +382,8 @@ class TreeProblem:
             small[np.where(counts[left] >= counts[right], left, right)[both]] = False
             tree = tree.keep(~small[tree.n_branches :])
         return tree
+
+
+def _as_tuple(penalties: Any) -> tuple[Any, ...]:
+    """``penalties`` as a tuple; a single one is a sequence of one."""
+    return tuple(penalties) if np.iterable(penalties) and not isinstance(penalties, str) else (penalties,)

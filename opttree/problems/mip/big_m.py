@@ -57,7 +57,7 @@ class BigM:
         """The Pyomo model."""
         tree, rows, features = self.tree, range(self.problem.n_samples), self.features
         branches, leaves = range(tree.n_branches), range(tree.n_leaves)
-        model = pyo.ConcreteModel(name="big_m")
+        model = self.leaves.named_model("big_m")
         model.splits = pyo.Var(branches, domain=pyo.Binary)
         tree.order_splits(model, model.splits)
         model.z = pyo.Var(rows, leaves, domain=pyo.Binary)
@@ -89,7 +89,7 @@ class BigM:
         loss = self.leaves.add(model, lambda i, leaf: model.z[i, leaf])
         if not self.axis:
             self._order_siblings(model)
-        model.cost = pyo.Objective(expr=loss + self.problem.split_price * pyo.quicksum(model.splits.values()))
+        model.cost = pyo.Objective(expr=loss + self.problem.price_per_split * pyo.quicksum(model.splits.values()))
         return model
 
     def _go(self, m: Any, i: int, leaf: int, t: int, left: bool) -> Any:

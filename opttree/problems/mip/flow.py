@@ -39,7 +39,7 @@ class Flow:
         """The Pyomo model."""
         tree, groups, names = self.tree, range(self.n_groups), self.names
         branches, nodes = range(tree.n_branches), range(tree.n_branches + tree.n_leaves)
-        model = pyo.ConcreteModel(name="flow")
+        model = self.leaves.named_model("flow")
         model.split = pyo.Var(branches, names, domain=pyo.Binary)
         splits = {t: pyo.quicksum(model.split[t, c] for c in names) for t in branches}
         model.one_split = pyo.Constraint(branches, rule=lambda m, t: splits[t] <= 1)
@@ -72,7 +72,7 @@ class Flow:
         if self.stated.max_splits is not None and self.tree.n_branches:
             model.max_splits = pyo.Constraint(expr=count <= self.stated.max_splits)
         loss = self.leaves.add(model, lambda g, leaf: model.flow[g, tree.n_branches + leaf])
-        model.cost = pyo.Objective(expr=loss + self.problem.split_price * count)
+        model.cost = pyo.Objective(expr=loss + self.problem.price_per_split * count)
         return model
 
     def encode(self, model: Any, tree: Tree) -> bool:

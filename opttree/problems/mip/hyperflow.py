@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 PRICE_STEPS = 40
+COMPLETE = "Every tree of the candidate splits is a point of this program: constraints may be added."
+REDUCED = (
+    "Only columns that an optimal tree may need: with constraints added, its optimum may be wrong; "
+    "build(complete=True) holds every tree."
+)
 ROUNDING = 1e-12  # of sums of costs, as a share of the one-leaf tree's
 
 
@@ -33,28 +38,35 @@ class Hyperflow:
     """The dynamic program over sets of rows, as a linear program.
 
     Row ``state[d, s]``: actions taken at state s of depth d = actions taken above that make it; 1 at the root. Columns
-    ``leaf[d, s]`` and ``split[d, s, name]``, at depth 1 with the costs of both leaves. Without side constraints a
-    vertex is a tree. ``max_splits`` and ``max_features`` are rows more, and the columns binary.
+    ``leaf[d, s]`` and ``split[d, s, name]``, at depth 1 with the costs of both leaves. ``max_splits`` and
+    ``max_features`` are rows more.
 
-    With ``reduce`` the columns are those that a tree as good as a known one can use: the dynamic program's values are
-    dual, with ``max_splits`` those of the best price per split (its Lagrangian relaxation).
+    The complete program has a column for every candidate split of every state, and binary columns: its points are all
+    trees of the candidates, so that it stays right with further constraints. The other one has the columns that an
+    optimal tree may need (with ``reduce``, that a tree as good as a known one can use: the dynamic program's values are
+    dual, with ``max_splits`` those of the best price per split, its Lagrangian relaxation). Without side constraints
+    its vertices are trees, and its columns continuous.
     """
 
-    def __init__(self, stated: MIPTreeProblem, levels: list[Level]) -> None:
-        self.stated = stated
+    def __init__(self, stated: MIPTreeProblem, levels: list[Level], complete: bool) -> None:
+        self.stated, self.complete = stated, complete
         self.problem = stated.problem
         self.candidates = stated.candidates
-        self.levels, self.bound = self._reduced(levels)
+        if complete:
+            self.levels, self.bound = levels, plan(levels, self.problem.price_per_split).cost
+        else:
+            self.levels, self.bound = self._reduced(levels)
 
     @staticmethod
-    def prepare(stated: MIPTreeProblem) -> Generator[None, None, Hyperflow]:
+    def prepare(stated: MIPTreeProblem, complete: bool) -> Generator[None, None, Hyperflow]:
         """The formulation, enumerated; yields None where it may be stopped."""
-        levels = yield from enumerate_levels(stated.problem, stated.candidates, stated.max_features is not None)
-        return Hyperflow(stated, levels)
+        which = "every" if complete else "best" if stated.max_features is None else "family"
+        levels = yield from enumerate_levels(stated.problem, stated.candidates, which)
+        return Hyperflow(stated, levels, complete)
 
     def _reduced(self, levels: list[Level]) -> tuple[list[Level], float]:
         """Levels without columns that cannot matter, and a proved lower bound."""
-        price, most = self.problem.split_price, self.stated.max_splits
+        price, most = self.problem.price_per_split, self.stated.max_splits
         best = plan(levels, price)
         if not self.stated.reduce:
             return levels, best.cost
@@ -69,7 +81,7 @@ class Hyperflow:
 
     def _relax_splits(self, levels: list[Level], best: Plan) -> tuple[float, float, float]:
         """Best lower bound by a price per split in place of the limit; distance to a known tree; that price."""
-        price, most = self.problem.split_price, self.stated.max_splits
+        price, most = self.problem.price_per_split, self.stated.max_splits
         assert most is not None
         low, high = 0.0, float(levels[0].leaf[0])  # at which no split pays
         bound, extra, known = best.cost, 0.0, float(levels[0].leaf[0])
@@ -96,7 +108,7 @@ class Hyperflow:
             trials = {}
             for j in set(self.candidates.feature.tolist()) - set(chosen):
                 allowed = np.isin(feature, [*chosen, j])
-                trials[j] = plan([_only(level, allowed) for level in levels], self.problem.split_price).cost
+                trials[j] = plan([_only(level, allowed) for level in levels], self.problem.price_per_split).cost
             if not trials:
                 break
             j = min(trials, key=lambda j: trials[j])
@@ -108,7 +120,8 @@ class Hyperflow:
 
     def build(self) -> Any:
         """The Pyomo model."""
-        model = pyo.ConcreteModel(name="hyperflow")
+        name, doc = ("hyperflow", COMPLETE) if self.complete else ("hyperflow_reduced", REDUCED)
+        model = pyo.ConcreteModel(name=name, doc=doc)
         domain = pyo.Binary if self.is_integer else pyo.NonNegativeReals
         leaves = [(x.depth, s) for x in self.levels for s in np.flatnonzero(np.isfinite(x.leaf)).tolist()]
         splits = [
@@ -118,7 +131,7 @@ class Hyperflow:
         ]
         model.leaf = pyo.Var(leaves, domain=domain)
         model.split = pyo.Var(splits, domain=domain)
-        price = self.problem.split_price
+        price = self.problem.price_per_split
         costs = [float(c) for x in self.levels for c in x.leaf[np.isfinite(x.leaf)]]
         costs += [price + float(c) for x in self.levels for c in x.cost]
         model.cost = pyo.Objective(
@@ -148,8 +161,8 @@ class Hyperflow:
 
     @property
     def is_integer(self) -> bool:
-        """Whether there are side constraints."""
-        return self.stated.max_splits is not None or self.stated.max_features is not None
+        """Whether columns are binary: where there are side constraints, or may be."""
+        return self.complete or self.stated.max_splits is not None or self.stated.max_features is not None
 
     def _limit_features(self, model: Any) -> None:
         """A feature is used where one of its splits is: at most 2^k at k levels below the root."""
@@ -168,8 +181,8 @@ class Hyperflow:
     # ---- there and back -------------------------------------------------------------------------------------------
 
     def encode(self, model: Any, tree: Tree) -> bool:
-        """Set the variables to ``tree``, whose splits are candidates; at depth 1 a better split may take the place of
-        its own. False, and some variables unset, where the tree uses columns that have been ruled out.
+        """Set the variables to ``tree``, whose splits are candidates; at depth 1 of a reduced program a better split
+        may take the place of its own. False, and some variables unset, where the tree uses columns that are not there.
         """
         for variable in model.component_data_objects(pyo.Var):
             variable.set_value(0.0)
@@ -186,13 +199,7 @@ class Hyperflow:
                     model.leaf[level.depth, s].set_value(1.0)
                     continue
                 left = inside & (self.problem.X @ tree.A[node] <= tree.b[node])
-                found = None
-                own = tree.feature[node]
-                for column in sorted(options, key=lambda c: self._feature(level.columns[c, 1]) != own):
-                    side = self.candidates.side(level.columns[column, 1]) & inside
-                    if level.depth == 1 or np.array_equal(side, left) or np.array_equal(side, inside & ~left):
-                        found = column
-                        break
+                found = self._column(level, options, tree, node, inside, left)
                 if found is None:
                     return False
                 split = int(level.columns[found, 1])
@@ -207,6 +214,29 @@ class Hyperflow:
                     next_at += level.columns[found, 2:].tolist()
             rows, nodes, at = next_rows, next_nodes, next_at
         return True
+
+    def _column(
+        self,
+        level: Level,
+        options: list[int],
+        tree: Tree,
+        node: int,
+        inside: NDArray[np.bool_],
+        left: NDArray[np.bool_],
+    ) -> int | None:
+        """The column of a state that does what ``node`` does: its own split, if it is there, or an equal partition."""
+
+        def unlike(column: int) -> tuple[bool, bool]:
+            split = int(level.columns[column, 1])
+            same = self.candidates.b[split] == tree.b[node] and np.array_equal(self.candidates.A[split], tree.A[node])
+            return not same, self._feature(split) != tree.feature[node]
+
+        ordered = sorted(options, key=unlike)
+        for column in ordered:
+            side = self.candidates.side(level.columns[column, 1]) & inside
+            if np.array_equal(side, left) or np.array_equal(side, inside & ~left):
+                return column
+        return ordered[0] if level.depth == 1 and not self.complete else None
 
     def refine(self, model: Any) -> bool:
         """Costs are exact."""

@@ -17,8 +17,10 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+COLUMNS = ("best", "family", "every")
 CHUNK = 1 << 18  # columns between two chances to stop
 MOST_COLUMNS, MOST_BYTES = 30_000_000, 6e9
+MOST_COMPLETE = 3_000_000  # columns of a complete program, each a variable of Pyomo
 RULE_OUT = 1e-7  # a column stays while it may lead to a tree as good as the best known, to this share
 
 
@@ -65,25 +67,33 @@ class Plan:
         return int(self.count[0][0])
 
 
-def enumerate_levels(
-    problem: TreeProblem, candidates: Candidates, by_family: bool
-) -> Generator[None, None, list[Level]]:
+def enumerate_levels(problem: TreeProblem, candidates: Candidates, which: str) -> Generator[None, None, list[Level]]:
     """Levels from the root, depth ``problem.depth``, to depth 1; yields None where it may be stopped.
 
-    ``by_family``: keep the best last split of every family, and equal partitions by different families apart.
+    Parameters
+    ----------
+    which : of `COLUMNS`. "best": of equal partitions one, of the last splits of a state the best, and none where being
+        a leaf is no worse: what an optimal tree needs. "family": the same for each feature by itself. "every": all
+        splits that leave ``min_leaf`` rows on either side: what any tree needs.
     """
     levels = []
     sets = states.pack_rows(np.arange(problem.n_samples), problem.n_samples)[None]
+    every, apart = which == "every", which != "best"
     for depth in range(problem.depth, 0, -1):
         leaf = yield from _leaf_costs(problem, sets)
-        parents = np.flatnonzero((leaf > problem.split_price) & (states.sizes(sets) >= 2 * problem.min_leaf))
-        if depth == 1:
-            columns, cost = yield from _last_columns(problem, candidates, sets, parents, leaf, by_family)
+        can_split = states.sizes(sets) >= 2 * problem.min_leaf
+        parents = np.flatnonzero(can_split if every else can_split & (leaf > problem.price_per_split))
+        if depth == 1 and not every:
+            columns, cost = yield from _last_columns(problem, candidates, sets, parents, leaf, apart)
             below = sets[:0]
         else:
-            columns, below = yield from _columns(problem, candidates, sets[parents], by_family)
+            columns, below = yield from _columns(problem, candidates, sets[parents], apart, every)
             columns[:, 0] = parents[columns[:, 0]]
             cost = np.zeros(len(columns))
+            if depth == 1:
+                ends = yield from _leaf_costs(problem, below)
+                cost = ends[columns[:, 2]] + ends[columns[:, 3]]
+                columns[:, 2:] = -1
         levels.append(Level(depth, sets, leaf, columns, cost))
         sets = below
     if not levels:  # depth 0
@@ -93,9 +103,9 @@ def enumerate_levels(
 
 
 def _columns(
-    problem: TreeProblem, candidates: Candidates, parents: NDArray[np.uint64], apart: bool
+    problem: TreeProblem, candidates: Candidates, parents: NDArray[np.uint64], apart: bool, every: bool
 ) -> Generator[None, None, tuple[Ints, NDArray[np.uint64]]]:
-    """Columns of the sets ``parents``, and the sets of the level below."""
+    """Columns of the sets ``parents``, and the sets of the level below; see `states.split_sets`."""
     most = max(1, CHUNK // max(len(candidates), 1))
     table = np.full(2, states.EMPTY)
     sets, count = np.zeros((0, parents.shape[1]), np.uint64), 0
@@ -103,6 +113,11 @@ def _columns(
     for first in range(0, len(parents), most):
         last = min(first + most, len(parents))
         room = count + 2 * (last - first) * len(candidates)
+        if every and total > MOST_COMPLETE:
+            raise TooLargeError(
+                f"the complete program has more than {total} columns; fewer thresholds, rows or levels would do, or "
+                "the reduced program (complete=False, --reduced)"
+            )
         if total > MOST_COLUMNS or 8.0 * room * sets.shape[1] > MOST_BYTES:
             raise TooLargeError(f"more than {total} columns; fewer thresholds, rows or levels would do")
         if room > len(sets):
@@ -112,7 +127,18 @@ def _columns(
             states.fill_table(table, sets, count)
         chunk = np.empty(((last - first) * len(candidates), 4), np.int64)
         count, filled = states.split_sets(
-            parents, first, last, candidates.words, candidates.start, problem.min_leaf, apart, table, sets, count, chunk
+            parents,
+            first,
+            last,
+            candidates.words,
+            candidates.start,
+            problem.min_leaf,
+            apart,
+            every,
+            table,
+            sets,
+            count,
+            chunk,
         )
         found.append(chunk[:filled].copy())
         total += filled
@@ -203,7 +229,7 @@ def _last_columns(
     if cost.size and not by_family:
         best = cost.argmin(axis=1)[:, None]
         cost, split = (np.take_along_axis(table, best, axis=1) for table in (cost, split))
-    state, family = np.nonzero(cost + problem.split_price < leaf[parents][:, None])
+    state, family = np.nonzero(cost + problem.price_per_split < leaf[parents][:, None])
     columns = np.full((state.size, 4), -1)
     columns[:, 0], columns[:, 1] = parents[state], split[state, family]
     return columns, cost[state, family]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 FIRST_TANGENTS = 8
+OUTER = "A relaxation: squared errors are bounded from below by tangents, so that its optimum is below the problem's."
 NEW_TANGENT = 1e-9  # least violation worth a tangent, relative to the largest squared error
 
 
@@ -37,6 +38,13 @@ class Leaves:
             self.y_low, self.y_scale = output_range(self.problem)
             self.Y = (self.problem.Y - self.y_low) / self.y_scale
         self.squared = self.problem.loss == "squared"
+        self.tangents = self.squared and stated.objective == "outer"
+
+    def named_model(self, name: str) -> Any:
+        """An empty model whose name and ``doc`` say whether its objective will be the problem's."""
+        if self.tangents:
+            return pyo.ConcreteModel(name=f"{name}_outer", doc=OUTER)
+        return pyo.ConcreteModel(name=name)
 
     def add(self, model: Any, at: Any) -> Any:
         """Add leaves and losses to ``model``; the weighted mean loss, penalties on leaves included."""
@@ -132,8 +140,10 @@ class Leaves:
             K,
             rule=lambda m, i, k: m.residual[i, k] >= sum(m.fit[of(i), leaf, k] for leaf in self.leaves) - self.Y[i, k],
         )
-        losses = model.residual
-        if self.squared:
+        losses: Any = model.residual
+        if self.squared and not self.tangents:
+            losses = {index: residual**2 for index, residual in model.residual.items()}
+        if self.tangents:
             model.square = pyo.Var(rows, K, domain=pyo.NonNegativeReals)
             model.tangent = pyo.ConstraintList()
             largest = [float(max(self.Y[i, k], top[k] - self.Y[i, k])) for i in rows for k in K]
@@ -151,7 +161,7 @@ class Leaves:
 
     def refine(self, model: Any) -> bool:
         """Add the tangents that the solution violates; whether there was one."""
-        if not self.squared or self.problem.is_classification:
+        if not self.tangents:
             return False
         found = False
         for (i, k), square in model.square.items():
@@ -204,6 +214,6 @@ class Leaves:
         residual = np.abs(self.Y - answers)
         for index, v in model.residual.items():
             v.set_value(float(residual[index]))
-        if self.squared:
+        if self.tangents:
             for index, v in model.square.items():
                 v.set_value(float(residual[index] ** 2))

@@ -19,6 +19,7 @@ from opttree.tree import Tree
 
 LEAST_MARGIN = 1e-5
 FORMULATIONS = ("hyperflow", "flow", "big-m")
+OBJECTIVES = ("exact", "outer")
 
 
 class Formulation(Protocol):
@@ -46,7 +47,8 @@ class MIPTreeProblem:
     Parameters
     ----------
     problem : axis or oblique splits, constant or linear leaves, loss "squared", "absolute" or "zero_one" ("log" too in
-        hyperflow), `SplitPrice`, `L1` on linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights.
+        hyperflow), `SplitPrice`, penalties on splits that come to a price (`TreeProblem.price_per_split`), `L1` on
+        linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights.
     formulation :
         "hyperflow": a dynamic program over sets of rows as a linear program, see `Hyperflow`; axis-aligned splits, or
         oblique ones of two features. By far the fastest to a proof.
@@ -57,8 +59,13 @@ class MIPTreeProblem:
         at most so many per feature, next to its quantiles.
     max_splits : most branch nodes of the tree, or None.
     max_features : most features in its splits, or None; hyperflow only.
-    reduce : "hyperflow": leave out what no tree as good as a known one can use (fixing by reduced costs); few columns
-        are left. False: all columns, the formulation as it is written down.
+    reduce : of the program that `MIP` solves and ``build(complete=False)`` hands out, in "hyperflow": leave out what no
+        tree as good as a known one can use (fixing by reduced costs); few columns are left. False: all columns that an
+        optimal tree may need, the formulation as it is written down.
+    objective : of "flow" and "big-m" with squared loss. "exact": a convex quadratic objective, for solvers that take
+        one with integer variables (SCIP, Gurobi, CPLEX; HiGHS does not). "outer": a linear one, of tangents to the
+        squares: a relaxation, whose optimum is below the problem's, and the first program of a cutting-plane method
+        (`MIP` adds tangents where the solution lies). Other programs are exact and linear whatever it says.
     coef_bound : "flow" and "big-m" with linear leaves: largest absolute weight and constant term, on features scaled to
         [0, 1], in units of the range of y.
     margin : "big-m" with oblique splits: hyperplanes ``a.x <= b``, ``|a|_1 <= 1``, on features scaled to [0, 1] keep
@@ -82,12 +89,15 @@ class MIPTreeProblem:
     max_splits: int | None = None
     max_features: int | None = None
     reduce: bool = True
+    objective: str = "exact"
     coef_bound: float = 10.0
     margin: float = 0.005
 
     def __post_init__(self) -> None:
         if self.formulation not in FORMULATIONS:
             raise ValueError(f"formulation must be one of {list(FORMULATIONS)}; got {self.formulation!r}")
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective must be one of {list(OBJECTIVES)}; got {self.objective!r}")
         whole = isinstance(self.n_thresholds, (int, np.integer)) and not isinstance(self.n_thresholds, bool)
         if self.n_thresholds != "all" and not (whole and int(self.n_thresholds) >= 1):
             raise ValueError(f"n_thresholds must be 'all' or an integer >= 1; got {self.n_thresholds!r}")
@@ -109,8 +119,8 @@ class MIPTreeProblem:
         for penalty in problem.penalties:
             if not isinstance(penalty, (L1, L2, SplitPrice)):
                 return f"the penalty {penalty!r} is not known to be linear in the tree"
-        if problem.strength(L1, "splits") or problem.strength(L2, "splits"):
-            return "a hyperplane times a small number routes alike, so that a penalty on its weights has no minimum"
+        if problem.splits == "oblique" and problem.strength(L1, "splits"):
+            return "an l1 penalty on hyperplanes of unit length is not linear in their weights"
         linear = problem.leaves == "linear"
         if problem.is_classification and linear:
             return "linear leaves of classes are not linear in the model; use leaves='constant'"
@@ -156,24 +166,25 @@ class MIPTreeProblem:
             return f"hyperplanes with a margin of {self.margin:g} on features scaled to [0, 1]"
         return self.candidates.description
 
-    @cached_property
-    def stated(self) -> Formulation:
-        """The formulation, with all that it enumerates."""
-        formulation: Formulation = _finished(self.prepare())
-        return formulation
+    def formulation_of(self, *, complete: bool) -> Formulation:
+        """The formulation, with all that it enumerates; see `build`."""
+        found: Formulation = _finished(self.prepare(complete=complete))
+        return found
 
-    def prepare(self) -> Generator[None, None, Formulation]:
-        """Enumerate what the formulation needs (then `stated` is there); yields None where it may be stopped."""
-        if "stated" not in self.__dict__:
-            self.__dict__["stated"] = yield from self._prepare()
-        return self.stated
+    def prepare(self, *, complete: bool = False) -> Generator[None, None, Formulation]:
+        """Enumerate what the formulation needs, once; yields None where it may be stopped."""
+        complete = complete and self.formulation == "hyperflow"  # the others hold every tree anyway
+        known = self.__dict__.setdefault("_formulations", {})
+        if complete not in known:
+            known[complete] = yield from self._prepare(complete)
+        return known[complete]
 
-    def _prepare(self) -> Generator[None, None, Formulation]:
+    def _prepare(self, complete: bool) -> Generator[None, None, Formulation]:
         # Pyomo takes a while to import: when a model is wanted
         if self.formulation == "hyperflow":
             from opttree.problems.mip.hyperflow import Hyperflow
 
-            return (yield from Hyperflow.prepare(self))
+            return (yield from Hyperflow.prepare(self, complete))
         yield
         if self.formulation == "flow":
             from opttree.problems.mip.flow import Flow
@@ -185,16 +196,37 @@ class MIPTreeProblem:
 
     def best_tree(self) -> Tree:
         """An optimal tree by the dynamic program that "hyperflow" writes down, without side constraints; no model."""
-        levels = _finished(enumerate_levels(self.problem, self.candidates, by_family=False))
-        best = plan(levels, self.problem.split_price)
+        levels = _finished(enumerate_levels(self.problem, self.candidates, "best"))
+        best = plan(levels, self.problem.price_per_split)
         return fit_exact_leaves(self.problem, tree_of(levels, best.choice, self.candidates, self.problem))
 
-    def build(self) -> Any:
-        """A new Pyomo ``ConcreteModel``; its objective ``cost`` is the problem's objective."""
-        return self.stated.build()
+    def build(self, *, complete: bool = True) -> Any:
+        """A new Pyomo ``ConcreteModel``; its objective ``cost`` is the problem's objective.
+
+        Parameters
+        ----------
+        complete : every tree of the candidate splits is an integer point of the model, which therefore stays right when
+            constraints are added. False: "hyperflow" with the columns that an optimal tree may need (see ``reduce``),
+            far fewer; its optimum is the problem's, but not under further constraints. The model's name ends in
+            "_reduced" then, and its ``doc`` says so. ("flow" and "big-m" are complete always. The latter holds one of
+            two mirror images of an oblique tree.)
+
+        Notes
+        -----
+        With squared loss and ``objective="outer"`` the models of "flow" and "big-m" are relaxations: their names end in
+        "_outer".
+
+        Raises
+        ------
+        TooLargeError
+            A ValueError: where the columns of "hyperflow" are too many for the memory.
+        """
+        model = self.formulation_of(complete=complete).build()
+        model._built_as = self.formulation, complete
+        return model
 
     def encode(self, tree: Tree, model: Any = None) -> Any:
-        """A model whose variables all hold ``tree``: a full start. A new one unless ``model`` is given.
+        """A model whose variables all hold ``tree``: a full start. A new, complete one unless ``model`` is given.
 
         Raises
         ------
@@ -206,7 +238,7 @@ class MIPTreeProblem:
             raise ValueError(f"tree must be feasible; {reason}")
         model = self.build() if model is None else model
         snapped = self.snap(tree)
-        if snapped is None or self.over_limit(snapped) or not self.stated.encode(model, snapped):
+        if snapped is None or self.over_limit(snapped) or not self._behind(model).encode(model, snapped):
             raise ValueError("tree must be a point of the model; a limit on splits, features or leaves rules it out")
         return model
 
@@ -214,17 +246,36 @@ class MIPTreeProblem:
         """The tree that the variables of ``model`` hold, with the best leaves for its splits; linear ones that would be
         beyond ``coef_bound`` are the model's.
         """
-        tree = self.stated.decode(model).prune_dead(self.problem.X)
+        tree = self._behind(model).decode(model).prune_dead(self.problem.X)
         exact = fit_exact_leaves(self.problem, tree)
         return exact if self.within_bound(exact) else tree
 
-    def write(self, path: str | Path) -> None:
-        """Write the model to a file, ``.lp`` or ``.mps``, with readable names."""
-        if Path(path).suffix not in (".lp", ".mps"):
+    def _behind(self, model: Any) -> Formulation:
+        """The formulation that ``model`` was built from; ValueError for a model from elsewhere."""
+        formulation, complete = getattr(model, "_built_as", (None, True))
+        if formulation != self.formulation:
+            raise ValueError(f"model must be one that build() of this {self.formulation!r} gave; got {model.name!r}")
+        return self.formulation_of(complete=complete)
+
+    def write(self, path: str | Path, *, complete: bool = True) -> None:
+        """Write the model that `build` gives to a file, ``.lp`` or ``.mps``, with readable names.
+
+        The file appears whole or not at all.
+        """
+        path = Path(path)
+        if path.suffix not in (".lp", ".mps"):
             raise ValueError(f"path must end in .lp or .mps; got {str(path)!r}")
         import pyomo.environ  # noqa: F401  the writers
 
-        self.build().write(str(path), io_options={"symbolic_solver_labels": True})
+        model = self.build(complete=complete)
+        unfinished = path.with_name(f"{path.stem}.part{path.suffix}")
+        try:
+            model.write(str(unfinished), io_options={"symbolic_solver_labels": True})
+            if path.suffix == ".lp":  # SCIP reads squares as "x^2" only, the others in either form
+                unfinished.write_text(unfinished.read_text().replace(" ^ 2\n", "^2\n"))
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
     def snap(self, tree: Tree) -> Tree | None:
         """``tree`` with each split replaced by the candidate that sends the fewest of its rows another way.

@@ -1,0 +1,60 @@
+"""What may stand where a `Tree` or a `Forest` is expected: results, saved models, estimators, scikit-learn's trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opttree.forest import Forest
+from opttree.tree import Tree
+
+
+def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Tree | Forest:
+    """The tree or forest in ``model``.
+
+    Parameters
+    ----------
+    model : a `Tree`, a `Forest`, a `solvers.Result`, a saved `opttree.Model`, a fitted estimator of opttree, or a
+        fitted scikit-learn decision tree. An estimator's model is on the raw features and outputs that it was fitted
+        to, not on the scaled ones of its `state`: for that problem take its ``result_``.
+    name : of the argument, for the message.
+    raw : whether a model of transformed features is refused.
+
+    Raises
+    ------
+    ValueError
+        For anything else: an estimator that is not fitted, or one whose tree reads transformed features.
+    """
+    if isinstance(model, (Tree, Forest)):
+        return model
+    if raw and getattr(model, "transformer_", None) is not None:
+        raise ValueError(
+            f"{name} must hold a tree of raw features; got one of their quantiles: "
+            "fit with quantile_transform=False, or pickle the estimator"
+        )
+    if isinstance(model, type):
+        raise ValueError(f"{name} must be a tree, or something fitted that holds one; got the class {model.__name__}")
+    inside = getattr(model, "tree", None)
+    if isinstance(inside, (Tree, Forest)):
+        return inside
+    forest = getattr(model, "forest_", None)
+    if isinstance(forest, Forest) and len(forest.trees) > 1:
+        return forest
+    inside = getattr(model, "tree_", None)
+    if isinstance(inside, Tree):
+        return inside
+    if hasattr(inside, "children_left"):
+        return Tree.from_sklearn(model)
+    raise ValueError(
+        f"{name} must be a Tree, a Forest, a Result, a scikit-learn tree, a Model or a fitted estimator of one; "
+        f"got {type(model).__name__}"
+    )
+
+
+def as_tree(model: Any, name: str = "model", *, raw: bool = True) -> Tree:
+    """The tree in ``model``, see `as_model`; ValueError for a forest of several."""
+    found = as_model(model, name, raw=raw)
+    if isinstance(found, Forest):
+        if len(found.trees) > 1:
+            raise ValueError(f"{name} must be a single tree; got a forest of {len(found.trees)}")
+        return found.trees[0]
+    return found
