@@ -1,33 +1,113 @@
-"""Ctrl-C without loss: noted, and acted upon where it is safe."""
+"""Ctrl-C without loss: noted, and acted upon where it is safe; and long calls that can be left."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+POLL = 0.02  # seconds
+DELICATE = {"numba", "llvmlite", "importlib", "_frozen_importlib"}  # packages that an exception in the middle breaks
+
+_noted: list[int] | None = None  # the interrupts of the outermost block in force
+
+
+class InterruptedFitWarning(UserWarning):
+    """A fit was interrupted: what it holds is the best so far, not what an undisturbed fit would have found."""
 
 
 @contextmanager
-def noted_interrupts() -> Iterator[Callable[[], bool]]:
+def noted_interrupts(message: str = "", *, last: bool = False) -> Iterator[Callable[[], bool]]:
     """Inside, the first Ctrl-C is noted and raises nothing, so that compiled code and open files end what they do; the
     second raises KeyboardInterrupt. Yields a function that says whether there was one.
 
-    Only in the main thread, which alone gets signals, and not where they are ignored.
+    A block within another one, in whatever thread, knows the interrupts of the outer one, also those from before it
+    began. Signals come to the main thread alone: elsewhere, and where they are ignored, nothing is noted.
+
+    Parameters
+    ----------
+    message : what the first Ctrl-C writes to standard error at once, if anything.
+    last : whether only the process's end comes after the block: interrupts are ignored then.
     """
-    seen: list[int] = []
+    global _noted
+    if _noted is not None:
+        seen = _noted
+        yield lambda: bool(seen)
+        return
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before in (None, signal.SIG_IGN):
         yield lambda: False
         return
+    noted: list[int] = []
 
     def note(number: int, _frame: object) -> None:
-        seen.append(number)
-        if len(seen) > 1:
+        noted.append(number)
+        if len(noted) > 1:
             raise KeyboardInterrupt
+        if message:
+            os.write(2, message.encode())  # a buffered stream may be in the middle of a write
 
-    signal.signal(signal.SIGINT, note)
+    _noted = noted
     try:
-        yield lambda: bool(seen)
+        signal.signal(signal.SIGINT, note)
+        yield lambda: bool(noted)
     finally:
-        signal.signal(signal.SIGINT, before)
+        _noted = None
+        signal.signal(signal.SIGINT, signal.SIG_IGN if last else before)
+
+
+class _Left(BaseException):
+    """Raised in a thread whose work nobody waits for any more."""
+
+
+def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
+    """Run ``work()`` in a thread of its own; yields None while it runs and returns what it returns.
+
+    For long calls into other libraries that cannot be asked to stop: a generator that is closed, or that an exception
+    is thrown into, leaves the call, which ends at the next line of Python that it comes to outside of imports and
+    compilations: these would be broken for the rest of the process.
+    """
+    outcome: list[Any] = []
+    error: list[Exception] = []
+
+    def run() -> None:
+        with suppress(_Left):
+            try:
+                outcome.append(work())
+            except Exception as raised:
+                error.append(raised)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while True:
+            thread.join(POLL)
+            if not thread.is_alive():
+                break
+            yield
+    finally:
+        if thread.is_alive():
+            threading.Thread(target=_leave, args=(thread,), daemon=True).start()
+            thread.join(1.0)
+    if error:
+        raise error[0]
+    return outcome[0]
+
+
+def _leave(thread: threading.Thread) -> None:
+    """End a thread with an exception, once it is not in the middle of what that would break."""
+    assert thread.ident is not None
+    while thread.is_alive():
+        frame = sys._current_frames().get(thread.ident)
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in DELICATE:
+            frame = frame.f_back
+        if frame is None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Left))
+            thread.join(1.0)  # again if it was lost, as in a callback
+        else:
+            thread.join(POLL)
