@@ -4,6 +4,7 @@ from solvers import streaming  # noqa: F401
 from solvers.base import Solver, Step
 from solvers.boosting import Boosting
 from solvers.combinators import Chain, MultiStart
+from solvers.conformance import check_solver
 from solvers.distilled import Distilled
 from solvers.driver import solve
 from solvers.forest import TAOForest
@@ -16,7 +17,7 @@ from solvers.mip import MIP, certify
 from solvers.nodec import NODEC, ArmijoLineSearch
 from solvers.nodes import AxisNode, LiblinearNode, NewtonNode, SklearnNode
 from solvers.orrt import ORRT
-from solvers.result import Result, Termination, Trace
+from solvers.result import Result, SolverError, Termination, Trace
 from solvers.sdtr import SDTR
 from solvers.tao import TAO
 
@@ -49,11 +50,13 @@ __all__ = [
     "Result",
     "SklearnNode",
     "Solver",
+    "SolverError",
     "Step",
     "SubtreePolish",
     "TAOForest",
     "Termination",
     "Trace",
     "certify",
+    "check_solver",
     "solve",
 ]

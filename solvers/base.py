@@ -57,7 +57,7 @@ class Solver:
 
 
 def start_for(solver: Solver, tree: Tree | None) -> Tree | None:
-    """``tree`` as ``solver`` starts from it; ValueError for what is no tree, such as a forest."""
+    """``tree`` as ``solver`` starts from it; ValueError for a forest, which a link of a chain may have made."""
     if tree is not None and not isinstance(tree, Tree):
         raise ValueError(f"start must be a Tree; got a {type(tree).__name__}")
     return tree if tree is None or solver.takes_gates else replace(tree, gate=None, mixture=False)

@@ -126,18 +126,16 @@ class Boosting(Solver):
             scaled = tuple(replace(tree, classes=problem.classes) for tree in scaled)
         link = "softmax" if problem.is_classification else "identity"
         forest = Forest((scaled,), problem.n_outputs, link=link)
-        penalty = float(np.mean([problem.penalty(tree) for tree in trees[:count]]))
         info = {"trees": float(count), "validation": losses[count - 1] if held else np.inf}
-        objective = problem.mean_loss_of(forest.answers(problem.X)) + penalty
-        return Step(forest, objective, phase="boosting", info=info)  # type: ignore[arg-type]
+        return Step(forest, problem.objective(forest), phase="boosting", info=info)  # type: ignore[arg-type]
 
     def _swift(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
         """Trees by the compiled passes of `TAOForest`, on one preparation of the rows."""
         base = self.base
         assert isinstance(base, TAOForest)
         ridge = base.ridge if base.shrinkage == "oob" else float(base.shrinkage)
-        shared = replace(Shared.of(train, replace(base, sample=self.subsample), (ridge,)), axis_depth=train.depth)
-        axis = base.kind == "axis" or train.splits == "axis"
+        shared = Shared.of(train, replace(base, sample=self.subsample), (ridge,))
+        kind = base.kind if base.kind != "auto" else "axis" if train.splits == "axis" else "oblique"
 
         def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
             unit = max(
@@ -145,7 +143,7 @@ class Boosting(Solver):
             )  # single precision: keep in range
             part = replace(shared, Y=(targets / unit).astype(np.float32), w=shared.w * weights.astype(np.float32))
             still = np.zeros(train.n_features)
-            return grow(part, (axis, rng)).tree(0, None).unscale(still, still + 1.0, 0.0, unit)
+            return grow(part, (kind, rng)).tree(0, None).unscale(still, still + 1.0, 0.0, unit)
 
         return fit
 

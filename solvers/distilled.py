@@ -36,7 +36,8 @@ class Distilled(Solver):
 
     Parameters
     ----------
-    teacher : a solver that returns a forest or a tree; `TAOForest` by default.
+    teacher : a solver that returns a forest or a tree; `TAOForest` by default, whose "cart" trees may be deeper than
+        the problem allows: only the student is held to that.
     depths : of the trees, at most the problem's; None: that one.
     n_starts : random starts per depth.
     factor : new rows per training row, as far as there are 200,000 rows in all.
@@ -76,7 +77,8 @@ class Distilled(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The teacher's constant tree, then a tree for each depth."""
         forest: Tree | Forest = one_leaf(problem)
-        inner = self.teacher.steps(problem, None, rng.spawn(1)[0])
+        teacher, taught_from = self._teacher(problem)
+        inner = teacher.steps(taught_from, None, rng.spawn(1)[0])
         for step in inner:
             if step is not None and isinstance(step.tree, Tree):
                 yield replace(step, phase=f"teacher: {step.phase}")
@@ -97,7 +99,7 @@ class Distilled(Solver):
             best, lowest = None, np.inf
             try:
                 for seed in rng.spawn(self.n_starts):
-                    grown = grow(replace(shared, depth=depth), (False, seed))
+                    grown = grow(replace(shared, depth=depth), ("oblique", seed))
                     answers = alternation.answers(shared.X, grown.leaf, grown.models[0], grown.low, grown.high)
                     error = float(np.sum(shared.w * np.square(answers - shared.Y).sum(axis=1))) / len(X)
                     if error < lowest:
@@ -108,6 +110,13 @@ class Distilled(Solver):
                 raise
             yield student(best, depth, lowest)
         return Termination.ITERATION_LIMIT
+
+    def _teacher(self, problem: TreeProblem) -> tuple[Solver, TreeProblem]:
+        """The teacher and its statement: trees that a forest grows to the end may be deeper than the student."""
+        if isinstance(self.teacher, TAOForest) and self.teacher.levels is None and problem.depth > 0:
+            any_depth = problem.restated(depth=max(problem.n_samples, problem.depth))
+            return replace(self.teacher, levels=problem.depth), any_depth
+        return self.teacher, problem
 
     def _n_new(self, problem: TreeProblem) -> int:
         return max(min(self.factor * problem.n_samples, MOST_ROWS - problem.n_samples), 0)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
 import numpy as np
 
 from opttree.interrupts import noted_interrupts
+from opttree.models import as_tree
 from opttree.problems import TreeProblem
-from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, start_for
-from solvers.result import Result, Termination, Trace, TraceRow, Verdict
+from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-9  # of a bound, and of the worst objective seen: a tree that much below a bound is at it
+CLAIM = 1e-4  # share of the objective, or of the best constant's, that single precision may hide from a solver
 
 Callback = Callable[[Step, Trace], object]
 
@@ -23,16 +25,21 @@ def solve(
     problem: TreeProblem,
     solver: Solver,
     *,
-    start: Tree | None = None,
+    start: Any = None,
     time_limit: float | None = None,
     callback: Callback | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> Result:
     """Run ``solver`` on ``problem`` and return the best tree it came by.
 
+    The result's objective is computed anew, whatever the solver said of it, and its tree is held against the limits of
+    the problem.
+
     Parameters
     ----------
-    start : tree to start from; the solver's own initial tree by default.
+    start : tree to start from, or a `Result`, an estimator (fitted to the problem's own X and y, as its tree is on raw
+        data) or a scikit-learn tree that holds one, see `opttree.models.as_model`; the solver's own initial tree by
+        default.
     time_limit : wall-clock seconds, > 0. Checked between the solver's steps; the best tree so far is returned.
     callback : called with each `Step` and the `Trace` so far; return True to stop.
     random_state : seed or Generator. One seed gives one tree, whatever the number of threads.
@@ -40,16 +47,25 @@ def solve(
     Raises
     ------
     ValueError
-        If the solver does not support the problem, the start is not feasible, or ``time_limit`` is not positive.
+        If ``solver`` is no solver or does not support the problem, the start is not feasible, or ``time_limit`` is not
+        positive.
+    SolverError
+        If the solver's best tree breaks a limit of the problem or has another objective than the solver said, beyond
+        what single precision explains. The error's ``result`` holds the run, with the true objective. (A bound above
+        the objective is dropped, with a word in the message.)
     KeyboardInterrupt
         On Ctrl-C before there is any tree; afterwards the result so far is returned as INTERRUPTED. The first Ctrl-C
         waits for the solver's next step or pause; the second does not.
     """
     if time_limit is not None and not time_limit > 0:
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit}")
+    _check_solver(solver)
+    if not isinstance(problem, TreeProblem):
+        raise ValueError(f"problem must be a TreeProblem; got {problem!r}")
     reason = solver.supports(problem)
     if reason is not None:
         raise ValueError(f"{type(solver).__name__} cannot solve this problem: {reason}")
+    start = None if start is None else as_tree(start, "start")
     if start is not None and (reason := problem.violation(start)) is not None:
         raise ValueError(f"start must be feasible; {reason}")
     rng = np.random.default_rng(random_state)
@@ -80,6 +96,11 @@ def solve(
         return objective
 
     iterates = solver.steps(problem, start_for(solver, start), rng)
+    if not isinstance(iterates, Generator):
+        raise ValueError(
+            f"{type(solver).__name__}.steps must be a generator, a function that yields Step(tree); "
+            f"it returned a {type(iterates).__name__}"
+        )
     with noted_interrupts() as interrupted:
         try:
             while termination is None:
@@ -97,6 +118,8 @@ def solve(
                     termination, detail = Termination.NUMERICAL_ERROR, f" ({error})"
                     break
                 if step is not None:
+                    if not isinstance(step, Step):
+                        raise SolverError(f"{type(solver).__name__}.steps must yield Step(tree) or None; got {step!r}")
                     if math.isnan(record(step)):
                         termination, detail = Termination.NUMERICAL_ERROR, " (the objective is not a number)"
                     paused = time.perf_counter()
@@ -123,11 +146,18 @@ def solve(
             termination = Termination.INTERRUPTED
         finally:
             iterates.close()
+    if interrupted():  # also where it came while the solver was about to end
+        if best is None:
+            raise KeyboardInterrupt
+        termination = Termination.INTERRUPTED
     if best is None:
-        raise RuntimeError(f"{type(solver).__name__} ended without yielding a tree")
+        raise SolverError(f"{type(solver).__name__} ended without yielding a tree")
+    scale = problem.objective(problem.best_constant())
+    claimed, reason = best_objective, problem.violation(best.tree)
+    best_objective = problem.objective(best.tree)
     assert termination is not None
     if bound is not None and best_objective < bound:
-        worst = max((row.objective for row in trace if math.isfinite(row.objective)), default=0.0)
+        worst = max([scale, *(row.objective for row in trace if math.isfinite(row.objective))])
         if best_objective >= bound - SAME * abs(bound) - ROUNDING * worst:
             bound = best_objective
         else:
@@ -135,7 +165,7 @@ def solve(
             detail += (
                 " The bound is dropped: it holds for trees of the solver's candidate splits and leaves, not for this."
             )
-    return Result(
+    result = Result(
         tree=best.tree,
         objective=best_objective,
         bound=bound,
@@ -147,3 +177,22 @@ def solve(
         trace=trace,
         solver=repr(solver),
     )
+    if reason is not None:
+        raise SolverError(f"{type(solver).__name__} returned an infeasible tree: {reason}", result)
+    if abs(claimed - best_objective) > CLAIM * max(abs(best_objective), scale):
+        raise SolverError(
+            f"{type(solver).__name__} said that its best tree has the objective {claimed:.9g}; "
+            f"computed anew it is {best_objective:.9g}",
+            result,
+        )
+    return result
+
+
+def _check_solver(solver: Any) -> None:
+    """ValueError, with the remedy, for what is no solver."""
+    if isinstance(solver, Solver):
+        return
+    rule = "solver must be an instance of a solver, such as TAO()"
+    if isinstance(solver, type) and issubclass(solver, Solver):
+        raise ValueError(f"{rule}; got the class {solver.__name__}: write {solver.__name__}()")
+    raise ValueError(f"{rule}; got {solver!r}")

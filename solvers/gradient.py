@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
+from typing import Any, Protocol
 
 import numba
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.first_order import Moments, descend
 from opttree.problems import SmoothTreeProblem
+from solvers.scipy_runs import Iterate, minimise
 
 Floats = NDArray[np.floating]
 SLICE_SECONDS = 0.05  # what may run before the clock is looked at
@@ -272,7 +273,7 @@ class LBFGS:
     Parameters
     ----------
     memory : pairs of the quasi-Newton approximation.
-    iterations : most iterations per slice between looks at the clock; the memory is lost between slices.
+    iterations : between two looks at the clock.
     tol : stop at a gradient norm (largest entry) under this.
     """
 
@@ -308,9 +309,10 @@ class LBFGSDescent:
 
     def __init__(self, options: LBFGS, smooth: SmoothTreeProblem, theta: Floats, scales: Floats) -> None:
         self.options, self.smooth = options, smooth
-        self.theta = np.array(theta, np.float64)
+        self.theta: Floats = np.array(theta, np.float64)
         self.device = smooth.device
         self.ladder = [(float(a), len(list(run))) for a, run in groupby(np.asarray(scales))]
+        self.run: Generator[Iterate | None, None, Any] | None = None  # at the scale that is due
 
     @property
     def thetas(self) -> list[Floats]:
@@ -323,22 +325,24 @@ class LBFGSDescent:
         return sum(k for _alpha, k in self.ladder)
 
     def advance(self, steps: int, parallel: bool) -> None:
-        """One slice of `LBFGS.iterations`, whatever ``steps``: the memory restarts at fixed places."""
-        from scipy.optimize import minimize
-
+        """The next `LBFGS.iterations`, whatever ``steps``, of the run at the gate scale that is due."""
         alpha, left = self.ladder[0]
-        most = min(left, self.options.iterations)
-        smooth = self.smooth.with_alpha(alpha)
-        found = minimize(
-            lambda theta: smooth.value_and_grad(theta, parallel=parallel),
-            self.theta,
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxcor": self.options.memory, "maxiter": most, "gtol": self.options.tol, "ftol": 0.0},
-        )
-        self.theta = found.x
-        self.ladder[0] = alpha, left - most
-        if found.nit < most or left == most:
+        if self.run is None:
+            smooth = self.smooth.with_alpha(alpha)
+            self.run = minimise(
+                lambda theta: smooth.value_and_grad(theta, parallel=parallel),
+                self.theta,
+                self.options.iterations,
+                method="L-BFGS-B",
+                options={"maxcor": self.options.memory, "maxiter": left, "gtol": self.options.tol, "ftol": 0.0},
+            )
+        try:
+            while (iterate := next(self.run)) is None:
+                pass
+            self.theta = iterate.theta
+            self.ladder[0] = alpha, max(left - self.options.iterations, 1)
+        except StopIteration as stop:
+            self.theta, self.run = stop.value[0].x, None
             self.ladder.pop(0)
 
 

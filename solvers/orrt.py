@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,14 @@ from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.result import Termination
+from solvers.scipy_runs import minimise
 from solvers.soft import constant_tree, soft_start, soft_tree
 from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
 METHODS = ("L-BFGS-B", "SLSQP")
 PORTION = 50  # iterations between two steps
+TRIALS = 20  # evaluations that an iteration may take on average
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,7 @@ class ORRT(Solver):
     alpha : scale of the gates, the paper's mu.
     method : "L-BFGS-B", or "SLSQP", what the paper uses: its steps take the cube of the number of variables.
     n_starts : starts; a tree that `solve` starts from takes the place of the first.
-    max_iter : iterations of each. SciPy's L-BFGS-B is asked for them in portions, from where it was: between them
-        there is a step; SLSQP runs in one go, which a time limit cannot end.
+    max_iter : iterations of each, in one run of SciPy's; every fifty of them there is a step.
     tol : stop at a projected gradient (L-BFGS-B) or a change of the objective (SLSQP) under this.
     scale : deviation of the normal numbers of a random start: weights of splits and leaves, on the scale of the data as
         they stand.
@@ -76,7 +78,7 @@ class ORRT(Solver):
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, aggregation="mixture")
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """A step is a portion of iterations, or a whole run of SLSQP."""
+        """A step is fifty iterations, or the end of a run."""
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
@@ -91,37 +93,31 @@ class ORRT(Solver):
                     theta = self.scale * own.normal(size=smooth.size)
                 label = "" if self.n_starts == 1 else f"{run + 1}: "
                 yield self._step(smooth, theta, f"{label}start")
-                descend = self._lbfgs if self.method == "L-BFGS-B" else self._slsqp
-                ended = yield from descend(smooth, theta, f"{label}{self.method}")
+                ended = yield from self._descend(smooth, theta, f"{label}{self.method}")
         return ended
 
     def _step(self, smooth: SmoothTreeProblem, theta: Floats, phase: str, n_evaluations: int = 1) -> Step:
         tree = soft_tree(smooth, theta, mixture=True, clip=False)
         return Step(tree, phase=phase, n_evaluations=n_evaluations)
 
-    def _lbfgs(self, smooth: SmoothTreeProblem, theta: Floats, label: str) -> Generator[Step | None, None, Termination]:
-        from scipy.optimize import minimize
-
-        left = self.max_iter
-        while left > 0:
-            portion = min(left, PORTION)
-            found = minimize(
-                smooth.value_and_grad,
-                theta,
-                jac=True,
-                method="L-BFGS-B",
-                options={"maxiter": portion, "gtol": self.tol, "ftol": 0.0},
-            )
-            theta, left = found.x, left - portion
-            yield self._step(smooth, theta, label, found.nfev)
-            if found.nit < portion:
-                return Termination.LOCALLY_OPTIMAL
-        return Termination.ITERATION_LIMIT
-
-    def _slsqp(self, smooth: SmoothTreeProblem, theta: Floats, label: str) -> Generator[Step | None, None, Termination]:
-        from scipy.optimize import minimize
-
-        options = {"maxiter": self.max_iter, "ftol": self.tol}
-        found = minimize(smooth.value_and_grad, theta, jac=True, method="SLSQP", options=options)
-        yield self._step(smooth, found.x, label, found.nfev)
-        return Termination.LOCALLY_OPTIMAL if found.success else Termination.ITERATION_LIMIT
+    def _descend(
+        self, smooth: SmoothTreeProblem, theta: Floats, label: str
+    ) -> Generator[Step | None, None, Termination]:
+        """One run of SciPy's, from its start to its end."""
+        if self.method == "L-BFGS-B":
+            options = {"maxiter": self.max_iter, "maxfun": TRIALS * self.max_iter, "gtol": self.tol, "ftol": 0.0}
+        else:
+            options = {"maxiter": self.max_iter, "ftol": self.tol}
+        run = minimise(smooth.value_and_grad, theta, PORTION, method=self.method, options=options)
+        with closing(run):
+            while True:
+                try:
+                    iterate = next(run)
+                except StopIteration as stop:
+                    found, evaluations = stop.value
+                    break
+                yield None if iterate is None else self._step(smooth, iterate.theta, label, iterate.n_evaluations)
+        yield self._step(smooth, found.x, label, evaluations)
+        if found.success:
+            return Termination.LOCALLY_OPTIMAL
+        return Termination.STALLED if found.nit < self.max_iter else Termination.ITERATION_LIMIT

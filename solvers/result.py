@@ -27,6 +27,20 @@ class Termination(Enum):
     NUMERICAL_ERROR = "A number ceased to be finite; the best tree so far is returned."
 
 
+class SolverError(RuntimeError):
+    """A solver broke its word: no tree, an infeasible one, or another objective than it said.
+
+    Attributes
+    ----------
+    result : the `Result` of the run with the true objective, infinite where the tree is infeasible; None where the
+        solver yielded no tree.
+    """
+
+    def __init__(self, message: str, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class Verdict(NamedTuple):
     """Why a solver stopped, and what it adds to the sentence."""
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opttree.forest import Forest
 from opttree.kernels import first_order
-from opttree.kernels.quadratic import JITTER, minimise_quadratic
+from opttree.kernels.quadratic import solve_linear_leaf
 from opttree.problems import L1, L2, SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
 
@@ -81,12 +81,9 @@ class TreeStream:
         values, coefs = tree.values.copy(), tree.leaf_arrays[1].copy()
         l1, l2 = (problem.strength(kind, "leaves") * float(counts.sum()) for kind in (L1, L2))
         for number in map(int, np.flatnonzero(counts >= (2 * (p + 1) if p else 1))):
-            H = 2.0 * grams[number]
-            H[np.diag_indices(p + 1)] *= 1.0 + JITTER
-            H[np.arange(p), np.arange(p)] += 2.0 * l2
             for k in range(K):
                 v = np.append(coefs[number, k], values[number, k])
-                minimise_quadratic(H, -2.0 * sums[number, k], l1, p, v)
+                solve_linear_leaf(grams[number], sums[number, k], l1, l2, v)
                 coefs[number, k], values[number, k] = v[:p], v[p]
         return replace(tree, values=values, coefs=coefs)
 

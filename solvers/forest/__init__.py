@@ -1,5 +1,5 @@
 """Forests of trees by alternating optimization."""
 
-from solvers.forest.forest import TAOForest
+from solvers.forest.forest import KINDS, TAOForest
 
-__all__ = ["TAOForest"]
+__all__ = ["KINDS", "TAOForest"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.forest import Forest, shares
+from opttree.forest import Forest
 from opttree.kernels import alternation
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
@@ -23,9 +23,9 @@ from solvers.result import Termination
 Floats = NDArray[np.float64]
 SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
 SUBSETS = ("global", "local")
-KINDS = ("auto", "oblique", "axis")
-PILOT = {"oblique": 10, "axis": 4}  # trees from which the better kind is told; of bootstrap samples fewer will do
-CLEARLY = 0.96  # share of the error of oblique trees that axis-aligned ones must be below to be preferred
+KINDS = ("auto", "oblique", "axis", "cart")
+PILOTS = 8  # trees of each kind, on bootstrap samples, from which the better one is told
+CLEARLY = 0.96  # share of the error of trees of TAO that CART's must be below to be preferred
 FEW_PAIRS = 30  # rows with two answers from outside, from which an average over pairs says something
 
 
@@ -45,8 +45,12 @@ class TAOForest(Solver):
     Parameters
     ----------
     n_trees : T, 30 in the paper's tables.
-    kind : "oblique"; "axis", random axis-aligned trees grown to the end on bootstrap samples, whose leaves alone are
-        ours; "auto" grows a few of each and goes on with the better, by the rows left out.
+    kind : "oblique" or "axis" trees of TAO (the latter start from scikit-learn's trees of random features). "cart":
+        scikit-learn's randomised trees as they are, whose leaves alone are ours, to the depth that the problem allows:
+        no TAO, but better where near rows say more than trends. "auto" grows eight trees of each on bootstrap samples,
+        to compare them, and takes "cart" where its expected error, by the rows left out, is below .96 of the other's.
+        ``step.info["kind"]`` is the number of the kind in `KINDS`.
+    levels : depth of the trees of TAO where the problem allows deeper ones, which are for "cart"; None: the problem's.
     sample : share of the rows that each tree gets, drawn without replacement (0.9 in the paper), or "bootstrap".
     max_iter, constant_iterations : passes, and how many of them have constant leaves; 40 and none in the paper. In a
         forest 7 to 10 do. All have, where a complete tree has less than a row per parameter of its linear leaves.
@@ -54,15 +58,17 @@ class TAOForest(Solver):
     ridge : shrinkage of leaves during the passes, in rows; more where there are fewer rows than parameters.
     shrinkage : rows that a leaf's parent is worth to it, or "oob".
     max_features : how many features, or which share of them, a tree or a node gets, see ``subsets``; None for all, as
-        the paper recommends. Each split of an axis-aligned tree chooses from so many, by default half of them.
+        the paper recommends. In "axis" and "cart" each split of scikit-learn's tree chooses from so many, by default
+        half of them; TAO's passes choose from all.
     subsets : whether random features are drawn for a tree ("global") or for each of its nodes ("local", section 5.5).
-    common_start : whether all trees start from the same random hyperplanes (section 5.5).
+    common_start : whether all oblique trees start from the same random hyperplanes (section 5.5); which, is the seed's.
     first : number of the first tree: a forest of 20 and one of 10 with ``first=20`` are one of 30.
     n_jobs : trees at a time, see `solvers.parallel.spread`. The forest does not depend on it.
     """
 
     n_trees: int = 30
     kind: str = "auto"
+    levels: int | None = None
     sample: float | str = 0.9
     max_iter: int = 8
     constant_iterations: int = 2
@@ -104,6 +110,8 @@ class TAOForest(Solver):
             if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0.0):
                 rule = "a finite number > 0, or 'oob'" if name == "shrinkage" else "a finite number > 0"
                 raise ValueError(f"{name} must be {rule}; got {value!r}")
+        if self.levels is not None and (not isinstance(self.levels, (int, np.integer)) or self.levels < 1):
+            raise ValueError(f"levels must be an integer >= 1 or None; got {self.levels!r}")
         if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
 
@@ -113,6 +121,8 @@ class TAOForest(Solver):
             return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
         if problem.depth < 1:
             return "a forest needs trees of depth 1 or more; the problem allows 0"
+        if problem.splits == "axis" and self.kind == "oblique":
+            return "its trees are oblique, and the problem asks for axis-aligned ones; use kind='axis'"
         if problem.split_price or problem.strength(L1, "leaves") or problem.strength(L2, "leaves"):
             return "leaves are shrunk towards their parents; the problem has other penalties on leaves or a price"
         return None
@@ -135,58 +145,56 @@ class TAOForest(Solver):
         if start is not None:
             yield Step(start, phase="start")
         yield Step(one_leaf(problem), phase="constant")
-        shared = Shared.of(problem, self, SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),))
         last = self.first + self.n_trees
-        seeds = dict(enumerate(rng.spawn(last)[self.first :], self.first))
-        kind = "axis" if problem.splits == "axis" else self.kind
-        kinds = ["oblique", "axis"] if kind == "auto" else [kind]
-        tallies = {kind: Tally(shared) for kind in kinds}
+        common, *seeds_of_trees = rng.spawn(last + 1)
+        seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
+        shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
+        shared = Shared.of(problem, self, shrinkages, common if self.common_start else None)
+        ours = "axis" if problem.splits == "axis" else "oblique"
+        kinds = [ours, "cart"] if self.kind == "auto" else [self.kind]
+        kind, tallies = kinds[0], {kind: Tally(shared) for kind in kinds}
         try:
-            for kind in kinds if len(kinds) > 1 else ():
-                some = dict(list(seeds.items())[: PILOT[kind]])
-                yield from self._grow(shared, kind, some, tallies[kind])
             if len(kinds) > 1:
-                common = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
-                rows = common if common.sum() >= FEW_PAIRS else None
+                bootstrap = replace(shared, solver=replace(self, sample="bootstrap"))
+                pilots = dict(enumerate(common.spawn(min(PILOTS, self.n_trees))))
+                for kind in kinds:
+                    yield from self._grow(bootstrap, kind, pilots, tallies[kind])
+                both = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
+                rows = both if both.sum() >= FEW_PAIRS else None
                 forecasts = {kind: np.nan_to_num(tally.errors(last, rows)).min() for kind, tally in tallies.items()}
-                kind = "axis" if forecasts["axis"] < CLEARLY * forecasts["oblique"] else "oblique"
-            best = tallies[kind]
-            tallies = {kind: best}
-            rest = {number: seed for number, seed in seeds.items() if number not in best.grown}
-            yield from self._grow(shared, kind, rest, best)
+                kind = "cart" if forecasts["cart"] < CLEARLY * forecasts[ours] else ours
+                tallies = {kind: Tally(shared)}
+            yield from self._grow(shared, kind, seeds, tallies[kind])
         except LastCall:
             done = max(tallies, key=lambda kind: len(tallies[kind].grown))
             if tallies[done].grown:
                 yield self._step(problem, done, tallies[done])
             raise
-        yield self._step(problem, kind, best)
+        yield self._step(problem, kind, tallies[kind])
         return Termination.ITERATION_LIMIT
 
     def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
         """Grow the trees of these numbers into ``tally``."""
         numbers = list(seeds)
-        trees = spread(grow, shared, [(kind == "axis", seed) for seed in seeds.values()], self.n_jobs)
+        trees = spread(grow, shared, [(kind, seed) for seed in seeds.values()], self.n_jobs)
         with closing(trees):
             for i, tree in trees:
                 tally.add(numbers[i], tree)
                 yield None
 
     def _step(self, problem: TreeProblem, kind: str, tally: Tally) -> Step:
-        """The forest at the best shrinkage, with its objective: the loss of the mean answer, and mean penalties."""
+        """The forest at the best shrinkage."""
         errors = tally.errors(self.first + self.n_trees)
         best = int(np.argmin(errors if np.isfinite(errors).all() else abs(np.log(np.divide(tally.shrinkages, 3.0)))))
         trees = tuple(tally.grown[number].tree(best, problem.classes) for number in sorted(tally.grown))
-        answers = tally.totals[best] / len(trees)
-        objective = problem.mean_loss_of(shares(answers) if problem.is_classification else answers)
-        objective += float(np.mean([problem.penalty(tree) for tree in trees]))
         info = {
             "oob": float(errors[best]),
             "shrinkage": tally.shrinkages[best],
             "trees": float(len(trees)),
-            "axis": float(kind == "axis"),
+            "kind": float(KINDS.index(kind)),
         }
         forest = Forest((trees,), problem.n_outputs, tally.outside(best))
-        return Step(forest, objective, phase="forest", info=info)  # type: ignore[arg-type]
+        return Step(forest, problem.objective(forest), phase="forest", info=info)  # type: ignore[arg-type]
 
 
 class Tally:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from solvers.forest.forest import TAOForest
 
 Singles = NDArray[np.float32]
-AXIS_ROWS = 4  # an axis-aligned tree is grown until leaves have a row for so many parameters of a linear model
-AXIS_FEATURES = 0.5  # share of the features that each of its splits chooses from
+CART_ROWS = 4  # scikit-learn's tree is grown until leaves have a row for so many parameters of a linear model
+CART_FEATURES = 0.5  # share of the features that each of its splits chooses from
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay where they were fitted (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices up to which leaves are linear
 
@@ -39,17 +39,25 @@ class Shared:
     l1: float
     l2: float
     shrinkages: tuple[float, ...]
-    axis_depth: int | None = None  # of axis-aligned trees; grown to the end by default
+    most_depth: int  # that the problem allows, for CART's trees; ``depth`` is that of TAO's
+    common: tuple[Singles, ...]  # random directions (B, p) that all oblique trees start from, or nothing
 
     @classmethod
-    def of(cls, problem: TreeProblem, solver: TAOForest, shrinkages: tuple[float, ...]) -> Shared:
-        """The load of ``problem``; class codes become indicators, so that squared loss is Brier's score."""
+    def of(
+        cls, problem: TreeProblem, solver: TAOForest, shrinkages: tuple[float, ...], common: Rng | None = None
+    ) -> Shared:
+        """The load of ``problem``; class codes become indicators, so that squared loss is Brier's score.
+
+        ``common`` : random numbers of a start that all oblique trees have in common, if there is one.
+        """
         n = problem.n_samples
         if problem.is_classification:
             Y = np.eye(problem.n_outputs, dtype=np.float32)[problem.Y[:, 0].astype(int)]
         else:
             Y = problem.Y.astype(np.float32)
         X = problem.X.astype(np.float32)
+        depth = min(solver.levels or problem.depth, problem.depth)
+        shape = (2**depth - 1, problem.n_features)
         data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // smooth.BLOCK), "float32")
         return cls(
             X,
@@ -57,18 +65,20 @@ class Shared:
             data.X,
             (problem.w * n).astype(np.float32),
             solver,
-            problem.depth,
+            depth,
             problem.leaves == "linear",
             problem.min_leaf,
             problem.strength(L1, "splits"),
             problem.strength(L2, "splits"),
             shrinkages,
+            problem.depth,
+            () if common is None else (common.normal(size=shape).astype(np.float32),),
         )
 
-    def weights(self, axis: bool, rng: Rng) -> Singles:
+    def weights(self, rng: Rng) -> Singles:
         """(n,) weights of a random sample: zero on the rows left out."""
         n, sample = self.w.size, self.solver.sample
-        if sample == "bootstrap" or (axis and self.axis_depth is None):
+        if sample == "bootstrap":
             return self.w * np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float32)
         keep = np.zeros(n, np.float32)
         keep[rng.choice(n, max(round(float(sample) * n), 1), replace=False)] = 1.0
@@ -96,13 +106,13 @@ class Grown(NamedTuple):
         return Tree(skeleton.children, skeleton.A, skeleton.b, values, coefs, lower=low, upper=high, classes=classes)
 
 
-def grow(shared: Shared, task: tuple[bool, Rng]) -> Grown:
-    """One tree, from whether it is axis-aligned and from random numbers of its own."""
-    axis, rng = task
-    w = shared.weights(axis, rng)
+def grow(shared: Shared, task: tuple[str, Rng]) -> Grown:
+    """One tree, from its kind, "oblique", "axis" or "cart", and from random numbers of its own."""
+    kind, rng = task
+    w = shared.weights(rng)
     rows = np.flatnonzero(w).astype(np.int32)
     sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)
-    skeleton, leaf = (cart if axis else oblique)(shared, sample, rows, rng)
+    skeleton, leaf = {"oblique": oblique, "axis": axis, "cart": cart}[kind](shared, sample, rows, rng)
     p = shared.X.shape[1]
     linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
     children = skeleton.branch_arrays[0]
@@ -120,9 +130,8 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
     solver, p = shared.solver, shared.X.shape[1]
     n_branches = 2**shared.depth - 1
     masks = solver.masks(n_branches, p, rng)
-    random = np.random.default_rng(0) if solver.common_start else rng
     A = np.zeros((n_branches, -(-p // 4) * 4), np.float32)
-    A[:, :p] = random.normal(size=(n_branches, p))
+    A[:, :p] = shared.common[0] if shared.common else rng.normal(size=(n_branches, p))
     if masks.size:
         A[:, :p] *= masks
     A /= np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30)
@@ -162,21 +171,43 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
     return tree, leaf
 
 
-def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
-    """Splits of scikit-learn's tree, each the best of a random half of the features, and the leaf of every row.
+def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """Axis-aligned splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
+    from solvers.tao import TAO
 
-    Grown to the end, whatever the depth of the problem: models shrunk towards their parents' do with single rows.
-    Passes of TAO over axis-aligned splits make single trees better and forests of them no better, at many times the
-    cost (measured on ccpp).
+    stated = TreeProblem(
+        shared.X[rows].astype(np.float64),
+        shared.Y[rows].astype(np.float64),
+        depth=shared.depth,
+        splits="axis",
+        sample_weight=sample.w[rows].astype(np.float64),
+        min_leaf=shared.min_leaf,
+    )
+    tree = scikit_tree(shared, sample, rows, rng, shared.depth)
+    best, lowest = tree, np.inf
+    for step in TAO(max_iter=shared.solver.max_iter).steps(stated, stated.fit_leaves(tree), rng):
+        if step is not None and step.objective is not None and step.objective < lowest:
+            best, lowest = step.tree, step.objective
+    return best, best.apply(shared.X).astype(np.int64) - best.n_branches
+
+
+def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """scikit-learn's tree to the depth that the problem allows, and the leaf of every row: models shrunk towards their
+    parents' do with single rows.
     """
+    tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, shared.X.shape[1] // CART_ROWS)
+    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
+
+
+def scikit_tree(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int = 1) -> Tree:
+    """scikit-learn's tree on a sample, each split the best of a random part of the features."""
     from sklearn.tree import DecisionTreeRegressor
 
     model = DecisionTreeRegressor(
-        max_depth=shared.axis_depth,
-        max_features=shared.solver.max_features or AXIS_FEATURES,
-        min_samples_leaf=max(shared.min_leaf, shared.X.shape[1] // AXIS_ROWS, 1),
+        max_depth=depth,
+        max_features=shared.solver.max_features or CART_FEATURES,
+        min_samples_leaf=max(shared.min_leaf, fewest),
         random_state=int(rng.integers(2**31 - 1)),
     )
     model.fit(shared.X[rows], shared.Y[rows], sample_weight=sample.w[rows])
-    tree = Tree.from_sklearn(model)
-    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
+    return Tree.from_sklearn(model)

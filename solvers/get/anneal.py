@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.problems import SmoothTreeProblem
+from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall
 from solvers.gradient import Adam, Driver, geometric, run_all
@@ -32,6 +32,9 @@ class Anneal:
         routing (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).
     optimizer : `Adam` or another driver of `solvers.gradient`.
     closed_leaves : keep constant leaves at their best for the gates instead of moving them by gradients.
+    min_linear_rows : fewest rows of a linear leaf of the hard tree, see `TreeProblem.fit_leaves`; smaller ones stay
+        constant. 1: all are linear, as in the paper.
+    clip : bound linear leaves to the range that y and the fitted values of their rows have in common.
     refit : refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps those that the soft gates made, of
         however few rows: linear leaves that have seen the rows around theirs extrapolate better.
     """
@@ -42,6 +45,8 @@ class Anneal:
     optimizer: Driver = field(default_factory=lambda: Adam(learning_rate=0.05))
     closed_leaves: bool = True
     refit: bool = True
+    min_linear_rows: int | None = None
+    clip: bool = True
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -70,14 +75,14 @@ class Anneal:
             except (LastCall, KeyboardInterrupt):
                 stand = [theta for descent in descents for theta in descent.thetas]
                 hard = [self._hard(s, theta)[1] for s, theta in zip(smooths, stand, strict=True)]
-                yield [s.problem.trim(tree, refit=self.refit) for s, tree in zip(smooths, hard, strict=True)]
+                yield [self._trimmed(s.problem, tree) for s, tree in zip(smooths, hard, strict=True)]
                 raise
             ends = [theta for descent in descents for theta in descent.thetas]
             thetas, trees = [], []
             for smooth, end in zip(smooths, ends, strict=True):
                 theta, tree = self._hard(smooth, end)
                 thetas.append(theta)
-                trees.append(smooth.problem.trim(tree, refit=self.refit))
+                trees.append(self._trimmed(smooth.problem, tree))
                 yield None
             yield trees
         return thetas
@@ -86,9 +91,24 @@ class Anneal:
         """The hard tree of theta, complete, and theta with its leaves where they were refitted."""
         tree = smooth.harden(theta)
         if not self.refit:
-            return theta, smooth.problem.bound_leaves(tree)
-        tree = smooth.problem.fit_leaves(tree)
+            return theta, smooth.problem.bound_leaves(tree) if self.clip else tree
+        tree = self.fit_leaves(smooth.problem, tree)
         return smooth.with_leaves(theta, tree), tree
+
+    def fit_leaves(self, problem: TreeProblem, tree: Tree) -> Tree:
+        """``tree`` with the best leaves for its splits, as these options want them."""
+        tree = problem.fit_leaves(tree, min_rows=self.min_linear_rows)
+        return tree if self.clip else replace(tree, lower=None, upper=None)
+
+    def _trimmed(self, problem: TreeProblem, tree: Tree) -> Tree:
+        """``tree`` without dead leaves and those under ``min_leaf``; if rows had to move, leaves are fitted again."""
+        live = tree.prune_dead(problem.X)
+        kept = problem.enforce_min_leaf(live)
+        if kept.n_leaves == live.n_leaves:
+            return kept
+        if self.refit:
+            return self.fit_leaves(problem, kept)
+        return problem.bound_leaves(kept) if self.clip else kept
 
 
 def check_smooth(dtype: str, eps: float) -> None:

@@ -11,12 +11,13 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree import devices
-from opttree.problems import SmoothTreeProblem, TreeProblem
+from opttree.problems import L1, SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.combinators import follow
 from solvers.get.anneal import Anneal, check_smooth
 from solvers.get.polish import SubtreePolish
+from solvers.get.sparse import without_small_weights
 from solvers.gradient import Adam
 from solvers.initial import GreedyInit, HingeInit, Initial
 from solvers.result import Termination
@@ -38,6 +39,10 @@ class GET(Solver):
        all rows (``finish``).
     3. They compete with the trees of ``portfolio`` by the objective, after ``sweeps`` passes of `TAO` each.
     4. The best one is annealed once more from where it is (``refine``), and polished subtree by subtree (Algorithm 2).
+    5. Under an l1 penalty on splits, small weights become zeros where that lowers the objective (``sparsify``).
+
+    Anneals penalise split weights as they stand (eq. 5), gates need their length; the objective by which trees compete
+    takes them at unit length, see `opttree.L1`.
 
     A tree that `solve` starts from takes the place of the first random start, and competes itself.
 
@@ -52,6 +57,8 @@ class GET(Solver):
     sweeps : passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15; 40 for linear leaves.
     refine : options of the anneal of the best tree, or None. "auto": for linear leaves, gently.
     polish : options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6).
+    sparsify : where the problem has an l1 penalty on splits, set small weights to zero in the end, see
+        `without_small_weights`.
     eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`; for the
         anneals of the whole tree, and worth it from depth 8 on.
     dtype : "float32" or "float64"; of the anneals, and of the polish where that is left to the problem.
@@ -72,6 +79,7 @@ class GET(Solver):
     sweeps: int | None = None
     refine: Anneal | str | None = "auto"
     polish: SubtreePolish | str | None = "auto"
+    sparsify: bool = True
     eps: float = 0.0
     dtype: str = "float32"
     device: str = "cpu"
@@ -102,11 +110,19 @@ class GET(Solver):
         """The method as printed, with the paper's hyperparameters (sections 4, appendices F to H), for data in [0, 1].
 
         3000 epochs of Adam for each of two scale factors, learning rate .01 under cosine annealing with warm restarts
-        (whose period is not given: one period per scale factor), leaves moved by gradients. Random starts are not
-        described: see `SmoothTreeProblem.random_theta`. Tables 5 and 9: ``polish=False`` and, for a fixed
-        scale factor a, ``scale_ranges=((a, a),)``.
+        (whose period is not given: one period per scale factor), leaves moved by gradients. All leaves of a linear tree
+        are linear, of least squares, and their answers are not bounded. Random starts are not described: see
+        `SmoothTreeProblem.random_theta`. Tables 5 and 9: ``polish=False`` and, for a fixed scale factor a,
+        ``scale_ranges=((a, a),)``.
         """
-        printed = Anneal(epochs=3000, scale_ranges=scale_ranges, optimizer=Adam(0.01), closed_leaves=False)
+        printed = Anneal(
+            epochs=3000,
+            scale_ranges=scale_ranges,
+            optimizer=Adam(0.01),
+            closed_leaves=False,
+            min_linear_rows=1,
+            clip=False,
+        )
         return GET(
             n_starts=n_starts,
             anneal=printed,
@@ -114,6 +130,7 @@ class GET(Solver):
             portfolio=(),
             sweeps=0,
             refine=None,
+            sparsify=False,
             polish=SubtreePolish(anneal=printed, unit_splits=False, dtype=dtype, device=device) if polish else None,
             dtype=dtype,
             device=device,
@@ -185,7 +202,12 @@ class GET(Solver):
             best = tree if objective < best_objective else best
         if isinstance(self.polish, SubtreePolish):
             inner = self.polish.steps(problem, best, rng.spawn(1)[0])
-            yield from follow(problem, inner, "polish")
+            polished, _objective, _end = yield from follow(problem, inner, "polish", best, problem.objective(best))
+            assert polished is not None  # at least ``best``
+            best = polished
+        if self.sparsify and problem.strength(L1, "splits") > 0.0:
+            for tree in without_small_weights(problem, best):
+                yield None if tree is None else Step(tree, phase="sparsify")
 
     def _sweep(
         self, problem: TreeProblem, tree: Tree, rng: Rng, best: Tree, best_objective: float
@@ -258,5 +280,5 @@ class GET(Solver):
             except LastCall as call:
                 stand = run.throw(call) or []  # the hard trees of where the anneals stand
                 chosen = min(range(len(stand)), key=lambda i: smooths[i].problem.objective(stand[i]))
-                yield Step(problem.fit_leaves(stand[chosen]), phase="anneal")
+                yield Step(anneal.fit_leaves(problem, stand[chosen]), phase="anneal")
                 raise

@@ -57,7 +57,7 @@ class SubtreePolish(Solver):
         if start is None:
             start = CartInit().build(problem, rng)
         yield Step(start, phase="start")
-        tree = problem.fit_leaves(start)
+        tree = self.anneal.fit_leaves(problem, start)
         yield Step(tree, phase="leaves")
         for _ in range(self.passes):
             for depth in range(problem.depth):

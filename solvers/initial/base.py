@@ -42,8 +42,9 @@ class Initial(Solver):
         return Termination.ITERATION_LIMIT
 
 
-def grow(problem: TreeProblem, split: SplitNode) -> Generator[None, None, Tree]:
-    """Grow a tree top-down: ``split(rows, depth)`` returns ``(a, b)``, or None for a leaf. Leaves are fitted last.
+def grow(problem: TreeProblem, split: SplitNode, leaves: str | None = None) -> Generator[None, None, Tree]:
+    """Grow a tree top-down: ``split(rows, depth)`` returns ``(a, b)``, or None for a leaf. Leaves are fitted last:
+    "constant" or "linear" ones, by default the problem's.
 
     Nodes are split breadth-first, while they are above the problem's depth and hold two rows or more of unequal y.
     """
@@ -67,7 +68,7 @@ def grow(problem: TreeProblem, split: SplitNode) -> Generator[None, None, Tree]:
             b.append(0.0)
     values = np.zeros((len(left), problem.n_outputs))
     tree = Tree.from_links(np.array(left), np.array(right), np.array(A), np.array(b), values, problem.classes)
-    return problem.fit_leaves(problem.enforce_min_leaf(tree))
+    return problem.fit_leaves(problem.enforce_min_leaf(tree), leaves=leaves)
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float = 0.5) -> float:

@@ -44,7 +44,9 @@ class ClusterInit(Initial):
         return "clusters are separated by oblique splits; use CartInit" if problem.splits == "axis" else None
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """The grown tree, leaves fitted."""
+        """The tree of one leaf, which a time limit finds while clusters are sought; the grown tree, leaves fitted."""
+        root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+        yield problem.fit_leaves(root)
         best, best_index = None, np.inf
         with calm_threads(problem):
             for _ in range(self.n_repeats):

@@ -47,7 +47,9 @@ class HingeInit(Initial):
         return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else None
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """The grown tree, leaves fitted."""
+        """The tree of one leaf, which a time limit finds while hinges are sought; the grown tree, leaves fitted."""
+        root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+        yield problem.fit_leaves(root)
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] if problem.is_classification else problem.Y
         fewest = max(self.min_rows or 2 * (problem.n_features + 1), problem.min_leaf)
 

@@ -52,4 +52,4 @@ class RandomInit(Initial):
                 bias = weighted_quantile(project(problem.X, rows, a), problem.w[rows])
             return a, float(bias)
 
-        yield (yield from grow(problem, split))
+        yield (yield from grow(problem, split, leaves="constant"))

@@ -84,8 +84,8 @@ class LocalSearch(Solver):
             return f"linear leaves of loss {problem.loss!r} have no normal equations; use loss='squared'"
         if any(not isinstance(q, (L1, L2, SplitPrice)) for q in problem.penalties):
             return "it knows the penalties L1, L2 and SplitPrice only"
-        if problem.strength(L1, "splits") or problem.strength(L2, "splits"):
-            return "a hyperplane times a small number routes alike, so that a penalty on its weights has no minimum"
+        if problem.splits == "oblique" and problem.strength(L1, "splits"):
+            return "it knows no l1 penalty on oblique splits; use TAO or GET"
         return self.init.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -244,7 +244,7 @@ class Costs:
 
     def below(self, grown: Grown, place: int, rows: Rows) -> float:
         """Cost of the subtree at a place for ``rows``, prices included."""
-        return self.of(rows, *grown.leaves_of(rows, place)) + self.problem.split_price * grown.n_splits(place)
+        return self.of(rows, *grown.leaves_of(rows, place)) + self.problem.price_per_split * grown.n_splits(place)
 
     def optimal_subtree(self, rows: Rows, most: int) -> Grown | None:
         """An optimal axis-aligned subtree for ``rows`` of at most ``most`` levels, as work allows; None for none."""
@@ -296,7 +296,7 @@ class Costs:
                 best, at = float(cost[0]), int(position[0])
         splits = 1 + sum(grown.n_splits(2 * place + side) for side in (1, 2))
         threshold = 0.5 * (value[family, at] + value[family, at + 1])
-        return best + self.problem.split_price * splits, family, float(threshold)
+        return best + self.problem.price_per_split * splits, family, float(threshold)
 
     def _scan(
         self,

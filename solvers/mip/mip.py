@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,15 +12,21 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.interrupts import in_background
+from opttree.models import as_tree
 from opttree.problems import MIPTreeProblem, TreeProblem
 from opttree.problems.mip import FORMULATIONS, Formulation, TooLargeError
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.driver import solve
+from solvers.initial import CartInit
+from solvers.local_search import LocalSearch
 from solvers.result import Result, Termination, Verdict
 
 Floats = NDArray[np.float64]
 GAP, TANGENT_GAP = 1e-6, 1e-4
+QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features of an enumeration that needs no good start
+SEARCH_SECONDS = 1.0  # of the local search for a start
 SAME, ROUNDING = 1e-6, 1e-9  # of an objective, and of the one-leaf tree's: numbers that close are one
 
 
@@ -28,10 +34,11 @@ SAME, ROUNDING = 1e-6, 1e-9  # of an objective, and of the one-leaf tree's: numb
 class MIP(Solver):
     """State the problem as a mixed-integer program and let HiGHS prove how good a tree can be.
 
-    The first step is the start, moved to the nearest candidate splits, or the tree of one leaf, with the bound 0; then
-    each incumbent of HiGHS, decoded and with exact leaves, and each new bound, is a step; ``step.info`` counts its
-    nodes. OPTIMAL is returned only with a proof, whose tolerance and candidate splits the message names. A time limit
-    and Ctrl-C stop HiGHS; incumbent and bound are returned.
+    The first step is CART's tree, moved to the nearest candidate splits (or the tree of one leaf, where that is
+    better), with the bound 0; a start that is given, or a short local search, comes next. Then each incumbent of
+    HiGHS, decoded and with exact leaves, and each new bound, is a step; ``step.info`` counts its nodes. OPTIMAL is
+    returned only with a proof, whose tolerance and candidate splits the message names. A time limit and Ctrl-C stop
+    whatever is under way, building included; incumbent and bound are returned.
 
     Squared error in "flow" and "big-m" is bounded from below by tangents, added where the last solution lies until
     the gap is closed: HiGHS takes no quadratic objectives with integer variables.
@@ -40,7 +47,8 @@ class MIP(Solver):
     ----------
     formulation, n_thresholds, max_splits, max_features, coef_bound, margin : see `MIPTreeProblem`.
     init : solver whose trees, moved to the nearest candidate splits, are starts where `solve` is given none: a good one
-        (`LocalSearch`, say) helps "flow" and "big-m" to prune; None for none.
+        helps "flow" and "big-m" to prune. "auto": CART's tree and, where the proof will take more than moments, a
+        second of local search from it. None for none.
     gap : relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.
     time_limit : seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.
     node_limit : nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.
@@ -49,7 +57,7 @@ class MIP(Solver):
     """
 
     formulation: str = "hyperflow"
-    init: Solver | None = None
+    init: Solver | str | None = "auto"
     n_thresholds: int | str = "all"
     max_splits: int | None = None
     max_features: int | None = None
@@ -64,6 +72,8 @@ class MIP(Solver):
     def __post_init__(self) -> None:
         if self.formulation not in FORMULATIONS:
             raise ValueError(f"formulation must be one of {list(FORMULATIONS)}; got {self.formulation!r}")
+        if not (self.init is None or self.init == "auto" or isinstance(self.init, Solver)):
+            raise ValueError(f"init must be a solver, 'auto' or None; got {self.init!r}")
         for name in ("gap", "time_limit", "coef_bound", "margin"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float, np.number))):
@@ -85,6 +95,7 @@ class MIP(Solver):
             n_thresholds=self.n_thresholds,
             max_splits=self.max_splits,
             max_features=self.max_features,
+            objective="outer",
             coef_bound=self.coef_bound,
             margin=self.margin,
         )
@@ -95,20 +106,26 @@ class MIP(Solver):
             self.stated(problem)
         except ValueError as error:
             return str(error)
-        return None if self.init is None else self.init.supports(problem)
+        return self.init.supports(problem) if isinstance(self.init, Solver) else None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds, to a proof or a limit."""
         began = time.perf_counter()
         stated = self.stated(problem)
-        tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-        search = _Search(self, stated, problem.fit_leaves(tree, leaves="constant"), began)
-        yield search.step("constant")
+        search = _Search(self, stated, problem.best_constant(), began)
+        auto = self.init == "auto"
+        found = auto and search.take(stated.snap(CartInit().build(problem, rng.spawn(1)[0])))
+        yield search.step("CART" if found else "constant")
         try:
-            if start is not None and search.take(stated.snap(start)):
-                yield search.step("start")
-            elif start is None and self.init is not None:
-                yield from search.begin(self.init, rng)
+            if start is not None:
+                if search.take(stated.snap(start)):
+                    yield search.step("start")
+            elif isinstance(self.init, Solver):
+                yield from search.begin(self.init, None, rng)
+            elif auto and search.is_long():
+                local = LocalSearch(max_splits=self.max_splits)
+                if local.supports(problem) is None:
+                    yield from search.begin(local, search.tree, rng, SEARCH_SECONDS)
             return (yield from search.run())
         except LastCall:
             search.stop()
@@ -154,13 +171,29 @@ class _Search:
         """The best tree and bound."""
         return Step(self.tree, self.objective, self.bound, phase, info={"nodes": self.nodes})
 
-    def begin(self, init: Solver, rng: Rng) -> Generator[Step | None, Any, None]:
-        """Take the trees of another solver, moved to the candidates."""
-        for step in self._in_time(init.steps(self.problem, None, rng)):
-            if step is not None and self.take(self.stated.snap(step.tree)):
-                yield self.step("start")
-            else:
-                yield None
+    def is_long(self) -> bool:
+        """Whether a proof may take long: "flow", "big-m", or many sets of rows to enumerate."""
+        problem, stated = self.problem, self.stated
+        if stated.formulation != "hyperflow":
+            return True
+        per_set = float(problem.n_samples * problem.n_features)
+        if problem.leaves == "linear":
+            per_set *= (problem.n_features + 1) ** 2
+        return per_set * float(len(stated.candidates)) ** max(problem.depth - 1, 0) > QUICK_WORK
+
+    def begin(
+        self, init: Solver, start: Tree | None, rng: Rng, seconds: float = np.inf
+    ) -> Generator[Step | None, Any, None]:
+        """Take the trees of another solver, moved to the candidates, for so many seconds."""
+        until = time.perf_counter() + seconds
+        with closing(init.steps(self.problem, start, rng)) as trees:
+            for step in self._in_time(trees):
+                if step is not None and self.take(self.stated.snap(step.tree)):
+                    yield self.step("start")
+                else:
+                    yield None
+                if time.perf_counter() > until:
+                    break
 
     def detail(self) -> str:
         """What the message adds: candidate splits, tolerance, and whether model and tree agree."""
@@ -179,7 +212,7 @@ class _Search:
             return Verdict(Termination.TOO_LARGE, f" ({error}.)")
         if self.raise_bound(formulation.bound):
             yield self.step("relaxation")
-        self.model = formulation.build()
+        self.model = yield from self._in_time(in_background(lambda: self.stated.build(complete=False)))
         while True:
             status = yield from self._in_time(self._solve(formulation))
             yield self.step("branch and bound")
@@ -208,9 +241,14 @@ class _Search:
         from solvers.mip.highs import Compiled, Run  # Pyomo and HiGHS take a while to import
 
         snapped = self.stated.snap(self.tree)
-        is_start = snapped is not None and formulation.encode(self.model, snapped)
-        compiled = Compiled(self.model)
-        self.highs = Run(compiled, self._highs_options(), compiled.values() if is_start else None)
+
+        def compiled_with_start() -> tuple[Compiled, Floats | None]:
+            is_start = snapped is not None and formulation.encode(self.model, snapped)
+            compiled = Compiled(self.model)
+            return compiled, compiled.values() if is_start else None
+
+        compiled, start = yield from in_background(compiled_with_start)
+        self.highs = Run(compiled, self._highs_options(), start)
         done = False
         while not done:
             done = self.highs.wait()
@@ -256,13 +294,13 @@ class _Search:
         return self.take(self.stated.decode(self.model))
 
 
-def certify(problem: TreeProblem, tree: Tree, **options: Any) -> Result:
+def certify(problem: TreeProblem, tree: Any, **options: Any) -> Result:
     """How far ``tree``, from any solver, is from the best: the result of `MIP` started there, for that tree.
 
     Parameters
     ----------
     problem : the statement.
-    tree : a feasible tree.
+    tree : a feasible tree, or a result, an estimator or a scikit-learn tree that holds one.
     **options : of `MIP`.
 
     Returns
@@ -272,10 +310,11 @@ def certify(problem: TreeProblem, tree: Tree, **options: Any) -> Result:
         better tree where one was found (`solve` with ``start=tree`` returns it), and names the candidate splits: a
         bound holds for trees of these.
     """
+    tree = as_tree(tree, "tree")
     result = solve(problem, MIP(**options), start=tree)
     objective, termination, bound = problem.objective(tree), result.termination, result.bound
     words = termination.value
-    slack = SAME * abs(objective) + ROUNDING * result.trace.rows[0].objective
+    slack = SAME * abs(objective) + ROUNDING * problem.objective(problem.best_constant())
     if bound is not None and objective < bound - slack:
         termination, bound = Termination.LOCALLY_OPTIMAL, None
         words = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."

@@ -11,6 +11,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree import devices
+from opttree.kernels.first_order import lbfgs_memory
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.subtree import fit_leaves
 from opttree.problems import L1, L2, SmoothTreeProblem, SubtreeProblem, TreeProblem
@@ -74,7 +75,8 @@ class NODEC(Solver):
     decay : factor of all three after each macro iteration, the paper's zeta.
     line_search : of the reference step.
     tau : see ``k0``.
-    theta : thresholds of both steps are ``theta ** k``: smaller gradients are left alone.
+    theta : thresholds of both steps are ``theta ** k``: where the gradient is smaller, nothing moves, and no row is
+        reassigned (lines 15 and 16); a node with saturated gates waits until the threshold is below its gradient.
     joint_iterations : iterations of L-BFGS on all variables after the last macro iteration, from the best point; 0, the
         default, is the paper's method.
     tol : with ``k0``, stop where the gradient of the whole objective has at most this norm.
@@ -170,9 +172,10 @@ class NODEC(Solver):
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
+        memory = lbfgs_memory(best.size)  # one run, whatever the steps
         for done in range(0, self.joint_iterations, PORTION):
             best = best.copy()
-            best_value = smooth.lbfgs(best, min(PORTION, self.joint_iterations - done))
+            best_value = smooth.lbfgs(best, min(PORTION, self.joint_iterations - done), memory)
             yield self._step(smooth, best, {"smooth": best_value, "current": best_value}, "all variables")
         return Termination.ITERATION_LIMIT
 
@@ -227,13 +230,12 @@ class NODEC(Solver):
         """Lines 14 to 27 of NODEC-DR: the new splits of the working set."""
         start = part.start
         value, gradient = part.value_and_grad(start)
-        small = bool(np.linalg.norm(gradient) <= self.theta**k)
-        if not part.exact:
-            return self._update(part, part, start, imbalance, small)
-        if small:
+        if np.linalg.norm(gradient) <= self.theta**k:  # lines 15 and 16: nothing moves, not even rows
             return start
+        if not part.exact:
+            return self._update(part, part, start, imbalance)
         proxy = replace(part, exact=False)
-        candidate = self._update(part, proxy, start, imbalance, small)
+        candidate = self._update(part, proxy, start, imbalance)
         length = self.line_search.step(lambda v: part.value_and_grad(v)[0], start, value, gradient)
         reference = start - length * gradient
         reached = part.value_and_grad(candidate)[0]
@@ -243,9 +245,7 @@ class NODEC(Solver):
             return candidate
         return reference
 
-    def _update(
-        self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats, small: bool
-    ) -> Floats:
+    def _update(self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats) -> Floats:
         """UPDATEBRANCHNODE: the candidate from ``start``; ``proxy`` knows the rows that pass the node."""
         balanced, severe, moved = imbalance
         w = proxy.weights
@@ -263,8 +263,6 @@ class NODEC(Solver):
                 left = left.copy()
                 left[order[:count]] = ~left[order[:count]]
             return self._reroute(proxy, left, start)
-        if small:
-            return start
         return part.lbfgs(start, self.branch_iterations)
 
     def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:

@@ -1,0 +1,198 @@
+"""`check_solver`: what every solver must do, whatever it is, tried on small problems of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from itertools import groupby
+from typing import Any
+
+import numba
+import numpy as np
+
+from opttree.problems import L1, SplitPrice, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step
+from solvers.driver import solve
+from solvers.result import Result, SolverError, Termination, Trace
+
+SLACK = 3.0  # seconds past a time limit of a hundredth that a step may take
+
+
+def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None) -> dict[str, str]:
+    """Run the conformance tests of opttree's own solvers on ``solver``, a user's instance.
+
+    The solver must be frozen; refuse a problem with a sentence, or return a feasible tree with no dead leaves whose
+    objective is what `TreeProblem.objective` says and the lowest of the trace; come to the same tree from the same
+    seed, on any number of threads; answer one leaf to a constant y; and end soon after a time limit. Takes some
+    seconds, more where the solver compiles.
+
+    Parameters
+    ----------
+    solver : an instance of a `Solver`.
+    problems : problems by name, to be tried in place of `example_problems`.
+
+    Returns
+    -------
+    Which problems the solver refused, and its sentences.
+
+    Raises
+    ------
+    AssertionError
+        With the solver, the problem and the rule that is broken; what the solver raises itself passes.
+    """
+    _require(isinstance(solver, Solver), f"{solver!r} must be an instance of a subclass of solvers.Solver")
+    check_frozen(solver)
+    refused: dict[str, str] = {}
+    for name, problem in (example_problems() if problems is None else problems).items():
+        if (reason := refusal(solver, problem)) is not None:
+            refused[name] = reason
+        else:
+            check_results(solver, problem, name)
+    _require(len(refused) < len(example_problems()) or problems is not None, f"{solver!r} must take some problem")
+    for check in (check_threads, check_constant_target, check_time_limit):
+        check(solver)
+    return refused
+
+
+def example_problems() -> dict[str, TreeProblem]:
+    """Small problems of every kind, by name."""
+    return {
+        "squared, constant": regression_problem(),
+        "squared, linear": regression_problem(leaves="linear"),
+        "squared, axis": regression_problem(splits="axis"),
+        "absolute, linear": regression_problem(leaves="linear", loss="absolute"),
+        "absolute, constant, price": regression_problem(loss="absolute", penalties=(SplitPrice(0.01),)),
+        "min_leaf": regression_problem(min_leaf=20),
+        "depth 0": regression_problem(depth=0),
+        "zero-one": classification_problem(),
+        "log": classification_problem(loss="log"),
+        "log, linear": classification_problem(leaves="linear", loss="log"),
+        "zero-one, axis, linear": classification_problem(splits="axis", leaves="linear"),
+        "two rows": regression_problem(2, p=2),
+        "squared, axis, price": regression_problem(60, p=2, depth=2, splits="axis", penalties=(SplitPrice(0.01),)),
+        "zero-one, axis, price": classification_problem(60, depth=2, splits="axis", penalties=(SplitPrice(0.01),)),
+        "squared, axis, linear, l1 on leaves": regression_problem(
+            50, p=2, depth=1, splits="axis", leaves="linear", penalties=(L1(leaves=1e-3),)
+        ),
+    }
+
+
+def regression_problem(n: int = 200, p: int = 4, seed: int = 0, **options: Any) -> TreeProblem:
+    """Piecewise linear target with noise; options go to `TreeProblem`."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 2.0 + X[:, 1], -1.0 + X[:, -1]) + 0.1 * rng.normal(size=n)
+    options = {"depth": 3, "penalties": (L1(splits=1e-4, leaves=1e-4),), **options}
+    return TreeProblem(X, (y - y.mean()) / y.std(), **options)
+
+
+def classification_problem(n: int = 200, p: int = 4, seed: int = 0, **options: Any) -> TreeProblem:
+    """Three classes by two hyperplanes, 5 % of the labels random; options go to `TreeProblem`."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int) + (X[:, 2] > 0.5)
+    noisy = rng.uniform(size=n) < 0.05
+    y[noisy] = rng.integers(0, 3, noisy.sum())
+    options = {"depth": 3, "loss": "zero_one", "penalties": (L1(splits=1e-4, leaves=1e-3),), **options}
+    return TreeProblem(X, np.array(["a", "b", "c"])[y], **options)
+
+
+# ---- the rules ------------------------------------------------------------------------------------------------------
+
+
+def refusal(solver: Solver, problem: TreeProblem) -> str | None:
+    """The sentence by which ``solver`` refuses ``problem``, or None."""
+    reason = solver.supports(problem)
+    _require(
+        reason is None or (isinstance(reason, str) and len(reason) > 10),
+        f"{solver!r}: supports must return None or a sentence; got {reason!r}",
+    )
+    return reason
+
+
+def check_frozen(solver: Solver) -> None:
+    """Options cannot be changed, and the text form starts with the name."""
+    name = type(solver).__name__
+    _require(is_dataclass(solver) and solver.__dataclass_params__.frozen, f"{name} must be a frozen dataclass")
+    _require(repr(solver).startswith(name), f"{name}'s text form must start with its name; got {solver!r}")
+
+
+def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem") -> Result:
+    """Feasible, recomputable, repeatable; the result."""
+    where = f"{solver!r} on {name!r}"
+
+    def recompute(step: Step, _trace: Trace) -> None:
+        value = problem.objective(step.tree)
+        said = value if step.objective is None else step.objective
+        close = bool(np.isclose(said, value, rtol=1e-4, atol=1e-4 * scale))
+        _require(close, f"{where}: a step said {said}; its tree has the objective {value}")
+
+    scale = problem.objective(problem.best_constant())
+    try:
+        result = solve(problem, solver, random_state=1, callback=recompute)
+    except SolverError as error:
+        raise AssertionError(f"{where}: {error}") from error
+    reason = problem.violation(result.tree)
+    _require(reason is None, f"{where}: the tree must be feasible; {reason}")
+    lowest = min(row.objective for row in result.trace)
+    _require(
+        bool(np.isclose(result.objective, lowest, rtol=1e-4, atol=1e-9)),
+        f"{where}: the result must be the lowest of the trace, {lowest}; got {result.objective}",
+    )
+    _require(isinstance(result.termination, Termination), f"{where}: termination {result.termination!r}")
+    proved = result.termination is not Termination.OPTIMAL or result.bound is not None
+    _require(proved, f"{where}: OPTIMAL needs a bound")
+    if isinstance(result.tree, Tree) and result.tree.gate is None:  # soft trees are complete
+        reached = np.unique(result.tree.apply(problem.X)).size
+        _require(result.tree.n_leaves == reached, f"{where}: {result.tree.n_leaves - reached} leaves hold no row")
+    again = solve(problem, solver, random_state=1)
+    _require(again.tree == result.tree, f"{where}: one seed must give one tree; got two")
+    # when bounds are told of, between incumbents, is a matter of time; objectives are not
+    told = [row.objective for row in result.trace], [row.objective for row in again.trace]
+    if any(row.bound is not None for row in result.trace):
+        told = tuple([value for value, _same in groupby(values)] for values in told)  # type: ignore[assignment]
+    _require(told[0] == told[1], f"{where}: one seed must give one trace; got two")
+    return result
+
+
+def check_threads(solver: Solver, problem: TreeProblem | None = None) -> None:
+    """One seed gives one tree on any number of threads."""
+    problem = regression_problem(600) if problem is None else problem
+    if refusal(solver, problem) is not None:
+        return
+    before = numba.get_num_threads()
+    trees = []
+    try:
+        for threads in (1, int(numba.config.NUMBA_NUM_THREADS)):  # type: ignore[attr-defined]
+            numba.set_num_threads(threads)
+            trees.append(solve(problem, solver, random_state=3).tree)
+    finally:
+        numba.set_num_threads(before)
+    _require(trees[0] == trees[1], f"{solver!r}: the tree must not depend on the number of threads")
+
+
+def check_constant_target(solver: Solver) -> None:
+    """A constant y has one leaf."""
+    base = regression_problem(50)
+    problem = TreeProblem(base.X, np.full(50, 3.3), depth=3, penalties=base.penalties)
+    if refusal(solver, problem) is None:
+        tree = solve(problem, solver, random_state=0).tree
+        leaves = tree.n_leaves if isinstance(tree, Tree) else max(part.n_leaves for part in tree.trees)
+        _require(leaves == 1, f"{solver!r}: a constant y must give one leaf; got {leaves}")
+
+
+def check_time_limit(solver: Solver) -> None:
+    """A time limit ends the run soon, with a tree."""
+    problem = regression_problem(3000, depth=8)
+    if refusal(solver, problem) is not None:
+        return
+    for _ in range(4):  # each compiles what it comes to
+        solve(problem, solver, time_limit=0.01, random_state=0)
+    seconds = solve(problem, solver, time_limit=0.01, random_state=0).seconds
+    _require(seconds < SLACK, f"{solver!r}: a time limit of .01 s must end the run; it took {seconds:.2f} s")
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise AssertionError(message)

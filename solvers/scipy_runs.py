@@ -1,0 +1,94 @@
+"""SciPy's minimisers, an iterate at a time: one run from its start to its end, memory and all, that can be left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from queue import Empty, Queue
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+POLL = 0.02  # seconds
+
+
+class Iterate(NamedTuple):
+    """Where a run stands, and how often it has evaluated the function since the iterate before."""
+
+    theta: Floats
+    n_evaluations: int
+
+
+class _Left(Exception):  # noqa: N818
+    """Raised in a run that nobody waits for any more."""
+
+
+def minimise(
+    value_and_gradient: Callable[[Floats], tuple[float, Floats]], theta: Floats, portion: int, **how: Any
+) -> Generator[Iterate | None, None, tuple[Any, int]]:
+    """`scipy.optimize.minimize` from ``theta``, in a thread that waits at every ``portion``-th iterate.
+
+    Yields these iterates, and None now and then in between; returns SciPy's result and the number of evaluations since
+    the last iterate. ``how`` are its options, "method" first of all. A generator that is closed ends the run at its
+    next evaluation.
+    """
+    from scipy.optimize import minimize
+
+    news: Queue[Any] = Queue()
+    taken = threading.Event()
+    left = False
+    counts = {"iterates": 0, "evaluations": 0, "told": 0}
+    n_threads = numba.get_num_threads()
+
+    def told() -> int:
+        new = counts["evaluations"] - counts["told"]
+        counts["told"] = counts["evaluations"]
+        return new
+
+    def counted(x: Floats) -> tuple[float, Floats]:
+        if left:
+            raise _Left
+        counts["evaluations"] += 1
+        return value_and_gradient(x)
+
+    def seen(x: Floats) -> None:
+        counts["iterates"] += 1
+        if counts["iterates"] % portion == 0:
+            taken.clear()
+            news.put(Iterate(x.copy(), told()))
+            while not taken.wait(POLL):
+                if left:
+                    raise _Left
+
+    def run() -> None:
+        numba.set_num_threads(n_threads)  # it is the thread's
+        try:
+            news.put(minimize(counted, theta, jac=True, callback=seen, **how))
+        except _Left:
+            pass
+        except BaseException as error:
+            news.put(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while True:
+            try:
+                found = news.get(timeout=POLL)
+            except Empty:
+                yield None
+                continue
+            if not isinstance(found, Iterate):
+                break
+            yield found
+            taken.set()
+    finally:
+        left = True
+        taken.set()
+        thread.join()
+    if isinstance(found, BaseException):
+        raise found
+    return found, told()
