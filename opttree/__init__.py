@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opttree import datasets, interpret, io, plotting, preprocessing
+    from opttree import chunks, datasets, interpret, io, plotting, preprocessing
     from opttree.estimators import (
         AutoTreeClassifier,
         AutoTreeRegressor,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TAORegressor,
     )
     from opttree.forest import Forest
+    from opttree.interrupts import InterruptedFitWarning
     from opttree.io import Model, load, save
     from opttree.problems import (
         L1,
@@ -75,11 +76,12 @@ _HOMES = {
     "TAOForestRegressor": "opttree.estimators",
     "TAORegressor": "opttree.estimators",
     "TAOClassifier": "opttree.estimators",
+    "InterruptedFitWarning": "opttree.interrupts",
     "Model": "opttree.io",
     "load": "opttree.io",
     "save": "opttree.io",
 }
-_MODULES = ("datasets", "interpret", "io", "plotting", "preprocessing")
+_MODULES = ("chunks", "datasets", "interpret", "io", "plotting", "preprocessing")
 
 __all__ = [
     "L1",
@@ -94,6 +96,7 @@ __all__ = [
     "GETRegressor",
     "GradTreeClassifier",
     "GradTreeRegressor",
+    "InterruptedFitWarning",
     "MIPTreeProblem",
     "Model",
     "OCTClassifier",
@@ -111,6 +114,7 @@ __all__ = [
     "TAORegressor",
     "Tree",
     "TreeProblem",
+    "chunks",
     "datasets",
     "interpret",
     "io",

@@ -39,10 +39,16 @@ def check_columns(X: Any) -> None:
             text = next((v for v in array[:, j] if isinstance(v, (str, bytes)) and not _is_number(v)), None)
             if text is not None:
                 raise ValueError(_categorical(str(j), str(text)))
-    elif array.dtype.kind == "f" and not np.isfinite(array.sum()):
+    elif array.dtype.kind == "f" and not _finite_sum(array):
         for j in map(int, np.flatnonzero(~np.isfinite(array).all(axis=0))):
             missing = int(np.isnan(array[:, j]).sum())
             raise ValueError(_missing(str(j), missing) if missing else _infinite(str(j)))
+
+
+def _finite_sum(array: np.ndarray) -> bool:
+    """Whether the sum, which needs no array of the same size, is finite; where it is not, every number may be."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(array.sum()))
 
 
 def _is_text(value: object) -> bool:

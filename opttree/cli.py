@@ -9,7 +9,9 @@ import argparse
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from opttree.datasets import Dataset
 
 METHODS = {
     "cart": "scikit-learn's CART tree",
@@ -36,16 +40,21 @@ METHODS = {
     "forest": "30 trees of TAO, averaged, of a depth of its own",
     "boosted": "gradient boosting with optimised trees of a depth of its own",
 }
+HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
 FORESTS = ("rf", "forest", "boosted")
 ON_GPU = ("get", "get-linear", "srt", "orrt", "sdtr", "gradtree")  # methods that --device is for
 FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", *FORESTS)}}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code."""
-    args = _parser().parse_args(argv)
+    """Entry point; returns the exit code. From its first line on Ctrl-C is noted, see `noted_interrupts`."""
     try:
-        args.run(args)
+        from opttree.interrupts import noted_interrupts
+
+        with noted_interrupts(HEARD, last=argv is None) as interrupted:
+            args = _parser().parse_args(argv)
+            args.interrupted = interrupted
+            args.run(args)
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, OSError, MemoryError) as error:
@@ -120,7 +129,14 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--node-limit", type=int, metavar="N", help="nodes of branch and bound")
     solve.add_argument("--threads", type=int, metavar="N", help="of HiGHS")
     solve.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
-    solve.add_argument("--write", metavar="MODEL", help="write the whole program to this .lp or .mps file")
+    solve.add_argument(
+        "--write", metavar="MODEL", help="write the program to this .lp or .mps file: every tree is in it"
+    )
+    solve.add_argument("--reduced", action="store_true", help="--write only columns that an optimal tree may need")
+    solve.add_argument(
+        "--objective", choices=("exact", "outer"), default="exact",
+        help="of --write, flow or big-m, squared loss: quadratic or tangents (a relaxation); default %(default)s",
+    )  # fmt: skip
     solve.add_argument("--save", metavar="TREE", help="save the tree, on raw features, to this file, .json or .npz")
     solve.add_argument("--out", default="out", metavar="FOLDER", help="where the trace (CSV, PNG) goes")
     solve.set_defaults(run=_solve)
@@ -216,6 +232,7 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
 
 def _fit(args: argparse.Namespace) -> None:
     from opttree import datasets, io
+    from opttree.interrupts import InterruptedFitWarning
 
     _check_place("--out", args.out)
     frame = datasets.read_csv(args.data)
@@ -231,9 +248,11 @@ def _fit(args: argparse.Namespace) -> None:
     method = FIT_METHODS[args.method]
     _check_device(args.device, [method])
     options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
-    model = make_estimator(method, task, args.depth, args.seed, args.jobs, **options)
+    model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
     began = time.perf_counter()
-    model.fit(X, y.to_numpy())
+    with warnings.catch_warnings():  # the result's message says it too
+        warnings.simplefilter("ignore", InterruptedFitWarning)
+        model.fit(X, y.to_numpy())
     seconds = time.perf_counter() - began
     io.save(model, args.out, target=args.target)
     score = "R2" if task == "regression" else "accuracy"
@@ -253,6 +272,12 @@ def _check_device(device: str, methods: list[str]) -> None:
     devices.require(device)
 
 
+def _go_on(args: argparse.Namespace) -> None:
+    """KeyboardInterrupt if there was a Ctrl-C: where there is nothing yet that it could cost."""
+    if args.interrupted():
+        raise KeyboardInterrupt
+
+
 def _check_place(option: str, path: str) -> None:
     if not Path(path).resolve().parent.is_dir() or Path(path).is_dir():
         raise ValueError(f"{option} must be a file in an existing folder; got {path!r}")
@@ -265,6 +290,7 @@ def _predict(args: argparse.Namespace) -> None:
 
     model = io.load(args.model)
     frame = datasets.read_csv(args.data)
+    _go_on(args)
     if args.proba:
         out = pd.DataFrame(model.predict_proba(frame), columns=[f"p({c})" for c in model.tree.classes])  # type: ignore[union-attr]
     else:
@@ -281,7 +307,10 @@ def _show(args: argparse.Namespace) -> None:
     if args.png:
         from opttree import plotting
 
-        _save_figure(plotting.plot_tree(model, max_depth=args.max_depth), Path(args.png))
+        _go_on(args)
+        axes = plotting.plot_tree(model, max_depth=args.max_depth)
+        _go_on(args)
+        _save_figure(axes, Path(args.png))
         print(f"drawn to {args.png}")
     else:
         print(model.to_text())
@@ -291,6 +320,7 @@ def _datasets(args: argparse.Namespace) -> None:
     from opttree import datasets
 
     for name in datasets.names():
+        _go_on(args)
         data = datasets.load(name)
         print(f"{name:28s} {data.task:15s} n = {data.X.shape[0]:6d}  p = {data.X.shape[1]:3d}  {data.source}")
 
@@ -312,6 +342,8 @@ def _compare(args: argparse.Namespace) -> None:
     if len(X) < args.cv:
         raise ValueError(f"--cv must be at most the number of rows, {len(X)}; got {args.cv}")
     table, results = _cross_validate(methods, X, y, data.task, args)
+    if table.empty:
+        raise KeyboardInterrupt
     score = "R2" if data.task == "regression" else "accuracy"
     print(
         f"{data.name} ({data.source}): {data.task}, n = {X.shape[0]}, p = {X.shape[1]}; "
@@ -329,85 +361,109 @@ def _compare(args: argparse.Namespace) -> None:
         axes.set_title(f"{data.name}, depth {args.depth}: training objective, first fold")
         _save_figure(axes, Path(f"{stem}.png"))
         print(f"figure: {stem}.png")
+    _go_on(args)
 
 
 def _solve(args: argparse.Namespace) -> None:
-    from opttree.interrupts import noted_interrupts
+    if args.save:
+        _check_place("--save", args.save)
+    if args.write:
+        _check_place("--write", args.write)
+    from opttree import bridge, io, plotting
+    from opttree.problems import MIPTreeProblem
 
-    with noted_interrupts() as interrupted:  # what has been computed is printed and saved
-        if args.save:
-            _check_place("--save", args.save)
-        from opttree import bridge, io, plotting
-        from opttree.problems import MIPTreeProblem
-
-        if args.method == "local" and args.max_features is not None:
-            raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
-        Path(args.out).mkdir(parents=True, exist_ok=True)
-        name, X, y, names, model = _stated(args)
-        problem, scaling = model.state(X, y)
-        solvers = bridge.solvers()
-        whole = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
-        limits = {"n_thresholds": whole, "max_splits": args.max_splits}
-        mip = solvers.MIP(
+    if args.method == "local" and args.max_features is not None:
+        raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
+    if args.time_limit is not None and not args.time_limit > 0.0:
+        raise ValueError(f"time_limit must be > 0 seconds; got {args.time_limit}")
+    Path(args.out).mkdir(parents=True, exist_ok=True)
+    data, X, y, model = _stated(args)
+    name, encoded = data.name, data.encoded()
+    problem, scaling = model.state(X, y)
+    solvers = bridge.solvers()
+    whole = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
+    limits = {"n_thresholds": whole, "max_splits": args.max_splits}
+    mip = solvers.MIP(
+        formulation=args.formulation,
+        max_features=args.max_features,
+        gap=args.gap,
+        node_limit=args.node_limit,
+        threads=args.threads,
+        seed=args.seed,
+        **limits,
+    )
+    solver = mip
+    if args.method != "mip":
+        every = "auto" if whole == "all" else whole
+        solver = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
+    if args.method == "local+mip":
+        solver = replace(mip, init=solver)
+    if (reason := solver.supports(problem)) is not None:
+        raise ValueError(f"{args.method} cannot solve this problem: {reason}")
+    began, unwritten = time.perf_counter(), ""
+    if args.write:
+        stated = MIPTreeProblem(
+            problem,
             formulation=args.formulation,
             max_features=args.max_features,
-            gap=args.gap,
-            node_limit=args.node_limit,
-            threads=args.threads,
-            seed=args.seed,
+            objective=args.objective,
             **limits,
         )
-        solver = mip
-        if args.method != "mip":
-            every = "auto" if whole == "all" else whole
-            solver = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
-        if args.method == "local+mip":
-            solver = replace(mip, init=solver)
-        if (reason := solver.supports(problem)) is not None:
-            raise ValueError(f"{args.method} cannot solve this problem: {reason}")
-        if args.write:
-            written = MIPTreeProblem(
-                problem, formulation=args.formulation, max_features=args.max_features, reduce=False, **limits
-            )
-            written.write(args.write)
-            print(f"program: {args.write}")
-
-        result = solvers.solve(
-            problem,
-            solver,
-            time_limit=args.time_limit,
-            random_state=args.seed,
-            callback=lambda *_step: interrupted(),  # before the first step, there is nothing to return
-        )
-        tree = result.tree.unscale(*scaling).canonical
-        print(
-            f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
-            f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"
-        )
-        proof = "bound none, gap none"
-        if result.bound is not None:
-            proof = f"bound {result.bound:.8g}, gap {100.0 * result.gap:.3g} %"
-        print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
-        print(result.message)
-        print(tree.with_share(tree.node_share(X)).to_text(names))
-        if args.save:
-            io.save(tree, args.save, feature_names=names, target=args.target or "target")
-            print(f"saved to {args.save}")
-        stem = Path(args.out) / f"solve_{name}_depth{args.depth}"
-        result.trace.to_frame().to_csv(f"{stem}.csv", index=False)
-        axes = plotting.plot_trace({args.method: result})
-        axes.set_title(f"{name}, depth {args.depth}")
-        _save_figure(axes, Path(f"{stem}.png"))
-        print(f"trace: {stem}.csv, {stem}.png")
+        unwritten = _write(stated, args)
+    left = None if args.time_limit is None else max(args.time_limit - (time.perf_counter() - began), 1e-3)
+    result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
+    tree = result.tree.unscale(*scaling).canonical
+    print(
+        f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
+        f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"
+    )
+    proof = "bound none, gap none"
+    if result.bound is not None:
+        proof = f"bound {result.bound:.8g}, gap {100.0 * result.gap:.3g} %"
+    print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
+    print(result.message)
+    tree = tree.with_share(tree.node_share(X)).with_spread(X.std(axis=0))
+    fill = {str(column): float(value) for column, value in encoded.median()[encoded.isna().any()].items()}
+    target = str(data.y.name) if data.y.ndim == 1 else "target"
+    saved = io.Model(tree, tuple(encoded.columns), target, type(solver).__name__, fill or None, data.levels() or None)
+    print(saved.to_text())
+    if args.save:
+        io.save(saved, args.save)
+        print(f"saved to {args.save}")
+    stem = Path(args.out) / f"solve_{name}_depth{args.depth}"
+    result.trace.to_frame().to_csv(f"{stem}.csv", index=False)
+    axes = plotting.plot_trace({args.method: result})
+    axes.set_title(f"{name}, depth {args.depth}")
+    _save_figure(axes, Path(f"{stem}.png"))
+    print(f"trace: {stem}.csv, {stem}.png")
+    if unwritten:
+        raise ValueError(unwritten)
 
 
-def _stated(args: argparse.Namespace) -> tuple[str, Any, Any, list[str] | None, Any]:
-    """Name of the data, features, target, names of the features, and the estimator that states the problem."""
+def _write(stated: Any, args: argparse.Namespace) -> str:
+    """Write the program, within the time limit and up to Ctrl-C; why there is no file, in one sentence, or "" ."""
+    import pyomo.environ  # noqa: F401  not in the thread, which may be left in the middle of it
+
+    from opttree.interrupts import in_background
+
+    began = time.perf_counter()
+    form = "the reduced program" if args.reduced else "the program"
+    with closing(in_background(lambda: stated.write(args.write, complete=not args.reduced))) as writing:
+        for _ in writing:
+            late = args.time_limit is not None and time.perf_counter() - began >= args.time_limit
+            if late or args.interrupted():
+                why = f"--time-limit {args.time_limit:g} was over" if late else "it was interrupted"
+                return f"{form} is not in {args.write}: {why} before it was built and written"
+    print(f"{form}: {args.write}")
+    return ""
+
+
+def _stated(args: argparse.Namespace) -> tuple[Dataset, Any, Any, Any]:
+    """The data, its features and target as arrays, and the estimator that states the problem."""
     import numpy as np
 
     from opttree import OCTClassifier, ORTRegressor, datasets
 
-    names: list[str] | None = None
     if Path(args.data).is_file():
         frame = datasets.read_csv(args.data)
         if args.target not in frame.columns:
@@ -420,24 +476,19 @@ def _stated(args: argparse.Namespace) -> tuple[str, Any, Any, list[str] | None, 
         data = datasets.Dataset(frame.drop(columns=args.target), y, task, stem, args.data)
     else:
         data = datasets.load(args.data)
-    if not data.X.select_dtypes(exclude=["number", "bool"]).columns.size:
-        names = [str(c) for c in data.X.columns]
     X, y = data.as_arrays()
     common = {"splits": args.splits, "cp": args.cp, "min_samples_leaf": args.min_leaf}
     if (args.task or data.task) == "classification":
         if args.leaves != "constant":
             raise ValueError("--leaves must be constant for classification; got 'linear'")
-        y = np.asarray(data.y)
-        return data.name, X, y, names, OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
-    kind = ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)
-    return data.name, X, y, names, kind
+        return data, X, np.asarray(data.y), OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
+    return data, X, y, ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)
 
 
 def _cross_validate(
     methods: list[str], X: Any, y: Any, task: str, args: argparse.Namespace
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Table of fold means, one row per method, and the first fold's results of the methods that have one."""
-    import numpy as np
     import pandas as pd
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -445,31 +496,47 @@ def _cross_validate(
     folds = (StratifiedKFold if stratify else KFold)(args.cv, shuffle=True, random_state=args.seed)
     rows, results = {}, {}
     for method in methods:
-        few = np.random.default_rng(0).permutation(len(X))[:500]
-        make = partial(make_estimator, method, task, args.depth, args.seed, args.jobs, device=args.device)
-        _result(make().fit(X[few], y[few]), X[few], y[few], task, args)  # compile off the clock
-        folds_of_method = []
-        for fold, (train, test) in enumerate(folds.split(X, y)):
-            model = make()
-            began = time.perf_counter()
-            model.fit(X[train], y[train])
-            seconds = time.perf_counter() - began
-            result = _result(model, X[train], y[train], task, args)
-            if fold == 0 and result is not None:
-                results[method] = result
-            folds_of_method.append(
-                {
-                    "train": model.score(X[train], y[train]),
-                    "test": model.score(X[test], y[test]),
-                    "objective": None if result is None else result.objective,
-                    "seconds": seconds,
-                    "parameters": _n_parameters(model),
-                }
-            )
-        frame = pd.DataFrame(folds_of_method).astype(float)
-        rows[method] = {**frame.mean(), "test_std": frame["test"].std()}
+        try:
+            rows[method], result = _folds_of_method(method, folds, X, y, task, args)
+        except KeyboardInterrupt:  # the methods before it are shown
+            break
+        if result is not None:
+            results[method] = result
     columns = ["train", "test", "test_std", "objective", "seconds", "parameters"]
-    return pd.DataFrame.from_dict(rows, orient="index")[columns], results
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns), results
+
+
+def _folds_of_method(
+    method: str, folds: Any, X: Any, y: Any, task: str, args: argparse.Namespace
+) -> tuple[dict[str, float], Any]:
+    """Means over the folds of one method, and the first fold's result, if it has one."""
+    import numpy as np
+    import pandas as pd
+
+    few = np.random.default_rng(0).permutation(len(X))[:500]
+    make = partial(make_estimator, method, task, args.depth, args.seed, args.jobs, device=args.device)
+    _result(make().fit(X[few], y[few]), X[few], y[few], task, args)  # compile off the clock
+    rows: list[dict[str, Any]] = []
+    first = None
+    for fold, (train, test) in enumerate(folds.split(X, y)):
+        _go_on(args)
+        model = make()
+        began = time.perf_counter()
+        model.fit(X[train], y[train])
+        seconds = time.perf_counter() - began
+        result = _result(model, X[train], y[train], task, args)
+        first = result if fold == 0 else first
+        rows.append(
+            {
+                "train": model.score(X[train], y[train]),
+                "test": model.score(X[test], y[test]),
+                "objective": None if result is None else result.objective,
+                "seconds": seconds,
+                "parameters": _n_parameters(model),
+            }
+        )
+    frame = pd.DataFrame(rows).astype(float)
+    return {**frame.mean(), "test_std": frame["test"].std()}, first
 
 
 def _result(model: Any, X: Any, y: Any, task: str, args: argparse.Namespace) -> Any:

@@ -35,13 +35,25 @@ class Dataset:
     name: str
     source: str
 
-    def as_arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Float64 ``(X, y)``: categorical columns one-hot (a missing category is all zeros), missing numbers replaced
-        by the column's median; class labels as codes 0..K-1 in sorted order.
+    def encoded(self) -> pd.DataFrame:
+        """``X`` as numbers: categorical columns one-hot, named "column_level" (a missing category is all zeros);
+        missing numbers stay missing.
         """
         numeric = self.X.select_dtypes(["number", "bool"])
         X = pd.get_dummies(self.X, columns=[c for c in self.X if c not in numeric.columns], dtype=float)
-        X = X.astype(np.float64)
+        return X.rename(columns=str).astype(np.float64)
+
+    def levels(self) -> dict[str, tuple[str, str]]:
+        """The columns of `encoded` that stand for a level of a categorical column: its name, and the level."""
+        numeric = self.X.select_dtypes(["number", "bool"]).columns
+        text = [c for c in self.X if c not in numeric]
+        return {f"{c}_{level}": (str(c), str(level)) for c in text for level in self.X[c].dropna().unique()}
+
+    def as_arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Float64 ``(X, y)``: columns as in `encoded`, missing numbers replaced by the column's median; class labels
+        as codes 0..K-1 in sorted order.
+        """
+        X = self.encoded()
         y = np.asarray(self.y)
         if self.task == "classification":
             y = np.unique(y, return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""What soft trees say of their features (SDTR paper, sections III-B and V-D)."""
+"""What trees say of their features by the weights of their splits (SDTR paper, sections III-B and V-D)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ EPSILON = 1e-3  # the paper's, in eq. (10)
 def weight_shares(tree: Tree, epsilon: float = EPSILON) -> NDArray[np.float64]:
     """SDTR eq. (10): the weights of every branch as shares (B, p), ``(|w| + epsilon) / sum(|w| + epsilon)``.
 
-    They compare features only where these have one scale: ask the tree of standardised or quantile-transformed ones.
+    Weights are taken times the deviations of their features where the tree knows them (`Tree.spread`, as fitted trees
+    do); otherwise features compare only where they have one scale. In a tree without gates the length of a weight
+    vector says nothing: its largest entry is set to 1 before ``epsilon`` is added.
     """
     if not epsilon > 0.0:
         raise ValueError(f"epsilon must be > 0; got {epsilon}")
-    weights = np.abs(tree.A) + epsilon
+    weights = np.abs(tree.A if tree.spread is None else tree.A * tree.spread)
+    if tree.gate is None and tree.n_branches:
+        weights = weights / np.maximum(weights.max(axis=1, keepdims=True), np.finfo(float).tiny)
+    weights = weights + epsilon
     return weights / weights.sum(axis=1, keepdims=True)
 
 

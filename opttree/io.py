@@ -7,7 +7,7 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.checks import check_columns
+from opttree.models import as_tree
 from opttree.tree import Tree
 
 if TYPE_CHECKING:
@@ -42,25 +43,43 @@ class Model:
     """A saved tree with what is needed to use it on a table: feature names, the target's name, the method.
 
     `predict` takes a DataFrame (columns are found by name and may stand in any order) or an array (n, p).
+
+    Attributes
+    ----------
+    levels : features that say whether a column of text holds a level, by name: the column and the level.
+    fill : what missing numbers of a DataFrame are replaced by, for each feature that may have them; None: they are
+        refused.
     """
 
     tree: Tree
     feature_names: tuple[str, ...]
     target: str = "target"
     method: str = ""
+    fill: Mapping[str, float] | None = None
+    levels: Mapping[str, tuple[str, str]] | None = None
 
     def table(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[np.float64]:
         """The features of X as an array (n, p); ValueError for a missing, categorical or incomplete column."""
         if not isinstance(X, np.ndarray):
+            import pandas as pd
+
             X = X.rename(columns=str)
-            missing = [c for c in self.feature_names if c not in X.columns]
-            if missing:
-                raise ValueError(f"X must have the columns the model was trained on; got none called {missing[0]!r}")
-            X = X[list(self.feature_names)]
+            X = pd.DataFrame({name: self._column(X, name) for name in self.feature_names}, index=X.index)
+            if self.fill:
+                X = X.fillna(dict(self.fill))
             check_columns(X)
             return np.ascontiguousarray(X.to_numpy(np.float64))
         check_columns(X)
         return np.ascontiguousarray(X, np.float64)
+
+    def _column(self, X: pd.DataFrame, name: str) -> Any:
+        """The column called ``name``, or whether a column of text holds the level that it stands for."""
+        column, level = (self.levels or {}).get(name, (name, None))
+        if column not in X.columns:
+            raise ValueError(f"X must have the columns the model was trained on; got none called {column!r}")
+        if level is None:
+            return X[column]
+        return (X[column].notna() & (X[column].astype(str) == level)).astype(np.float64)
 
     def predict(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[Any]:
         """Predictions (n,) or (n, K), or class labels."""
@@ -82,19 +101,13 @@ def save(
     feature_names: Sequence[str] | None = None,
     target: str = "target",
 ) -> None:
-    """Write a `Tree`, a `Model` or a fitted estimator to ``path``: JSON, or NPZ where the name ends in ``.npz``.
+    """Write a `Tree`, a `Model`, a result or a fitted estimator of one tree to ``path``: JSON, or NPZ where the name
+    ends in ``.npz``.
 
     The file appears whole or not at all: it is written beside its place and then moved there.
     """
     if not isinstance(model, Model):
-        tree = model if isinstance(model, Tree) else getattr(model, "tree_", None)
-        if tree is None:
-            raise ValueError(f"model must be a Tree, a Model or a fitted estimator of one; got {type(model).__name__}")
-        if getattr(model, "transformer_", None) is not None:
-            raise ValueError(
-                "model must hold a tree of raw features; got one of their quantiles: "
-                "fit with quantile_transform=False, or pickle the estimator"
-            )
+        tree = as_tree(model)
         if feature_names is None:
             feature_names = getattr(model, "feature_names_in_", None)
         method = "" if isinstance(model, Tree) else type(model).__name__
@@ -106,6 +119,10 @@ def save(
         "target": model.target,
         "method": model.method,
     }
+    if model.fill is not None:
+        header["fill"] = {name: float(value) for name, value in model.fill.items()}
+    if model.levels is not None:
+        header["levels"] = {name: [column, level] for name, (column, level) in model.levels.items()}
     data = model.tree.to_dict()
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
@@ -155,7 +172,9 @@ def load(path: str | os.PathLike[str]) -> Model:
         tree = Tree.from_dict(data["tree"])
         names = tuple(str(name) for name in data["feature_names"])
         tree.names(names)
-        return Model(tree, names, str(data["target"]), str(data["method"]))
+        fill = None if data.get("fill") is None else {str(k): float(v) for k, v in data["fill"].items()}
+        levels = {name: (str(column), str(level)) for name, (column, level) in (data.get("levels") or {}).items()}
+        return Model(tree, names, str(data["target"]), str(data["method"]), fill, levels or None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{str(path)!r} must be a model written by opttree; its content is damaged: {error}"

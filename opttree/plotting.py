@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from opttree.models import as_tree
 from opttree.text import gate_text, leaf_text, number, terms
 from opttree.tree import Tree
 
@@ -21,9 +22,7 @@ INCHES_PER_CHARACTER = 0.0085  # times the font size
 
 
 def _tree_of(model: Any, feature_names: Sequence[str] | None) -> tuple[Tree, list[str]]:
-    tree = model if isinstance(model, Tree) else getattr(model, "tree", None) or getattr(model, "tree_", None)
-    if tree is None:
-        raise ValueError(f"model must be a Tree, a Model or a fitted estimator of one; got {type(model).__name__}")
+    tree = as_tree(model, raw=False)
     if feature_names is None:
         feature_names = getattr(model, "feature_names", None) or getattr(model, "feature_names_in_", None)
     return tree, tree.names(feature_names)
@@ -38,7 +37,8 @@ def plot_tree(
     fontsize: float = 8.0,
 ) -> Axes:
     """Draw a tree: a branch shows its largest weights, threshold and share of the samples, a leaf its value or the
-    largest terms of its equation.
+    largest terms of its equation. Large is a weight times the deviation of its feature, where the tree knows that
+    (`Tree.spread`, as fitted trees do).
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def plot_tree(
 
     def text_of(node: int) -> str:
         if not is_end(node):
-            text = f"{terms(tree.A[node], names, 3, MOST_TERMS)} <= {number(tree.b[node], 3)}"
+            text = f"{terms(tree.A[node], names, 3, MOST_TERMS, tree.spread)} <= {number(tree.b[node], 3)}"
         elif node < tree.n_branches:
             text = f"... ({below[node]} leaves)"
         else:
@@ -118,11 +118,19 @@ def plot_trace(results: Any, *, ax: Axes | None = None, log: bool = False) -> Ax
 
     Parameters
     ----------
-    results : a `Result`, or a mapping from label to `Result`.
+    results : a `Result`, a sequence of them, or a mapping from label to `Result`.
     log : logarithmic time axis.
     """
     if not isinstance(results, Mapping):
-        results = {results.solver.split("(")[0]: results}
+        several = list(results) if isinstance(results, Sequence) else [results]
+        names = [str(getattr(result, "solver", "")).split("(")[0] for result in several]
+        results = {
+            name if names.count(name) == 1 else f"{name} {k + 1}": result
+            for k, (name, result) in enumerate(zip(names, several, strict=True))
+        }
+    for result in results.values():
+        if not hasattr(result, "trace"):
+            raise ValueError(f"results must hold what solve returns, Result; got {result!r}")
     if not results:
         raise ValueError("results must hold at least one result; got none")
     if ax is None:
@@ -217,7 +225,8 @@ def plot_node_weights(
 ) -> NDArray[Any]:
     """Draw the split weights of each branch of the first ``levels`` levels as bars, a level in a row (SDTR figure 5).
 
-    Weights compare features only where these have one scale, as normal quantiles have.
+    Weights are drawn times the deviations of their features (`Tree.spread`), which makes them comparable; as they are,
+    where the tree does not know these.
 
     Parameters
     ----------
@@ -242,13 +251,14 @@ def plot_node_weights(
     width = 2 ** (rows - 1)
     figure = plt.figure(figsize=(max(5.0, 2.4 * width), 2.3 * rows), layout="constrained")
     grid = figure.add_gridspec(rows, width)
-    most = 1.08 * max(np.abs(tree.A[drawn]).max(), 1e-12)
+    weights = tree.A if tree.spread is None else tree.A * tree.spread
+    most = 1.08 * max(np.abs(weights[drawn]).max(), 1e-12)
     axes = []
     for t in drawn:
         depth = int(tree.node_depth[t])
         span = width >> depth
         ax = figure.add_subplot(grid[depth, place[t] * span : (place[t] + 1) * span])
-        ax.bar(np.arange(tree.n_features), tree.A[t], color=np.where(tree.A[t] >= 0.0, "#4c6a87", "#b5654a"))
+        ax.bar(np.arange(tree.n_features), weights[t], color=np.where(weights[t] >= 0.0, "#4c6a87", "#b5654a"))
         ax.axhline(0.0, color="#66727d", linewidth=0.8)
         ax.set_ylim(-most, most)
         ax.set_title(f"branch {t}", fontsize=9)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, spread, with_training
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS
 from opttree.estimators.boosting import boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS
@@ -39,9 +39,10 @@ class Member:
     warm: bool = False
 
     def statement(self, problem: TreeProblem) -> TreeProblem:
-        """``problem`` as the member solves it."""
+        """``problem`` as the member solves it; in a forest that limits TAO's trees, CART's are grown to the end."""
         penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),) if self.penalised else problem.penalties
-        return problem.restated(depth=self.depth, penalties=penalties)
+        depth = problem.n_samples if getattr(self.solver, "levels", None) else self.depth
+        return problem.restated(depth=depth, penalties=penalties)
 
 
 class _AutoTree(ForestModel):
@@ -65,6 +66,7 @@ class _AutoTree(ForestModel):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.time_limit = time_limit
         self.kind = kind
@@ -72,6 +74,7 @@ class _AutoTree(ForestModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     def _check_options(self) -> None:
         super()._check_options()
@@ -81,10 +84,10 @@ class _AutoTree(ForestModel):
         if not (isinstance(share, (float, np.floating)) and 0.0 < share < 1.0):
             raise ValueError(f"validation_fraction must be between 0 and 1; got {share!r}")
 
-    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         if hasattr(self, "forest_"):
             del self.forest_
-        super()._fit(X, y, sample_weight)
+        super()._fit_noted(X, y, sample_weight)
 
     def _members(self, problem: TreeProblem) -> Iterator[Member]:
         """The portfolio, in the order of the chances that its members have had in the race experiments."""
@@ -93,11 +96,11 @@ class _AutoTree(ForestModel):
         deepest = FOREST_DEPTHS[1] + 2
         forest = solvers.TAOForest(n_jobs=self.n_jobs)
         if self.kind == "forest":
-            yield Member("forest", forest, depth)
+            yield Member("forest", replace(forest, levels=depth), depth)
             for kind, levels in BOOSTED_DEPTHS.items():
                 yield Member(f"boosted, {kind}", solvers.Boosting(boosting_base(kind)), levels)
-            yield Member("deep forest", forest, min(depth + 2, deepest))
-            yield Member("shallow forest", forest, max(depth - 2, 1))
+            for name, levels in (("deep forest", min(depth + 2, deepest)), ("shallow forest", max(depth - 2, 1))):
+                yield Member(name, replace(forest, levels=levels), levels)
             return
         depths = tuple(sorted({max(depth - 1, 1), depth, min(depth + 1, deepest)}))
         yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
@@ -120,6 +123,7 @@ class _AutoTree(ForestModel):
         train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
         rows: list[dict[str, Any]] = []
         best: dict[str, Any] = {"loss": np.inf}
+        interrupted = False
         for member in self._members(problem):
             left = None if time_limit is None else SEARCH_SHARE * time_limit - (time.perf_counter() - began)
             if left is not None and rows and left < 0.05 * (time_limit or 0.0):
@@ -128,11 +132,12 @@ class _AutoTree(ForestModel):
             rows.append({"name": member.name, "loss": found["loss"], "seconds": found["seconds"]})
             if found["loss"] < best["loss"]:
                 best = found
-            if found["result"].termination.name == "INTERRUPTED":
+            interrupted = found["result"].termination.name == "INTERRUPTED"
+            if interrupted:
                 break
         self.members_, self.best_member_, self.validation_loss_ = rows, best["member"].name, best["loss"]
         result = replace(best["result"], tree=best["tree"], objective=valid_loss(problem, best["tree"]))
-        if best["result"].termination.name == "INTERRUPTED":
+        if interrupted:
             return result
         until = None if time_limit is None else began + time_limit
         again = self._again(best, problem, seed, until, watch)
@@ -197,11 +202,10 @@ class _AutoTree(ForestModel):
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         model = self.result_.tree
         if isinstance(model, Tree):
-            tree = model.unscale(*scaling).canonical
-            model = Forest(((tree.with_share(tree.node_share(X, weight)),),), problem.n_outputs)
-            self.forest_ = model
+            tree = with_training(model.unscale(*scaling).canonical, X, weight)
+            self.forest_ = Forest(((tree,),), problem.n_outputs)
         else:
-            self.forest_ = model.unscale(*scaling)
+            self.forest_ = model.unscale(*scaling).with_spread(spread(X, weight))
 
     def report(self) -> str:
         """What was tried, in order: the held-out loss and the seconds of each member."""
@@ -228,7 +232,7 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
         Seconds, of which just over half go to the search.
     kind : {"tree", "forest"}, default "tree"
     validation_fraction : share of the rows that is held out to choose, default 0.2.
-    random_state, n_jobs, verbose : as in `TAORegressor`.
+    random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,15 +19,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from opttree import bridge, devices
 from opttree.checks import check_columns
 from opttree.estimators.depth import choose_depth
+from opttree.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
+ON_INTERRUPT = ("raise", "keep")
 
 
 class TreeEstimator(BaseEstimator):
     """Base of the estimators: subclasses give ``_solver()`` and hold ``max_depth``, ``leaves``, ``splits``, ``loss``,
-    penalties, ``min_samples_leaf``, ``time_limit``, ``random_state``, ``n_jobs`` and ``verbose``.
+    penalties, ``min_samples_leaf``, ``time_limit``, ``random_state``, ``n_jobs``, ``verbose`` and ``on_interrupt``.
     """
 
     starts_compete = False  # whether the solver takes a start as one candidate among its own
@@ -47,8 +50,7 @@ class TreeEstimator(BaseEstimator):
             raise ValueError(f"loss must be one of {losses}; got {self.loss!r}")
         if not isinstance(self._min_leaf, (int, np.integer)) or self._min_leaf < 1:
             raise ValueError(f"min_samples_leaf must be an integer >= 1; got {self.min_samples_leaf!r}")
-        for name in ("split_penalty", "leaf_penalty"):
-            value = getattr(self, name)
+        for name, value in (("split_penalty", self.split_penalty), ("leaf_penalty", self._leaf_strength)):
             if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
         if not (isinstance(self.l1_ratio, (int, float, np.number)) and 0 <= self.l1_ratio <= 1):
@@ -57,11 +59,32 @@ class TreeEstimator(BaseEstimator):
             isinstance(self.time_limit, (int, float, np.number)) and self.time_limit > 0
         ):
             raise ValueError(f"time_limit must be > 0 seconds or None; got {self.time_limit!r}")
+        if self.on_interrupt not in ON_INTERRUPT:
+            raise ValueError(f"on_interrupt must be one of {list(ON_INTERRUPT)}; got {self.on_interrupt!r}")
         devices.require(getattr(self, "device", "cpu"))
         if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
             raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
 
     def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+        """Fit; after Ctrl-C warn that the model is the best so far, and raise unless it is to be kept."""
+        with noted_interrupts() as interrupted:
+            self._fit_noted(X, y, sample_weight)
+        if interrupted():
+            self._conclude_interrupted()
+
+    def _conclude_interrupted(self) -> None:
+        """Warn, and raise KeyboardInterrupt unless it is to be kept; for methods that `fit` and its like call."""
+        try:
+            warnings.warn(
+                f"{type(self).__name__} was interrupted: its model is the best so far, not the finished one",
+                InterruptedFitWarning,
+                stacklevel=4,
+            )
+        finally:  # also where warnings are errors, which a search would take for a failed fit
+            if self.on_interrupt == "raise":
+                raise KeyboardInterrupt
+
+    def _fit_noted(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """State the problem, solve it, and put the tree back on raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
         began = time.perf_counter()
@@ -71,7 +94,7 @@ class TreeEstimator(BaseEstimator):
         self._check_options()
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)
-        problem, scaling = self.state(X, y, weight)
+        problem, scaling = self._state_of_fit(X, y, weight)
         left = None if self.time_limit is None else max(self.time_limit - (time.perf_counter() - began), 1e-3)
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
         self.n_iter_ = self.result_.n_steps
@@ -89,16 +112,22 @@ class TreeEstimator(BaseEstimator):
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         """Put the result's tree back on raw features, to predict with."""
         tree = self._final(problem, self.result_.tree).unscale(*scaling).canonical
-        self.tree_ = tree.with_share(tree.node_share(X, weight))
+        self.tree_ = with_training(tree, X, weight)
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
         """The tree to predict with, given the solver's."""
         return tree
 
+    def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, tuple[Floats, ...]]:
+        """`state`, where `fit` calls it: what is fitted for it on the way may be kept."""
+        return self.state(X, y, weight)
+
     def state(
         self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
     ) -> tuple[TreeProblem, tuple[NDArray[np.float64], ...]]:
         """The `TreeProblem` that `fit` solves, on standardised features (and outputs in regression).
+
+        The estimator stays as it is.
 
         Returns
         -------
@@ -122,7 +151,7 @@ class TreeEstimator(BaseEstimator):
         problem = TreeProblem(
             scaled,
             y,
-            depth=int(self._depth),
+            depth=self._depth_for(int(np.count_nonzero(weight))),
             splits=self.splits,
             leaves=self.leaves,
             loss=self.loss,
@@ -131,6 +160,11 @@ class TreeEstimator(BaseEstimator):
             min_leaf=int(self._min_leaf),
         )
         return problem, (x_mean, x_scale, y_mean, y_scale)
+
+    @property
+    def _leaf_strength(self) -> float:
+        """Strength of the penalty on leaves."""
+        return self.leaf_penalty
 
     @property
     def _merit(self) -> float:
@@ -142,10 +176,9 @@ class TreeEstimator(BaseEstimator):
         """Fewest rows in a leaf."""
         return self.min_samples_leaf
 
-    @property
-    def _depth(self) -> int:
+    def _depth_for(self, n_samples: int) -> int:
         """Depth of the problem: the one chosen by cross-validation where ``max_depth`` leaves it to that."""
-        return getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth
+        return int(getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth)
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Offset and unit of each feature for the solver."""
@@ -156,9 +189,11 @@ class TreeEstimator(BaseEstimator):
         return moments(Y, weight)
 
     def _penalties(self, weight: Floats, n_features: int) -> tuple[L1 | L2, ...]:
-        ratio = self.l1_ratio
-        l1 = L1(splits=self.split_penalty * ratio, leaves=self.leaf_penalty * ratio)
-        l2 = L2(splits=self.split_penalty * (1 - ratio), leaves=self.leaf_penalty * (1 - ratio))
+        """Penalties of the statement; axis-aligned splits, which have one weight, have none."""
+        ratio, splits = self.l1_ratio, self.split_penalty if self.splits == "oblique" else 0.0
+        leaves = self._leaf_strength
+        l1 = L1(splits=splits * ratio, leaves=leaves * ratio)
+        l2 = L2(splits=splits * (1 - ratio), leaves=leaves * (1 - ratio))
         return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
 
     def _start(self, problem: TreeProblem, scaling: tuple[NDArray[np.float64], ...]) -> Tree | None:
@@ -292,7 +327,12 @@ class ClassificationTree(ClassifierMixin):
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
-        self._fit(X, y, sample_weight)
+        try:
+            self._fit(X, y, sample_weight)
+        except KeyboardInterrupt:
+            with suppress(AttributeError):  # where there is a best so far, it can be used
+                self.classes_ = self._model.classes
+            raise
         self.classes_ = self._model.classes
         return self
 
@@ -314,6 +354,17 @@ def as_seed(random_state: Any) -> int | None:
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def with_training(tree: Tree, X: Floats, weight: Floats) -> Tree:
+    """``tree`` with what it should know of its training rows: shares of the weight at its nodes, features' spread."""
+    return tree.with_share(tree.node_share(X, weight)).with_spread(spread(X, weight))
+
+
+def spread(X: Floats, weight: Floats) -> Floats:
+    """(p,) standard deviation of each column; 0 for constant ones."""
+    scale = moments(X, weight)[1]
+    return np.where(np.ptp(X[weight > 0.0], axis=0) > 0.0, scale, 0.0)
 
 
 def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

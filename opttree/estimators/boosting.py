@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import is_regressor
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, keep_last
+from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, keep_last, spread
 from opttree.estimators.forest import ForestModel
 from opttree.forest import Forest
 from opttree.problems import TreeProblem
@@ -21,8 +21,9 @@ ROWS = 10.0  # what the model of a leaf's parent is worth to it
 
 
 def boosting_base(kind: str) -> Any:
-    """The solver of "oblique" or "axis" trees."""
-    return bridge.solvers().TAOForest(1, kind=kind, max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
+    """The solver of "oblique" trees (TAO's) or "axis" ones (scikit-learn's, to a depth, with leaves of ours)."""
+    members = {"oblique": "oblique", "axis": "cart"}
+    return bridge.solvers().TAOForest(1, kind=members[kind], max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
 
 
 class _BoostedTrees(ForestModel):
@@ -52,6 +53,7 @@ class _BoostedTrees(ForestModel):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.base = base
         self.n_estimators = n_estimators
@@ -69,6 +71,7 @@ class _BoostedTrees(ForestModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     def _check_options(self) -> None:
         depth = self.max_depth
@@ -95,9 +98,8 @@ class _BoostedTrees(ForestModel):
     def _kinds(self) -> list[Any]:
         return list(DEPTHS) if self.base == "auto" else [self.base]
 
-    @property
-    def _depth(self) -> int:
-        return self.max_depth or DEPTH
+    def _depth_for(self, n_samples: int) -> int:
+        return int(self.max_depth or DEPTH)
 
     def _boosting(self, kind: Any) -> Any:
         solvers = bridge.solvers()
@@ -141,9 +143,8 @@ class _BoostedTrees(ForestModel):
 
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         model = self.result_.tree
-        self.forest_ = (model if isinstance(model, Forest) else Forest(((model,),), problem.n_outputs)).unscale(
-            *scaling
-        )
+        forest = model if isinstance(model, Forest) else Forest(((model,),), problem.n_outputs)
+        self.forest_ = forest.unscale(*scaling).with_spread(spread(X, weight))
         self.n_estimators_ = len(self.forest_.trees)
 
 
@@ -153,9 +154,9 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     Parameters
     ----------
     base : "auto", "oblique", "axis" or a solver, default "auto"
-        Trees: oblique ones by passes of TAO over the whole tree; random axis-aligned ones with optimised leaves; "auto"
-        tries both, in twice the time, and keeps the one of the lower held-out loss. Or any solver of `solvers`, such as
-        ``TAO(max_iter=10)``: every tree is then a problem of its own, which takes longer.
+        Trees: oblique ones by passes of TAO over the whole tree; scikit-learn's randomised ones with leaves of ours;
+        "auto" tries both, in twice the time, and keeps the one of the lower held-out loss. Or any solver of `solvers`,
+        such as ``TAO(max_iter=10)``: every tree is then a problem of its own, which takes longer.
     n_estimators : int, default 300
         Most trees.
     learning_rate : share of each tree that is added, default 0.1.
@@ -166,7 +167,8 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     subsample : share of the rows that each tree gets, default 0.7.
     validation_fraction : share of the rows held out to choose the number of trees (0.1), or None.
     n_iter_no_change : trees without a lower held-out loss after which to stop.
-    split_penalty, l1_ratio, min_samples_leaf, time_limit, random_state, n_jobs, verbose : as in `TAORegressor`.
+    split_penalty, l1_ratio, min_samples_leaf, time_limit, random_state, n_jobs, verbose, on_interrupt :
+        As in `TAORegressor`.
 
     Attributes
     ----------
@@ -211,6 +213,7 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         super().__init__(
             base,
@@ -229,4 +232,5 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
             random_state=random_state,
             n_jobs=n_jobs,
             verbose=verbose,
+            on_interrupt=on_interrupt,
         )

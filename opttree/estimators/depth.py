@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
 from opttree import bridge
+from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ def choose_depth(
     folds = folds_of(model, X, y, seed)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
-    search = type(model)(**(model.get_params(deep=False) | {"cv": 2, "verbose": 0, "random_state": seed}))
+    own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the fit around it passes it on
+    search = type(model)(**(model.get_params(deep=False) | own))
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []
     best = 0
@@ -70,7 +73,9 @@ def choose_depth(
 def _fit_fold(data: Any, task: Any) -> tuple[Any, float]:
     """One fold at one depth: the fit and its score."""
     (X, y, weight), (model, depth, last, train, valid) = data, task
-    fitted = fit_warm(model, depth, last, X[train], y[train], weight[train])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InterruptedFitWarning)
+        fitted = fit_warm(model, depth, last, X[train], y[train], weight[train])
     return fitted, float(fitted.score(X[valid], y[valid], weight[valid]))
 
 

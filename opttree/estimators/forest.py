@@ -12,7 +12,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator, keep_last
+from opttree.estimators.base import (
+    ClassificationTree,
+    Floats,
+    RegressionTree,
+    TreeEstimator,
+    keep_last,
+    spread,
+    with_training,
+)
 from opttree.estimators.depth import folds_of
 from opttree.forest import Forest
 from opttree.problems import TreeProblem
@@ -22,7 +30,6 @@ ROWS_PER_PARAMETER = 2.5  # of a linear leaf in a complete tree of the default d
 DEPTHS = (2, 10)
 SEARCH_TREES = 8  # of a forest that stands for a depth in the search
 DEEPEST = 14
-KINDS = ("oblique", "axis")
 
 
 class ForestModel(TreeEstimator):
@@ -102,6 +109,7 @@ class _TAOForest(ForestModel):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.n_estimators = n_estimators
         self.max_depth = max_depth
@@ -123,6 +131,7 @@ class _TAOForest(ForestModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     # ---- fitting --------------------------------------------------------------------------------------------------
 
@@ -146,8 +155,9 @@ class _TAOForest(ForestModel):
         self._solver(None)  # checks the options that it takes
 
     @property
-    def _depth(self) -> int:
-        return int(getattr(self, "depth_", 1) if self.max_depth in (None, "oob", "cv") else self.max_depth)
+    def _is_searched(self) -> bool:
+        """Whether the depth of TAO's trees is ours to choose, so that there is no limit on the others'."""
+        return self.max_depth in (None, "oob", "cv")
 
     def _solver(self, problem: TreeProblem | None) -> Any:
         return bridge.solvers().TAOForest(
@@ -166,33 +176,39 @@ class _TAOForest(ForestModel):
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
         """Forests search for themselves, see `_search`."""
 
-    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         self._check_options()
         if not (self.warm_start and hasattr(self, "forest_")):
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            for stale in ("forest_", "depth_", "shrinkage_", "kind_", "cv_results_"):
+            for stale in ("forest_", "depth_", "_levels", "shrinkage_", "kind_", "cv_results_"):
                 if hasattr(self, stale):
                     delattr(self, stale)
-        super()._fit(X, y, sample_weight)
+        super()._fit_noted(X, y, sample_weight)
 
     def state(
         self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None
     ) -> tuple[TreeProblem, tuple[Floats, ...]]:
-        """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`."""
-        if self.max_depth is None and not hasattr(self, "depth_"):
-            n = len(X) if sample_weight is None else np.count_nonzero(sample_weight)
-            self.depth_ = default_depth(int(n), X.shape[1])
+        """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`.
+
+        Where ``max_depth`` is None, "oob" or "cv" the problem allows any depth: the solver limits its own trees.
+        """
         return super().state(X, y, sample_weight)
+
+    def _depth_for(self, n_samples: int) -> int:
+        return n_samples if self._is_searched else int(self.max_depth)  # type: ignore[arg-type]  # checked
 
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
         """Solve; with ``max_depth="oob"`` after a search for the depth, with ``warm_start`` only what is missing."""
-        if self.max_depth in ("oob", "cv") and not hasattr(self, "depth_"):
-            self._search(problem)
-        if self.max_depth in ("oob", "cv"):
-            problem = problem.restated(depth=self.depth_)
         solver = self._solver(problem)
+        if self._is_searched:
+            if not hasattr(self, "_levels"):
+                free = self.max_depth is None
+                self._levels = default_depth(*problem.X.shape) if free else self._search(problem)
+            solver = replace(solver, levels=self._levels)
+            if self.kind == "cart" and self.max_depth is not None:
+                problem = problem.restated(depth=self._levels)
         if hasattr(self, "forest_"):
             first = len(self.forest_.trees)
             if first == self.n_estimators:
@@ -202,8 +218,8 @@ class _TAOForest(ForestModel):
             )
         return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
 
-    def _search(self, problem: TreeProblem) -> None:
-        """Set the depth whose small forest does best on rows left out, or in cross-validation; stop after two worse."""
+    def _search(self, problem: TreeProblem) -> int:
+        """The depth whose small forest does best on rows left out, or in cross-validation; stops after two worse."""
         solvers = bridge.solvers()
         kind = "oblique" if self.kind == "auto" else self.kind
         small = replace(self._solver(problem), n_trees=SEARCH_TREES, kind=kind, sample="bootstrap")
@@ -211,28 +227,29 @@ class _TAOForest(ForestModel):
         scores: list[float] = []
         for depth in range(1, DEEPEST + 1):
             stated = problem.restated(depth=depth)
+            errors = []
+            for train, valid in folds:
+                result = keep_last(partial(solvers.solve, stated.sample(train), small, random_state=self._seed))
+                errors.append(stated.sample(valid).mean_loss_of(result.tree.outputs(stated.X[valid])))
             if self.max_depth == "oob":
-                scores.append(solvers.solve(stated, small, random_state=self._seed).trace.rows[-1].info["oob"])
-            else:
-                errors = []
-                for train, valid in folds:
-                    result = keep_last(partial(solvers.solve, stated.sample(train), small, random_state=self._seed))
-                    errors.append(stated.sample(valid).mean_loss_of(result.tree.outputs(stated.X[valid])))
-                scores.append(float(np.mean(errors)))
+                result = solvers.solve(stated, small, random_state=self._seed)
+                errors.append(result.trace.rows[-1].info.get("oob", np.inf))
+            scores.append(float(np.mean(errors)))
             best = int(np.argmin(scores))
-            if len(scores) - 1 - best >= 2:
+            if result.termination.name == "INTERRUPTED" or len(scores) - 1 - best >= 2:
                 break
-        self.depth_ = best + 1
         self.cv_results_ = {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}
+        return best + 1
 
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         forest = self.result_.tree
         if isinstance(forest, Tree):  # the time was up before the first tree
-            self.forest_ = Forest(((forest.unscale(*scaling),),), problem.n_outputs)
+            self.forest_ = Forest(((with_training(forest.unscale(*scaling), X, weight),),), problem.n_outputs)
+            self.depth_ = 0
             self.oob_loss_, self.oob_prediction_ = np.nan, np.full((len(X), problem.n_outputs), np.nan)
             return
         info = self.result_.trace.rows[-1].info
-        new = forest.unscale(*scaling)
+        new = forest.unscale(*scaling).with_spread(spread(X, weight))
         if hasattr(self, "shrinkage_"):
             if self.n_estimators == len(self.forest_.trees):
                 return
@@ -241,8 +258,8 @@ class _TAOForest(ForestModel):
             new = self.forest_.joined(new)
         used = np.flatnonzero(weight)
         self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
-        self.shrinkage_, self.kind_ = info["shrinkage"], KINDS[int(info["axis"])]
-        self.depth_ = getattr(self, "depth_", problem.depth)
+        self.shrinkage_, self.kind_ = info["shrinkage"], bridge.solvers().forest.KINDS[int(info["kind"])]
+        self.depth_ = self._levels if self._is_searched and self.kind_ != "cart" else self.get_depth()
         answers, counts = new.outside
         self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)
         self.oob_prediction_[used[counts > 0]] = answers[counts > 0]
@@ -255,20 +272,25 @@ class _TAOForest(ForestModel):
 class TAOForestRegressor(RegressionTree, _TAOForest):
     """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
 
-    The defaults need no tuning; the paper's are ``max_iter=40, split_penalty=0.01 / n, l1_ratio=1, kind="oblique"``.
+    The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` the trees are scikit-learn's CART trees
+    with leaves of ours where the rows left out say so; ``kind_`` tells. The paper's are ``max_iter=40,
+    split_penalty=0.01 / n, l1_ratio=1, kind="oblique"``.
 
     Parameters
     ----------
     n_estimators : int, default 30
         Trees.
     max_depth : int, None, "oob" or "cv", default None
-        Depth of the oblique trees. None: as deep as leaves keep 2.5 rows per parameter of a linear model, 2 to 10.
-        "oob" and "cv": the depth in 1..14 at which forests of eight trees do best, on rows left out or held out (see
-        ``cv``). The depth is in ``depth_``, the losses are in ``cv_results_``.
+        Largest depth of all trees. None: TAO's trees are as deep as leaves keep 2.5 rows per parameter of a linear
+        model, 2 to 10, and those of kind "cart" are grown to the end. "oob" and "cv": likewise, with the depth of TAO's
+        trees in 1..14 at which forests of eight of them do best, on rows left out or held out (see ``cv``); the losses
+        are in ``cv_results_``.
     leaves : {"linear", "constant"}, default "linear"
         Models of the leaves, each a ridge regression towards that of its parent, see ``shrinkage``.
-    kind : {"auto", "oblique", "axis"}, default "auto"
-        See `solvers.TAOForest`: "axis" is for data in which near rows say more than trends.
+    kind : {"auto", "oblique", "axis", "cart"}, default "auto"
+        "oblique" and "axis": trees of TAO. "cart": scikit-learn's randomised trees, whose leaves alone are ours, for
+        data in which near rows say more than trends. "auto": oblique ones, or "cart" where its expected error by the
+        rows left out is below .96 of theirs; see `solvers.TAOForest`.
     max_samples, bootstrap : share of the rows that a tree gets (0.9), or a bootstrap sample.
     max_iter : passes over each tree, default 8.
     split_penalty, l1_ratio : penalty on the weights of splits as in `TAORegressor`; by default ``1e-6 |A|_2^2``.
@@ -280,7 +302,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     cv : as in `TAORegressor`, for ``max_depth="cv"``.
     warm_start : bool, default False
         Whether `fit` keeps the trees that there are, with their depth, kind and shrinkage, and adds what is missing.
-    time_limit, random_state, verbose : as in `TAORegressor`.
+    time_limit, random_state, verbose, on_interrupt : as in `TAORegressor`.
     n_jobs : trees at a time, in threads of one process that share the data; under
         ``joblib.parallel_config(backend="dask")`` trees are grown on a Dask cluster. The forest is the same.
 
@@ -290,7 +312,9 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     oob_prediction_ : (n, K) answers to the training rows by the trees that did not see them; NaN where there are none.
     oob_loss_ : squared error per row, summed over the outputs in units of their mean variance, that is expected on new
         rows from those left out.
-    depth_, shrinkage_, kind_ : what was chosen.
+    kind_ : "oblique", "axis" or "cart": what the trees are.
+    depth_ : depth to which TAO's trees were grown, where it was chosen; else the depth of the deepest tree.
+    shrinkage_ : what was chosen.
     n_parameters_ : parameters of all trees.
     result_ : `solvers.Result` of the run, on the standardised problem.
 
@@ -322,8 +346,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         bounds = np.stack([answers.mean(axis=0) - half, answers.mean(axis=0) + half], axis=-1)
         return bounds[:, 0] if bounds.shape[1] == 1 else bounds
 
-    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
-        super()._fit(X, y, sample_weight)
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+        super()._fit_noted(X, y, sample_weight)
         seen = ~np.isnan(self.oob_prediction_[:, 0])
         answers = np.stack([tree.outputs(X[seen]) for tree in self.forest_.trees])
         errors = abs(self.oob_prediction_[seen] - y.reshape(len(y), -1)[seen])

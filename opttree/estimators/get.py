@@ -15,6 +15,7 @@ from opttree.tree import Tree
 
 PRESETS = ("default", "paper")
 DTYPES = ("float32", "float64")
+LEAF_PENALTY = 3e-5  # of linear leaves, by default
 
 
 class _GETTree(StreamingGET, TreeEstimator):
@@ -33,7 +34,7 @@ class _GETTree(StreamingGET, TreeEstimator):
         preset: str = "default",
         polish: Any = "auto",
         split_penalty: float = 0.0,
-        leaf_penalty: float = 3e-5,
+        leaf_penalty: float | None = None,
         l1_ratio: float = 1.0,
         min_samples_leaf: int = 1,
         validation_fraction: float | None = None,
@@ -44,6 +45,7 @@ class _GETTree(StreamingGET, TreeEstimator):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.cv = cv
@@ -63,11 +65,12 @@ class _GETTree(StreamingGET, TreeEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     def _check_options(self) -> None:
-        super()._check_options()
         if self.preset not in PRESETS:
             raise ValueError(f"preset must be one of {list(PRESETS)}; got {self.preset!r}")
+        super()._check_options()
         if self.dtype not in (None, *DTYPES):
             raise ValueError(f"dtype must be one of {list(DTYPES)} or None; got {self.dtype!r}")
         if self.n_starts is not None and (not isinstance(self.n_starts, (int, np.integer)) or self.n_starts < 1):
@@ -79,6 +82,12 @@ class _GETTree(StreamingGET, TreeEstimator):
         fraction = self.validation_fraction
         if fraction is not None and not (isinstance(fraction, (float, np.floating)) and 0.0 < fraction < 1.0):
             raise ValueError(f"validation_fraction must be between 0 and 1, or None; got {fraction!r}")
+
+    @property
+    def _leaf_strength(self) -> float:
+        if self.leaf_penalty is None:
+            return LEAF_PENALTY if self.preset == "default" else 0.0
+        return self.leaf_penalty
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """The paper scales features and outputs to [0, 1]; by default they are standardised."""
@@ -134,12 +143,15 @@ class GETRegressor(RegressionTree, _GETTree):
     n_starts : int, default None
         Random starts; None: chosen by depth and leaves (see `solvers.GET`), 10 for the paper's preset.
     preset : {"default", "paper"}, default "default"
-        The best method we found, or Algorithms 1 and 2 as printed, on features and outputs scaled to [0, 1].
+        The best method we found, or Algorithms 1 and 2 as printed, on features and outputs scaled to [0, 1]: then all
+        leaves of a linear tree are linear, without penalty, and answers are not bounded.
     polish : {"auto", True, False}, default "auto"
         Subtree polish (Algorithm 2); "auto": for constant leaves only, as the paper.
-    split_penalty, leaf_penalty : float
-        l1 penalty on the weights of the splits (eq. 5; its lambda, for a sum over n rows, is ``lambda / n`` here) and
-        of linear leaves, in units of the mean loss on scaled features and outputs.
+    split_penalty : float, default 0
+        l1 penalty on the weights of the splits at unit length (eq. 5, on the weights as they are; its lambda, for a sum
+        over n rows, is ``lambda / n`` here), in units of the mean loss on scaled features and outputs.
+    leaf_penalty : float or None, default None
+        The same on the weights of linear leaves. None: 3e-5, and 0 for the paper's preset.
     l1_ratio : float, default 1
         1: the l1 penalty; 0: ``penalty * |.|_2^2``; between: a mixture of both.
     min_samples_leaf : int, default 1
@@ -163,6 +175,9 @@ class GETRegressor(RegressionTree, _GETTree):
         Beside other busy processes 1 is fastest: threads wait for each other by spinning.
     verbose : int, default 0
         1 shows a progress bar.
+    on_interrupt : {"raise", "keep"}, default "raise"
+        After Ctrl-C the estimator holds the best tree so far, an `opttree.InterruptedFitWarning` says so, and the
+        KeyboardInterrupt is raised, so that a search around the fit ends too; "keep": it is not raised.
 
     Attributes
     ----------

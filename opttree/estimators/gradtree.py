@@ -103,7 +103,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         not held out. It takes the place of the first start's random numbers.
     device : {"cpu", "gpu", "auto"}, default "cpu"
         Where the starts descend, see `solvers.GradTree`; "gpu" needs CuPy and a CUDA device.
-    cv, min_samples_leaf, time_limit, random_state, n_jobs, verbose : as in `TAOClassifier`.
+    cv, min_samples_leaf, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAOClassifier`.
 
     Attributes
     ----------
@@ -150,6 +150,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.learning_rates = learning_rates
@@ -174,6 +175,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     def state(
         self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
@@ -222,6 +224,7 @@ class GradTreeRegressor(RegressionTree, _GradTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.learning_rates = learning_rates
@@ -242,3 +245,4 @@ class GradTreeRegressor(RegressionTree, _GradTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt

@@ -141,7 +141,7 @@ class ORTRegressor(RegressionTree, _OptimalTree):
         Searches of "local"; None is 20 for constant leaves, 3 for linear ones.
     init : `Tree` on raw features, default None
         A tree to start from.
-    cv, time_limit, random_state, n_jobs, verbose : as in `TAORegressor`.
+    cv, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------
@@ -180,6 +180,7 @@ class ORTRegressor(RegressionTree, _OptimalTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.splits = splits
@@ -201,6 +202,7 @@ class ORTRegressor(RegressionTree, _OptimalTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     def _penalties(self, weight: Floats, n_features: int) -> tuple[L1 | L2, ...]:
         return super()._penalties(weight, n_features) if self.leaves == "linear" else ()
@@ -216,7 +218,7 @@ class OCTClassifier(ClassificationTree, _OptimalTree):
     splits : {"axis", "oblique"}, default "axis"
     loss : {"zero_one", "log"}, default "zero_one"
     solver, formulation, cp, max_splits, n_thresholds, gap, min_samples_leaf, n_init, init : as in `ORTRegressor`.
-    cv, time_limit, random_state, n_jobs, verbose : as in `TAORegressor`.
+    cv, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------
@@ -251,6 +253,7 @@ class OCTClassifier(ClassificationTree, _OptimalTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.splits = splits
@@ -269,3 +272,4 @@ class OCTClassifier(ClassificationTree, _OptimalTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
-from opttree.estimators.base import Floats, RegressionTree, solve_and_keep
+from opttree.estimators.base import Floats, RegressionTree, solve_and_keep, spread, with_training
 from opttree.estimators.streaming import StreamingSDTR
 from opttree.forest import Forest
 from opttree.interpret import average_entropy, feature_importance
@@ -60,7 +60,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
         A tree on the features as ``tree_`` reads them, in place of the first tree's random numbers.
     device : {"cpu", "gpu", "auto"}, default "cpu"
         Where batches are evaluated; see `GETRegressor`. It is for many trees: batches of one are too small to gain.
-    cv, time_limit, random_state, n_jobs, verbose : as in `TAORegressor`.
+    cv, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------
@@ -112,6 +112,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.n_trees = n_trees
@@ -136,6 +137,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     @property
     def tree_(self) -> Tree:  # type: ignore[override]
@@ -162,9 +164,21 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
         self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None
     ) -> tuple[TreeProblem, tuple[Floats, ...]]:
         """The `TreeProblem` that `fit` solves, on normal quantiles or standardised features: `TreeEstimator.state`."""
+        return self._stated(self._transformer(X, sample_weight), X, y, sample_weight)
+
+    def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, tuple[Floats, ...]]:
+        self.transformer_ = self._transformer(X, weight)
+        return self._stated(self.transformer_, X, y, weight)
+
+    def _transformer(self, X: Floats, sample_weight: Floats | None) -> NormalQuantiles | None:
+        """The quantile transform of the rows of positive weight."""
         some = X if sample_weight is None or not sample_weight.any() else X[sample_weight != 0.0]
-        self.transformer_ = NormalQuantiles(random_state=0).fit(some) if self.quantile_transform else None
-        return super().state(self._transformed(X), y, sample_weight)
+        return NormalQuantiles(random_state=0).fit(some) if self.quantile_transform else None
+
+    def _stated(
+        self, transformer: NormalQuantiles | None, X: Floats, y: NDArray[Any], sample_weight: Floats | None
+    ) -> tuple[TreeProblem, tuple[Floats, ...]]:
+        return super().state(X if transformer is None else transformer.transform(X), y, sample_weight)
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         if self.quantile_transform:
@@ -194,11 +208,11 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
 
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         self._keep_model(self.result_.tree, problem, scaling)
+        X = self._transformed(X)
         if isinstance(self.result_.tree, Tree):
-            tree = self.tree_
-            self.forest_ = Forest(
-                ((tree.with_share(tree.node_share(self._transformed(X), weight)),),), problem.n_outputs
-            )
+            self.forest_ = Forest(((with_training(self.tree_, X, weight),),), problem.n_outputs)
+        else:
+            self.forest_ = self.forest_.with_spread(spread(X, weight))
 
     def _keep_model(self, model: Tree | Forest, problem: TreeProblem, scaling: tuple[Floats, ...]) -> None:
         self.average_entropy_, self.feature_importances_ = average_entropy(model), feature_importance(model)

@@ -35,7 +35,7 @@ class _SoftTree(TreeEstimator):
             if self.l2 == "auto":
                 return SPLIT_RIDGE * p / n, LEAF_RIDGE * p / n
             if self.l2 == "paper":  # lambda / 2 |.|^2, lambda = 2 / (p nodes), on split weights p times ours
-                n_leaves = 2**self._depth
+                n_leaves = 2 ** self._depth_for(0)
                 return p / (n_leaves - 1), 1.0 / (p * n_leaves)
         else:
             pair = self.l2 if isinstance(self.l2, (tuple, list, np.ndarray)) else (self.l2, self.l2)
@@ -82,6 +82,9 @@ class SRTRegressor(RegressionTree, _SoftTree):
         lambdas are the printed ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit.
     init : {"hinge", "cluster", "cart", "random"}, an initial tree of `solvers`, or a `Tree`, default "hinge"
         Start. "cluster" is the paper's; hinging hyperplanes take less time and led to the same or better trees.
+    steepness : float or None, default 1
+        Deviation of the gates' arguments at the start, over the rows that pass a node; None: the split weights of
+        ``init`` are taken as they are.
     n_init : int, default 1
         Restarts; the lowest smooth objective wins.
     max_iter : int, default 10
@@ -97,7 +100,7 @@ class SRTRegressor(RegressionTree, _SoftTree):
         Fewest training rows in a leaf; smaller leaves are cut off at the end.
     device : {"cpu", "gpu", "auto"}, default "cpu"
         Where the objectives are evaluated that have 2000 rows or more; see `GETRegressor`.
-    time_limit, random_state, n_jobs, verbose : as in `TAORegressor`.
+    time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------
@@ -117,6 +120,7 @@ class SRTRegressor(RegressionTree, _SoftTree):
         *,
         l2: Any = "auto",
         init: Any = "hinge",
+        steepness: float | None = 1.0,
         n_init: int = 1,
         max_iter: int = 10,
         k0: int | None = None,
@@ -130,10 +134,12 @@ class SRTRegressor(RegressionTree, _SoftTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.l2 = l2
         self.init = init
+        self.steepness = steepness
         self.n_init = n_init
         self.max_iter = max_iter
         self.k0 = k0
@@ -147,6 +153,7 @@ class SRTRegressor(RegressionTree, _SoftTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     def _solver(self, problem: TreeProblem) -> Any:
         solvers = bridge.solvers()
@@ -168,6 +175,7 @@ class SRTRegressor(RegressionTree, _SoftTree):
         init = inits[init] if isinstance(init, str) else init
         nodec = solvers.NODEC(
             init=init,
+            steepness=self.steepness,
             max_iter=int(self.max_iter),
             k0=self.k0,
             clip=bool(self.clip),
@@ -195,9 +203,9 @@ class ORRTRegressor(RegressionTree, _SoftTree):
 
     Parameters
     ----------
-    max_depth, cv, leaves, l2, time_limit, random_state, n_jobs, verbose : as in `SRTRegressor`.
+    max_depth, cv, leaves, l2, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `SRTRegressor`.
     method : {"L-BFGS-B", "SLSQP"}, default "L-BFGS-B"
-        SciPy's minimiser; the paper uses SLSQP, whose runs a time limit cannot end.
+        SciPy's minimiser; the paper uses SLSQP.
     init : `Tree` on raw features, default None
         A tree to start from; None: random numbers.
     n_init : int, default 1
@@ -234,6 +242,7 @@ class ORRTRegressor(RegressionTree, _SoftTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.l2 = l2
@@ -248,6 +257,7 @@ class ORRTRegressor(RegressionTree, _SoftTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
     def _check_options(self) -> None:
         super()._check_options()

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from opttree import bridge
 from opttree.chunks import ROWS, Chunks
 from opttree.estimators.base import Floats, TreeEstimator, threads
+from opttree.interrupts import noted_interrupts
 from opttree.problems import TreeProblem
 
 SAMPLE_ROWS = 50_000
@@ -45,12 +46,18 @@ class Streaming(TreeEstimator):
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
         chunks = Chunks(source, target, chunk_rows)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        X, y, self.n_rows_ = chunks.sample(sample_rows, np.random.default_rng(seed))
-        self._begin(X, y)
-        for _ in range(epochs):
-            for X, y in chunks.labelled():
-                self._learn(X, y)
-        self._finish(chunks)
+        with noted_interrupts() as interrupted:
+            X, y, self.n_rows_ = chunks.sample(sample_rows, np.random.default_rng(seed))
+            self._begin(X, y)
+            for _ in range(epochs):
+                for X, y in chunks.labelled():
+                    if interrupted():
+                        break
+                    self._learn(X, y)
+            cut_short = interrupted()
+            self._finish(None if cut_short else chunks)
+        if cut_short:
+            self._conclude_interrupted()
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
@@ -67,9 +74,9 @@ class Streaming(TreeEstimator):
         self._finish(None)
         return self
 
-    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         self.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
-        super()._fit(X, y, sample_weight)
+        super()._fit_noted(X, y, sample_weight)
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         """Set up the model and the stream from the first rows; ``missing`` are classes that these lack."""
@@ -110,7 +117,9 @@ class StreamingGET(Streaming):
         tree = self._stream.tree
         if chunks is not None:
             tree = self._stream.refit(self._part(X, y) for X, y in chunks.labelled())
-        self.tree_ = tree.unscale(*self._scaling).canonical
+        known = self.tree_.spread  # of the first rows
+        assert known is not None  # set by `fit`
+        self.tree_ = tree.unscale(*self._scaling).canonical.with_spread(known)
 
 
 class StreamingSDTR(Streaming):
@@ -121,7 +130,7 @@ class StreamingSDTR(Streaming):
         if self.max_depth == "cv":
             raise ValueError("max_depth must be an integer to train in chunks; got 'cv'")
         X, y = validate_data(self, X, np.asarray(y, np.float64), dtype=np.float64, order="C", multi_output=True)
-        problem, self._scaling = self.state(X, y, np.ones(len(X)))
+        problem, self._scaling = self._state_of_fit(X, y, np.ones(len(X)))
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         self._stream = bridge.solvers().streaming.ForestStream(self._sdtr(), problem, rng)
         self._learn(X, y)

@@ -75,7 +75,8 @@ class TAORegressor(RegressionTree, _TAOTree):
         Most passes over the tree (the paper's 40).
     split_penalty, leaf_penalty : float
         Penalty on the weights of the splits and of linear leaves, in units of the mean loss on standardised features
-        and outputs: the objective is ``mean loss + split_penalty * |A|_1 + leaf_penalty * |coefs|_1``. The alpha of
+        and outputs: the objective is ``mean loss + split_penalty * sum_t |a_t|_1 + leaf_penalty * |coefs|_1``, a_t the
+        weights of split t at unit length (axis-aligned splits have no penalty). The alpha of
         the paper's eq. (1), a sum over n rows, is ``alpha / n`` here (0.01 / n there). So stated, neither the number
         of rows nor the scale of the sample weights changes its meaning.
     l1_ratio : float, default 1
@@ -100,6 +101,9 @@ class TAORegressor(RegressionTree, _TAOTree):
         Beside other busy processes 1 is fastest: threads wait for each other by spinning.
     verbose : int, default 0
         1 shows a progress bar.
+    on_interrupt : {"raise", "keep"}, default "raise"
+        After Ctrl-C the estimator holds the best tree so far, an `opttree.InterruptedFitWarning` says so, and the
+        KeyboardInterrupt is raised, so that a search around the fit ends too; "keep": it is not raised.
 
     Attributes
     ----------
@@ -134,6 +138,7 @@ class TAORegressor(RegressionTree, _TAOTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.leaves = leaves
@@ -153,6 +158,7 @@ class TAORegressor(RegressionTree, _TAOTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
 
 
 class TAOClassifier(ClassificationTree, _TAOTree):
@@ -195,6 +201,7 @@ class TAOClassifier(ClassificationTree, _TAOTree):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        on_interrupt: str = "raise",
     ) -> None:
         self.max_depth = max_depth
         self.leaves = leaves
@@ -214,3 +221,4 @@ class TAOClassifier(ClassificationTree, _TAOTree):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.on_interrupt = on_interrupt
