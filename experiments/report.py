@@ -86,7 +86,11 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
     lines.to_csv(folder / "numbers.csv", index=False)
     first = protocol.metrics[0]
     sections = []
-    text = ["Means over seeds and splits ± their deviation; the paper's number, where it has one, beside it."]
+    text = [
+        "Means over seeds and splits ± their deviation; the paper's number, where it has one, beside it.",
+        "Ours are this toolkit's methods with the protocol's options and our defaults for the rest: not the authors' "
+        'programs, and the method as printed only where the options say preset = "paper".',
+    ]
     if lines["paper"].isna().all():
         text = ["Means over seeds and splits ± their deviation."]
     if (lines["dataset"] == tables.MEAN).any():

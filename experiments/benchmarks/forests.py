@@ -1,4 +1,7 @@
-"""Default forests of TAO trees, and boosted ones, against other libraries' forests: test error and CPU seconds of fits.
+"""Default forests and boosted trees against other libraries': test error and CPU seconds of fits.
+
+"forest" is the default, which chooses between trees of TAO and scikit-learn's CART trees with leaves of ours, by the
+rows left out; "forest-oblique" is TAO alone, "forest-cart" CART alone, "forest-axis" axis-aligned trees of TAO.
 
 Per data set and seed a random 75/25 split into training and test rows, each method in one thread. XGBoost and LightGBM
 have three configurations each, stopped early on a fifth of the training rows ("tuned" is the best of the six on those
@@ -74,6 +77,12 @@ def stopped(kind: str, options: tuple[int, int, float]) -> Callable[..., Any]:
 
 METHODS: dict[str, Callable[..., Any]] = {
     "forest": lambda X, y, seed: TAOForestRegressor(random_state=seed, n_jobs=1).fit(X, y),
+    **{
+        f"forest-{kind}": lambda X, y, seed, kind=kind: TAOForestRegressor(kind=kind, random_state=seed, n_jobs=1).fit(
+            X, y
+        )
+        for kind in ("oblique", "axis", "cart")
+    },
     "boosted": lambda X, y, seed: BoostedTreesRegressor(random_state=seed, n_jobs=1).fit(X, y),
     "rf-1000": lambda X, y, seed: RandomForestRegressor(1000, random_state=seed).fit(X, y),
     "rf-300": lambda X, y, seed: RandomForestRegressor(300, random_state=seed).fit(X, y),
@@ -82,14 +91,14 @@ METHODS: dict[str, Callable[..., Any]] = {
     **{f"lgbm-{k}": stopped("lightgbm", options) for k, options in enumerate(CONFIGURATIONS)},
 }
 STOPPED = [f"{library}-{k}" for library in ("xgb", "lgbm") for k in range(len(CONFIGURATIONS))]
-PEERS = ["forest", "boosted", "rf-1000", "xgb-1000", *STOPPED]
+PEERS = ["forest", "forest-oblique", "forest-cart", "boosted", "rf-1000", "xgb-1000", *STOPPED]
 
 
 def warm_up() -> None:
     """Compile, off the clock."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
-    for kind in ("oblique", "axis"):
+    for kind in ("oblique", "axis", "cart"):
         TAOForestRegressor(2, kind=kind, n_jobs=1).fit(X, X[:, 0]).predict(X)
     BoostedTreesRegressor(n_estimators=2, n_jobs=1).fit(X, X[:, 0])
 
@@ -118,6 +127,7 @@ def measure(args: argparse.Namespace) -> None:
                     "r2": 1.0 - error**2 / y[test].var(),
                     "cpu_seconds": seconds,
                     "validation": getattr(model, "validation_", np.nan),
+                    "kind": getattr(model, "kind_", ""),
                 }
                 pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
                 print(
@@ -137,6 +147,9 @@ def report(path: str) -> None:
         if value == "r2":
             table.loc["mean"] = table.mean()
         print(value, table.to_string(float_format="%.4g"), sep="\n")
+    if "kind" in rows:
+        chosen = rows[rows["method"] == "forest"].groupby("data", sort=False)["kind"].agg(" ".join)
+        print("kinds that the default forest chose", chosen.to_string(), sep="\n")
     worst = rows.pivot_table("r2", ["data", "seed"], "method")
     for method in ("forest", "boosted"):
         if method in worst:
