@@ -1,14 +1,13 @@
 """What every solver must do, whatever it is. A solver that is not in the list below fails a test."""
 
 import inspect
-from itertools import groupby
+from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
 
 import solvers
-from opttree import L1, SplitPrice
+from opttree import Tree
 from solvers import (
     GET,
     MIP,
@@ -32,12 +31,21 @@ from solvers import (
     RandomInit,
     SklearnNode,
     Solver,
+    Step,
     SubtreePolish,
     TAOForest,
     Termination,
-    solve,
+    check_solver,
 )
-from tests.conftest import classification_problem, regression_problem
+from solvers.conformance import (
+    check_constant_target,
+    check_results,
+    check_threads,
+    check_time_limit,
+    example_problems,
+    refusal,
+)
+from tests.conftest import regression_problem
 
 SOLVERS = [
     RandomInit(),
@@ -68,36 +76,12 @@ SOLVERS = [
     MIP(n_thresholds=4),
     MIP("flow", n_thresholds=2, node_limit=3, max_splits=2),
 ]
-PROBLEMS = {
-    "squared, constant": regression_problem(),
-    "squared, linear": regression_problem(leaves="linear"),
-    "squared, axis": regression_problem(splits="axis"),
-    "absolute, linear": regression_problem(leaves="linear", loss="absolute"),
-    "absolute, constant, price": regression_problem(loss="absolute", penalties=(SplitPrice(0.01),)),
-    "min_leaf": regression_problem(min_leaf=20),
-    "depth 0": regression_problem(depth=0),
-    "zero-one": classification_problem(),
-    "log": classification_problem(loss="log"),
-    "log, linear": classification_problem(leaves="linear", loss="log"),
-    "zero-one, axis, linear": classification_problem(splits="axis", leaves="linear"),
-    "two rows": regression_problem(2, p=2),
-    "squared, axis, price": regression_problem(60, p=2, depth=2, splits="axis", penalties=(SplitPrice(0.01),)),
-    "zero-one, axis, price": classification_problem(60, depth=2, splits="axis", penalties=(SplitPrice(0.01),)),
-    "squared, axis, linear, l1 on leaves": regression_problem(
-        50, p=2, depth=1, splits="axis", leaves="linear", penalties=(L1(leaves=1e-3),)
-    ),
-}
+PROBLEMS = example_problems()
 
 
 def supported(solver, problem):
-    reason = solver.supports(problem)
-    if reason is not None:
-        assert len(reason) > 10
+    if (reason := refusal(solver, problem)) is not None:
         pytest.skip(f"refused with a reason: {reason}")
-
-
-def incumbents(result):
-    return [best for best, _rows in groupby(row.best for row in result.trace)]
 
 
 def test_every_solver_is_in_the_list():
@@ -109,57 +93,25 @@ def test_every_solver_is_in_the_list():
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_results_are_feasible_recomputable_and_repeatable(solver, name):
-    problem = PROBLEMS[name]
-    supported(solver, problem)
-    result = solve(problem, solver, random_state=1)
-    assert problem.violation(result.tree) is None
-    assert result.objective == pytest.approx(problem.objective(result.tree), rel=1e-9, abs=1e-12)
-    assert result.objective == min(row.objective for row in result.trace)
-    assert isinstance(result.termination, Termination)
-    assert result.termination is not Termination.OPTIMAL or result.bound is not None
-    if result.tree.gate is None:  # nothing dead is returned; soft trees are complete
-        assert result.tree.n_leaves == np.unique(result.tree.apply(problem.X)).size
-    again = solve(problem, solver, random_state=1)
-    assert again.tree == result.tree
-    if isinstance(solver, MIP):  # when bounds are told of, between incumbents, is a matter of time
-        assert incumbents(again) == incumbents(result)
-    else:
-        assert [row.objective for row in again.trace] == [row.objective for row in result.trace]
+    supported(solver, PROBLEMS[name])
+    check_results(solver, PROBLEMS[name], name)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_one_seed_gives_one_tree_on_any_number_of_threads(solver):
-    problem = regression_problem(600)
-    supported(solver, problem)
-    before = numba.get_num_threads()
-    trees = []
-    try:
-        for threads in (1, numba.config.NUMBA_NUM_THREADS):
-            numba.set_num_threads(threads)
-            trees.append(solve(problem, solver, random_state=3).tree)
-    finally:
-        numba.set_num_threads(before)
-    assert np.array_equal(trees[0].A, trees[1].A)
-    assert np.array_equal(trees[0].values, trees[1].values)
+    supported(solver, regression_problem(600))
+    check_threads(solver)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_a_constant_y_gives_one_leaf(solver):
-    problem = regression_problem(50)
-    problem = type(problem)(problem.X, np.full(50, 3.3), depth=3, penalties=problem.penalties)
-    supported(solver, problem)
-    assert solve(problem, solver, random_state=0).tree.n_leaves == 1
+    check_constant_target(solver)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_the_time_limit_is_kept(solver):
-    problem = regression_problem(3000, depth=8)
-    supported(solver, problem)
-    for _ in range(4):  # each compiles what it comes to
-        solve(problem, solver, time_limit=0.01, random_state=0)
-    result = solve(problem, solver, time_limit=0.01, random_state=0)
-    assert result.seconds < 3.0
-    assert result.tree is not None
+    supported(solver, regression_problem(3000, depth=8))
+    check_time_limit(solver)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
@@ -168,3 +120,56 @@ def test_solvers_are_frozen_and_readable(solver):
         solver.max_iter = 3
     assert repr(solver).startswith(type(solver).__name__)
     assert solver == eval(repr(solver), vars(solvers))
+
+
+# ---- a user's solver ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stump(Solver):
+    """The best constant tree, or what a test makes of it."""
+
+    fault: str = ""
+
+    def supports(self, problem):
+        return "no" if self.fault == "short refusal" else None
+
+    def steps(self, problem, start, rng):
+        tree = problem.fit_leaves(Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes))
+        if self.fault == "random":
+            tree = Tree.constant(tree.values[0] + np.random.default_rng().random(), problem.n_features, problem.classes)
+        if self.fault == "no bound":
+            yield Step(tree)
+            return Termination.OPTIMAL
+        yield Step(tree, objective=0.0 if self.fault == "false claim" else None)
+
+
+def test_a_solver_of_ones_own_is_checked():
+    assert check_solver(Stump()) == {}
+    refused = check_solver(ClusterInit(n_init=2), {name: PROBLEMS[name] for name in ("two rows", "squared, axis")})
+    assert list(refused) == ["squared, axis"]
+    assert "oblique" in refused["squared, axis"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("false claim", "a step said 0.0; its tree has the objective 1"),
+        ("random", "one seed must give one tree"),
+        ("short refusal", "supports must return None or a sentence; got 'no'"),
+        ("no bound", "OPTIMAL needs a bound"),
+    ],
+)
+def test_what_a_solver_must_not_do_is_found(fault, message):
+    with pytest.raises(AssertionError, match=message):
+        check_solver(Stump(fault))
+
+
+def test_what_is_no_frozen_solver_is_told_so():
+    class Loose(Solver):
+        pass
+
+    with pytest.raises(AssertionError, match="Loose must be a frozen dataclass"):
+        check_solver(Loose())
+    with pytest.raises(AssertionError, match=r"must be an instance of a subclass of solvers\.Solver"):
+        check_solver(Stump)

@@ -11,6 +11,7 @@ import pytest
 from opttree import Tree
 from solvers import TAO, CartInit, Chain, MultiStart, RandomInit, Solver, Step, Termination, solve
 from solvers.base import LastCall
+from solvers.result import Verdict
 from tests.conftest import regression_problem
 from tests.test_kernels import random_tree
 
@@ -101,21 +102,21 @@ def test_a_signal_ends_the_run_at_the_next_pause_and_a_second_one_at_once(proble
             self.count = count
 
         def steps(self, problem, start, rng):
-            yield Step(Tree.constant([0.0], problem.n_features), objective=2.0)
+            yield Step(Tree.constant([1.0], problem.n_features))
             for _ in range(self.count):
                 signal.raise_signal(signal.SIGINT)
             reached.append(self.count)
             try:
                 yield None
             except LastCall:
-                yield Step(Tree.constant([0.0], problem.n_features), objective=1.0)
+                yield Step(Tree.constant([0.0], problem.n_features))
 
     reached = []
     handler = signal.getsignal(signal.SIGINT)
     once, twice = (solve(problem, Signals(count)) for count in (1, 2))
     assert reached == [1]
     assert once.termination is twice.termination is Termination.INTERRUPTED
-    assert (once.objective, twice.objective) == (1.0, 2.0)
+    assert (once.objective, twice.objective) == pytest.approx((1.0, 2.0))  # y has mean 0 and deviation 1
     assert signal.getsignal(signal.SIGINT) is handler
 
 
@@ -174,3 +175,187 @@ def test_a_chain_offers_its_start(problem):
     start = solve(problem, TAO(), random_state=0).tree
     result = solve(problem, Chain(TAO(max_iter=0)), start=start)
     assert result.objective <= problem.objective(start)
+
+
+@dataclass(frozen=True)
+class Claim(Solver):
+    """Yields constants, then a tree of objective ``at`` with a bound on it, and says that it is optimal."""
+
+    bound: float
+    before: tuple = ()
+
+    def steps(self, problem, start, rng):
+        for value in self.before:
+            yield Step(Tree.constant([value], problem.n_features))
+        yield Step(Tree.constant([0.0], problem.n_features), bound=self.bound)
+        return Verdict(Termination.OPTIMAL, " (said the solver)")
+
+
+def test_a_bound_equal_to_the_objective_but_for_rounding_is_the_objective(problem):
+    objective = problem.objective(Tree.constant([0.0], 4))
+    for bound in (objective, objective * (1 + 5e-7)):
+        result = solve(problem, Claim(bound))
+        assert (result.bound, result.gap) == (result.objective, 0.0)
+        assert result.termination is Termination.OPTIMAL
+        assert result.message == Termination.OPTIMAL.value + " (said the solver)"
+    rounded = solve(problem, Claim(objective + 1.0, before=(1e5,)))  # a sum of squares of 1e10: ten are rounding
+    assert (rounded.bound, rounded.termination) == (rounded.objective, Termination.OPTIMAL)
+
+
+def test_a_bound_above_the_objective_proves_nothing(problem):
+    objective = problem.objective(Tree.constant([0.0], 4))
+    for excess in (2e-6, 0.1, 1.0):
+        result = solve(problem, Claim(objective * (1 + excess), before=(1.0, math.inf)))
+        assert result.objective == objective
+        assert result.bound is result.gap is None
+        assert result.termination is Termination.LOCALLY_OPTIMAL
+        assert result.message.startswith(Termination.LOCALLY_OPTIMAL.value + " (said the solver) The bound is dropped")
+
+
+def test_a_bound_below_the_objective_stays_and_the_largest_counts(problem):
+    class Bounds(Solver):
+        def steps(self, problem, start, rng):
+            for bound in (None, 0.1, 0.3, 0.2, None):
+                yield Step(Tree.constant([0.0], problem.n_features), bound=bound)
+
+    result = solve(problem, Bounds())
+    assert [row.bound for row in result.trace] == [None, 0.1, 0.3, 0.3, 0.3]
+    assert (result.bound, result.termination) == (0.3, Termination.ITERATION_LIMIT)
+
+
+def test_of_equal_trees_the_first_is_kept(problem):
+    class Twins(Solver):
+        def steps(self, problem, start, rng):
+            for share in (1.0, 2.0):
+                yield Step(Tree.constant([0.0], problem.n_features).with_share(np.array([share])))
+
+    assert solve(problem, Twins()).tree.share[0] == 1.0
+
+
+def test_evaluations_are_summed_and_off_the_clock(problem):
+    class Slow:
+        def value(self, tree):
+            time.sleep(0.1)
+            return 0.0
+
+    class Passes(Solver):
+        def steps(self, problem, start, rng):
+            for n in range(5):
+                yield Step(Tree.constant([0.0], problem.n_features), n_evaluations=n)
+
+    result = solve(problem.restated(penalties=(Slow(),)), Passes(), time_limit=0.3)
+    assert (result.n_steps, result.n_evaluations) == (5, 10)
+    assert result.termination is Termination.ITERATION_LIMIT
+    assert result.trace.rows[-1].seconds < 0.3
+    assert [row.step for row in result.trace] == [0, 1, 2, 3, 4]
+
+
+def test_the_clock_runs_while_the_solver_works_and_not_in_the_callback(problem):
+    sleep = lambda step, trace: time.sleep(0.1)  # noqa: E731
+    result = solve(problem, Script((3.0, 1.0, 2.0)), time_limit=0.15, callback=sleep)
+    assert (result.n_steps, result.termination) == (3, Termination.ITERATION_LIMIT)
+    worked = solve(problem, Script((3.0, -0.1, 1.0)), callback=sleep)
+    assert 0.1 <= worked.trace.rows[-1].seconds <= worked.seconds < 0.25
+
+
+def test_a_time_limit_waits_for_the_first_tree(problem):
+    result = solve(problem, Script((-0.05, -0.05, 3.0, 1.0)), time_limit=0.02)
+    assert [row.phase for row in result.trace] == ["v3.0"]
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.message == Termination.TIME_LIMIT.value
+
+
+@dataclass(frozen=True)
+class Closing(Solver):
+    """Yields a tree and pauses; at the last call a better tree or none, and a verdict with words of its own."""
+
+    better: bool = True
+
+    def steps(self, problem, start, rng):
+        yield Step(Tree.constant([3.0], problem.n_features), phase="first")
+        try:
+            while True:
+                time.sleep(0.01)
+                yield None
+        except LastCall:
+            try:
+                yield Step(Tree.constant([0.0], problem.n_features), phase="last") if self.better else None
+            except LastCall:
+                return Verdict(Termination.OPTIMAL, " Five nodes are open.")
+
+
+def test_the_last_call_brings_a_last_tree_and_words_to_the_message(problem):
+    result = solve(problem, Closing(), time_limit=0.05)
+    assert [row.phase for row in result.trace] == ["first", "last"]
+    assert result.tree.values[0, 0] == 0.0
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.message == Termination.TIME_LIMIT.value + " Five nodes are open."
+    without = solve(problem, Closing(better=False), time_limit=0.05)
+    assert [row.phase for row in without.trace] == ["first"]
+    assert without.message == result.message
+
+
+def test_messages_say_who_stopped_and_what_went_wrong(problem):
+    stopped = solve(problem, Script(), callback=lambda step, trace: len(trace) == 2)
+    assert stopped.message == Termination.INTERRUPTED.value + " (by the callback)"
+    assert [row.phase for row in stopped.trace] == ["v3.0", "v1.0"]
+    trouble = solve(problem, Script((3.0, np.linalg.LinAlgError("singular"))))
+    assert trouble.message == Termination.NUMERICAL_ERROR.value + " (singular)"
+    floating = solve(problem, Script((3.0, FloatingPointError("overflow"))))
+    assert floating.message == Termination.NUMERICAL_ERROR.value + " (overflow)"
+    nan = solve(problem, Script((3.0, math.nan, 1.0)))
+    assert nan.message == Termination.NUMERICAL_ERROR.value + " (the objective is not a number)"
+    assert (nan.n_steps, nan.objective) == (2, problem.objective(nan.tree))
+
+
+def test_a_signal_before_the_first_tree_is_passed_on_at_the_next_pause(problem):
+    class Early(Solver):
+        def steps(self, problem, start, rng):
+            signal.raise_signal(signal.SIGINT)
+            reached.append("pause")
+            yield None
+            reached.append("tree")
+            yield Step(Tree.constant([0.0], problem.n_features))
+
+    reached = []
+    with pytest.raises(KeyboardInterrupt):
+        solve(problem, Early())
+    assert reached == ["pause"]
+
+
+def test_a_signal_past_the_time_limit_is_an_interrupt(problem):
+    class Late(Solver):
+        def steps(self, problem, start, rng):
+            yield Step(Tree.constant([0.0], problem.n_features))
+            time.sleep(0.15)
+            signal.raise_signal(signal.SIGINT)
+            yield None
+
+    assert solve(problem, Late(), time_limit=0.1).termination is Termination.INTERRUPTED
+
+
+def test_the_solver_is_closed_however_the_run_ends(problem):
+    class Open(Solver):
+        def steps(self, problem, start, rng):
+            try:
+                yield Step(Tree.constant([0.0], problem.n_features))
+                yield Step(Tree.constant([0.0], problem.n_features))
+            finally:
+                closed.append(True)
+
+    def callback(step, trace):
+        raise ZeroDivisionError
+
+    closed = []
+    with pytest.raises(ZeroDivisionError) as error:
+        solve(problem, Open(), callback=callback)
+    assert closed == [True]
+    assert error.traceback  # which holds the run's frame, so that the solver was not closed by losing its last user
+    solve(problem, Open(), callback=lambda step, trace: True)
+    assert closed == [True, True]
+
+
+def test_options_are_named(problem):
+    assert solve(problem=problem, solver=Script()).n_steps == 3
+    with pytest.raises(TypeError, match="positional"):
+        solve(problem, Script(), None)

@@ -46,7 +46,7 @@ def test_every_protocol_can_be_read_and_names_what_there_is(name):
         for method in stated.methods.values():
             if method.use:
                 (methods.entry if stated.kind == "fit" else methods.solver)(method.use)
-        if stated.published and (FOLDER / "published" / f"{stated.published}.csv").exists():
+        if stated.published:
             numbers = pd.read_csv(FOLDER / "published" / f"{stated.published}.csv")
             assert set(stated.metrics) & set(numbers["metric"])
             assert set(stated.methods) & set(numbers["method"])
@@ -54,7 +54,7 @@ def test_every_protocol_can_be_read_and_names_what_there_is(name):
 
 def test_published_tables_have_their_protocols():
     tables = {path.stem for path in (FOLDER / "published").glob("*.csv")}
-    assert tables <= set(protocol.names())
+    assert {"get_table7", "tao_table1"} <= tables <= set(protocol.names())
 
 
 @pytest.mark.parametrize(
@@ -274,12 +274,14 @@ def test_a_run_that_takes_too_much_memory_is_ended(tmp_path):
 
 def test_a_sandbox_that_dies_is_a_failure_and_a_new_one_takes_over(tmp_path):
     one = next(small().runs(protocol.code_version()))
-    sandbox.supervise(one, 1)
-    os.kill(sandbox._HERE.sandbox.process.pid, signal.SIGKILL)
-    sandbox._HERE.sandbox.process.wait()
-    _run, outcome = sandbox.supervise(one, 1)
+    try:
+        sandbox.supervise(one, 1)
+        os.kill(sandbox._HERE.sandbox.process.pid, signal.SIGKILL)
+        sandbox._HERE.sandbox.process.wait()
+        _run, outcome = sandbox.supervise(one, 1)
+    finally:
+        sandbox.close_all()
     assert outcome["status"] == "ok"
-    sandbox.close_all()
 
 
 def test_a_search_grid_chooses_on_held_out_rows(tmp_path):
@@ -365,16 +367,17 @@ def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
     seen: list[str] = []
     between = 0
     for kill in range(10):
-        process = subprocess.Popen([*command, str(killed)], cwd=ROOT, stdout=subprocess.DEVNULL)
-        if kill % 2:  # at any time; or some time after the next row
-            time.sleep(rng.uniform(0.5, 4.0))
-        else:
-            begun = time.monotonic()
-            while len(Store("smoke", killed).rows()) == len(seen) and time.monotonic() < begun + 30.0:
-                time.sleep(0.02)
-            time.sleep(rng.uniform(0.0, 0.5))
-        process.kill()
-        process.wait()
+        with subprocess.Popen([*command, str(killed)], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+            try:
+                if kill % 2:  # at any time; or some time after the next row
+                    time.sleep(rng.uniform(0.5, 4.0))
+                else:
+                    begun = time.monotonic()
+                    while len(Store("smoke", killed).rows()) == len(seen) and time.monotonic() < begun + 30.0:
+                        time.sleep(0.02)
+                    time.sleep(rng.uniform(0.0, 0.5))
+            finally:
+                process.kill()
         rows = Store("smoke", killed).rows()
         assert rows["key"].is_unique
         assert set(seen) <= set(rows["key"])

@@ -55,9 +55,10 @@ def problem_of(X, y, depth=4, **options):
 def test_root_model_is_ridge_regression_and_leaves_tend_to_it():
     problem = regression_problem(300, leaves="linear", penalties=())
     shared = Shared.of(problem, TAOForest(1, sample=1.0), (1e9, 1e-6))
-    grown = grow(shared, (False, np.random.default_rng(0)))
+    grown = grow(shared, ("oblique", np.random.default_rng(0)))
     ridge = Ridge(alpha=alternation.ROOT_RIDGE * 300).fit(problem.X, problem.y)
     tight = grown.models[0]
+    assert np.bincount(grown.leaf).max() > 15
     np.testing.assert_allclose(tight[:, 0, :-1], np.tile(ridge.coef_, (len(tight), 1)), atol=1e-3)
     for number in range(grown.skeleton.n_leaves):
         rows = grown.leaf == number
@@ -68,7 +69,7 @@ def test_root_model_is_ridge_regression_and_leaves_tend_to_it():
 
 
 def test_leaf_numbers_are_those_of_the_tree():
-    for kind in (False, True):
+    for kind in ("oblique", "axis", "cart"):
         problem = regression_problem(500, depth=5, leaves="linear", penalties=())
         grown = grow(Shared.of(problem, TAOForest(1), (1.0,)), (kind, np.random.default_rng(1)))
         tree = grown.tree(0, None)
@@ -90,8 +91,8 @@ def test_passes_lower_the_loss():
 def test_min_leaf_holds(min_leaf):
     problem = regression_problem(600, depth=5, leaves="linear", penalties=(), min_leaf=min_leaf)
     shared = Shared.of(problem, TAOForest(1), (1.0,))
-    for axis in (False, True):
-        grown = grow(shared, (axis, np.random.default_rng(0)))
+    for kind in ("oblique", "axis", "cart"):
+        grown = grow(shared, (kind, np.random.default_rng(0)))
         inside = np.setdiff1d(np.arange(600), grown.outside)
         assert np.bincount(grown.leaf[inside]).min() >= min_leaf
 
@@ -177,9 +178,39 @@ def test_options_of_forests(friedman, options):
         assert not any(tree.linear_leaves for tree in trees)
     if model.max_depth in ("oob", "cv"):
         assert len(model.cv_results_["loss"]) >= model.depth_ == model.cv_results_["loss"].argmin() + 1
+    left_out = model.forest_.outside[1].mean() / len(trees)
+    if "bootstrap" in options:
+        assert left_out == pytest.approx(np.exp(-1.0), abs=0.03)
+    if "max_samples" in options:
+        assert left_out == pytest.approx(1.0 - options["max_samples"])
+    if "min_samples_leaf" in options:
+        assert min(np.bincount(tree.apply(a))[tree.n_branches :].min() for tree in trees) >= 10
     if options.get("max_samples") == 1.0:
         with pytest.raises(ValueError, match="predict_interval needs rows left out"):
             model.predict_interval(b)
+
+
+def starts(data, already=4, **options):
+    """Normals of a forest's trees before the first pass, where all but ``already`` of the four are added later."""
+    options = {"max_depth": 3, "max_iter": 0, "kind": "oblique", "warm_start": True} | options
+    model = TAOForestRegressor(already, **options).fit(data[0], data[2])
+    model.set_params(n_estimators=4).fit(data[0], data[2])
+    return [tree.A for tree in model.forest_.trees]
+
+
+def test_a_common_start_is_that_of_all_trees(friedman):
+    first, *others = starts(friedman, common_start=True, random_state=0)
+    assert first.shape == (7, 6)  # thresholds are medians of a tree's own rows
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    np.testing.assert_array_equal(starts(friedman, 2, common_start=True, random_state=0), [first] * 4)
+    alone, *rest = starts(friedman, random_state=0)
+    assert all(np.abs(other - alone).max() > 0.1 for other in rest)
+
+
+def test_a_common_start_is_another_with_another_seed(friedman):
+    one, other = (starts(friedman, common_start=True, random_state=seed)[0] for seed in (0, 1))
+    assert np.abs(one - other).max() > 0.1
 
 
 @pytest.mark.parametrize("depth", [8, 10])
@@ -257,6 +288,9 @@ def test_boosting_beats_its_trees_and_knows_when_to_stop(friedman):
         model = BoostedTreesRegressor(base, n_estimators=60, random_state=0).fit(a, c)
         assert model.score(b, d) > 0.93
         assert model.n_estimators_ == len(model.forest_.trees) <= 60
+        assert model.score(b, d) > TAORegressor(6, random_state=0).fit(a, c).score(b, d)
+    noise = np.random.default_rng(0).normal(size=len(a))
+    assert BoostedTreesRegressor("axis", n_estimators=60, random_state=0).fit(a, noise).n_estimators_ < 30
     both = BoostedTreesRegressor(n_estimators=60, random_state=0).fit(a, c)
     singles = [BoostedTreesRegressor(k, n_estimators=60, random_state=0).fit(a, c) for k in ("oblique", "axis")]
     assert both.validation_loss_ == pytest.approx(min(model.validation_loss_ for model in singles))
@@ -369,8 +403,10 @@ def test_a_cluster_grows_the_same_forest_and_survives_the_loss_of_a_worker(needs
         began = time.time()
         killer = threading.Timer(0.7, os.kill, (victim, signal.SIGKILL))
         killer.start()
-        survivor = TAOForestRegressor(24, random_state=0).fit(X, y)
-        killer.join()
+        try:
+            survivor = TAOForestRegressor(24, random_state=0).fit(X, y)
+        finally:
+            killer.join()
         assert time.time() - began > 0.7
         starts = solve(regression_problem(), MultiStart(TAO(max_iter=3), 3, n_jobs=1), random_state=0)
     np.testing.assert_array_equal(here.predict(X), there.predict(X))

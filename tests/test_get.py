@@ -6,9 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opttree import L1, GETClassifier, GETRegressor, SplitPrice, TAORegressor, Tree, datasets
+from opttree import L1, GETClassifier, GETRegressor, SplitPrice, TAORegressor, Tree, TreeProblem, datasets
 from opttree.problems import SmoothTreeProblem
-from solvers import GET, LBFGS, TAO, Adam, Anneal, CartInit, Chain, GreedyInit, RandomInit, SubtreePolish, solve
+from solvers import (
+    GET,
+    LBFGS,
+    TAO,
+    Adam,
+    Anneal,
+    CartInit,
+    Chain,
+    GreedyInit,
+    RandomInit,
+    SubtreePolish,
+    Termination,
+    solve,
+)
 from tests.conftest import classification_problem, regression_problem
 
 SHORT = Anneal(epochs=60, closed_leaves=False)
@@ -85,7 +98,8 @@ def test_parts_of_a_problem_add_up():
     leaf = tree.apply(problem.X)
     left, right = tree.children[0]
     below = {node: tree.subtree(node) for node in (int(left), int(right))}
-    total = 0.01 * np.abs(tree.A[0]).sum() + 0.03  # the root's own penalties
+    a = tree.A[0] / np.linalg.norm(tree.A[0])
+    total = 0.01 * np.abs(a).sum() + 0.03  # the root's own penalties
     goes_left = problem.X @ tree.A[0] <= tree.b[0]
     for rows, part in ((goes_left, below[int(left)]), (~goes_left, below[int(right)])):
         rows = np.flatnonzero(rows)
@@ -99,24 +113,29 @@ def test_parts_of_a_problem_add_up():
     assert leaf.max() < tree.n_nodes
 
 
-def test_time_limits_are_kept_to_a_fifth_of_a_second():
+@pytest.mark.parametrize(
+    ("options", "late"), [({}, 0.2), ({"leaves": "linear"}, 0.2), ({"preset": "paper"}, 1.0)], ids=str
+)
+def test_time_limits_are_kept_to_a_fifth_of_a_second_and_with_the_papers_ten_starts_to_one(options, late):
     X, y = datasets.load("friedman1", as_arrays=True)
     X, y = np.tile(X, (8, 1)), np.tile(y, 8)
-    for options in ({}, {"preset": "paper"}, {"leaves": "linear"}):
-        GETRegressor(8, time_limit=0.5, random_state=0, **options).fit(X, y)  # compile
+    GETRegressor(8, time_limit=0.5, random_state=0, **options).fit(X, y)  # compile
+    over = []
+    for _ in range(3):  # this machine may be busy: the best of three counts
         began = time.perf_counter()
         model = GETRegressor(8, time_limit=1.0, random_state=0, **options).fit(X, y)
-        taken = time.perf_counter() - began
-        assert model.result_.seconds < 1.0 + 2.0  # figures are for the benchmark; this machine may be busy
-        assert taken < 6.0
+        assert time.perf_counter() - began < 1.0 + 2.0
+        assert model.result_.termination is Termination.TIME_LIMIT
+        over.append(model.result_.seconds - 1.0)
+    assert min(over) < late
 
 
 @pytest.mark.parametrize("estimator", [GETRegressor, TAORegressor])
 def test_depth_by_cross_validation(estimator):
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(400, 3))
+    X = rng.uniform(-1, 1, size=(800, 3))
     y = np.where(X[:, 0] > 0, np.where(X[:, 1] > 0, 1.0, -1.0), np.where(X[:, 2] > 0, 2.0, 0.0))
-    y = y + 0.3 * rng.normal(size=400)
+    y = y + 0.3 * rng.normal(size=800)
     for cv in (3, 0.3):
         model = estimator("cv", cv=cv, random_state=0).fit(X, y)
         assert 2 <= model.best_depth_ <= 4
@@ -131,11 +150,12 @@ def test_depth_by_cross_validation(estimator):
 
 def test_the_search_for_a_depth_takes_any_cv_start_seed_and_limit():
     X, y = datasets.load("diabetes", as_arrays=True)
-    base = GETRegressor(3, leaves="linear", random_state=0).fit(X, y)
+    base = GETRegressor(1, leaves="linear", random_state=0).fit(X, y)
     splits = [(np.arange(300), np.arange(300, 442))]
     for cv in (iter(splits), splits, 0.3):
         model = GETRegressor("cv", cv=cv, leaves="linear", init=base.tree_, random_state=0).fit(X, y)
-        assert model.result_.objective <= base.result_.objective or model.best_depth_ < 3
+        assert base.result_.objective == pytest.approx(model.result_.trace.rows[0].objective)
+        assert model.result_.objective <= model.result_.trace.rows[0].objective
     found = [GETRegressor("cv", cv=0.3, random_state=np.random.RandomState(3)).fit(X, y).tree_ for _ in range(2)]
     assert found[0] == found[1]
     began = time.perf_counter()
@@ -155,15 +175,24 @@ def test_leaves_are_fitted_after_small_ones_are_merged():
     assert problem.objective(tree) == pytest.approx(problem.objective(problem.fit_leaves(tree)))
 
 
-def test_polish_heeds_penalties_that_do_not_add_up():
+def test_polish_heeds_penalties_that_do_not_add_up(monkeypatch):
     class Squared:
         def value(self, tree):
             return 0.002 * tree.n_leaves**2
 
+    polish, polished = SubtreePolish._polish_level, []
+
+    def watched(self, problem, tree, depth, rng):
+        polished.append(problem.objective(tree))
+        return polish(self, problem, tree, depth, rng)
+
+    monkeypatch.setattr(SubtreePolish, "_polish_level", watched)
     problem = regression_problem(400, depth=4, penalties=(Squared(),))
-    steps = [row.objective for row in solve(problem, SubtreePolish(), random_state=0).trace]
-    assert min(steps) <= steps[0]
-    assert steps[-1] <= 1.5 * min(steps)
+    start = solve(problem, CartInit(min_rows=60)).tree  # it may grow
+    steps = [row.objective for row in solve(problem, SubtreePolish(passes=2), start=start, random_state=0).trace][1:]
+    assert max(np.diff(steps)) > 0.0
+    assert polished == np.minimum.accumulate(steps)[:-1].tolist()  # each level begins from the best tree so far
+    assert min(steps) < steps[0]
 
 
 def test_an_interrupted_anneal_gives_the_tree_it_stands_at():
@@ -177,9 +206,20 @@ def test_an_interrupted_anneal_gives_the_tree_it_stands_at():
         assert result.objective < 0.9  # not the constant tree's 1.0
 
 
-def test_validation_keeps_the_step_that_is_best_on_held_out_rows():
+def test_validation_keeps_the_step_that_is_best_on_held_out_rows(monkeypatch):
     X, y = datasets.load("diabetes", as_arrays=True)
+    losses, mean_loss = [], TreeProblem.mean_loss
+
+    def watched(self, tree):
+        losses.append((self.n_samples, mean_loss(self, tree)))
+        return losses[-1][1]
+
+    monkeypatch.setattr(TreeProblem, "mean_loss", watched)
     model = GETRegressor(6, validation_fraction=0.3, random_state=0).fit(X, y)
+    held_out = [loss for n, loss in losses if n == 133]
+    assert len(held_out) == len(model.result_.trace) > 10
+    assert model.validation_loss_ == min(held_out) < held_out[-1]
+    assert model.result_.objective > min(row.objective for row in model.result_.trace)
     free = GETRegressor(6, random_state=0).fit(X, y)
     assert model.validation_loss_ < 1.0
     assert model.score(X, y) < free.score(X, y)  # less fitted to the training rows

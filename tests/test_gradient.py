@@ -100,9 +100,18 @@ def test_early_stopping_returns_the_best_checkpoint():
     train, valid = (SmoothTreeProblem(part, alpha=5.0) for part in parts)
     assert train.problem.n_samples == 105
     assert valid.problem.n_samples == 45
-    descent = minimised(Adam(0.2, check=5, patience=3), train, epochs=2000, validation=valid)
+    rng = np.random.default_rng(0)
+    scales, judged = geometric(1.0, 5.0, 2000), {}
+    descent = Adam(0.2, check=5, patience=3).start(train, train.random_theta(rng), scales, rng, validation=valid)
+    while descent.remaining:
+        descent.advance(5, False)
+        judged[descent.epoch] = valid.with_alpha(scales[descent.epoch - 1]).value(descent.theta)
     assert descent.epoch < 2000  # it overfits these few rows long before
-    assert valid.with_alpha(descent.scales[descent.epoch - 1]).value(descent.theta) < 1.0
+    del judged[descent.epoch]  # by now theta is the best one's
+    best = descent.epoch - 3 * 5
+    assert min(judged, key=judged.get) == best
+    assert judged[best] < 1.0
+    assert valid.with_alpha(scales[best - 1]).value(descent.theta) == judged[best]
     with pytest.raises(ValueError, match=r"fraction must be between 0 and 1; got 1\.5"):
         train.problem.split(1.5, np.random.default_rng(0))
 

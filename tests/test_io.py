@@ -1,6 +1,8 @@
 """Model files: exact round trips, and one sentence for every kind of damage."""
 
 import json
+import os
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -100,3 +102,120 @@ def test_missing_columns_are_named(tmp_path, rng):
     opttree.save(random_tree(rng, 1, 2, 1), tmp_path / "m.json", feature_names=["u", "v"])
     with pytest.raises(ValueError, match="got none called 'v'"):
         opttree.load(tmp_path / "m.json").predict(pd.DataFrame({"u": [1.0]}))
+
+
+def test_tables_are_checked_and_read_by_name(rng):
+    tree = random_tree(rng, 2, 2, 1)
+    model = opttree.Model(tree, ("0", "v"))
+    X = rng.integers(-3, 3, size=(30, 2))
+    frame = pd.DataFrame({"v": X[:, 1], "unused": "text", 0: X[:, 0]})  # numbers are names too
+    assert np.array_equal(model.table(frame), X)
+    assert np.array_equal(model.predict(frame), tree.predict(X.astype(float)))
+    for table in (model.table(frame), model.table(X), model.table(np.asfortranarray(X.astype(np.float32)))):
+        assert (table.dtype, table.flags.c_contiguous) == (np.float64, True)
+    holes = np.where(np.arange(30)[:, None] == 3, np.nan, X)
+    for bad in (holes, pd.DataFrame({"0": X[:, 0], "v": holes[:, 1]})):
+        with pytest.raises(ValueError, match="must"):
+            model.predict(bad)
+    with pytest.raises(ValueError, match="must"):
+        model.predict(pd.DataFrame({"0": X[:, 0], "v": pd.Categorical(X[:, 1])}))
+    assert (model.target, model.method) == ("target", "")
+    with pytest.raises(AttributeError, match="cannot assign"):
+        model.target = "other"
+
+
+def test_models_speak_of_their_features_and_classes(path, rng):
+    tree = Tree([[1, 2]], [[1.0, 0.0]], [0.25], [[0.9, 0.1], [0.2, 0.8]], classes=["no", "yes"])
+    opttree.save(tree, path, feature_names=["age", "height"], target="ill")
+    model = opttree.load(path)
+    assert model == opttree.Model(tree, ("age", "height"), "ill", "")
+    assert model.to_text() == tree.to_text(["age", "height"])
+    frame = pd.DataFrame({"height": [1.0, 0.0], "age": [0.0, 1.0]})
+    assert model.predict(frame).tolist() == ["no", "yes"]
+    assert model.predict_proba(frame).tolist() == [[0.9, 0.1], [0.2, 0.8]]
+    opttree.save(tree, path)
+    assert opttree.load(path) == opttree.Model(tree, ("x0", "x1"))
+    opttree.save(model, path, feature_names=["a", "b"], target="other")  # a model keeps its own
+    assert opttree.load(path) == model
+
+
+def test_a_saved_file_is_an_ordinary_one_and_alone(path, rng):
+    before = os.umask(0o027)
+    try:
+        opttree.save(random_tree(rng, 2, 2, 1), path)
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_ending_says_the_format(tmp_path, rng):
+    tree = random_tree(rng, 6, 8, 1)
+    opttree.save(tree, tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz", allow_pickle=False) as parts:
+        assert np.array_equal(parts["A"], tree.A)
+        plain = sum(parts[name].nbytes for name in parts.files)
+        header = json.loads(str(parts["header"]))
+    assert (tmp_path / "m.npz").stat().st_size < plain
+    assert (header["format"], header["version"]) == ("opttree.Model", 1)
+    for name in ("m.json", "m.txt", "m"):
+        opttree.save(tree, tmp_path / name)
+        data = json.loads((tmp_path / name).read_text())
+        assert data["tree"] == tree.to_dict()
+        assert opttree.load(tmp_path / name).tree == tree
+
+
+def test_a_failed_save_keeps_the_old_file(path, rng):
+    tree = random_tree(rng, 2, 2, 1)
+    opttree.save(tree, path)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        opttree.save(random_tree(rng, 1, 2, 1), path, target=object())
+    assert opttree.load(path).tree == tree
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_cannot_be_saved_is_refused(path, rng):
+    with pytest.raises(ValueError, match="feature_names must have 2 entries; got 1"):
+        opttree.save(random_tree(rng, 1, 2, 1), path, feature_names=["u"])
+    with pytest.raises(ValueError, match="got one of their quantiles"):
+        opttree.save(SimpleNamespace(tree_=random_tree(rng, 1, 2, 1), transformer_=object()), path)
+    with pytest.raises(ValueError, match="or a fitted estimator of one; got dict"):
+        opttree.save({}, path)
+    assert not path.exists()
+
+
+def test_the_reason_for_a_refusal_is_given(path, rng):
+    with pytest.raises(ValueError, match="must be a model written by opttree; no such file"):
+        opttree.load(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="damaged or not a model"):
+        opttree.load(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ValueError, match="damaged or not a model"):
+        opttree.load(path)
+
+
+def test_names_that_do_not_fit_the_tree_are_damage(tmp_path, rng):
+    path = tmp_path / "model.json"
+    opttree.save(random_tree(rng, 2, 2, 1), path)
+    data = json.loads(path.read_text())
+    for damage in ({"feature_names": ["x0"]}, {"feature_names": None}, {"tree": []}, {"format": "opttree.Tree"}):
+        path.write_text(json.dumps({**data, **damage}))
+        with pytest.raises(ValueError, match="must be a model written by opttree"):
+            opttree.load(path)
+    for name in ("target", "method", "tree", "feature_names"):
+        path.write_text(json.dumps({k: v for k, v in data.items() if k != name}))
+        with pytest.raises(ValueError, match=f"its content is damaged: '{name}'"):
+            opttree.load(path)
+
+
+def test_a_file_cannot_bring_pickles(tmp_path, rng):
+    path = tmp_path / "model.npz"
+    opttree.save(random_tree(rng, 1, 2, 1), path)
+    with np.load(path) as parts:
+        content = dict(parts)
+    np.savez(path, **{**content, "b": np.array([{}], object)})
+    with pytest.raises(ValueError, match="damaged or not a model"):
+        opttree.load(path)

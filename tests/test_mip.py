@@ -241,7 +241,7 @@ def test_refusals_name_the_reason():
         (small(12, 3, splits="oblique"), {}, "oblique splits of 3 features have too many sides"),
         (small(12, 3, splits="oblique"), {"formulation": "flow"}, "oblique splits have no thresholds"),
         (small(12, 3, loss="log"), {"formulation": "big-m"}, "the log loss is not linear"),
-        (small(12, 3, penalties=[L1(splits=1.0)]), {}, "has no minimum"),
+        (small(12, 3, splits="oblique", penalties=[L1(splits=1.0)]), {}, "hyperplanes of unit length is not linear"),
         (
             small(12, 3, leaves="linear", penalties=[L2(leaves=1.0)]),
             {"formulation": "flow"},
@@ -413,13 +413,16 @@ def test_an_interrupt_at_any_time_leaves_incumbent_bound_and_trace(tmp_path):
             "--out",
             str(out),
         ]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             script + command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1], env=os.environ
-        )
-        assert process.stdout.readline() == "up\n"
-        time.sleep(wait + 0.05)
-        process.send_signal(signal.SIGINT)
-        text, _ = process.communicate(timeout=60)
+        ) as process:
+            try:
+                assert process.stdout.readline() == "up\n"
+                time.sleep(wait + 0.05)
+                process.send_signal(signal.SIGINT)
+                text, _ = process.communicate(timeout=60)
+            finally:
+                process.kill()  # whatever happened, nothing is left behind
         assert process.returncode == 0, text
         assert "incumbent" in text
         assert "bound none" not in text

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from opttree import TAOClassifier, TAORegressor, plotting
-from solvers import TAO, Chain, GradTree, RandomInit, Step, solve
+from solvers import TAO, Chain, GradTree, RandomInit, solve
 from tests.conftest import regression_problem
 from tests.test_driver import Script
 from tests.test_kernels import random_tree
@@ -63,7 +63,6 @@ def test_traces_of_several_results_share_an_axis():
     assert plotting.plot_trace(results["tao"]).get_legend().get_texts()[0].get_text() == "TAO"
     with pytest.raises(ValueError, match="at least one result"):
         plotting.plot_trace({})
-    assert isinstance(Step(results["tao"].tree), Step)
 
 
 @pytest.mark.parametrize("labels", [False, True])

@@ -148,10 +148,13 @@ def test_a_report_leaves_tables_figures_and_a_page(fits, tmp_path):
 def test_the_tables_of_a_report_are_latex(fits, tmp_path):
     """Every LaTeX table has as many cells in each line as columns, and no character that LaTeX would take amiss."""
     report.write(FIT, fits, tmp_path / "report")
-    for path in (tmp_path / "report").glob("*.tex"):
+    paths = list((tmp_path / "report").glob("*.tex"))
+    assert {"test_r2.tex", "mrr.tex"} <= {path.name for path in paths}
+    for path in paths:
         text = path.read_text()
         columns = len(re.search(r"begin\{tabular\}\{(\w+)\}", text)[1])
         lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+        assert lines, path
         assert all(len(re.findall(r"(?<!\\)&", line)) == columns - 1 for line in lines), path
         assert not re.search(r"(?<!\\)[%_#]", text), path
 
@@ -231,7 +234,9 @@ def test_a_race_report_has_profiles(races, tmp_path):
 
 
 def test_committed_reports_are_small_and_name_their_code():
-    for page in (FOLDER / "results").glob("*/report.md"):
+    pages = list((FOLDER / "results").glob("*/report.md"))
+    assert pages
+    for page in pages:
         assert sum(path.stat().st_size for path in page.parent.iterdir()) < 4_000_000, page
         assert "Code version: " in page.read_text()
     tracked = subprocess.run(["git", "ls-files", "*.parquet"], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -126,19 +126,16 @@ def compiled(code, macros):
             f"int launch_{name}(int x, int y, int threads, long bytes{formal}) "
             f"{{ {taken} shared_size = bytes; return emulate(run_{name}, x, y, threads); }}\n"
         )
-    folder = Path(tempfile.mkdtemp())
     code = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1 *\2 = (\1 *)shared_memory;", code)
     text = '#include "cuda.h"\n' + code + "\n" + "\n".join(launchers)
-    (folder / "kernels.c").write_text(text)
     flags = [f"-D{k}={v}" for k, v in (*macros, ("SHARED", SHARED))]
     command = [COMPILER, "-O2", "-w", "-fno-strict-aliasing", "-shared", "-fPIC", f"-I{HERE}", *flags]
-    run = subprocess.run(
-        [*command, str(folder / "kernels.c"), "-o", str(folder / "kernels.so"), "-lm"], capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr[:3000]
-    library = ctypes.CDLL(str(folder / "kernels.so"))
-    shutil.rmtree(folder)
-    return library, signatures
+    with tempfile.TemporaryDirectory() as folder:
+        source, built = Path(folder, "kernels.c"), Path(folder, "kernels.so")
+        source.write_text(text)
+        run = subprocess.run([*command, str(source), "-o", str(built), "-lm"], capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr[:3000]
+        return ctypes.CDLL(str(built)), signatures
 
 
 class OutOfMemoryError(MemoryError):
