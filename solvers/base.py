@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import math
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +37,24 @@ class LastCall(Exception):  # noqa: N818
 
     Thrown again after that step; what a solver then returns as a `Verdict` completes the message (not in a chain).
     """
+
+
+_DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by time.perf_counter()
+
+
+@contextmanager
+def due_in(seconds: float) -> Iterator[None]:
+    """Let solvers know that the run within the block ends in so many seconds, or earlier if one around it does."""
+    token = _DEADLINE.set(min(_DEADLINE.get(), time.perf_counter() + seconds))
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(token)
+
+
+def seconds_left() -> float:
+    """Seconds until the run's time limit, inf without one: for calls that cannot be stopped but take a limit."""
+    return _DEADLINE.get() - time.perf_counter()
 
 
 Steps = Generator[Step | None, Any, Termination | Verdict | None]

@@ -12,7 +12,7 @@ import numpy as np
 from opttree.interrupts import noted_interrupts
 from opttree.models import as_tree
 from opttree.problems import TreeProblem
-from solvers.base import LastCall, Solver, Step, start_for
+from solvers.base import LastCall, Solver, Step, due_in, start_for
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-9  # of a bound, and of the worst objective seen: a tree that much below a bound is at it
@@ -101,7 +101,7 @@ def solve(
             f"{type(solver).__name__}.steps must be a generator, a function that yields Step(tree); "
             f"it returned a {type(iterates).__name__}"
         )
-    with noted_interrupts() as interrupted:
+    with noted_interrupts() as interrupted, due_in(math.inf if time_limit is None else time_limit):
         try:
             while termination is None:
                 try:

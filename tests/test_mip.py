@@ -372,6 +372,23 @@ def test_starts_help_and_bounds_rise():
     assert result.seconds < 6.0
 
 
+@pytest.mark.parametrize(("own", "of_solve"), [(None, 3.0), (3.0, None), (50.0, 3.0), (3.0, 50.0)])
+def test_highs_knows_the_time_limit(monkeypatch, own, of_solve):
+    """Its sub-problems hear no request to stop, but keep a limit: without it this run ended 1.5 to 2.5 s late."""
+    limits = []
+    start = highspy.Highs.startSolve
+
+    def noted(highs):
+        limits.append(highs.getOptionValue("time_limit")[1])
+        return start(highs)
+
+    monkeypatch.setattr(highspy.Highs, "startSolve", noted)
+    result = solve(small(60, 3, loss="absolute"), MIP(formulation="flow", time_limit=own), time_limit=of_solve)
+    assert len(limits) == 1
+    assert 0.0 < limits[0] <= 3.0
+    assert result.termination is Termination.TIME_LIMIT
+
+
 def test_one_seed_and_node_limit_give_one_tree():
     problem = small(40, 3, loss="absolute")
     results = [solve(problem, MIP(formulation="flow", node_limit=5, seed=3)) for _ in range(2)]

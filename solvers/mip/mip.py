@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
@@ -17,7 +18,7 @@ from opttree.models import as_tree
 from opttree.problems import MIPTreeProblem, TreeProblem
 from opttree.problems.mip import FORMULATIONS, Formulation, TooLargeError
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps
+from solvers.base import LastCall, Solver, Step, Steps, seconds_left
 from solvers.driver import solve
 from solvers.initial import CartInit
 from solvers.local_search import LocalSearch
@@ -218,6 +219,8 @@ class _Search:
             yield self.step("branch and bound")
             if self.objective - self.bound <= self.gap * abs(self.objective) + self.slack:
                 return Verdict(Termination.OPTIMAL, self.detail())
+            if status == "TimeLimit":
+                raise LastCall
             if status != "Optimal":
                 reason = "" if status == "SolutionLimit" else f" (HiGHS: {status}.)"
                 return Verdict(Termination.ITERATION_LIMIT, reason + self.detail())
@@ -232,9 +235,13 @@ class _Search:
             except StopIteration as stop:
                 return stop.value
             yield step
-            limit = self.options.time_limit
-            if limit is not None and time.perf_counter() - self.began >= limit:
+            if self.own_seconds_left() <= 0.0:
                 raise LastCall
+
+    def own_seconds_left(self) -> float:
+        """Seconds until the solver's own time limit."""
+        limit = self.options.time_limit
+        return math.inf if limit is None else self.began + limit - time.perf_counter()
 
     def _solve(self, formulation: Formulation) -> Generator[Step | None, Any, str]:
         """One run of HiGHS from the best tree; its status."""
@@ -259,6 +266,7 @@ class _Search:
 
     def _highs_options(self) -> dict[str, Any]:
         chosen = {"mip_rel_gap": self.gap, "mip_abs_gap": 0.0, "random_seed": self.options.seed}
+        chosen["time_limit"] = max(min(self.own_seconds_left(), seconds_left()), 0.0)  # sub-problems keep it, too
         if self.options.node_limit is not None:
             chosen["mip_max_nodes"] = self.options.node_limit
         if self.options.threads is not None:
