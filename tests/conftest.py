@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import matplotlib
@@ -12,6 +13,8 @@ matplotlib.use("agg")
 SIDE_BY_SIDE = "PYTEST_XDIST_WORKER" in os.environ  # as many processes as cores: one thread each, or they wait in turns
 if SIDE_BY_SIDE:
     os.environ["OMP_NUM_THREADS"] = "1"
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background does not hear Ctrl-C
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 if "OPTTREE_DATA" not in os.environ and _SHARED.is_dir():
