@@ -278,6 +278,20 @@ def _go_on(args: argparse.Namespace) -> None:
         raise KeyboardInterrupt
 
 
+def _unless_interrupted(args: argparse.Namespace, work: Callable[[], Any]) -> Any:
+    """``work()`` in a thread that Ctrl-C leaves: for what has no results before its end."""
+    from opttree.interrupts import compilation_can_end, in_background
+
+    running = in_background(work)
+    with closing(running), compilation_can_end():
+        while True:
+            try:
+                next(running)
+            except StopIteration as stop:
+                return stop.value
+            _go_on(args)
+
+
 def _check_place(option: str, path: str) -> None:
     if not Path(path).resolve().parent.is_dir() or Path(path).is_dir():
         raise ValueError(f"{option} must be a file in an existing folder; got {path!r}")
@@ -287,17 +301,22 @@ def _predict(args: argparse.Namespace) -> None:
     import pandas as pd
 
     from opttree import datasets, io
+    from opttree.files import whole_file
 
     model = io.load(args.model)
     frame = datasets.read_csv(args.data)
     _go_on(args)
+    answer = _unless_interrupted(args, lambda: model.predict_proba(frame) if args.proba else model.predict(frame))
     if args.proba:
-        out = pd.DataFrame(model.predict_proba(frame), columns=[f"p({c})" for c in model.tree.classes])  # type: ignore[union-attr]
+        out = pd.DataFrame(answer, columns=[f"p({c})" for c in model.tree.classes])  # type: ignore[union-attr]
     else:
-        values = model.predict(frame)
-        names = [model.target] if values.ndim == 1 else [f"{model.target}_{k}" for k in range(values.shape[1])]
-        out = pd.DataFrame(values.reshape(len(frame), -1), columns=names)
-    out.to_csv(args.out or sys.stdout, index=False)
+        names = [model.target] if answer.ndim == 1 else [f"{model.target}_{k}" for k in range(answer.shape[1])]
+        out = pd.DataFrame(answer.reshape(len(frame), -1), columns=names)
+    if args.out:
+        with whole_file(args.out) as file:
+            _unless_interrupted(args, lambda: out.to_csv(file, index=False))
+    else:
+        out.to_csv(sys.stdout, index=False)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -309,8 +328,7 @@ def _show(args: argparse.Namespace) -> None:
 
         _go_on(args)
         axes = plotting.plot_tree(model, max_depth=args.max_depth)
-        _go_on(args)
-        _save_figure(axes, Path(args.png))
+        _unless_interrupted(args, lambda: _save_figure(axes, Path(args.png)))
         print(f"drawn to {args.png}")
     else:
         print(model.to_text())
@@ -568,8 +586,11 @@ def _n_parameters(model: Any) -> int:
 def _save_figure(axes: Any, path: Path) -> None:
     import matplotlib.pyplot as plt
 
+    from opttree.files import whole_file
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    axes.figure.savefig(path, dpi=150, bbox_inches="tight")
+    with whole_file(path) as file:
+        axes.figure.savefig(file, dpi=150, bbox_inches="tight")
     plt.close(axes.figure)
 
 

@@ -9,12 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 
 POLL = 0.02  # seconds
 DELICATE = {"numba", "llvmlite", "importlib", "_frozen_importlib"}  # packages that an exception in the middle breaks
 
 _noted: list[int] | None = None  # the interrupts of the outermost block in force
+_dispensable: list[None] = []  # one for each block of `compilation_can_end` in force
 
 
 class InterruptedFitWarning(UserWarning):
@@ -61,6 +63,36 @@ def noted_interrupts(message: str = "", *, last: bool = False) -> Iterator[Calla
         signal.signal(signal.SIGINT, signal.SIG_IGN if last else before)
 
 
+@contextmanager
+def compilation_can_end() -> Iterator[None]:
+    """Inside, a noted Ctrl-C ends compilations too, in whatever thread: their callers get a KeyboardInterrupt.
+
+    For searches, not for what has to be computed after them to give what they have found.
+    """
+    _listen_to_numba()
+    _dispensable.append(None)
+    try:
+        yield
+    finally:
+        _dispensable.pop()
+
+
+@cache
+def _listen_to_numba() -> None:
+    """Have a look at Ctrl-C before each pass of the compiler; a pass takes up to some seconds."""
+    from numba.core import event  # imported late: much of opttree does without Numba
+
+    class BetweenPasses(event.Listener):
+        def on_start(self, event: event.Event) -> None:
+            if _noted and _dispensable:
+                raise KeyboardInterrupt
+
+        def on_end(self, event: event.Event) -> None:
+            pass
+
+    event.register("numba:run_pass", BetweenPasses())
+
+
 class _Left(BaseException):
     """Raised in a thread whose work nobody waits for any more."""
 
@@ -73,13 +105,13 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
     compilations: these would be broken for the rest of the process.
     """
     outcome: list[Any] = []
-    error: list[Exception] = []
+    error: list[BaseException] = []
 
     def run() -> None:
         with suppress(_Left):
             try:
                 outcome.append(work())
-            except Exception as raised:
+            except (Exception, KeyboardInterrupt) as raised:
                 error.append(raised)
 
     thread = threading.Thread(target=run, daemon=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.checks import check_columns
+from opttree.files import whole_file
 from opttree.models import as_tree
 from opttree.tree import Tree
 
@@ -125,23 +125,14 @@ def save(
         header["levels"] = {name: [column, level] for name, (column, level) in model.levels.items()}
     data = model.tree.to_dict()
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if path.suffix == ".npz":
-                arrays = {k: np.asarray(v) for k, v in data.items() if isinstance(v, list)}
-                scalars = {k: v for k, v in data.items() if not isinstance(v, list)}
-                text = json.dumps({**header, "tree": scalars})
-                np.savez_compressed(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
-            else:
-                file.write(json.dumps({**header, "tree": data}, indent=None).encode())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp's files are private; a saved model is an ordinary file
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as file:
+        if path.suffix == ".npz":
+            arrays = {k: np.asarray(v) for k, v in data.items() if isinstance(v, list)}
+            scalars = {k: v for k, v in data.items() if not isinstance(v, list)}
+            text = json.dumps({**header, "tree": scalars})
+            np.savez_compressed(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
+        else:
+            file.write_text(json.dumps({**header, "tree": data}, indent=None))
 
 
 def load(path: str | os.PathLike[str]) -> Model:

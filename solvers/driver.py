@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opttree.interrupts import noted_interrupts
+from opttree.interrupts import compilation_can_end, noted_interrupts
 from opttree.models import as_tree
 from opttree.problems import TreeProblem
 from solvers.base import LastCall, Solver, Step, due_in, start_for
@@ -101,7 +101,8 @@ def solve(
             f"{type(solver).__name__}.steps must be a generator, a function that yields Step(tree); "
             f"it returned a {type(iterates).__name__}"
         )
-    with noted_interrupts() as interrupted, due_in(math.inf if time_limit is None else time_limit):
+    within_limit = due_in(math.inf if time_limit is None else time_limit)
+    with noted_interrupts() as interrupted, within_limit, compilation_can_end():
         try:
             while termination is None:
                 try:

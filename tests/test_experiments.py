@@ -345,7 +345,7 @@ def test_the_dask_back_end_gives_the_same_rows(tmp_path):
     stated = small(seeds=(0, 1))
     local, dask = Store("local", tmp_path), Store("dask", tmp_path)
     run(stated, local)
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster:
         counts = run(stated, dask, backend="dask", scheduler=cluster.scheduler_address)
     assert counts == {"kept": 0, "ok": 4}
     assert_same(local.rows(), dask.rows())

@@ -394,7 +394,7 @@ def test_a_cluster_grows_the_same_forest_and_survives_the_loss_of_a_worker(needs
     X, y = X[:6000], y[:6000]
     here = TAOForestRegressor(24, random_state=0).fit(X, y)
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
         parallel_config(backend="dask"),
     ):

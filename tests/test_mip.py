@@ -88,12 +88,14 @@ def test_the_number_of_features_is_limited():
 def test_all_columns_give_the_optimum_of_the_reduced_ones():
     problem = small(40, 4, depth=3)
     for limits in ({}, {"max_splits": 3}, {"max_features": 2}):
-        values = []
-        for reduce in (True, False):
-            model = MIPTreeProblem(problem, reduce=reduce, n_thresholds=4, **limits).build()
+        values, columns = [], []
+        for reduce, complete in ((True, False), (False, False), (True, True)):
+            model = MIPTreeProblem(problem, reduce=reduce, n_thresholds=3, **limits).build(complete=complete)
             pyo.SolverFactory("appsi_highs").solve(model)
             values.append(pyo.value(model.cost))
-        assert values[0] == pytest.approx(values[1], rel=1e-6)
+            columns.append(len(list(model.component_data_objects(pyo.Var))))
+        assert values == pytest.approx(values[:1] * 3, rel=1e-6)
+        assert columns[0] < columns[1] < columns[2]
 
 
 def test_weights_and_several_outputs():

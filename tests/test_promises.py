@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import numba
 import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
@@ -48,7 +50,8 @@ from opttree import (
     plotting,
 )
 from opttree.cli import main
-from opttree.interrupts import in_background, noted_interrupts
+from opttree.files import whole_file
+from opttree.interrupts import compilation_can_end, in_background, noted_interrupts
 from opttree.kernels.first_order import Moments, adam_step, lbfgs_memory
 from opttree.kernels.quadratic import solve_linear_leaf
 from solvers import (
@@ -753,3 +756,80 @@ def test_the_solver_level_returns_the_best_so_far():
     interrupt_after(0.3)
     result = solve(regression_problem(300), solvers.MultiStart(TAO(), 100_000), random_state=0)
     assert result.termination.name == "INTERRUPTED"
+
+
+def test_an_interrupt_ends_a_compilation_in_any_thread_of_a_search():
+    @numba.njit
+    def doubled(x):
+        return 2.0 * x
+
+    with noted_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        with compilation_can_end():
+            with pytest.raises(KeyboardInterrupt):
+                doubled(1.0)
+            with pytest.raises(KeyboardInterrupt):
+                list(in_background(lambda: doubled(1.0)))
+        assert not doubled.signatures
+        assert doubled(1.0) == 2.0  # what comes after a search is compiled
+    assert doubled(1) == 2
+
+
+class Compiling(solvers.Solver):
+    """Yields a tree, then compiles."""
+
+    def steps(self, problem, start, rng):
+        yield solvers.Step(problem.best_constant())
+        signal.raise_signal(signal.SIGINT)
+        numba.njit(lambda x: 3.0 * x)(1.0)
+        raise AssertionError("the compilation should have ended")
+
+
+def test_what_was_found_before_an_interrupted_compilation_is_kept():
+    result = solve(regression_problem(50), Compiling())
+    assert result.termination.name == "INTERRUPTED"
+    assert result.tree.n_leaves == 1
+
+
+def test_predictions_and_pictures_are_left_at_an_interrupt(tmp_path, monkeypatch, capsys):
+    X, y = make_friedman1(100, random_state=0)
+    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    model, rows, out = (str(tmp_path / name) for name in ("model.json", "rows.csv", "out.png"))
+    io.save(TAORegressor(2, random_state=0).fit(frame, y), model)
+    ended = threading.Event()
+
+    def forever(*_args, **_options):
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(io.Model, "predict", forever)
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", forever)
+    for command in (["predict", model, rows, "--out", out], ["show", model, "--png", out]):
+        ended.clear()
+        assert main(command) == 130
+        assert ended.wait(5.0)
+        assert "interrupted" in capsys.readouterr().err
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["model.json", "rows.csv"]
+
+
+def test_a_file_takes_the_place_of_a_file_alone(tmp_path):
+    (tmp_path / "there.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("there.txt")
+    with suppress(ZeroDivisionError), whole_file(tmp_path / "there.txt") as file:
+        file.write_text("half")
+        _ = 1 / 0
+    assert (tmp_path / "there.txt").read_text() == "old"
+    with whole_file(tmp_path / "link.txt") as file:
+        assert file.suffix == ".txt"
+        file.write_text("new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "there.txt").read_text() == "new"
+    assert len(list(tmp_path.iterdir())) == 2
+    os.mkfifo(tmp_path / "pipe")
+    with whole_file(tmp_path / "pipe") as file:
+        assert file == tmp_path / "pipe"

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from opttree.files import whole_file
 from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds, with_margin
 from opttree.problems.mip.exact_leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.hypergraph import enumerate_levels, plan, tree_of
@@ -268,14 +269,10 @@ class MIPTreeProblem:
         import pyomo.environ  # noqa: F401  the writers
 
         model = self.build(complete=complete)
-        unfinished = path.with_name(f"{path.stem}.part{path.suffix}")
-        try:
+        with whole_file(path) as unfinished:
             model.write(str(unfinished), io_options={"symbolic_solver_labels": True})
             if path.suffix == ".lp":  # SCIP reads squares as "x^2" only, the others in either form
                 unfinished.write_text(unfinished.read_text().replace(" ^ 2\n", "^2\n"))
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     def snap(self, tree: Tree) -> Tree | None:
         """``tree`` with each split replaced by the candidate that sends the fewest of its rows another way.
