@@ -41,6 +41,7 @@ METHODS = {
     "boosted": "gradient boosting with optimised trees of a depth of its own",
 }
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
+ROWS_AT_ONCE = 10_000  # of predictions written to standard output, before the next look at Ctrl-C
 FORESTS = ("rf", "forest", "boosted")
 ON_GPU = ("get", "get-linear", "srt", "orrt", "sdtr", "gradtree")  # methods that --device is for
 FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", *FORESTS)}}
@@ -283,7 +284,7 @@ def _unless_interrupted(args: argparse.Namespace, work: Callable[[], Any]) -> An
     from opttree.interrupts import compilation_can_end, in_background
 
     running = in_background(work)
-    with closing(running), compilation_can_end():
+    with compilation_can_end(), closing(running):
         while True:
             try:
                 next(running)
@@ -315,8 +316,10 @@ def _predict(args: argparse.Namespace) -> None:
     if args.out:
         with whole_file(args.out) as file:
             _unless_interrupted(args, lambda: out.to_csv(file, index=False))
-    else:
-        out.to_csv(sys.stdout, index=False)
+        return
+    for first in range(0, max(len(out), 1), ROWS_AT_ONCE):
+        _go_on(args)
+        out[first : first + ROWS_AT_ONCE].to_csv(sys.stdout, index=False, header=first == 0)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -324,11 +327,15 @@ def _show(args: argparse.Namespace) -> None:
 
     model = io.load(args.model)
     if args.png:
+        import matplotlib as mpl
+
         from opttree import plotting
+        from opttree.files import whole_file
 
         _go_on(args)
-        axes = plotting.plot_tree(model, max_depth=args.max_depth)
-        _unless_interrupted(args, lambda: _save_figure(axes, Path(args.png)))
+        mpl.use("agg")  # windows are for the main thread alone
+        with whole_file(args.png) as file:
+            _unless_interrupted(args, lambda: _draw(plotting.plot_tree(model, max_depth=args.max_depth), file))
         print(f"drawn to {args.png}")
     else:
         print(model.to_text())
@@ -584,13 +591,17 @@ def _n_parameters(model: Any) -> int:
 
 
 def _save_figure(axes: Any, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
     from opttree.files import whole_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as file:
-        axes.figure.savefig(file, dpi=150, bbox_inches="tight")
+        _draw(axes, file)
+
+
+def _draw(axes: Any, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    axes.figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(axes.figure)
 
 

@@ -11,21 +11,32 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields the path of an empty file beside ``path``, of the same suffix, that takes its place after the block; it is
-    removed where the block raises. Devices and pipes are yielded as they are.
+    """Yields the path of an empty file beside ``path``, with its suffix, that takes its place after the block; it is
+    removed where the block raises.
+
+    A link stays one, a file that was there keeps its permissions. Devices, pipes and files in folders that cannot be
+    written to are yielded themselves.
     """
-    path = Path(path).resolve()
-    if path.exists() and not path.is_file():
+    path = Path(path)
+    suffix = path.suffix
+    if not path.exists() or path.is_file():
+        path = path.resolve()
+    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
         yield path
         return
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=f".part{path.suffix}")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem[:50]}.", suffix=f".part{suffix}")
     os.close(handle)
     unfinished = Path(name)
     try:
         yield unfinished
-        umask = os.umask(0)
-        os.umask(umask)
-        unfinished.chmod(0o666 & ~umask)  # mkstemp's files are private; this one is an ordinary file
+        unfinished.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """The permissions that new files of the process lack; mkstemp's files lack more."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask

@@ -43,9 +43,9 @@ _DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by ti
 
 
 @contextmanager
-def due_in(seconds: float) -> Iterator[None]:
-    """Let solvers know that the run within the block ends in so many seconds, or earlier if one around it does."""
-    token = _DEADLINE.set(min(_DEADLINE.get(), time.perf_counter() + seconds))
+def due_at(deadline: float) -> Iterator[None]:
+    """Let solvers know that their work within the block ends then, or earlier if a block around it says so."""
+    token = _DEADLINE.set(min(_DEADLINE.get(), deadline))
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ import numpy as np
 from opttree.interrupts import compilation_can_end, noted_interrupts
 from opttree.models import as_tree
 from opttree.problems import TreeProblem
-from solvers.base import LastCall, Solver, Step, due_in, start_for
+from solvers.base import LastCall, Solver, Step, due_at, start_for
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-9  # of a bound, and of the worst objective seen: a tree that much below a bound is at it
@@ -101,12 +101,13 @@ def solve(
             f"{type(solver).__name__}.steps must be a generator, a function that yields Step(tree); "
             f"it returned a {type(iterates).__name__}"
         )
-    within_limit = due_in(math.inf if time_limit is None else time_limit)
-    with noted_interrupts() as interrupted, within_limit, compilation_can_end():
+    with noted_interrupts() as interrupted:
         try:
             while termination is None:
+                deadline = began + off_clock + (math.inf if time_limit is None else float(time_limit))
                 try:
-                    step = next(iterates)
+                    with due_at(deadline), compilation_can_end():
+                        step = next(iterates)
                 except StopIteration as stop:
                     if isinstance(stop.value, Verdict):
                         termination, detail = stop.value

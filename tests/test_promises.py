@@ -776,19 +776,43 @@ def test_an_interrupt_ends_a_compilation_in_any_thread_of_a_search():
 
 
 class Compiling(solvers.Solver):
-    """Yields a tree, then compiles."""
+    """Yields a tree, then compiles; what it hands over at the end needs a compilation, too."""
+
+    def __init__(self, hand_over):
+        self.hand_over = hand_over
 
     def steps(self, problem, start, rng):
-        yield solvers.Step(problem.best_constant())
+        tree = problem.best_constant()
+        yield solvers.Step(tree, phase="first")
         signal.raise_signal(signal.SIGINT)
-        numba.njit(lambda x: 3.0 * x)(1.0)
+        try:
+            if self.hand_over:
+                yield None
+            numba.njit(lambda x: 3.0 * x)(1.0)
+        except solvers.base.LastCall:
+            assert numba.njit(lambda x: 4.0 * x)(1.0) == 4.0
+            yield solvers.Step(tree, phase="last")
         raise AssertionError("the compilation should have ended")
 
 
-def test_what_was_found_before_an_interrupted_compilation_is_kept():
-    result = solve(regression_problem(50), Compiling())
+@pytest.mark.parametrize("hand_over", [False, True])
+def test_what_was_found_before_an_interrupted_compilation_is_kept(hand_over):
+    result = solve(regression_problem(50), Compiling(hand_over))
     assert result.termination.name == "INTERRUPTED"
-    assert result.tree.n_leaves == 1
+    assert result.trace.rows[-1].phase == ("last" if hand_over else "first")
+
+
+def test_what_a_first_tree_costs_is_compiled_after_an_interrupt(monkeypatch):
+    class Interrupted(solvers.Solver):
+        def steps(self, problem, start, rng):
+            signal.raise_signal(signal.SIGINT)
+            yield solvers.Step(problem.best_constant())
+
+    objective = TreeProblem.objective
+    added = numba.njit(lambda x: x + 1.0)
+    monkeypatch.setattr(TreeProblem, "objective", lambda self, tree: objective(self, tree) + added(-1.0))
+    result = solve(regression_problem(50), Interrupted())
+    assert result.termination.name == "INTERRUPTED"
 
 
 def test_predictions_and_pictures_are_left_at_an_interrupt(tmp_path, monkeypatch, capsys):
@@ -830,6 +854,18 @@ def test_a_file_takes_the_place_of_a_file_alone(tmp_path):
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "there.txt").read_text() == "new"
     assert len(list(tmp_path.iterdir())) == 2
+    (tmp_path / "model.npz").symlink_to("there.txt")
+    (tmp_path / "there.txt").chmod(0o600)
+    with whole_file(tmp_path / "model.npz") as file:
+        np.savez(file, x=1.0)  # adds the suffix where it lacks
+    with np.load(tmp_path / "there.txt") as saved:
+        assert saved["x"] == 1.0
+    assert (tmp_path / "there.txt").stat().st_mode & 0o777 == 0o600
+    assert len(list(tmp_path.iterdir())) == 3
     os.mkfifo(tmp_path / "pipe")
-    with whole_file(tmp_path / "pipe") as file:
-        assert file == tmp_path / "pipe"
+    reader, writer = os.pipe()
+    for path in (tmp_path / "pipe", Path(f"/dev/fd/{writer}")):
+        with whole_file(path) as file:
+            assert file == path
+    os.close(reader)
+    os.close(writer)

@@ -76,7 +76,7 @@ def _cases() -> list[Case]:
         "solve local": "solve auto_mpg --out {out} --method local --depth 3 --time-limit 8 --save {out}/tree.npz",
         "solve local+mip": f"{solve} flow --n-thresholds 6 --method local+mip --time-limit 8 --save {{out}}/tree.json",
         "solve write flow": f"{solve} flow --depth 3 --n-thresholds 30 --time-limit 20 --write {{out}}/program.lp",
-        "solve write hyperflow": "solve housing --out {out} --time-limit 20 --write {out}/program.mps",
+        "solve write hyperflow": "solve housing --out {out} --time-limit 20 --reduced --write {out}/program.mps",
     }
     fit = "fit {shared}/data.csv --target target --out {out}/model.json --method"
     fits = {

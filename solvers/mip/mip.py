@@ -241,7 +241,7 @@ class _Search:
     def own_seconds_left(self) -> float:
         """Seconds until the solver's own time limit."""
         limit = self.options.time_limit
-        return math.inf if limit is None else self.began + limit - time.perf_counter()
+        return math.inf if limit is None else self.began + float(limit) - time.perf_counter()
 
     def _solve(self, formulation: Formulation) -> Generator[Step | None, Any, str]:
         """One run of HiGHS from the best tree; its status."""
