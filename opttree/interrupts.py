@@ -8,8 +8,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache, partial
 from typing import Any
 
 POLL = 0.02  # seconds
@@ -132,14 +132,27 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
 
 
 def _leave(thread: threading.Thread) -> None:
-    """End a thread with an exception, once it is not in the middle of what that would break."""
+    """End a thread with an exception, once it is not in the middle of what that would break.
+
+    Meanwhile nothing is compiled, so that the thread cannot begin to: an exception as it takes Numba's compiler lock
+    would leave the lock taken for ever.
+    """
     assert thread.ident is not None
+    raise_in = partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread.ident))
     while thread.is_alive():
-        frame = sys._current_frames().get(thread.ident)
-        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in DELICATE:
-            frame = frame.f_back
-        if frame is None:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Left))
-            thread.join(1.0)  # again if it was lost, as in a callback
-        else:
-            thread.join(POLL)
+        with _no_compilation():
+            frame = sys._current_frames().get(thread.ident)
+            while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in DELICATE:
+                frame = frame.f_back
+            if frame is None:
+                raise_in(ctypes.py_object(_Left))
+                thread.join(0.2)  # again if it was lost, as in a callback
+                if thread.is_alive():
+                    raise_in(None)  # it may wait for the compiler lock
+        thread.join(POLL)
+
+
+def _no_compilation() -> AbstractContextManager[Any]:
+    """Numba's compiler lock, if Numba is there."""
+    module = sys.modules.get("numba.core.compiler_lock")
+    return getattr(module, "global_compiler_lock", nullcontext())

@@ -238,6 +238,22 @@ def test_what_is_left_is_not_left_in_the_middle_of_a_compilation():
     assert done == ["compiled", "left"]
 
 
+def test_the_compiler_is_free_after_many_threads_were_left_beside_it():
+    """A thread that was ended as it took the compiler's lock kept it for ever: the next compilation hung."""
+
+    def work():
+        while True:
+            numba.njit(lambda x: x + 1)(1)
+
+    for _ in range(30):
+        running = in_background(work)
+        next(running)
+        running.close()
+    free = threading.Event()
+    threading.Thread(target=lambda: (numba.njit(lambda x: x + 2)(1), free.set()), daemon=True).start()
+    assert free.wait(30.0)
+
+
 @pytest.mark.parametrize(("leaves", "depth", "limit"), [("linear", 3, 0.01), ("linear", 3, 3.0), ("constant", 4, 0.01)])
 def test_mip_holds_what_cart_and_local_search_do_at_a_time_limit(auto_mpg, leaves, depth, limit):
     X, y = auto_mpg

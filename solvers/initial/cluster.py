@@ -66,6 +66,7 @@ class ClusterInit(Initial):
             yield
             seed = int(rng.integers(2**31 - 1))
             label = KMeans(2, n_init=self.n_init, random_state=seed).fit_predict(X, sample_weight=w)
+            yield
             a = np.zeros(problem.n_features)
             u = np.where(label == 1, w, -w) / w.sum()
             b, _steps = fit_logistic(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, RIDGE, 1e-3, 50)
