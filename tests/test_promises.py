@@ -244,6 +244,7 @@ def test_the_compiler_is_free_after_many_threads_were_left_beside_it():
     def work():
         while True:
             numba.njit(lambda x: x + 1)(1)
+            time.sleep(0.001)
 
     for _ in range(30):
         running = in_background(work)
