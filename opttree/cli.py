@@ -236,15 +236,7 @@ def _fit(args: argparse.Namespace) -> None:
     from opttree.interrupts import InterruptedFitWarning
 
     _check_place("--out", args.out)
-    frame = datasets.read_csv(args.data)
-    if args.target not in frame.columns:
-        raise ValueError(f"--target must be a column of {args.data}: {', '.join(frame.columns)}; got {args.target!r}")
-    y = frame[args.target]
-    if y.isna().any():
-        raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
-    X = frame.drop(columns=args.target)
-    if X.shape[1] == 0:
-        raise ValueError(f"{args.data} must have at least one column besides the target; got none")
+    X, y = _table(args)
     task = args.task or datasets.guess_task(y)
     method = FIT_METHODS[args.method]
     _check_device(args.device, [method])
@@ -263,6 +255,21 @@ def _fit(args: argparse.Namespace) -> None:
         f"objective {model.result_.objective:.6g}. {model.result_.message}"
     )
     print(f"saved to {args.out}")
+
+
+def _table(args: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
+    """Features and target of a CSV file."""
+    from opttree import datasets
+
+    frame = datasets.read_csv(args.data)
+    if args.target not in frame.columns:
+        raise ValueError(f"--target must be a column of {args.data}: {', '.join(frame.columns)}; got {args.target!r}")
+    y = frame[args.target]
+    if y.isna().any():
+        raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
+    if frame.shape[1] == 1:
+        raise ValueError(f"{args.data} must have at least one column besides the target; got none")
+    return frame.drop(columns=args.target), y
 
 
 def _check_device(device: str, methods: list[str]) -> None:
@@ -490,15 +497,9 @@ def _stated(args: argparse.Namespace) -> tuple[Dataset, Any, Any, Any]:
     from opttree import OCTClassifier, ORTRegressor, datasets
 
     if Path(args.data).is_file():
-        frame = datasets.read_csv(args.data)
-        if args.target not in frame.columns:
-            columns = ", ".join(frame.columns)
-            raise ValueError(f"--target must be a column of {args.data}: {columns}; got {args.target!r}")
-        y, stem = frame[args.target], Path(args.data).name.split(".")[0]
-        if y.isna().any():
-            raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
-        task = args.task or datasets.guess_task(y)
-        data = datasets.Dataset(frame.drop(columns=args.target), y, task, stem, args.data)
+        features, target = _table(args)
+        task = args.task or datasets.guess_task(target)
+        data = datasets.Dataset(features, target, task, Path(args.data).name.split(".")[0], args.data)
     else:
         data = datasets.load(args.data)
     X, y = data.as_arrays()

@@ -11,8 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.interrupts import POLL
+
 Floats = NDArray[np.floating]
-POLL = 0.02  # seconds
 
 
 class Iterate(NamedTuple):

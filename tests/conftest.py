@@ -24,6 +24,7 @@ import numba  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+from opttree import datasets  # noqa: E402
 from solvers.conformance import classification_problem, regression_problem  # noqa: E402
 
 __all__ = ["classification_problem", "regression_problem"]
@@ -41,3 +42,9 @@ def rng() -> np.random.Generator:
 def needs_data() -> None:
     if not os.environ.get("OPTTREE_DATA"):
         pytest.skip("OPTTREE_DATA names no folder of data sets")
+
+
+@pytest.fixture
+def auto_mpg(needs_data: None) -> tuple[np.ndarray, np.ndarray]:
+    X, y = datasets.load("auto_mpg", as_arrays=True)
+    return X, y

@@ -1,0 +1,210 @@
+"""NODEC from by-hand cases of its line search to whole runs."""
+
+import numpy as np
+import pytest
+
+from opttree import L2, SmoothTreeProblem, SubtreeProblem, Tree, TreeProblem
+from solvers import NODEC, ArmijoLineSearch, Termination, solve
+from solvers.soft import soft_start
+from tests.conftest import regression_problem
+
+RIDGE = (L2(splits=1e-3, leaves=1e-3),)
+
+
+def test_armijo_tries_a_then_a_delta_and_so_on():
+    tried = []
+
+    def square(x):
+        tried.append(float(x[0]))
+        return float(x[0] ** 2)
+
+    x, gradient = np.array([1.0]), np.array([2.0])
+    search = ArmijoLineSearch(a=3.0, gamma=0.25, delta=0.5)  # enough: (1 - 2 s)^2 <= 1 - s, that is s <= 3 / 4
+    assert search.step(square, x, 1.0, gradient) == 0.75
+    assert tried == [-5.0, -2.0, -0.5]
+    assert search.step(square, x, 1.0, gradient, direction=np.array([-1.0])) == 1.5  # twice as far for half as long
+    tried.clear()
+    assert ArmijoLineSearch(a=4.0, gamma=0.5, max_trials=3).step(square, x, 1.0, gradient) == 0.0
+    assert len(tried) == 3
+    assert ArmijoLineSearch(a=4.0, gamma=0.5, max_trials=4).step(square, x, 1.0, gradient) == 0.5
+    for direction in ([2.0], [0.0]):
+        with pytest.raises(ValueError, match="direction must descend; its slope is"):
+            search.step(square, x, 1.0, gradient, direction=np.array(direction))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"a": 0.0}, "a must be finite and > 0; got 0"),
+        ({"a": np.inf}, "a must be finite and > 0; got inf"),
+        ({"gamma": 0.0}, "gamma must be between 0 and 1; got 0"),
+        ({"delta": 0.0}, "delta must be between 0 and 1; got 0"),
+        ({"delta": 1.0}, "delta must be between 0 and 1; got 1"),
+        ({"max_trials": 0}, "max_trials must be >= 1; got 0"),
+    ],
+)
+def test_bad_options_of_the_line_search(options, message):
+    with pytest.raises(ValueError, match=message):
+        ArmijoLineSearch(**options)
+    assert ArmijoLineSearch(max_trials=1).max_trials == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"branch_iterations": 0}, "branch_iterations must be >= 1; got 0"),
+        ({"joint_iterations": -1}, "joint_iterations must be >= 0; got -1"),
+        ({"imbalance": (0.1, 0.2, 1.0)}, r"imbalance must be three shares in \[0, 1\)"),
+        ({"imbalance": (-0.1, 0.2, 0.3)}, r"imbalance must be three shares in \[0, 1\)"),
+        ({"imbalance": (0.1, 0.2, 0.3, 0.4)}, "imbalance must be three shares"),
+        ({"decay": -0.1}, r"decay must be in \[0, 1\)"),
+        ({"theta": 1.0}, r"theta must be in \[0, 1\)"),
+        ({"theta": -0.1}, r"theta must be in \[0, 1\)"),
+        ({"alpha": np.inf}, "alpha must be finite and > 0; got inf"),
+        ({"tau": 0.0}, "tau must be finite and > 0; got 0"),
+        ({"steepness": 0.0}, "steepness must be finite and > 0, or None; got 0"),
+        ({"steepness": np.inf}, "steepness must be"),
+        ({"tol": -1.0}, "tol must be finite and >= 0; got -1"),
+        ({"tol": np.inf}, "tol must be finite and >= 0; got inf"),
+        ({"device": "tpu"}, "device must be"),
+    ],
+)
+def test_more_bad_options_of_nodec(options, message):
+    with pytest.raises(ValueError, match=message):
+        NODEC(**options)
+
+
+def test_options_at_their_limits_are_taken():
+    NODEC(max_iter=0, branch_iterations=1, joint_iterations=0, k0=0, imbalance=(0.0, 0.0, 0.0), decay=0.0, theta=0.0)
+    NODEC(tol=0.0, steepness=None, k0=None)
+
+
+def test_every_working_set_of_a_macro_iteration():
+    def sets(working_sets, n_branches):
+        everything = range(8)
+        return [
+            (chosen.node, chosen.splits, list(everything[chosen.leaves]))
+            for chosen in NODEC(working_sets=working_sets)._macro_iteration(n_branches)
+        ]
+
+    eight = list(range(8))
+    assert sets("all", 7) == [(0, "below", eight)]
+    assert sets("subtree", 3) == [(0, "own", []), (1, "below", eight), (2, "below", eight)]
+    assert sets("subtree", 1) == [(0, "below", eight)]
+    assert sets("node", 3) == [
+        *[(t, "own", []) for t in range(3)],
+        *[(t, "none", [i]) for t in (1, 2) for i in (0, 1)],
+    ]
+
+
+def steps_of(problem, solver, **options):
+    steps = []
+    result = solve(problem, solver, callback=lambda step, trace: steps.append(step), random_state=0, **options)
+    return steps, result
+
+
+def test_phases_notes_and_the_end():
+    problem = regression_problem(300, depth=2, leaves="linear", penalties=RIDGE)
+    steps, result = steps_of(problem, NODEC(max_iter=2, joint_iterations=60))
+    assert [step.phase for step in steps] == ["constant", "start", *["decomposition"] * 2, *["all variables"] * 3]
+    assert result.termination is Termination.ITERATION_LIMIT
+    smooth = [step.info["smooth"] for step in steps[1:]]
+    assert np.all(np.diff(smooth) <= 0.0)
+    assert smooth[-1] < smooth[2]
+    one = problem.objective(Tree.constant([np.average(problem.y)], 4))
+    assert steps[0].tree.n_leaves == 1
+    assert problem.objective(steps[0].tree) <= one
+    given, _ = steps_of(problem, NODEC(max_iter=1), start=steps[1].tree)
+    assert [step.phase for step in given] == ["start", "decomposition"]
+
+
+def test_the_smooth_objective_of_a_step_is_that_of_its_tree():
+    problem = regression_problem(300, depth=2, leaves="linear", penalties=RIDGE)
+    for alpha in (1.0, 4.0):
+        smooth = SmoothTreeProblem(problem, alpha=alpha)
+        steps, _ = steps_of(problem, NODEC(alpha=alpha, max_iter=3, joint_iterations=30, clip=False))
+        for step in steps[1:]:
+            assert step.tree.gate == alpha
+            assert not step.tree.mixture
+            assert step.tree.lower is None
+            assert smooth.value(smooth.soften(step.tree)) == pytest.approx(step.info["smooth"], rel=1e-12)
+            assert step.info["smooth"] <= step.info["current"] * (1 + 1e-12)
+    clipped = steps_of(problem, NODEC(max_iter=1))[0][-1].tree
+    assert clipped.lower.min() >= problem.y.min()
+    assert clipped.upper.max() <= problem.y.max()
+
+
+def test_moves_are_those_of_a_macro_iteration():
+    problem = regression_problem(300, depth=2, leaves="linear", penalties=RIDGE)
+    smooth = SmoothTreeProblem(problem)
+    steps, _ = steps_of(problem, NODEC(k0=0, max_iter=3, clip=False))
+    points = [smooth.soften(step.tree) for step in steps[1:]]
+    cut = 3 * 5
+    for before, after, step in zip(points, points[1:], steps[2:], strict=False):
+        assert step.info["split_move"] == pytest.approx(np.linalg.norm((after - before)[:cut]), rel=1e-6)
+        assert step.info["leaf_move"] == pytest.approx(np.linalg.norm((after - before)[cut:]), rel=1e-6)
+        assert step.info["gradient_norm"] == pytest.approx(np.linalg.norm(smooth.value_and_grad(after)[1]), rel=1e-6)
+
+
+def test_a_run_stops_where_the_gradient_is_small_enough():
+    problem = regression_problem(300, depth=2, leaves="linear", penalties=RIDGE)
+    norms = [step.info.get("gradient_norm") for step in steps_of(problem, NODEC(k0=0, max_iter=8))[0]][2:]
+    tol = norms[3]
+    stop = next(i for i, norm in enumerate(norms) if norm <= tol)
+    steps, result = steps_of(problem, NODEC(k0=0, max_iter=8, tol=tol))
+    assert len(steps) == 2 + stop + 1
+    assert result.termination is Termination.LOCALLY_OPTIMAL
+    assert "gradient_norm" not in steps_of(problem, NODEC(max_iter=1, tol=1e9))[0][-1].info
+
+
+def test_what_nodec_solves():
+    assert NODEC().supports(regression_problem()) is None
+    assert "squared" in NODEC().supports(regression_problem(loss="absolute")) or NODEC().supports(
+        regression_problem(loss="absolute")
+    )
+    labels = TreeProblem(np.arange(8.0)[:, None], np.array(["a", "b"] * 4), depth=1, loss="log")
+    assert NODEC().supports(labels) == "its loss is 'log', and the leaf step is least squares"
+    assert "axis" in NODEC().supports(regression_problem(splits="axis"))
+    assert NODEC().supports(regression_problem(splits="axis", depth=0)) == NODEC().init.supports(
+        regression_problem(splits="axis", depth=0)
+    )
+    constant = solve(regression_problem(depth=0), NODEC(), random_state=0)
+    assert constant.termination is Termination.LOCALLY_OPTIMAL
+    assert constant.tree.n_leaves == 1
+    assert [row.phase for row in constant.trace] == ["constant"]
+
+
+def test_the_linear_leaves_of_an_uncut_tree_stay_as_they_are():
+    problem = regression_problem(400, depth=2, leaves="linear", penalties=RIDGE, min_leaf=2)
+    free = problem.restated(min_leaf=1)
+    for clip in (True, False):
+        tree = steps_of(problem, NODEC(max_iter=2, clip=clip))[0][-1].tree
+        own = steps_of(free, NODEC(max_iter=2, clip=clip))[0][-1].tree
+        assert tree == own.prune_dead(problem.X)
+    small = problem.restated(min_leaf=150)
+    for clip in (True, False):
+        tree = steps_of(small, NODEC(max_iter=2, clip=clip))[0][-1].tree
+        assert tree.n_leaves < 4
+        assert (tree.lower is None) == (not clip)
+        fitted = problem.fit_leaves(tree)
+        np.testing.assert_allclose(tree.coefs, fitted.coefs, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_rows_with_the_largest_losses_change_over_to_an_empty_side(side):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 1))
+    y = np.where(X[:, 0] > 1.0, 3.0, 0.0)
+    problem = TreeProblem(X, y - y.mean(), depth=1, penalties=(L2(splits=1e-6),))
+    start = Tree([[1, 2]], [[0.1]], [9.0 * side], [[0.0], [0.0]])
+
+    smooth = SmoothTreeProblem(problem)
+    part = SubtreeProblem(smooth, soft_start(smooth, start, None, rng), exact=False)
+
+    def cut(share, tolerated=0.1):
+        weight, threshold = NODEC()._update(part, part, part.start, np.array([tolerated, tolerated, share]))
+        return threshold / weight
+
+    assert 0.7 < cut(np.mean(y > 0.0)) < 1.2
+    assert abs(cut(0.4)) < 0.3  # 40 % of the rows cannot all be beyond one
+    assert cut(0.1, tolerated=0.0) == pytest.approx(90.0 * side, rel=1e-4)  # but for the ridge, nothing moves
