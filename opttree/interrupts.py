@@ -13,7 +13,8 @@ from functools import cache, partial
 from typing import Any
 
 POLL = 0.02  # seconds
-DELICATE = {"numba", "llvmlite", "importlib", "_frozen_importlib"}  # packages that an exception in the middle breaks
+# packages that an exception in the middle breaks
+DELICATE = {"numba", "llvmlite", "importlib", "_frozen_importlib", "weakref"}
 
 _noted: list[int] | None = None  # the interrupts of the outermost block in force
 _dispensable: list[None] = []  # one for each block of `compilation_can_end` in force

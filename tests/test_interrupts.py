@@ -72,9 +72,12 @@ def test_what_is_left_is_not_left_in_the_middle_of_a_compilation():
 def test_the_compiler_is_free_after_many_threads_were_left_beside_it():
     """A thread that was ended as it took the compiler's lock kept it for ever: the next compilation hung."""
 
+    kept = []  # what is thrown away calls back, and an exception in a callback is printed and lost
+
     def work():
         while True:
-            numba.njit(lambda x: x + 1)(1)
+            kept.append(numba.njit(lambda x: x + 1))
+            kept[-1](1)
             time.sleep(0.001)
 
     for _ in range(30):
