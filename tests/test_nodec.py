@@ -1,5 +1,7 @@
 """NODEC from by-hand cases of its line search to whole runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -155,6 +157,45 @@ def test_a_run_stops_where_the_gradient_is_small_enough():
     assert len(steps) == 2 + stop + 1
     assert result.termination is Termination.LOCALLY_OPTIMAL
     assert "gradient_norm" not in steps_of(problem, NODEC(max_iter=1, tol=1e9))[0][-1].info
+
+
+def test_a_move_that_lowers_too_little_is_not_taken(monkeypatch):
+    """Conditions (15) and (16): the Armijo step takes the place of a candidate that is worse or moves too far."""
+    problem = regression_problem(300, depth=1, leaves="linear", penalties=RIDGE)
+    smooth = SmoothTreeProblem(problem)
+    part = SubtreeProblem(smooth, smooth.random_theta(np.random.default_rng(0)), 0, exact=True)
+    value, gradient = part.value_and_grad(part.start)
+    search = NODEC().line_search
+    armijo = part.start - gradient * search.step(lambda v: part.value_and_grad(v)[0], part.start, value, gradient)
+    good = NODEC(branch_iterations=50)._update(part, part, part.start, np.zeros(3))
+    assert part.value_and_grad(good)[0] < part.value_and_grad(armijo)[0] < value
+
+    def taken(candidate, **options):
+        monkeypatch.setattr(NODEC, "_update", lambda *_arguments: candidate)
+        return NODEC(k0=0, theta=0.0, **options)._branch_step(part, np.zeros(3), 1)
+
+    np.testing.assert_array_equal(taken(good), good)
+    np.testing.assert_array_equal(taken(good, tau=1e6), armijo)
+    np.testing.assert_array_equal(taken(part.start + 10.0), armijo)
+    small = part.start - 1e-9 * gradient  # lowers the objective, but less than the Armijo step
+    np.testing.assert_array_equal(taken(small), armijo)
+
+
+def test_thresholds_decay_and_gates_are_taken(monkeypatch):
+    problem = regression_problem(300, depth=2, leaves="linear", penalties=RIDGE)
+    thresholds = []
+    inner = NODEC._inner_iteration
+
+    def watched(self, smooth, theta, chosen, imbalance, k):
+        thresholds.append(imbalance)
+        return inner(self, smooth, theta, chosen, imbalance, k)
+
+    monkeypatch.setattr(NODEC, "_inner_iteration", watched)
+    nodec = NODEC(max_iter=3, imbalance=(0.3, 0.2, 0.1), decay=0.5)
+    steps, _ = steps_of(problem, nodec)
+    np.testing.assert_allclose(np.unique(thresholds, axis=0)[::-1], np.outer(0.5 ** np.arange(3), (0.3, 0.2, 0.1)))
+    again = solve(problem, NODEC(max_iter=0), start=replace(steps[-1].tree, lower=None, upper=None))
+    assert again.trace.rows[0].info["smooth"] == pytest.approx(steps[-1].info["smooth"])
 
 
 def test_what_nodec_solves():

@@ -226,6 +226,9 @@ def test_penalties_of_one_kind_add_up():
     assert problem.strength(L1, "leaves") == pytest.approx(0.2)
     assert (problem.strength(L2, "splits"), problem.strength(L2, "leaves")) == (0.3, 0.0)
     assert problem.split_price == 0.75
+    prices = (SplitPrice(0.5), L2(splits=0.25), L1(splits=0.125))
+    assert regression_problem(splits="axis", penalties=prices).price_per_split == 0.875
+    assert regression_problem(penalties=prices).price_per_split == 0.75
 
 
 def test_weights_sum_to_one_and_rows_are_presorted(rng):
