@@ -12,7 +12,7 @@ from opttree import Tree
 from solvers import TAO, CartInit, Chain, MultiStart, RandomInit, Solver, Step, Termination, solve
 from solvers.base import LastCall
 from solvers.result import Verdict
-from tests.conftest import regression_problem
+from tests.conftest import own_clock, regression_problem
 from tests.test_kernels import random_tree
 
 
@@ -79,9 +79,9 @@ def test_time_in_the_callback_is_off_the_clock(problem):
 
 
 def test_the_time_limit_stops_between_steps(problem):
-    began = time.perf_counter()
+    began = own_clock()
     result = solve(problem, Script((3.0, -0.1, -0.1, -5.0, 1.0)), time_limit=0.15)
-    assert time.perf_counter() - began < 1.0
+    assert own_clock() - began < 1.0
     assert result.termination is Termination.TIME_LIMIT
     assert result.tree.values[0, 0] == 3.0
     with pytest.raises(ValueError, match="time_limit must be > 0"):

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numba
@@ -37,6 +36,7 @@ from opttree import (
     datasets,
 )
 from opttree.estimators.base import threads
+from tests.conftest import own_clock
 
 VARIANTS = [
     TAORegressor(),
@@ -289,15 +289,12 @@ def test_bad_weights_are_named():
 def test_the_time_limit_and_the_result_are_there():
     X, y = make_friedman1(5000, random_state=0)
     model = TAORegressor(8, n_init=1000, init="random", time_limit=2.0)
-    seconds, steps = [], []
-    for _ in range(3):  # the first compiles; the best counts, as other processes may keep one waiting
-        began = time.perf_counter()
-        model.fit(X, y)
-        seconds.append(time.perf_counter() - began)
-        steps.append(len(model.result_.trace))
-        assert model.result_.termination is solvers.Termination.TIME_LIMIT
-    assert min(seconds) < 5.0
-    assert max(steps) > 1
+    model.fit(X, y)  # compiles
+    began = own_clock()
+    model.fit(X, y)
+    assert own_clock() - began < 5.0
+    assert model.result_.termination is solvers.Termination.TIME_LIMIT
+    assert len(model.result_.trace) > 1
 
 
 def test_a_fresh_process_fits_from_the_compiled_cache():

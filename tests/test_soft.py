@@ -30,7 +30,7 @@ from solvers import (
     Termination,
     solve,
 )
-from tests.conftest import regression_problem
+from tests.conftest import own_clock, regression_problem
 
 RIDGE = (L2(splits=1e-3, leaves=1e-3),)
 
@@ -250,9 +250,11 @@ def test_a_time_limit_reaches_into_the_start():
     for init in (HingeInit(), ClusterInit(n_init=1)):
         for _ in range(3):  # each compiles what it comes to
             solve(problem, NODEC(init=init), time_limit=0.1, random_state=0)
-        results = [solve(problem, NODEC(init=init), time_limit=0.1, random_state=0) for _ in range(3)]
-        assert {result.termination for result in results} == {Termination.TIME_LIMIT}
-        assert min(result.seconds for result in results) < 1.0  # this machine may be busy: the best of three counts
+        for _ in range(3):
+            began = own_clock()
+            result = solve(problem, NODEC(init=init), time_limit=0.1, random_state=0)
+            assert own_clock() - began < 1.0
+            assert result.termination is Termination.TIME_LIMIT
 
 
 def test_reassignment_gives_an_empty_side_rows():
