@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -115,6 +116,7 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
             except (Exception, KeyboardInterrupt) as raised:
                 error.append(raised)
 
+    logging.getLogger("pyomo.core").addFilter(_is_news)  # it logs whatever ends the building of a model as an error
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
@@ -130,6 +132,11 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
     if error:
         raise error[0]
     return outcome[0]
+
+
+def _is_news(_record: logging.LogRecord) -> bool:
+    """Whether a log should have a record: not if it is of a thread that was left on purpose."""
+    return not isinstance(sys.exception(), _Left)
 
 
 def _leave(thread: threading.Thread) -> None:

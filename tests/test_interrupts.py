@@ -1,5 +1,6 @@
 """Ctrl-C without loss, long calls that are left, and files that appear whole or not at all."""
 
+import logging
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pandas as pd
+import pyomo.environ as pyo
 import pytest
 from sklearn.datasets import make_friedman1
 from sklearn.model_selection import GridSearchCV
@@ -48,6 +50,27 @@ def test_what_nobody_waits_for_ends():
     assert ended.wait(5.0)
     with pytest.raises(ZeroDivisionError):
         list(in_background(lambda: 1 / 0))
+
+
+def test_a_model_that_is_left_while_it_is_built_is_no_error_in_the_log(monkeypatch):
+    began, records = threading.Event(), []
+    handler = logging.Handler()
+    handler.emit = records.append
+    monkeypatch.setattr(logging.getLogger("pyomo.core"), "handlers", [handler])
+
+    def rule(_model):
+        began.set()
+        while True:
+            time.sleep(0.01)
+
+    running = in_background(lambda: setattr(pyo.ConcreteModel(), "bound", pyo.Constraint(rule=rule)))
+    next(running)
+    assert began.wait(5.0)
+    running.close()
+    assert not records
+    with pytest.raises(ZeroDivisionError):
+        list(in_background(lambda: setattr(pyo.ConcreteModel(), "bound", pyo.Constraint(rule=lambda _m: 1 / 0))))
+    assert "ZeroDivisionError" in records[0].getMessage()
 
 
 def test_what_is_left_is_not_left_in_the_middle_of_a_compilation():

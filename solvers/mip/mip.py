@@ -27,7 +27,7 @@ from solvers.result import Result, Termination, Verdict
 Floats = NDArray[np.float64]
 GAP, TANGENT_GAP = 1e-6, 1e-4
 QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features of an enumeration that needs no good start
-SEARCH_SECONDS = 1.0  # of the local search for a start
+SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds, and nodes, that a local search for a start visits
 SAME, ROUNDING = 1e-6, 1e-9  # of an objective, and of the one-leaf tree's: numbers that close are one
 
 
@@ -49,7 +49,7 @@ class MIP(Solver):
     formulation, n_thresholds, max_splits, max_features, coef_bound, margin : see `MIPTreeProblem`.
     init : solver whose trees, moved to the nearest candidate splits, are starts where `solve` is given none: a good one
         helps "flow" and "big-m" to prune. "auto": CART's tree and, where the proof will take more than moments, a
-        second of local search from it. None for none.
+        short local search from it. None for none.
     gap : relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.
     time_limit : seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.
     node_limit : nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.
@@ -126,7 +126,7 @@ class MIP(Solver):
             elif auto and search.is_long():
                 local = LocalSearch(max_splits=self.max_splits)
                 if local.supports(problem) is None:
-                    yield from search.begin(local, search.tree, rng, SEARCH_SECONDS)
+                    yield from search.begin(local, search.tree, rng, search.short)
             return (yield from search.run())
         except LastCall:
             search.stop()
@@ -182,18 +182,27 @@ class _Search:
             per_set *= (problem.n_features + 1) ** 2
         return per_set * float(len(stated.candidates)) ** max(problem.depth - 1, 0) > QUICK_WORK
 
+    @property
+    def short(self) -> int:
+        """Nodes that a local search of some seconds visits: by the size of the problem, not by the clock, so that one
+        seed gives one tree.
+        """
+        thresholds = sum(np.unique(column).size for column in self.problem.X.T)
+        return int(np.clip(SEARCH_WORK / (self.problem.n_samples * thresholds), *SEARCH_NODES))
+
     def begin(
-        self, init: Solver, start: Tree | None, rng: Rng, seconds: float = np.inf
+        self, init: Solver, start: Tree | None, rng: Rng, most: float = np.inf
     ) -> Generator[Step | None, Any, None]:
-        """Take the trees of another solver, moved to the candidates, for so many seconds."""
-        until = time.perf_counter() + seconds
+        """Take the trees of another solver, moved to the candidates, until it has paused so often."""
+        pauses = 0
         with closing(init.steps(self.problem, start, rng)) as trees:
             for step in self._in_time(trees):
+                pauses += step is None
                 if step is not None and self.take(self.stated.snap(step.tree)):
                     yield self.step("start")
                 else:
                     yield None
-                if time.perf_counter() > until:
+                if pauses >= most:
                     break
 
     def detail(self) -> str:
