@@ -37,8 +37,8 @@ METHODS = {
     "orrt": "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
     "sdtr": "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",
     "auto": "the best tree of a portfolio, distilled ones among them, within --time-limit or a minute; no --depth",
-    "forest": "30 trees of TAO, averaged, of a depth of its own",
-    "boosted": "gradient boosting with optimised trees of a depth of its own",
+    "forest": "30 averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_",
+    "boosted": "gradient boosting with trees of TAO, or CART's with leaves of ours, of a depth of their own",
 }
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
 ROWS_AT_ONCE = 10_000  # of predictions written to standard output, before the next look at Ctrl-C

@@ -41,7 +41,11 @@ class Dataset:
         """
         numeric = self.X.select_dtypes(["number", "bool"])
         X = pd.get_dummies(self.X, columns=[c for c in self.X if c not in numeric.columns], dtype=float)
-        return X.rename(columns=str).astype(np.float64)
+        X = X.rename(columns=str).astype(np.float64)
+        if not X.columns.is_unique:
+            twice = X.columns[X.columns.duplicated()][0]
+            raise ValueError(f"columns must have different names once levels are added to them; got {twice!r} twice")
+        return X
 
     def levels(self) -> dict[str, tuple[str, str]]:
         """The columns of `encoded` that stand for a level of a categorical column: its name, and the level."""

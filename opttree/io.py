@@ -79,7 +79,7 @@ class Model:
             raise ValueError(f"X must have the columns the model was trained on; got none called {column!r}")
         if level is None:
             return X[column]
-        return (X[column].notna() & (X[column].astype(str) == level)).astype(np.float64)
+        return (X[column].notna() & (X[column].map(_text) == level)).astype(np.float64)
 
     def predict(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[Any]:
         """Predictions (n,) or (n, K), or class labels."""
@@ -92,6 +92,11 @@ class Model:
     def to_text(self) -> str:
         """The tree as text with its feature names."""
         return self.tree.to_text(self.feature_names)
+
+
+def _text(value: Any) -> str:
+    """A level as text: one that looks like a whole number is read as a float where the column lacks another level."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def save(

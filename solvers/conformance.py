@@ -16,6 +16,7 @@ from solvers.base import Solver, Step
 from solvers.driver import solve
 from solvers.result import Result, SolverError, Termination, Trace
 
+MOST_GAP = 0.01  # of what is said to be optimal
 SLACK = 3.0  # seconds past a time limit of a hundredth that a step may take
 
 
@@ -143,6 +144,8 @@ def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem
     _require(isinstance(result.termination, Termination), f"{where}: termination {result.termination!r}")
     proved = result.termination is not Termination.OPTIMAL or result.bound is not None
     _require(proved, f"{where}: OPTIMAL needs a bound")
+    close = result.termination is not Termination.OPTIMAL or (result.gap is not None and result.gap <= MOST_GAP)
+    _require(close, f"{where}: OPTIMAL needs a relative gap of at most {MOST_GAP}; got {result.gap}")
     if isinstance(result.tree, Tree) and result.tree.gate is None:  # soft trees are complete
         reached = np.unique(result.tree.apply(problem.X)).size
         _require(result.tree.n_leaves == reached, f"{where}: {result.tree.n_leaves - reached} leaves hold no row")

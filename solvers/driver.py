@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from opttree.forest import Forest
 from opttree.interrupts import compilation_can_end, noted_interrupts
 from opttree.models import as_tree
 from opttree.problems import TreeProblem
+from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, due_at, start_for
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-9  # of a bound, and of the worst objective seen: a tree that much below a bound is at it
+SAID_GAP = 1e-3  # relative gap of what counts as proved, above which the message states it
 CLAIM = 1e-4  # share of the objective, or of the best constant's, that single precision may hide from a solver
 
 Callback = Callable[[Step, Trace], object]
@@ -41,7 +44,7 @@ def solve(
         data) or a scikit-learn tree that holds one, see `opttree.models.as_model`; the solver's own initial tree by
         default.
     time_limit : wall-clock seconds, > 0. Checked between the solver's steps; the best tree so far is returned.
-    callback : called with each `Step` and the `Trace` so far; return True to stop.
+    callback : called with each `Step`, that of the last call too, and the `Trace` so far; return True to stop.
     random_state : seed or Generator. One seed gives one tree, whatever the number of threads.
 
     Raises
@@ -57,8 +60,10 @@ def solve(
         On Ctrl-C before there is any tree; afterwards the result so far is returned as INTERRUPTED. The first Ctrl-C
         waits for the solver's next step or pause; the second does not.
     """
-    if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit}")
+    if time_limit is not None and not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
+        raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of a Step and a Trace, or None; got {callback!r}")
     _check_solver(solver)
     if not isinstance(problem, TreeProblem):
         raise ValueError(f"problem must be a TreeProblem; got {problem!r}")
@@ -80,9 +85,14 @@ def solve(
     termination: Termination | None = None
     detail = ""
 
-    def record(step: Step) -> float:
+    def record(step: Any) -> float:
         """Take account of an iterate; its objective."""
         nonlocal best, best_objective, bound, n_evaluations, off_clock
+        if not isinstance(step, Step) or not isinstance(step.tree, (Tree, Forest)):
+            what = step if isinstance(step, Step) else type(step).__name__
+            raise SolverError(f"{type(solver).__name__}.steps must yield Step(tree) or None; got {what}")
+        if step.bound is not None and math.isnan(step.bound):
+            raise SolverError(f"{type(solver).__name__}.steps must yield bounds that are numbers; got nan")
         seconds = time.perf_counter() - began - off_clock
         paused = time.perf_counter()
         objective = problem.objective(step.tree) if step.objective is None else step.objective
@@ -94,6 +104,14 @@ def solve(
         trace.rows.append(TraceRow(seconds, len(trace), step.phase, objective, best_objective, bound, step.info))
         off_clock += time.perf_counter() - paused
         return objective
+
+    def told(step: Step) -> bool:
+        """Whether the callback, which sees every step, wants to stop."""
+        nonlocal off_clock
+        paused = time.perf_counter()
+        stops = callback is not None and bool(callback(step, trace))
+        off_clock += time.perf_counter() - paused
+        return stops
 
     iterates = solver.steps(problem, start_for(solver, start), rng)
     if not isinstance(iterates, Generator):
@@ -113,6 +131,11 @@ def solve(
                         termination, detail = stop.value
                     else:
                         termination = stop.value or Termination.ITERATION_LIMIT
+                    if not isinstance(termination, Termination):
+                        raise SolverError(
+                            f"{type(solver).__name__}.steps must return a Termination, a Verdict or None; "
+                            f"got {termination!r}"
+                        ) from None
                     break
                 except (FloatingPointError, np.linalg.LinAlgError) as error:
                     if best is None:
@@ -120,14 +143,10 @@ def solve(
                     termination, detail = Termination.NUMERICAL_ERROR, f" ({error})"
                     break
                 if step is not None:
-                    if not isinstance(step, Step):
-                        raise SolverError(f"{type(solver).__name__}.steps must yield Step(tree) or None; got {step!r}")
                     if math.isnan(record(step)):
                         termination, detail = Termination.NUMERICAL_ERROR, " (the objective is not a number)"
-                    paused = time.perf_counter()
-                    if callback is not None and callback(step, trace):
+                    if told(step):
                         termination, detail = Termination.INTERRUPTED, " (by the callback)"
-                    off_clock += time.perf_counter() - paused
                 if interrupted() and best is None:
                     raise KeyboardInterrupt
                 seconds = time.perf_counter() - began - off_clock
@@ -137,6 +156,7 @@ def solve(
                     try:
                         if (last := iterates.throw(LastCall())) is not None:
                             record(last)
+                            told(last)
                         iterates.throw(LastCall())
                     except StopIteration as stop:
                         detail = stop.value.detail if isinstance(stop.value, Verdict) else ""
@@ -167,6 +187,9 @@ def solve(
             detail += (
                 " The bound is dropped: it holds for trees of the solver's candidate splits and leaves, not for this."
             )
+    proved = termination is Termination.OPTIMAL
+    if proved and bound is not None and best_objective - bound > SAID_GAP * abs(best_objective) + ROUNDING * scale:
+        detail += f" Relative gap: {(best_objective - bound) / abs(best_objective):.3g}."
     result = Result(
         tree=best.tree,
         objective=best_objective,
@@ -181,6 +204,8 @@ def solve(
     )
     if reason is not None:
         raise SolverError(f"{type(solver).__name__} returned an infeasible tree: {reason}", result)
+    if proved and bound is None:
+        raise SolverError(f"{type(solver).__name__} said OPTIMAL, which needs a bound; it gave none", result)
     if abs(claimed - best_objective) > CLAIM * max(abs(best_objective), scale):
         raise SolverError(
             f"{type(solver).__name__} said that its best tree has the objective {claimed:.9g}; "

@@ -34,7 +34,7 @@ from solvers import TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, s
 from solvers.boosting import working_targets
 from solvers.forest.forest import SHRINKAGES, Tally
 from solvers.forest.grown import Shared, grow
-from tests.conftest import classification_problem, regression_problem
+from tests.conftest import classification_problem, own_clock, regression_problem
 
 
 @pytest.fixture(scope="module")
@@ -258,8 +258,24 @@ def test_a_time_limit_leaves_the_trees_that_are_done(friedman):
     TAOForestRegressor(2).fit(a, c)
     model = TAOForestRegressor(5000, time_limit=1.0, kind="oblique").fit(a, c)
     assert model.result_.termination.name == "TIME_LIMIT"
-    assert 1 <= len(model.forest_.trees) < 5000
+    assert 1 < len(model.forest_.trees) < 5000
+    assert model.score(a, c) > 0.8
+    assert model.depth_ > 1
+    boosted = BoostedTreesRegressor("oblique", n_estimators=100_000, learning_rate=0.01, validation_fraction=None)
+    boosted.set_params(time_limit=1.0).fit(a, c)
+    assert 1 < len(boosted.forest_.trees) < 100_000
+    assert boosted.score(a, c) > 0.1
     assert TAOForestRegressor(50, time_limit=1e-9).fit(a, c).predict(a).shape == (len(a),)
+
+
+@pytest.mark.parametrize("max_depth", ["oob", "cv"])
+def test_the_search_for_a_depth_knows_the_time_limit(friedman, max_depth):
+    a, _b, c, _d = friedman
+    model = TAOForestRegressor(2, max_depth=max_depth, time_limit=0.5, random_state=0).fit(a, c)
+    began = own_clock()
+    model.fit(np.tile(a, (20, 1)), np.tile(c, 20))
+    assert own_clock() - began < 4.0
+    assert len(model.cv_results_["depth"]) < 14
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,16 @@ def test_building_and_writing_end_with_the_time_limit(tmp_path, auto_mpg, capsys
     assert not list(tmp_path.glob("*.mps"))
 
 
+def test_mip_starts_from_less_depth_where_a_limit_rules_cart_out(auto_mpg):
+    X, y = auto_mpg
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    problem = TreeProblem(X, y, depth=2, splits="axis", leaves="linear", loss="absolute", min_leaf=10)
+    for most, reached in ((2, 1), (0, 0)):
+        cart = solve(problem.restated(depth=reached), CartInit(), random_state=0).tree
+        result = solve(problem, MIP(max_splits=most), time_limit=0.01, random_state=0)
+        assert result.objective <= problem.objective(MIPTreeProblem(problem).snap(cart)) * (1.0 + 1e-9)
+
+
 @pytest.mark.parametrize(("leaves", "depth", "limit"), [("linear", 3, 0.01), ("linear", 3, 3.0), ("constant", 4, 0.01)])
 def test_mip_holds_what_cart_and_local_search_do_at_a_time_limit(auto_mpg, leaves, depth, limit):
     X, y = auto_mpg

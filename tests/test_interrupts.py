@@ -155,7 +155,7 @@ def interrupt_after(seconds):
         TAORegressor(6, n_init=10_000),
         TAOClassifier(6, n_init=10_000),
         TAOForestRegressor(10_000, max_depth=3, n_jobs=1),
-        BoostedTreesRegressor("oblique", n_estimators=100_000, learning_rate=1e-4, validation_fraction=None),
+        BoostedTreesRegressor("oblique", n_estimators=100_000, learning_rate=1e-3, validation_fraction=None),
     ],
     ids=lambda model: f"{type(model).__name__}-{getattr(model, 'max_depth', '')}",
 )
@@ -164,16 +164,22 @@ def test_an_interrupted_fit_warns_raises_and_keeps_what_it_has(model):
     y = y > 14.0 if isinstance(model, TAOClassifier) else y
     model.set_params(random_state=0, time_limit=3.0).fit(X, y)  # compiles
     model.set_params(time_limit=None)
-    interrupt_after(0.5)
+    interrupt_after(1.0)
     sentence = "was interrupted: its model is the best so far"
     with pytest.warns(InterruptedFitWarning, match=sentence) as told, pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert told[0].filename == __file__
-    assert np.isfinite(model.score(X, y))
-    interrupt_after(0.5)
+    assert is_trained(model, X, y)
+    interrupt_after(1.0)
     with pytest.warns(InterruptedFitWarning):
         model.set_params(on_interrupt="keep").fit(X, y)
-    assert np.isfinite(model.score(X, y))
+    assert is_trained(model, X, y)
+
+
+def is_trained(model, X, y):
+    """Whether it holds trees that say something, several where it is for several."""
+    several = not hasattr(model, "forest_") or len(model.forest_.trees) > 1
+    return several and model.score(X, y) > (0.01 if hasattr(model, "base") else 0.5)
 
 
 def test_an_interrupt_before_any_tree_is_a_keyboard_interrupt():

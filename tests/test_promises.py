@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,9 +58,12 @@ from solvers import (
     SolverError,
     Step,
     TAOForest,
+    Termination,
     certify,
+    check_solver,
     solve,
 )
+from solvers.base import LastCall
 from solvers.scipy_runs import minimise
 from solvers.soft import soft_start
 from tests.conftest import regression_problem
@@ -278,12 +282,14 @@ class Liar(Solver):
     bound: float | None = None
     depth: int = 0
     inside: str = ""
+    end: Any = None
 
     def steps(self, problem, start, rng):
         n = 2**self.depth - 1
         A = np.tile(np.eye(problem.n_features)[0], (n, 1))
         tree = Tree.complete(A, np.zeros(n), 1) if n else Tree.constant([0.0], problem.n_features)
         yield tree if self.inside else Step(tree, self.objective, self.bound)
+        return self.end
 
 
 @dataclass(frozen=True)
@@ -318,6 +324,15 @@ def test_a_false_claim_is_an_error_that_names_the_solver():
         solve(problem, Liar(0.1, depth=5))
     with pytest.raises(SolverError, match=r"Liar.steps must yield Step\(tree\) or None; got Tree"):
         solve(problem, Liar(inside="a tree"))
+    with pytest.raises(SolverError, match="Liar said OPTIMAL, which needs a bound; it gave none"):
+        solve(problem, Liar(end=Termination.OPTIMAL))
+    with pytest.raises(SolverError, match=r"Liar.steps must yield bounds that are numbers; got nan"):
+        solve(problem, Liar(bound=np.nan))
+    with pytest.raises(SolverError, match=r"Liar.steps must return a Termination, a Verdict or None; got 'done'"):
+        solve(problem, Liar(end="done"))
+    assert solve(problem, Liar(bound=0.0, end=Termination.OPTIMAL)).message.endswith("Relative gap: 1.")
+    with pytest.raises(AssertionError, match="OPTIMAL needs a relative gap of at most"):
+        check_solver(Liar(bound=0.0, end=Termination.OPTIMAL), {"small": problem})
     assert solve(problem, Liar(bound=1e6)).bound is None
     assert solve(problem, Interrupted()).termination.name == "INTERRUPTED"
     assert solve(problem, Liar()).objective == problem.objective(Tree.constant([0.0], 4))
@@ -326,6 +341,9 @@ def test_a_false_claim_is_an_error_that_names_the_solver():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda p: solve(p, TAO(), time_limit="5"), "time_limit must be > 0 seconds or None; got '5'"),
+        (lambda p: solve(p, TAO(), callback=3), "callback must be a function of a Step and a Trace, or None; got 3"),
+        (lambda p: p.restated(penalties=L1), "penalties must be a sequence of L1, .* got <class"),
         (lambda p: solve(p, LocalSearch), r"got the class LocalSearch: write LocalSearch\(\)"),
         (lambda p: solve(p, "tao"), "solver must be an instance of a solver, such as TAO\\(\\); got 'tao'"),
         (lambda p: solve("p", TAO()), "problem must be a TreeProblem; got 'p'"),
@@ -372,6 +390,41 @@ def test_results_estimators_and_scikit_trees_are_taken_for_trees(tmp_path):
         io.save(model, tmp_path / "model.json")
     assert problem.objective(result) == result.objective
     assert plotting.plot_trace([result, result]).get_legend_handles_labels()[1] == ["CartInit 1", "CartInit 2"]
+
+
+def test_the_callback_sees_the_step_of_the_last_call():
+    class Late(Solver):
+        def steps(self, problem, start, rng):
+            yield Step(problem.best_constant(), phase="first")
+            try:
+                while True:
+                    yield None
+            except LastCall:
+                yield Step(problem.best_constant(), phase="last")
+
+    seen = []
+    solve(regression_problem(50), Late(), time_limit=0.05, callback=lambda step, _trace: seen.append(step.phase))
+    assert seen == ["first", "last"]
+
+
+def test_levels_that_look_like_numbers_are_known_where_others_are_missing(tmp_path):
+    code = np.array(["1", "2", "a"] * 20)
+    y = np.where(code == "1", 3.0, 0.0)
+    pd.DataFrame({"code": code, "y": y}).to_csv(tmp_path / "all.csv", index=False)
+    saved, out = str(tmp_path / "tree.json"), str(tmp_path / "out")
+    main(["solve", str(tmp_path / "all.csv"), "--target", "y", "--depth", "1", "--save", saved, "--out", out])
+    (tmp_path / "some.csv").write_text('code\n1\n2\n""\n1\n')  # pandas reads floats
+    answers = io.load(saved).predict(datasets.read_csv(tmp_path / "some.csv"))
+    np.testing.assert_allclose(answers, [3.0, 0.0, 0.0, 3.0], atol=1e-9)
+    frame = pd.DataFrame({"a": ["b_c", "x"], "a_b": ["c", "y"]})
+    with pytest.raises(ValueError, match=r"columns must have different names .* got 'a_b_c' twice"):
+        datasets.Dataset(frame, pd.Series([1.0, 2.0]), "regression", "twice", "").encoded()
+
+
+def test_importances_of_soft_trees_are_in_units_of_the_features(auto_mpg):
+    X, y = auto_mpg
+    model = SDTRRegressor(2, max_batches=200, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.feature_importances_, interpret.feature_importance(model.tree_))
 
 
 def test_chunks_are_there_without_an_import_of_their_own():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from opttree.estimators.base import (
     spread,
     with_training,
 )
-from opttree.estimators.depth import folds_of
+from opttree.estimators.depth import SEARCH_SHARE, folds_of
 from opttree.forest import Forest
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -205,7 +206,10 @@ class _TAOForest(ForestModel):
         if self._is_searched:
             if not hasattr(self, "_levels"):
                 free = self.max_depth is None
-                self._levels = default_depth(*problem.X.shape) if free else self._search(problem)
+                began = time.perf_counter()
+                self._levels = default_depth(*problem.X.shape) if free else self._search(problem, time_limit)
+                if time_limit is not None:
+                    time_limit = max(time_limit - (time.perf_counter() - began), 1e-3)
             solver = replace(solver, levels=self._levels)
             if self.kind == "cart" and self.max_depth is not None:
                 problem = problem.restated(depth=self._levels)
@@ -218,9 +222,12 @@ class _TAOForest(ForestModel):
             )
         return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
 
-    def _search(self, problem: TreeProblem) -> int:
-        """The depth whose small forest does best on rows left out, or in cross-validation; stops after two worse."""
+    def _search(self, problem: TreeProblem, time_limit: float | None) -> int:
+        """The depth whose small forest does best on rows left out, or in cross-validation; stops after two worse, or
+        after half the time.
+        """
         solvers = bridge.solvers()
+        until = np.inf if time_limit is None else time.perf_counter() + SEARCH_SHARE * time_limit
         kind = "oblique" if self.kind == "auto" else self.kind
         small = replace(self._solver(problem), n_trees=SEARCH_TREES, kind=kind, sample="bootstrap")
         folds = folds_of(self, problem.X, problem.y, self._seed) if self.max_depth == "cv" else []
@@ -229,17 +236,23 @@ class _TAOForest(ForestModel):
             stated = problem.restated(depth=depth)
             errors = []
             for train, valid in folds:
-                result = keep_last(partial(solvers.solve, stated.sample(train), small, random_state=self._seed))
+                result = keep_last(partial(solvers.solve, stated.sample(train), small, **self._left(until)))
                 errors.append(stated.sample(valid).mean_loss_of(result.tree.outputs(stated.X[valid])))
             if self.max_depth == "oob":
-                result = solvers.solve(stated, small, random_state=self._seed)
+                result = solvers.solve(stated, small, **self._left(until))
                 errors.append(result.trace.rows[-1].info.get("oob", np.inf))
             scores.append(float(np.mean(errors)))
             best = int(np.argmin(scores))
-            if result.termination.name == "INTERRUPTED" or len(scores) - 1 - best >= 2:
+            ended = result.termination.name == "INTERRUPTED" or time.perf_counter() >= until
+            if ended or len(scores) - 1 - best >= 2:
                 break
         self.cv_results_ = {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}
         return best + 1
+
+    def _left(self, until: float) -> dict[str, Any]:
+        """Seed and time limit of a forest of the search."""
+        left = None if np.isinf(until) else max(until - time.perf_counter(), 1e-3)
+        return {"random_state": self._seed, "time_limit": left}
 
     def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
         forest = self.result_.tree

@@ -178,6 +178,7 @@ class GETRegressor(RegressionTree, _GETTree):
     on_interrupt : {"raise", "keep"}, default "raise"
         After Ctrl-C the estimator holds the best tree so far, an `opttree.InterruptedFitWarning` says so, and the
         KeyboardInterrupt is raised, so that a search around the fit ends too; "keep": it is not raised.
+        Before there is a tree, and while ``max_depth="cv"`` still searches, it is raised in any case.
 
     Attributes
     ----------

@@ -213,6 +213,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR):
             self.forest_ = Forest(((with_training(self.tree_, X, weight),),), problem.n_outputs)
         else:
             self.forest_ = self.forest_.with_spread(spread(X, weight))
+        self.feature_importances_ = feature_importance(self.forest_)  # in units of the features
 
     def _keep_model(self, model: Tree | Forest, problem: TreeProblem, scaling: tuple[Floats, ...]) -> None:
         self.average_entropy_, self.feature_importances_ = average_entropy(model), feature_importance(model)

@@ -68,7 +68,7 @@ class TreeProblem:
                 raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
         penalties = _as_tuple(self.penalties)
         for penalty in penalties:
-            if not callable(getattr(penalty, "value", None)):
+            if isinstance(penalty, type) or not callable(getattr(penalty, "value", None)):
                 raise ValueError(
                     f"penalties must be a sequence of L1, L2, SplitPrice or objects with value(tree); got {penalty!r}"
                 )

@@ -115,7 +115,7 @@ class MIP(Solver):
         stated = self.stated(problem)
         search = _Search(self, stated, problem.best_constant(), began)
         auto = self.init == "auto"
-        found = auto and search.take(stated.snap(CartInit().build(problem, rng.spawn(1)[0])))
+        found = auto and search.take_cart(rng.spawn(1)[0])
         yield search.step("CART" if found else "constant")
         try:
             if start is not None:
@@ -160,6 +160,14 @@ class _Search:
             return False
         self.tree, self.objective = tree, objective
         return True
+
+    def take_cart(self, rng: Rng) -> bool:
+        """CART's tree, or one of less depth where a limit rules it out, down to one leaf: whether it is the best."""
+        for depth in range(self.problem.depth, -1, -1):
+            tree = self.stated.snap(CartInit().build(self.problem.restated(depth=depth), rng))
+            if tree is not None and not self.stated.over_limit(tree):
+                return self.take(tree)
+        return False
 
     def raise_bound(self, bound: float | None) -> bool:
         """A proved bound, or None: whether it is the best so far."""
