@@ -205,7 +205,7 @@ def solve(
     if reason is not None:
         raise SolverError(f"{type(solver).__name__} returned an infeasible tree: {reason}", result)
     if proved and bound is None:
-        raise SolverError(f"{type(solver).__name__} said OPTIMAL, which needs a bound; it gave none", result)
+        raise SolverError(f"{type(solver).__name__} said OPTIMAL; OPTIMAL needs a bound, and it gave none", result)
     if abs(claimed - best_objective) > CLAIM * max(abs(best_objective), scale):
         raise SolverError(
             f"{type(solver).__name__} said that its best tree has the objective {claimed:.9g}; "
