@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 from sklearn.model_selection import GridSearchCV
 
@@ -162,8 +163,8 @@ def interrupt_after(seconds):
 def test_an_interrupted_fit_warns_raises_and_keeps_what_it_has(model):
     X, y = make_friedman1(300, random_state=0)
     y = y > 14.0 if isinstance(model, TAOClassifier) else y
-    model.set_params(random_state=0, time_limit=3.0).fit(X, y)  # compiles
-    model.set_params(time_limit=None)
+    few = {"n_init": 1} if hasattr(model, "n_init") else {"n_estimators": 20}
+    clone(model.set_params(random_state=0)).set_params(**few).fit(X, y)  # compiles
     interrupt_after(1.0)
     sentence = "was interrupted: its model is the best so far"
     with pytest.warns(InterruptedFitWarning, match=sentence) as told, pytest.raises(KeyboardInterrupt):
