@@ -1,11 +1,14 @@
-"""The one place where opttree imports the package `solvers`, on first use."""
+"""The one place where opttree imports the package `solvers`: ``bridge.solvers``, on first use."""
 
 from __future__ import annotations
 
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import solvers as solvers
 
 
-def solvers() -> ModuleType:
+def __getattr__(name: str) -> Any:
     """The package `solvers` that belongs to this opttree.
 
     Raises
@@ -13,6 +16,8 @@ def solvers() -> ModuleType:
     ImportError
         If another module of that common name comes first on the path; the message says which.
     """
+    if name != "solvers":
+        raise AttributeError(f"module 'opttree.bridge' has no attribute {name!r}")
     import solvers as found
 
     if not hasattr(found, "TAO"):
@@ -21,4 +26,5 @@ def solvers() -> ModuleType:
             f"opttree needs its own package 'solvers'; {where} comes first on sys.path and hides it: "
             "rename that module or start Python from another folder"
         )
+    globals()[name] = found
     return found

@@ -412,7 +412,7 @@ def _solve(args: argparse.Namespace) -> None:
     data, X, y, model = _stated(args)
     name, encoded = data.name, data.encoded()
     problem, scaling = model.state(X, y)
-    solvers = bridge.solvers()
+    solvers = bridge.solvers
     whole = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
     limits = {"n_thresholds": whole, "max_splits": args.max_splits}
     mip = solvers.MIP(
@@ -576,7 +576,7 @@ def _result(model: Any, X: Any, y: Any, task: str, args: argparse.Namespace) -> 
 
     if not isinstance(model, BaseDecisionTree):
         return getattr(model, "result_", None)
-    solvers = bridge.solvers()
+    solvers = bridge.solvers
     problem, _scaling = make_estimator("tao-c", task, args.depth, args.seed).state(X, y)
     return solvers.solve(problem, solvers.CartInit(), random_state=args.seed)
 

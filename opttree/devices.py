@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, get_args
 
-DEVICES = ("cpu", "gpu", "auto")
+Device = Literal["cpu", "gpu", "auto"]
+DEVICES = get_args(Device)
 FRAMES = 4096  # bytes that a thread may want of local memory, which the device reserves for all that can run
 WORTH = 20_000_000  # products of a pass over rows, splits and starts from which "auto" takes the GPU: see `on_gpu`
 

@@ -79,7 +79,7 @@ class Model:
             raise ValueError(f"X must have the columns the model was trained on; got none called {column!r}")
         if level is None:
             return X[column]
-        return (X[column].notna() & (X[column].map(_text) == level)).astype(np.float64)
+        return _is_level(X[column], level).astype(np.float64)
 
     def predict(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[Any]:
         """Predictions (n,) or (n, K), or class labels."""
@@ -94,9 +94,14 @@ class Model:
         return self.tree.to_text(self.feature_names)
 
 
-def _text(value: Any) -> str:
-    """A level as text: one that looks like a whole number is read as a float where the column lacks another level."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def _is_level(column: Any, level: str) -> Any:
+    """Which entries of a column are the level; one whose other levels are missing may have been read as numbers."""
+    if column.dtype.kind in "iuf":
+        try:
+            return column == float(level)
+        except ValueError:
+            return column.isna() & False
+    return column.notna() & (column.astype(str) == level)
 
 
 def save(

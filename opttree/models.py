@@ -7,8 +7,10 @@ from typing import Any
 from opttree.forest import Forest
 from opttree.tree import Tree
 
+Model = Tree | Forest  # what predicts, and what a solver may yield
 
-def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Tree | Forest:
+
+def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
     """The tree or forest in ``model``.
 
     Parameters

@@ -407,13 +407,14 @@ def test_the_callback_sees_the_step_of_the_last_call():
     assert seen == ["first", "last"]
 
 
-def test_levels_that_look_like_numbers_are_known_where_others_are_missing(tmp_path):
+@pytest.mark.parametrize("level", ["1", "1.0", "1.5"])
+def test_levels_that_look_like_numbers_are_known_where_others_are_missing(tmp_path, level):
     code = np.array(["1", "2", "a"] * 20)
     y = np.where(code == "1", 3.0, 0.0)
     pd.DataFrame({"code": code, "y": y}).to_csv(tmp_path / "all.csv", index=False)
     saved, out = str(tmp_path / "tree.json"), str(tmp_path / "out")
     main(["solve", str(tmp_path / "all.csv"), "--target", "y", "--depth", "1", "--save", saved, "--out", out])
-    (tmp_path / "some.csv").write_text('code\n1\n2\n""\n1\n')  # pandas reads floats
+    (tmp_path / "some.csv").write_text(f'code\n{level}\n2\n""\n{level}\n')  # pandas reads floats
     answers = io.load(saved).predict(datasets.read_csv(tmp_path / "some.csv"))
     np.testing.assert_allclose(answers, [3.0, 0.0, 0.0, 3.0], atol=1e-9)
     frame = pd.DataFrame({"a": ["b_c", "x"], "a_b": ["c", "y"]})

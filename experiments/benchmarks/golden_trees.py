@@ -81,7 +81,7 @@ def fits() -> Iterator[tuple[str, Callable[[], tuple[float, Tree | Forest]]]]:
             def fit(model: Any = model, target: Any = labels if classifies else y) -> tuple[float, Tree | Forest]:
                 model.fit(X, target)
                 fitted = model.forest_ if hasattr(model, "forest_") else model.tree_
-                return float(getattr(model, "objective_", np.nan)), fitted
+                return float(model.result_.objective), fitted
 
             yield f"{name} {seed}", fit
     for name, problem in example_problems().items():

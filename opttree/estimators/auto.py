@@ -5,24 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, spread, with_training
+from opttree.estimators.base import ClassificationTree, Floats, Penalties, RegressionTree, as_forest
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS
 from opttree.estimators.boosting import boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS
 from opttree.estimators.forest import ForestModel, default_depth
+from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.forest import Forest
-from opttree.problems import L1, TreeProblem
+from opttree.models import Model
+from opttree.options import option
+from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 
-KINDS = ("tree", "forest")
 SEARCH_SHARE = 0.55  # of the time, for the members on part of the rows; the rest is the best one's, on all
+FOREST_PENALTY = 1e-6  # l2, on the splits of forests and boosted trees
 SPLIT_PENALTY, LEAF_PENALTY = 1e-4, 1e-4  # l1, of trees by solvers that do not shrink leaves
 FINAL_STARTS = 12  # of a distilled tree on all rows, as far as time allows
 MEMBER_SHARE = 0.5  # of the time that is left, for a member
@@ -45,53 +48,36 @@ class Member:
         return problem.restated(depth=depth, penalties=penalties)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _AutoTree(ForestModel):
     """What the regressor and the classifier share."""
 
     splits = "oblique"
     leaves = "linear"
-    split_penalty = 1e-6
-    leaf_penalty = l1_ratio = 0.0
-    min_samples_leaf = 1
-    max_depth = 1  # members have depths of their own
-    init = None
-    cv = 4
 
-    def __init__(
-        self,
-        time_limit: float | None = 60.0,
-        *,
-        kind: str = "tree",
-        validation_fraction: float = 0.2,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.time_limit = time_limit
-        self.kind = kind
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.on_interrupt = on_interrupt
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {list(KINDS)}; got {self.kind!r}")
-        share = self.validation_fraction
-        if not (isinstance(share, (float, np.floating)) and 0.0 < share < 1.0):
-            raise ValueError(f"validation_fraction must be between 0 and 1; got {share!r}")
+    time_limit: float | None = option(
+        60.0,
+        "Seconds, of which just over half go to the search; None: no limit.",
+        above=0,
+        words="> 0 seconds or None",
+        kw_only=False,
+    )
+    kind: Literal["tree", "forest"] = option("tree", "What is sought.")
+    validation_fraction: float = option(0.2, "Share of the rows that is held out to choose.", above=0, below=1)
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
-        if hasattr(self, "forest_"):
-            del self.forest_
+        self._forget("forest_")
         super()._fit_noted(X, y, sample_weight)
+
+    def _depth_for(self, n_samples: int) -> int:
+        return 1  # members have depths of their own
+
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
+        return (L2(splits=FOREST_PENALTY),)
 
     def _members(self, problem: TreeProblem) -> Iterator[Member]:
         """The portfolio, in the order of the chances that its members have had in the race experiments."""
-        solvers = bridge.solvers()
+        solvers = bridge.solvers
         depth = default_depth(problem.n_samples, problem.n_features)
         deepest = FOREST_DEPTHS[1] + 2
         forest = solvers.TAOForest(n_jobs=self.n_jobs)
@@ -199,13 +185,12 @@ class _AutoTree(ForestModel):
             return replace(result, tree=done.tree, objective=valid_loss(problem, done.tree))
         return result
 
-    def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
-        model = self.result_.tree
+    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
+        model = scaling.unscale(self.result_.tree)
         if isinstance(model, Tree):
-            tree = with_training(model.unscale(*scaling).canonical, X, weight)
-            self.forest_ = Forest(((tree,),), problem.n_outputs)
+            self.forest_ = as_forest(with_training(model.canonical, X, weight), problem.n_outputs)
         else:
-            self.forest_ = model.unscale(*scaling).with_spread(spread(X, weight))
+            self.forest_ = model.with_spread(spread(X, weight))
 
     def report(self) -> str:
         """What was tried, in order: the held-out loss and the seconds of each member."""
@@ -214,7 +199,7 @@ class _AutoTree(ForestModel):
         return "\n".join([*lines, f"best: {self.best_member_}"])
 
 
-def valid_loss(valid: TreeProblem, model: Tree | Forest) -> float:
+def valid_loss(valid: TreeProblem, model: Model) -> float:
     """Mean loss of a tree or a forest on the held-out rows."""
     return valid.mean_loss(model) if isinstance(model, Tree) else valid.mean_loss_of(model.answers(valid.X))
 
@@ -225,14 +210,6 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
     For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), TAO from hinge splits at two depths, TAO
     from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted trees of two kinds. The
     best is fitted again to all rows.
-
-    Parameters
-    ----------
-    time_limit : float or None, default 60
-        Seconds, of which just over half go to the search.
-    kind : {"tree", "forest"}, default "tree"
-    validation_fraction : share of the rows that is held out to choose, default 0.2.
-    random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------

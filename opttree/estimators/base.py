@@ -1,4 +1,4 @@
-"""What all tree estimators share: scaling in, unscaling out, prediction, text and persistence."""
+"""What all estimators share: their options, scaling in, unscaling out, prediction and text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,54 +18,76 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from opttree import bridge, devices
 from opttree.checks import check_columns
-from opttree.estimators.depth import choose_depth
+from opttree.estimators.scaling import Scaling, moments, with_training
+from opttree.estimators.selection import choose_depth
+from opttree.forest import Forest
 from opttree.interrupts import InterruptedFitWarning, noted_interrupts
+from opttree.models import Model
+from opttree.options import Options, option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 
+if TYPE_CHECKING:
+    from solvers import Result, Solver
+
 Floats = NDArray[np.float64]
-ON_INTERRUPT = ("raise", "keep")
+Penalties = tuple[L1 | L2, ...]
 
 
-class TreeEstimator(BaseEstimator):
-    """Base of the estimators: subclasses give ``_solver()`` and hold ``max_depth``, ``leaves``, ``splits``, ``loss``,
-    penalties, ``min_samples_leaf``, ``time_limit``, ``random_state``, ``n_jobs``, ``verbose`` and ``on_interrupt``.
+@dataclass(eq=False, repr=False, kw_only=True)
+class TreeEstimator(Options, BaseEstimator):
+    """Base of the estimators. Subclasses give ``_solver()``, `_depth_for`, and the statement's ``splits``, ``leaves``
+    and ``loss``, as options or as attributes of the class.
     """
 
-    starts_compete = False  # whether the solver takes a start as one candidate among its own
+    time_limit: float | None = option(
+        None, "Seconds; the best tree so far is kept.", above=0, words="> 0 seconds or None"
+    )
+    random_state: Any = option(None, "Int or RandomState. One seed gives one tree, whatever ``n_jobs``.")
+    n_jobs: int | None = option(
+        None,
+        """Threads; None: as many as Numba is set to, which is all unless `numba.set_num_threads` was called; -1: all.
+        Beside other busy processes 1 is fastest: threads wait for each other by spinning.""",
+        test=lambda n_jobs: n_jobs != 0,
+        words="None or an integer other than 0",
+    )
+    verbose: int | bool = option(0, "1 shows a progress bar.")
+    on_interrupt: Literal["raise", "keep"] = option(
+        "raise",
+        """After Ctrl-C the estimator holds the best tree so far, an `opttree.InterruptedFitWarning` says so, and the
+        KeyboardInterrupt is raised, so that a search around the fit ends too; "keep": it is not raised.
+        Before there is a tree, and while ``max_depth="cv"`` still searches, it is raised in any case.""",
+    )
 
-    def _solver(self, problem: TreeProblem) -> Any:
+    if TYPE_CHECKING:
+        tree_: Tree = field(init=False)
+
+    def _solver(self, problem: TreeProblem) -> Solver:
         raise NotImplementedError(f"{type(self).__name__} must define _solver")
 
-    def _check_options(self) -> None:
-        """Options whose names differ from the statement's; the statement checks the rest."""
-        if self.max_depth != "cv" and (not isinstance(self.max_depth, (int, np.integer)) or self.max_depth < 1):
-            raise ValueError(f"max_depth must be an integer >= 1 or 'cv'; got {self.max_depth!r}")
-        fraction = isinstance(self.cv, (float, np.floating)) and 0.0 < self.cv < 1.0
-        folds = isinstance(self.cv, (int, np.integer)) and self.cv >= 2
-        if not (fraction or folds or hasattr(self.cv, "split") or np.iterable(self.cv)):
-            raise ValueError(f"cv must be an integer >= 2, a fraction between 0 and 1, or splits; got {self.cv!r}")
-        losses = ["squared", "absolute"] if is_regressor(self) else ["zero_one", "log"]
-        if self.loss not in losses:
-            raise ValueError(f"loss must be one of {losses}; got {self.loss!r}")
-        if not isinstance(self._min_leaf, (int, np.integer)) or self._min_leaf < 1:
-            raise ValueError(f"min_samples_leaf must be an integer >= 1; got {self.min_samples_leaf!r}")
-        for name, value in (("split_penalty", self.split_penalty), ("leaf_penalty", self._leaf_strength)):
-            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
-        if not (isinstance(self.l1_ratio, (int, float, np.number)) and 0 <= self.l1_ratio <= 1):
-            raise ValueError(f"l1_ratio must be between 0 and 1; got {self.l1_ratio!r}")
-        if self.time_limit is not None and not (
-            isinstance(self.time_limit, (int, float, np.number)) and self.time_limit > 0
-        ):
-            raise ValueError(f"time_limit must be > 0 seconds or None; got {self.time_limit!r}")
-        if self.on_interrupt not in ON_INTERRUPT:
-            raise ValueError(f"on_interrupt must be one of {list(ON_INTERRUPT)}; got {self.on_interrupt!r}")
-        devices.require(getattr(self, "device", "cpu"))
-        if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
-            raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
+    def _depth_for(self, n_samples: int) -> int:
+        """Depth of the problem."""
+        raise NotImplementedError(f"{type(self).__name__} must define _depth_for")
 
-    def _fit(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _check_options(self) -> None:
+        """Options by their own rules; the statement and the solver check what they take."""
+        self.check_options()
+        devices.require(getattr(self, "device", "cpu"))  # the CPU is always there
+
+    def _made(self, kind: type[Any], **given: Any) -> Any:
+        """A solver of this class: its options are ``given``, or those of the same names here."""
+        own = {f.name for f in fields(self)} - {f.name for f in fields(TreeEstimator)}
+        shared = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own and f.name not in given}
+        return kind(**shared, **given)
+
+    @property
+    def _min_leaf(self) -> int:
+        """Fewest rows in a leaf."""
+        return 1
+
+    # ---- fitting --------------------------------------------------------------------------------------------------
+
+    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """Fit; after Ctrl-C warn that the model is the best so far, and raise unless it is to be kept."""
         with noted_interrupts() as interrupted:
             self._fit_noted(X, y, sample_weight)
@@ -84,13 +106,16 @@ class TreeEstimator(BaseEstimator):
             if self.on_interrupt == "raise":
                 raise KeyboardInterrupt
 
-    def _fit_noted(self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _forget(self, *names: str) -> None:
+        """Drop attributes of an earlier fit."""
+        for name in names:
+            self.__dict__.pop(name, None)
+
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         """State the problem, solve it, and put the tree back on raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
         began = time.perf_counter()
-        for stale in ("best_depth_", "cv_results_", "validation_loss_"):
-            if hasattr(self, stale):
-                delattr(self, stale)
+        self._forget("best_depth_", "cv_results_", "validation_loss_")
         self._check_options()
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)
@@ -101,30 +126,13 @@ class TreeEstimator(BaseEstimator):
         self._keep(problem, scaling, X, weight)
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
-        if self.max_depth == "cv":
-            choose_depth(self, X, y, weight, seed)
+        """Choose the depth, where it is not given."""
 
-    @property
-    def _model(self) -> Any:
-        """What predicts."""
-        return self.tree_
-
-    def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
-        """Put the result's tree back on raw features, to predict with."""
-        tree = self._final(problem, self.result_.tree).unscale(*scaling).canonical
-        self.tree_ = with_training(tree, X, weight)
-
-    def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """The tree to predict with, given the solver's."""
-        return tree
-
-    def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, tuple[Floats, ...]]:
+    def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, Scaling]:
         """`state`, where `fit` calls it: what is fitted for it on the way may be kept."""
         return self.state(X, y, weight)
 
-    def state(
-        self, X: NDArray[np.float64], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
-    ) -> tuple[TreeProblem, tuple[NDArray[np.float64], ...]]:
+    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` that `fit` solves, on standardised features (and outputs in regression).
 
         The estimator stays as it is.
@@ -140,45 +148,23 @@ class TreeEstimator(BaseEstimator):
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         if not (weight.min() >= 0.0 and weight.any()):
             raise ValueError(f"sample_weight must be >= 0 and not all zero; got {weight.min():g}")
-        x_mean, x_scale = self._feature_units(X, weight)
-        scaled = X - x_mean
-        scaled /= x_scale
-        y_mean, y_scale = np.zeros(1), np.ones(1)
+        units = np.zeros(1), np.ones(1)
         if is_regressor(self):
-            table = y.reshape(y.shape[0], -1)
-            y_mean, y_scale = self._output_units(table, weight)
-            y = ((table - y_mean) / y_scale).reshape(y.shape)
+            units = self._output_units(y.reshape(y.shape[0], -1), weight)
+        scaling = Scaling(*self._feature_units(X, weight), *units)
+        me: Any = self  # these three are options of some estimators and facts of others
         problem = TreeProblem(
-            scaled,
-            y,
+            scaling.features(X),
+            scaling.outputs(y) if is_regressor(self) else y,
             depth=self._depth_for(int(np.count_nonzero(weight))),
-            splits=self.splits,
-            leaves=self.leaves,
-            loss=self.loss,
+            splits=me.splits,
+            leaves=me.leaves,
+            loss=me.loss,
             sample_weight=weight,
             penalties=self._penalties(weight, X.shape[1]),
             min_leaf=int(self._min_leaf),
         )
-        return problem, (x_mean, x_scale, y_mean, y_scale)
-
-    @property
-    def _leaf_strength(self) -> float:
-        """Strength of the penalty on leaves."""
-        return self.leaf_penalty
-
-    @property
-    def _merit(self) -> float:
-        """What fits of one problem are compared by."""
-        return float(self.result_.objective)
-
-    @property
-    def _min_leaf(self) -> int:
-        """Fewest rows in a leaf."""
-        return self.min_samples_leaf
-
-    def _depth_for(self, n_samples: int) -> int:
-        """Depth of the problem: the one chosen by cross-validation where ``max_depth`` leaves it to that."""
-        return int(getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth)
+        return problem, scaling
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Offset and unit of each feature for the solver."""
@@ -188,45 +174,51 @@ class TreeEstimator(BaseEstimator):
         """Offset and unit of each output for the solver."""
         return moments(Y, weight)
 
-    def _penalties(self, weight: Floats, n_features: int) -> tuple[L1 | L2, ...]:
-        """Penalties of the statement; axis-aligned splits, which have one weight, have none."""
-        ratio, splits = self.l1_ratio, self.split_penalty if self.splits == "oblique" else 0.0
-        leaves = self._leaf_strength
-        l1 = L1(splits=splits * ratio, leaves=leaves * ratio)
-        l2 = L2(splits=splits * (1 - ratio), leaves=leaves * (1 - ratio))
-        return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
+        """Penalties of the statement."""
+        return ()
 
-    def _start(self, problem: TreeProblem, scaling: tuple[NDArray[np.float64], ...]) -> Tree | None:
-        """The tree given as ``init`` on the scaled problem, where it is one and has a depth that a search allows."""
-        if not isinstance(self.init, Tree) or (self.max_depth == "cv" and self.init.depth > problem.depth):
-            return None
-        if self.init.n_features != problem.n_features:
-            raise ValueError(
-                f"init must be a tree of {problem.n_features} features, those of X; got {self.init.n_features}"
-            )
-        return self.init.scale(*scaling)
+    def _start(self, problem: TreeProblem, scaling: Scaling) -> Tree | None:
+        """The tree to start from, on the scaled problem."""
+        return None
 
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
+    ) -> Result:
         """Solve the problem; ``watch(step, trace)`` sees every step."""
         return self._run(self._solver(problem), problem, start, seed, time_limit, watch)
 
     def _run(
         self,
-        solver: Any,
+        solver: Solver,
         problem: TreeProblem,
         start: Tree | None,
         seed: int | None,
         time_limit: float | None,
         watch: Any,
-    ) -> Any:
+    ) -> Result:
         with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}", watch) as callback:
-            return bridge.solvers().solve(
+            return bridge.solvers.solve(
                 problem, solver, start=start, time_limit=time_limit, random_state=seed, callback=callback
             )
 
-    def _validated(self, X: Any) -> NDArray[np.float64]:
+    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
+        """Put the result's model back on raw features, to predict with."""
+        raise NotImplementedError(f"{type(self).__name__} must define _keep")
+
+    @property
+    def _merit(self) -> float:
+        """What fits of one problem are compared by."""
+        return float(self.result_.objective)
+
+    # ---- what was fitted ------------------------------------------------------------------------------------------
+
+    @property
+    def _model(self) -> Model:
+        """What predicts."""
+        return self.tree_
+
+    def _validated(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
         check_columns(X)
         return validate_data(self, X, reset=False, dtype=np.float64, order="C")
@@ -255,6 +247,145 @@ class TreeEstimator(BaseEstimator):
         """Number of leaves of the fitted tree."""
         check_is_fitted(self, "result_")
         return self.tree_.n_leaves
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CrossValidated(TreeEstimator):
+    """Estimators whose depth may be chosen by cross-validation."""
+
+    cv: Any = option(
+        4,
+        """For ``max_depth="cv"``: number of folds, share of the rows that is held out once, or a splitter or splits as
+        in scikit-learn.""",
+        test=lambda cv: is_cv(cv),
+        words="an integer >= 2, a fraction between 0 and 1, or splits",
+    )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SingleTree(CrossValidated):
+    """Estimators of one tree, of a depth that is given or chosen, which another tree may start."""
+
+    starts_compete = False  # whether the solver takes a start as one candidate among its own
+
+    max_depth: int | Literal["cv"] = option(
+        6,
+        """Largest depth of the tree. "cv": the depth in 1..12 with the best mean score on held-out rows (up to 4 levels
+        past the best are tried), each depth's fit starting from the one before, or being no worse on its training rows.
+        The depth is then in ``best_depth_``, the scores in ``cv_results_``.""",
+        least=1,
+        kw_only=False,
+    )
+    init: Tree | None = option(None, "A tree on raw features to start from, another model's ``tree_`` say.")
+
+    def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
+        if self.max_depth == "cv":
+            choose_depth(self, X, y, weight, seed)
+
+    def _depth_for(self, n_samples: int) -> int:
+        return int(getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth)
+
+    def _start(self, problem: TreeProblem, scaling: Scaling) -> Tree | None:
+        """The tree given as ``init``, where it is one and has a depth that a search allows."""
+        if not isinstance(self.init, Tree) or (self.max_depth == "cv" and self.init.depth > problem.depth):
+            return None
+        if self.init.n_features != problem.n_features:
+            raise ValueError(
+                f"init must be a tree of {problem.n_features} features, those of X; got {self.init.n_features}"
+            )
+        return scaling.scale(self.init)
+
+    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
+        tree = scaling.unscale(self._final(problem, only_tree(self.result_.tree))).canonical
+        self.tree_ = with_training(tree, X, weight)
+
+    def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
+        """The tree to predict with, given the solver's."""
+        return tree
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ForestEstimator(TreeEstimator):
+    """Estimators that hold a ``forest_``, of which ``tree_`` is the only tree, if there is one."""
+
+    if TYPE_CHECKING:
+        forest_: Forest = field(init=False)
+
+    @property
+    def _model(self) -> Forest:
+        return self.forest_
+
+    @property
+    def tree_(self) -> Tree:  # type: ignore[override]
+        """The tree, where there is one."""
+        check_is_fitted(self, "forest_")
+        if len(self.forest_.trees) > 1:
+            raise AttributeError(
+                f"tree_ is for a single tree; this is a forest of {len(self.forest_.trees)}: see forest_"
+            )
+        return self.forest_.trees[0]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MinLeaf(TreeEstimator):
+    """Estimators whose leaves must hold some rows."""
+
+    min_samples_leaf: int = option(1, "Fewest training rows in a leaf.", least=1)
+
+    @property
+    def _min_leaf(self) -> int:
+        return self.min_samples_leaf
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SplitPenalty(TreeEstimator):
+    """Estimators with a penalty on the weights of oblique splits, and on linear leaves where there is one."""
+
+    split_penalty: float = option(
+        1e-4,
+        """Penalty on the weights of the splits, in units of the mean loss on scaled features and outputs: the objective
+        is ``mean loss + split_penalty * sum_t |a_t|_1 + leaf_penalty * |coefs|_1``, a_t the weights of split t at unit
+        length (axis-aligned splits have no penalty). A paper's alpha or lambda, for a sum over n rows, is ``alpha / n``
+        here, so that neither the number of rows nor the scale of the sample weights changes its meaning.""",
+        least=0,
+    )
+    l1_ratio: float = option(
+        1.0, "1: l1 penalties (lasso); 0: ``penalty * |.|_2^2`` (ridge); between: a mixture of both.", least=0, most=1
+    )
+
+    @property
+    def _leaf_strength(self) -> float:
+        """Strength of the penalty on linear leaves."""
+        return 0.0
+
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
+        me: Any = self
+        return mixed(self.l1_ratio, self.split_penalty if me.splits == "oblique" else 0.0, self._leaf_strength)
+
+
+def mixed(ratio: float, splits: float, leaves: float) -> Penalties:
+    """l1 and l2 penalties in the ratio ``ratio`` to ``1 - ratio``, without those of no strength."""
+    l1 = L1(splits=splits * ratio, leaves=leaves * ratio)
+    l2 = L2(splits=splits * (1 - ratio), leaves=leaves * (1 - ratio))
+    return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
+
+
+def only_tree(model: Model) -> Tree:
+    """A model that is known to be one tree."""
+    assert isinstance(model, Tree)
+    return model
+
+
+def as_forest(model: Model, n_outputs: int) -> Forest:
+    """A model as a forest, of one tree perhaps."""
+    return model if isinstance(model, Forest) else Forest(((model,),), n_outputs)
+
+
+def is_cv(cv: Any) -> bool:
+    """Whether ``cv`` says how to hold out rows: a number of folds, a share of the rows, or splits."""
+    fraction = isinstance(cv, (float, np.floating)) and 0.0 < cv < 1.0
+    folds = isinstance(cv, (int, np.integer)) and cv >= 2
+    return bool(fraction or folds or hasattr(cv, "split") or np.iterable(cv))
 
 
 def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) -> tuple[Any, float]:
@@ -307,7 +438,7 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
         self._fit(X, y.astype(np.float64), sample_weight)
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Floats:
         """Predictions (n,), or (n, K) with several outputs."""
         X = self._validated(X)
         return self._model.predict(X)
@@ -341,7 +472,7 @@ class ClassificationTree(ClassifierMixin):
         X = self._validated(X)
         return self._model.predict(X)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Class probabilities (n, K), in the order of ``classes_``."""
         X = self._validated(X)
         return self._model.predict_proba(X)
@@ -354,40 +485,6 @@ def as_seed(random_state: Any) -> int | None:
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def with_training(tree: Tree, X: Floats, weight: Floats) -> Tree:
-    """``tree`` with what it should know of its training rows: shares of the weight at its nodes, features' spread."""
-    return tree.with_share(tree.node_share(X, weight)).with_spread(spread(X, weight))
-
-
-def spread(X: Floats, weight: Floats) -> Floats:
-    """(p,) standard deviation of each column; 0 for constant ones."""
-    scale = moments(X, weight)[1]
-    return np.where(np.ptp(X[weight > 0.0], axis=0) > 0.0, scale, 0.0)
-
-
-def moments(X: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
-
-    One column at a time, so that no temporary of the size of ``X`` exists.
-    """
-    share = weight / weight.sum()
-    mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
-    for j in range(X.shape[1]):
-        mean[j] = np.sum(share * X[:, j])
-        largest = np.abs(X[:, j]).max()
-        deviation = np.sqrt(np.sum(share * ((X[:, j] - mean[j]) / largest) ** 2)) if largest > 0.0 else 0.0
-        if deviation > 1e-12:
-            scale[j] = largest * deviation
-    return mean, scale
-
-
-def minmax(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Least value and range of each column over the rows of positive weight; range 1 for constant columns."""
-    used = X[weight > 0.0]
-    low, scale = used.min(axis=0), np.ptp(used, axis=0)
-    return low, np.where(scale > 0.0, scale, 1.0)
 
 
 @contextmanager

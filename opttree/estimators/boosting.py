@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import is_regressor
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, keep_last, spread
+from opttree.estimators.base import (
+    ClassificationTree,
+    Floats,
+    MinLeaf,
+    RegressionTree,
+    SplitPenalty,
+    as_forest,
+    keep_last,
+)
 from opttree.estimators.forest import ForestModel
-from opttree.forest import Forest
+from opttree.estimators.scaling import Scaling, spread
+from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
@@ -23,74 +32,45 @@ ROWS = 10.0  # what the model of a leaf's parent is worth to it
 def boosting_base(kind: str) -> Any:
     """The solver of "oblique" trees (TAO's) or "axis" ones (scikit-learn's, to a depth, with leaves of ours)."""
     members = {"oblique": "oblique", "axis": "cart"}
-    return bridge.solvers().TAOForest(1, kind=members[kind], max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
+    return bridge.solvers.TAOForest(1, kind=members[kind], max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
 
 
-class _BoostedTrees(ForestModel):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
     """What the regressor and the classifier share."""
 
     splits = "oblique"
-    leaf_penalty = 0.0
-    init = None
-    cv = 4
 
-    def __init__(
-        self,
-        base: Any = "auto",
-        *,
-        n_estimators: int = 300,
-        learning_rate: float = 0.1,
-        max_depth: int | None = None,
-        leaves: str = "linear",
-        loss: str = "squared",
-        subsample: float = 0.7,
-        validation_fraction: float | None = 0.1,
-        n_iter_no_change: int = 20,
-        split_penalty: float = 1e-6,
-        l1_ratio: float = 0.0,
-        min_samples_leaf: int = 1,
-        time_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.base = base
-        self.n_estimators = n_estimators
-        self.learning_rate = learning_rate
-        self.max_depth = max_depth
-        self.leaves = leaves
-        self.loss = loss
-        self.subsample = subsample
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.split_penalty = split_penalty
-        self.l1_ratio = l1_ratio
-        self.min_samples_leaf = min_samples_leaf
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.on_interrupt = on_interrupt
+    base: Any = option(
+        "auto",
+        """"auto", "oblique", "axis" or a solver. Trees: oblique ones by passes of TAO over the whole tree;
+        scikit-learn's randomised ones with leaves of ours; "auto" tries both, in twice the time, and keeps the one of
+        the lower held-out loss. Or any solver of `solvers`, such as ``TAO(max_iter=10)``: every tree is then a problem
+        of its own, which takes longer.""",
+        test=lambda base: (
+            base in ("auto", *DEPTHS) if isinstance(base, str) else isinstance(base, bridge.solvers.Solver)
+        ),
+        words="a solver or one of ['auto', 'oblique', 'axis']",
+        kw_only=False,
+    )
+    n_estimators: int = option(300, "Most trees.", least=1)
+    learning_rate: float = option(0.1, "Share of each tree that is added.")
+    max_depth: int | None = option(
+        None,
+        "Depth of the trees; None: 5 for oblique ones, 8 for axis-aligned ones, 4 for those of a solver.",
+        least=1,
+    )
+    leaves: Literal["linear", "constant"] = option("linear", "Linear functions, or numbers.")
+    subsample: float = option(0.7, "Share of the rows that each tree gets.")
+    validation_fraction: float | None = option(
+        0.1, "Share of the rows held out to choose the number of trees, or None.", above=0, below=1
+    )
+    n_iter_no_change: int = option(20, "Trees without a lower held-out loss after which to stop.", least=1)
+    split_penalty: float = changed(1e-6)
+    l1_ratio: float = changed(0.0)
 
     def _check_options(self) -> None:
-        depth = self.max_depth
-        if depth is not None and not (isinstance(depth, (int, np.integer)) and depth >= 1):
-            raise ValueError(f"max_depth must be an integer >= 1 or None; got {depth!r}")
-        if not (isinstance(self.n_estimators, (int, np.integer)) and self.n_estimators >= 1):
-            raise ValueError(f"n_estimators must be an integer >= 1; got {self.n_estimators!r}")
-        if not (isinstance(self.n_iter_no_change, (int, np.integer)) and self.n_iter_no_change >= 1):
-            raise ValueError(f"n_iter_no_change must be an integer >= 1; got {self.n_iter_no_change!r}")
-        try:
-            self.max_depth = depth or 1  # the rest is as for trees
-            super()._check_options()
-        finally:
-            self.max_depth = depth
-        solvers = bridge.solvers()
-        if not (isinstance(self.base, solvers.Solver) or self.base in ("auto", *DEPTHS)):
-            raise ValueError(f"base must be a solver or one of {['auto', *DEPTHS]}; got {self.base!r}")
-        if not is_regressor(self) and self.loss != "log":
-            raise ValueError(f"loss must be 'log', boosting needs a slope; got {self.loss!r}")
+        super()._check_options()
         for kind in self._kinds:
             self._boosting(kind)  # checks the options that it takes
 
@@ -102,12 +82,10 @@ class _BoostedTrees(ForestModel):
         return int(self.max_depth or DEPTH)
 
     def _boosting(self, kind: Any) -> Any:
-        solvers = bridge.solvers()
-        return solvers.Boosting(
-            boosting_base(kind) if isinstance(kind, str) else kind,
+        return self._made(
+            bridge.solvers.Boosting,
+            base=boosting_base(kind) if isinstance(kind, str) else kind,
             n_trees=self.n_estimators,
-            learning_rate=self.learning_rate,
-            subsample=self.subsample,
             validation=self.validation_fraction,
             patience=self.n_iter_no_change,
         )
@@ -141,34 +119,15 @@ class _BoostedTrees(ForestModel):
         self.validation_loss_ = loss(self.base_)
         return results[self.base_]
 
-    def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
-        model = self.result_.tree
-        forest = model if isinstance(model, Forest) else Forest(((model,),), problem.n_outputs)
-        self.forest_ = forest.unscale(*scaling).with_spread(spread(X, weight))
+    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
+        forest = as_forest(scaling.unscale(self.result_.tree), problem.n_outputs)
+        self.forest_ = forest.with_spread(spread(X, weight))
         self.n_estimators_ = len(self.forest_.trees)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     """Gradient boosting with shallow trees that are optimised as a whole, by default with linear leaves.
-
-    Parameters
-    ----------
-    base : "auto", "oblique", "axis" or a solver, default "auto"
-        Trees: oblique ones by passes of TAO over the whole tree; scikit-learn's randomised ones with leaves of ours;
-        "auto" tries both, in twice the time, and keeps the one of the lower held-out loss. Or any solver of `solvers`,
-        such as ``TAO(max_iter=10)``: every tree is then a problem of its own, which takes longer.
-    n_estimators : int, default 300
-        Most trees.
-    learning_rate : share of each tree that is added, default 0.1.
-    max_depth : int or None, default None
-        Depth of the trees; None: 5 for oblique ones, 8 for axis-aligned ones, 4 for those of a solver.
-    leaves : {"linear", "constant"}, default "linear"
-    loss : {"squared", "absolute"}, default "squared"
-    subsample : share of the rows that each tree gets, default 0.7.
-    validation_fraction : share of the rows held out to choose the number of trees (0.1), or None.
-    n_iter_no_change : trees without a lower held-out loss after which to stop.
-    split_penalty, l1_ratio, min_samples_leaf, time_limit, random_state, n_jobs, verbose, on_interrupt :
-        As in `TAORegressor`.
 
     Attributes
     ----------
@@ -179,58 +138,18 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     result_ : `solvers.Result` of the run.
     """
 
+    loss: Literal["squared", "absolute"] = option("squared", "Summed over the outputs.")
 
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     """Boosted classification trees under log loss: one multi-output tree per step for all classes' scores.
 
-    Parameters and attributes are those of `BoostedTreesRegressor`, and:
-
-    Parameters
-    ----------
-    loss : "log".
+    Attributes are those of `BoostedTreesRegressor`, and:
 
     Attributes
     ----------
     classes_ : (K,) class labels.
     """
 
-    def __init__(
-        self,
-        base: Any = "auto",
-        *,
-        n_estimators: int = 300,
-        learning_rate: float = 0.1,
-        max_depth: int | None = None,
-        leaves: str = "linear",
-        loss: str = "log",
-        subsample: float = 0.7,
-        validation_fraction: float | None = 0.1,
-        n_iter_no_change: int = 20,
-        split_penalty: float = 1e-6,
-        l1_ratio: float = 0.0,
-        min_samples_leaf: int = 1,
-        time_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        super().__init__(
-            base,
-            n_estimators=n_estimators,
-            learning_rate=learning_rate,
-            max_depth=max_depth,
-            leaves=leaves,
-            loss=loss,
-            subsample=subsample,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            split_penalty=split_penalty,
-            l1_ratio=l1_ratio,
-            min_samples_leaf=min_samples_leaf,
-            time_limit=time_limit,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            on_interrupt=on_interrupt,
-        )
+    loss: Literal["log"] = option("log", "The only one: boosting needs a slope.", words="'log', boosting needs a slope")

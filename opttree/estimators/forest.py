@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,17 +15,23 @@ from sklearn.utils.validation import check_is_fitted
 from opttree import bridge
 from opttree.estimators.base import (
     ClassificationTree,
+    CrossValidated,
     Floats,
+    ForestEstimator,
+    MinLeaf,
     RegressionTree,
-    TreeEstimator,
+    SplitPenalty,
+    as_forest,
     keep_last,
-    spread,
-    with_training,
 )
-from opttree.estimators.depth import SEARCH_SHARE, folds_of
-from opttree.forest import Forest
+from opttree.estimators.scaling import Scaling, spread, with_training
+from opttree.estimators.selection import SEARCH_SHARE, folds_of
+from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from solvers import TAOForest
 
 ROWS_PER_PARAMETER = 2.5  # of a linear leaf in a complete tree of the default depth
 DEPTHS = (2, 10)
@@ -33,24 +39,8 @@ SEARCH_TREES = 8  # of a forest that stands for a depth in the search
 DEEPEST = 14
 
 
-class ForestModel(TreeEstimator):
-    """What estimators with a ``forest_`` in place of a ``tree_`` share."""
-
-    forest_: Forest
-
-    @property
-    def _model(self) -> Forest:
-        return self.forest_
-
-    @property
-    def tree_(self) -> Tree:  # type: ignore[override]
-        """The tree, where there is one."""
-        check_is_fitted(self, "forest_")
-        if len(self.forest_.trees) > 1:
-            raise AttributeError(
-                f"tree_ is for a single tree; this is a forest of {len(self.forest_.trees)}: see forest_"
-            )
-        return self.forest_.trees[0]
+class ForestModel(ForestEstimator):
+    """What estimators of several trees share."""
 
     @property
     def n_parameters_(self) -> int:
@@ -78,117 +68,93 @@ class ForestModel(TreeEstimator):
         return sum(tree.n_leaves for tree in self.forest_.trees)
 
 
-class _TAOForest(ForestModel):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     """What the regressor and the classifier share."""
 
-    loss = "squared"
     splits = "oblique"
-    leaf_penalty = 0.0
-    init = None
-    oob_loss_: float
 
-    def __init__(
-        self,
-        n_estimators: int = 30,
-        *,
-        max_depth: int | str | None = None,
-        leaves: str = "linear",
-        kind: str = "auto",
-        max_samples: float = 0.9,
-        bootstrap: bool = False,
-        max_iter: int = 8,
-        split_penalty: float = 1e-6,
-        l1_ratio: float = 0.0,
-        shrinkage: float | str = "oob",
-        max_features: float | None = None,
-        feature_subsets: str = "global",
-        common_start: bool = False,
-        min_samples_leaf: int = 1,
-        cv: Any = 4,
-        warm_start: bool = False,
-        time_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.leaves = leaves
-        self.kind = kind
-        self.max_samples = max_samples
-        self.bootstrap = bootstrap
-        self.max_iter = max_iter
-        self.split_penalty = split_penalty
-        self.l1_ratio = l1_ratio
-        self.shrinkage = shrinkage
-        self.max_features = max_features
-        self.feature_subsets = feature_subsets
-        self.common_start = common_start
-        self.min_samples_leaf = min_samples_leaf
-        self.cv = cv
-        self.warm_start = warm_start
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.on_interrupt = on_interrupt
+    n_estimators: int = option(30, "Trees.", least=1, kw_only=False)
+    max_depth: int | Literal["oob", "cv"] | None = option(
+        None,
+        """Largest depth of all trees. None: TAO's trees are as deep as leaves keep 2.5 rows per parameter of a linear
+        model, 2 to 10, and those of kind "cart" are grown to the end. "oob" and "cv": likewise, with the depth of TAO's
+        trees in 1..14 at which forests of eight of them do best, on rows left out or held out (see ``cv``); the losses
+        are in ``cv_results_``.""",
+        least=1,
+        words="an integer >= 1, None, 'oob' or 'cv'",
+    )
+    leaves: Literal["linear", "constant"] = option(
+        "linear", "Models of the leaves, each a ridge regression towards that of its parent, see ``shrinkage``."
+    )
+    kind: Literal["auto", "oblique", "axis", "cart"] = option(
+        "auto",
+        """"oblique" and "axis": trees of TAO. "cart": scikit-learn's randomised trees, whose leaves alone are ours, for
+        data in which near rows say more than trends. "auto": oblique ones, or "cart" where its expected error by the
+        rows left out is below .96 of theirs; see `solvers.TAOForest`.""",
+    )
+    max_samples: float = option(0.9, "Share of the rows that a tree gets.", above=0, most=1)
+    bootstrap: bool = option(False, "Whether it gets a bootstrap sample instead.")
+    max_iter: int = option(8, "Passes over each tree.")
+    split_penalty: float = changed(
+        1e-6, "Penalty on the weights of splits as in `TAORegressor`; by default ``1e-6 |A|_2^2``."
+    )
+    l1_ratio: float = changed(0.0)
+    shrinkage: float | Literal["oob"] = option(
+        "oob", 'Number of rows that the model of a leaf\'s parent is worth to it; "oob" chooses on the rows left out.'
+    )
+    max_features: float | None = option(
+        None, "Number or share of features, drawn for each tree or node (section 5.5 of the paper); None: all."
+    )
+    feature_subsets: Literal["global", "local"] = option("global", "Whether they are drawn for a tree or for a node.")
+    common_start: bool = option(False, "Whether all trees start from the same random hyperplanes (section 5.5).")
+    warm_start: bool = option(
+        False,
+        "Whether `fit` keeps the trees that there are, with their depth, kind and shrinkage, and adds what is missing.",
+    )
+    n_jobs: int | None = changed(
+        None,
+        """Trees at a time, in threads of one process that share the data; under
+        ``joblib.parallel_config(backend="dask")`` trees are grown on a Dask cluster. The forest is the same.""",
+    )
 
     # ---- fitting --------------------------------------------------------------------------------------------------
 
     def _check_options(self) -> None:
-        searched = self.max_depth in (None, "oob")
-        if not searched and self.max_depth != "cv" and not _is_count(self.max_depth):
-            raise ValueError(f"max_depth must be an integer >= 1, None, 'oob' or 'cv'; got {self.max_depth!r}")
-        if not _is_count(self.n_estimators):
-            raise ValueError(f"n_estimators must be an integer >= 1; got {self.n_estimators!r}")
-        if self.warm_start and getattr(self, "forest_", None) and self.n_estimators < len(self.forest_.trees):
+        super()._check_options()
+        if self.warm_start and hasattr(self, "forest_") and self.n_estimators < len(self.forest_.trees):
             raise ValueError(
                 f"n_estimators must be at least the {len(self.forest_.trees)} trees that there are, with "
                 f"warm_start=True; got {self.n_estimators}"
             )
-        depth = self.max_depth
-        try:
-            self.max_depth = 1 if searched else depth  # the rest is as for trees
-            super()._check_options()
-        finally:
-            self.max_depth = depth
-        self._solver(None)  # checks the options that it takes
+        self._forest()  # checks the options that it takes
 
     @property
     def _is_searched(self) -> bool:
         """Whether the depth of TAO's trees is ours to choose, so that there is no limit on the others'."""
         return self.max_depth in (None, "oob", "cv")
 
-    def _solver(self, problem: TreeProblem | None) -> Any:
-        return bridge.solvers().TAOForest(
+    def _solver(self, problem: TreeProblem) -> Any:
+        return self._forest()
+
+    def _forest(self) -> TAOForest:
+        return self._made(
+            bridge.solvers.TAOForest,
             n_trees=self.n_estimators,
-            kind=self.kind,
             sample="bootstrap" if self.bootstrap else self.max_samples,
-            max_iter=self.max_iter,
             constant_iterations=min(2, self.max_iter),
-            shrinkage=self.shrinkage,
-            max_features=self.max_features,
             subsets=self.feature_subsets,
-            common_start=self.common_start,
             n_jobs=self.n_jobs,
         )
-
-    def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
-        """Forests search for themselves, see `_search`."""
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
         self._check_options()
         if not (self.warm_start and hasattr(self, "forest_")):
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            for stale in ("forest_", "depth_", "_levels", "shrinkage_", "kind_", "cv_results_"):
-                if hasattr(self, stale):
-                    delattr(self, stale)
+            self._forget("forest_", "depth_", "_levels", "shrinkage_", "kind_", "cv_results_")
         super()._fit_noted(X, y, sample_weight)
 
-    def state(
-        self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None
-    ) -> tuple[TreeProblem, tuple[Floats, ...]]:
+    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`.
 
         Where ``max_depth`` is None, "oob" or "cv" the problem allows any depth: the solver limits its own trees.
@@ -196,13 +162,13 @@ class _TAOForest(ForestModel):
         return super().state(X, y, sample_weight)
 
     def _depth_for(self, n_samples: int) -> int:
-        return n_samples if self._is_searched else int(self.max_depth)  # type: ignore[arg-type]  # checked
+        return n_samples if self._is_searched else int(self.max_depth)  # type: ignore[arg-type]  # a number, if not searched
 
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
         """Solve; with ``max_depth="oob"`` after a search for the depth, with ``warm_start`` only what is missing."""
-        solver = self._solver(problem)
+        solver = self._forest()
         if self._is_searched:
             if not hasattr(self, "_levels"):
                 free = self.max_depth is None
@@ -226,10 +192,10 @@ class _TAOForest(ForestModel):
         """The depth whose small forest does best on rows left out, or in cross-validation; stops after two worse, or
         after half the time.
         """
-        solvers = bridge.solvers()
+        solvers = bridge.solvers
         until = np.inf if time_limit is None else time.perf_counter() + SEARCH_SHARE * time_limit
         kind = "oblique" if self.kind == "auto" else self.kind
-        small = replace(self._solver(problem), n_trees=SEARCH_TREES, kind=kind, sample="bootstrap")
+        small = replace(self._forest(), n_trees=SEARCH_TREES, kind=kind, sample="bootstrap")
         folds = folds_of(self, problem.X, problem.y, self._seed) if self.max_depth == "cv" else []
         scores: list[float] = []
         for depth in range(1, DEEPEST + 1):
@@ -254,15 +220,15 @@ class _TAOForest(ForestModel):
         left = None if np.isinf(until) else max(until - time.perf_counter(), 1e-3)
         return {"random_state": self._seed, "time_limit": left}
 
-    def _keep(self, problem: TreeProblem, scaling: tuple[Floats, ...], X: Floats, weight: Floats) -> None:
+    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
         forest = self.result_.tree
         if isinstance(forest, Tree):  # the time was up before the first tree
-            self.forest_ = Forest(((with_training(forest.unscale(*scaling), X, weight),),), problem.n_outputs)
+            self.forest_ = as_forest(with_training(scaling.unscale(forest), X, weight), problem.n_outputs)
             self.depth_ = 0
             self.oob_loss_, self.oob_prediction_ = np.nan, np.full((len(X), problem.n_outputs), np.nan)
             return
         info = self.result_.trace.rows[-1].info
-        new = forest.unscale(*scaling).with_spread(spread(X, weight))
+        new = scaling.unscale(forest).with_spread(spread(X, weight))
         if hasattr(self, "shrinkage_"):
             if self.n_estimators == len(self.forest_.trees):
                 return
@@ -271,15 +237,15 @@ class _TAOForest(ForestModel):
             new = self.forest_.joined(new)
         used = np.flatnonzero(weight)
         self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
-        self.shrinkage_, self.kind_ = info["shrinkage"], bridge.solvers().forest.KINDS[int(info["kind"])]
+        self.shrinkage_, self.kind_ = info["shrinkage"], bridge.solvers.forest.KINDS[int(info["kind"])]
         self.depth_ = self._levels if self._is_searched and self.kind_ != "cart" else self.get_depth()
         answers, counts = new.outside
         self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)
         self.oob_prediction_[used[counts > 0]] = answers[counts > 0]
 
     @staticmethod
-    def _unit(scaling: tuple[Floats, ...]) -> float:
-        return float(np.mean(scaling[3] ** 2))
+    def _unit(scaling: Scaling) -> float:
+        return float(np.mean(scaling.y_scale**2))
 
 
 class TAOForestRegressor(RegressionTree, _TAOForest):
@@ -288,36 +254,6 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` the trees are scikit-learn's CART trees
     with leaves of ours where the rows left out say so; ``kind_`` tells. The paper's are ``max_iter=40,
     split_penalty=0.01 / n, l1_ratio=1, kind="oblique"``.
-
-    Parameters
-    ----------
-    n_estimators : int, default 30
-        Trees.
-    max_depth : int, None, "oob" or "cv", default None
-        Largest depth of all trees. None: TAO's trees are as deep as leaves keep 2.5 rows per parameter of a linear
-        model, 2 to 10, and those of kind "cart" are grown to the end. "oob" and "cv": likewise, with the depth of TAO's
-        trees in 1..14 at which forests of eight of them do best, on rows left out or held out (see ``cv``); the losses
-        are in ``cv_results_``.
-    leaves : {"linear", "constant"}, default "linear"
-        Models of the leaves, each a ridge regression towards that of its parent, see ``shrinkage``.
-    kind : {"auto", "oblique", "axis", "cart"}, default "auto"
-        "oblique" and "axis": trees of TAO. "cart": scikit-learn's randomised trees, whose leaves alone are ours, for
-        data in which near rows say more than trends. "auto": oblique ones, or "cart" where its expected error by the
-        rows left out is below .96 of theirs; see `solvers.TAOForest`.
-    max_samples, bootstrap : share of the rows that a tree gets (0.9), or a bootstrap sample.
-    max_iter : passes over each tree, default 8.
-    split_penalty, l1_ratio : penalty on the weights of splits as in `TAORegressor`; by default ``1e-6 |A|_2^2``.
-    shrinkage : number of rows, or "oob", default "oob"
-        What the model of a leaf's parent is worth to it; "oob" chooses on the rows left out.
-    max_features, feature_subsets, common_start : section 5.5 of the paper: a number or share of features (None: all),
-        drawn for each tree ("global") or each node ("local"), and one random start for all trees.
-    min_samples_leaf : fewest training rows in a leaf.
-    cv : as in `TAORegressor`, for ``max_depth="cv"``.
-    warm_start : bool, default False
-        Whether `fit` keeps the trees that there are, with their depth, kind and shrinkage, and adds what is missing.
-    time_limit, random_state, verbose, on_interrupt : as in `TAORegressor`.
-    n_jobs : trees at a time, in threads of one process that share the data; under
-        ``joblib.parallel_config(backend="dask")`` trees are grown on a Dask cluster. The forest is the same.
 
     Attributes
     ----------
@@ -336,6 +272,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
     optimization", ICML 2020.
     """
+
+    loss = "squared"
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
         """Bounds between which y is expected with this probability: (n, 2), or (n, K, 2) with several outputs.
@@ -376,7 +314,7 @@ class TAOForestClassifier(ClassificationTree, _TAOForest):
     Class indicators are the outputs of regression trees (`solvers.TAOForest`), whose answers are averaged and scaled to
     sum to one.
 
-    Parameters and attributes are those of `TAOForestRegressor`, and:
+    Attributes are those of `TAOForestRegressor`, and:
 
     Attributes
     ----------
@@ -391,7 +329,3 @@ def default_depth(n_samples: int, n_features: int) -> int:
     """The depth at which a complete tree has `ROWS_PER_PARAMETER` rows for each parameter of its linear leaves."""
     rows = n_samples / (ROWS_PER_PARAMETER * (n_features + 1))
     return int(np.clip(np.log2(max(rows, 1.0)), *DEPTHS))
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 1)

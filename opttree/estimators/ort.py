@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, RegressionTree, TreeEstimator
-from opttree.problems import L1, L2, SplitPrice, TreeProblem
+from opttree.estimators.base import ClassificationTree, Floats, Penalties, RegressionTree, SingleTree, mixed
+from opttree.estimators.scaling import Scaling
+from opttree.options import changed, option
+from opttree.problems import SplitPrice, TreeProblem
 from opttree.tree import Tree
 
 PROOF_WORK = 1e9  # rows x features x sets of rows, up to which "auto" proves
@@ -19,56 +21,63 @@ STARTS = {"constant": 20, "linear": 3}
 LEAST_ROWS = {"constant": 1, "linear": 10}
 
 
-class _OptimalTree(TreeEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _OptimalTree(SingleTree):
     """What both share."""
 
-    split_penalty = 0.0
+    leaves = "constant"
     starts_compete = True
 
-    def _check_options(self) -> None:
-        super()._check_options()
-        if self.solver not in ("local", "mip", "auto"):
-            raise ValueError(f"solver must be 'local', 'mip' or 'auto'; got {self.solver!r}")
-        bridge.solvers().MIP(formulation=self.formulation, gap=self.gap)  # checks them
-        if self.n_thresholds != "all" and (
-            not isinstance(self.n_thresholds, (int, np.integer)) or isinstance(self.n_thresholds, bool)
-        ):
-            raise ValueError(f"n_thresholds must be 'all' or an integer >= 1; got {self.n_thresholds!r}")
-        if not (isinstance(self.cp, (int, float, np.number)) and np.isfinite(self.cp) and self.cp >= 0):
-            raise ValueError(f"cp must be a finite number >= 0; got {self.cp!r}")
-        if self.n_init is not None and (not isinstance(self.n_init, (int, np.integer)) or self.n_init < 1):
-            raise ValueError(f"n_init must be an integer >= 1 or None; got {self.n_init!r}")
-        if self.init is not None and not isinstance(self.init, Tree):
-            raise ValueError(f"init must be a Tree on raw features or None; got {self.init!r}")
+    max_depth: int | Literal["cv"] = changed(3)
+    splits: Literal["axis", "oblique"] = option("axis", "Single features, or hyperplanes.")
+    solver: Literal["auto", "local", "mip"] = option(
+        "auto",
+        """"local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip": `solvers.MIP` from a tree of
+        local search, with a proof. "auto": "mip" where a proof takes some seconds at most, "local" elsewhere.""",
+    )
+    formulation: Literal["hyperflow", "flow", "big-m"] = option(
+        "hyperflow", 'Of "mip", see `opttree.problems.MIPTreeProblem`.'
+    )
+    cp: float = option(0.0, "Complexity price of a split, as a share of the loss of the best constant.", least=0)
+    max_splits: int | None = option(None, "Most splits of the tree, or None.")
+    n_thresholds: int | Literal["all"] = option(
+        "all",
+        """Candidate thresholds per feature; a proof is over trees of these. Local search tries so many first (by
+        default, for linear leaves of many features, fewer than all), and then those next to the best.""",
+    )
+    gap: float | None = option(None, "Relative gap that counts as proved; None as in `solvers.MIP`.")
+    min_samples_leaf: int | None = option(
+        None,
+        """Fewest training rows in a leaf; None is 1 for constant leaves and 10 for linear ones (the better of 1, 5, 10
+        and 20 over depths 2 and 3 on inner folds of the training parts of six small data sets).""",
+        least=1,
+    )
+    n_init: int | None = option(
+        None, 'Searches of "local"; None is 20 for constant leaves, 3 for linear ones.', least=1
+    )
 
     @property
     def _min_leaf(self) -> int:
         return LEAST_ROWS[self.leaves] if self.min_samples_leaf is None else self.min_samples_leaf
 
-    def state(
-        self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None
-    ) -> tuple[TreeProblem, tuple[Floats, ...]]:
+    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` that `fit` solves, as in the other estimators, with the price of a split: ``cp`` times the
         loss of the best constant.
         """
         problem, scaling = super().state(X, y, sample_weight)
         if self.cp:
-            constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-            loss = problem.mean_loss(problem.fit_leaves(constant, leaves="constant"))
+            loss = problem.mean_loss(problem.best_constant())
             problem = replace(problem, penalties=(*problem.penalties, SplitPrice(float(self.cp * loss))))
         return problem, scaling
 
     def _solver(self, problem: TreeProblem) -> Any:
-        solvers = bridge.solvers()
-        leaves = problem.leaves
-        local = solvers.LocalSearch(
-            n_starts=STARTS[leaves] if self.n_init is None else int(self.n_init),
+        local = self._made(
+            bridge.solvers.LocalSearch,
+            n_starts=STARTS[problem.leaves] if self.n_init is None else self.n_init,
+            init=bridge.solvers.CartInit(),
             n_thresholds="auto" if self.n_thresholds == "all" else self.n_thresholds,
-            max_splits=self.max_splits,
         )
-        mip = solvers.MIP(
-            formulation=self.formulation, n_thresholds=self.n_thresholds, max_splits=self.max_splits, gap=self.gap
-        )
+        mip = self._made(bridge.solvers.MIP, init="auto")
         if self.solver == "local":
             return local
         if local.supports(problem) is not None:
@@ -106,42 +115,9 @@ class _OptimalTree(TreeEstimator):
         return tree if tree.lower is not None else problem.bound_leaves(tree)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ORTRegressor(RegressionTree, _OptimalTree):
     """Optimal regression tree (ORT, ORT-L; with oblique splits ORT-H, ORT-LH).
-
-    Parameters
-    ----------
-    max_depth : int or "cv", default 3
-        Largest depth of the tree, >= 1; "cv" as in `TAORegressor`.
-    splits : {"axis", "oblique"}, default "axis"
-    leaves : {"constant", "linear"}, default "constant"
-    loss : {"squared", "absolute"}, default "squared"
-    leaf_penalty : float, default 1e-3
-        Penalty on the weights of linear leaves, in units of the mean loss on standardised features and outputs.
-    l1_ratio : float, default 1
-        1: lasso (ORT-L); 0: ridge; between: a mixture of both.
-    solver : {"auto", "local", "mip"}, default "auto"
-        "local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip": `solvers.MIP` from a tree of
-        local search, with a proof. "auto": "mip" where a proof takes some seconds at most, "local" elsewhere.
-    formulation : {"hyperflow", "flow", "big-m"}, default "hyperflow"
-        Of "mip", see `opttree.problems.MIPTreeProblem`.
-    cp : float, default 0
-        Complexity price of a split, as a share of the loss of the best constant.
-    max_splits : int or None
-        Most splits of the tree.
-    n_thresholds : "all" or int, default "all"
-        Candidate thresholds per feature; a proof is over trees of these. Local search tries so many first (by default,
-        for linear leaves of many features, fewer than all), and then those next to the best.
-    gap : float or None, default None
-        Relative gap that counts as proved; None as in `solvers.MIP`.
-    min_samples_leaf : int or None, default None
-        Fewest training rows in a leaf; None is 1 for constant leaves and 10 for linear ones (the better of 1, 5, 10 and
-        20 over depths 2 and 3 on inner folds of the training parts of six small data sets).
-    n_init : int or None, default None
-        Searches of "local"; None is 20 for constant leaves, 3 for linear ones.
-    init : `Tree` on raw features, default None
-        A tree to start from.
-    cv, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------
@@ -157,68 +133,22 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     Optimization Lens" (2019).
     """
 
-    def __init__(
-        self,
-        max_depth: int | str = 3,
-        *,
-        splits: str = "axis",
-        leaves: str = "constant",
-        loss: str = "squared",
-        solver: str = "auto",
-        formulation: str = "hyperflow",
-        cp: float = 0.0,
-        max_splits: int | None = None,
-        n_thresholds: int | str = "all",
-        leaf_penalty: float = 1e-3,
-        l1_ratio: float = 1.0,
-        gap: float | None = None,
-        min_samples_leaf: int | None = None,
-        n_init: int | None = None,
-        init: Any = None,
-        cv: Any = 4,
-        time_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.max_depth = max_depth
-        self.splits = splits
-        self.leaves = leaves
-        self.loss = loss
-        self.solver = solver
-        self.formulation = formulation
-        self.cp = cp
-        self.max_splits = max_splits
-        self.n_thresholds = n_thresholds
-        self.leaf_penalty = leaf_penalty
-        self.l1_ratio = l1_ratio
-        self.gap = gap
-        self.min_samples_leaf = min_samples_leaf
-        self.n_init = n_init
-        self.init = init
-        self.cv = cv
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.on_interrupt = on_interrupt
+    leaves: Literal["constant", "linear"] = option("constant", "Numbers, or linear functions.")
+    loss: Literal["squared", "absolute"] = option("squared", "Summed over the outputs.")
+    leaf_penalty: float = option(
+        1e-3,
+        "Penalty on the weights of linear leaves, in units of the mean loss on standardised features and outputs.",
+        least=0,
+    )
+    l1_ratio: float = option(1.0, "1: lasso (ORT-L); 0: ridge; between: a mixture of both.", least=0, most=1)
 
-    def _penalties(self, weight: Floats, n_features: int) -> tuple[L1 | L2, ...]:
-        return super()._penalties(weight, n_features) if self.leaves == "linear" else ()
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
+        return mixed(self.l1_ratio, 0.0, self.leaf_penalty) if self.leaves == "linear" else ()
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class OCTClassifier(ClassificationTree, _OptimalTree):
     """Optimal classification tree (OCT; with oblique splits OCT-H), leaves of class frequencies.
-
-    Parameters
-    ----------
-    max_depth : int or "cv", default 3
-        Largest depth of the tree, >= 1; "cv" as in `TAORegressor`.
-    splits : {"axis", "oblique"}, default "axis"
-    loss : {"zero_one", "log"}, default "zero_one"
-    solver, formulation, cp, max_splits, n_thresholds, gap, min_samples_leaf, n_init, init : as in `ORTRegressor`.
-    cv, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------
@@ -230,46 +160,4 @@ class OCTClassifier(ClassificationTree, _OptimalTree):
     As in `ORTRegressor`.
     """
 
-    leaves = "constant"
-    leaf_penalty = l1_ratio = 0.0
-
-    def __init__(
-        self,
-        max_depth: int | str = 3,
-        *,
-        splits: str = "axis",
-        loss: str = "zero_one",
-        solver: str = "auto",
-        formulation: str = "hyperflow",
-        cp: float = 0.0,
-        max_splits: int | None = None,
-        n_thresholds: int | str = "all",
-        gap: float | None = None,
-        min_samples_leaf: int | None = None,
-        n_init: int | None = None,
-        init: Any = None,
-        cv: Any = 4,
-        time_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.max_depth = max_depth
-        self.splits = splits
-        self.loss = loss
-        self.solver = solver
-        self.formulation = formulation
-        self.cp = cp
-        self.max_splits = max_splits
-        self.n_thresholds = n_thresholds
-        self.gap = gap
-        self.min_samples_leaf = min_samples_leaf
-        self.n_init = n_init
-        self.init = init
-        self.cv = cv
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.on_interrupt = on_interrupt
+    loss: Literal["zero_one", "log"] = option("zero_one", "Misclassification rate, or capped cross-entropy.")

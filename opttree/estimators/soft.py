@@ -2,55 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from opttree import bridge
-from opttree.estimators.base import Floats, RegressionTree, TreeEstimator, minmax, moments, solve_and_keep
-from opttree.problems import L1, L2, TreeProblem
+from opttree.devices import Device
+from opttree.estimators.base import Floats, MinLeaf, Penalties, RegressionTree, SingleTree, solve_and_keep
+from opttree.estimators.scaling import minmax, moments
+from opttree.options import changed, option
+from opttree.problems import L2, TreeProblem
 from opttree.tree import Tree
 
-SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # times p / n, see `SRTRegressor`
+SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # times p / n, see ``l2``
+INITS = ("hinge", "cluster", "cart", "random")
 
 
-class _SoftTree(TreeEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _SoftTree(SingleTree):
     """What both share."""
 
     splits = "oblique"
     loss = "squared"
-    split_penalty = leaf_penalty = l1_ratio = 0.0  # `l2` takes their place
 
-    def _check_options(self) -> None:
-        super()._check_options()
-        self._strengths(2, 1)
-        for name in ("n_init", "max_iter"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+    max_depth: int | Literal["cv"] = changed(3)
+    leaves: Literal["linear", "constant"] = option("linear", "The paper's are linear.")
+    l2: Any = option(
+        "auto",
+        """"auto", "paper", a float or a pair of floats. l2 penalty: the objective is ``mean loss + l2_splits |A|^2 +
+        l2_leaves |coefs|^2`` on scaled features and standardised outputs; constant terms are free. "auto": features are
+        standardised, and the pair is ``(.01 p / n, .03 p / n)`` for p features and n, the sum of the weights (they
+        count as repeated rows) or the number of rows, whichever is larger: one setting, chosen on inner folds of
+        training parts of ten of the paper's data sets. "paper": features are scaled to [0, 1], and the lambdas are the
+        printed ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit.""",
+        test=lambda l2: is_l2(l2),
+        words="'auto', 'paper', a number >= 0 or a pair of them",
+    )
+    device: Device = option("cpu", "Where the objective is evaluated; see `GETRegressor`.")
 
     def _strengths(self, n: float, p: int) -> tuple[float, float]:
         """Strengths of the l2 penalties on splits and leaves, for n rows and p features."""
-        if isinstance(self.l2, str):
-            if self.l2 == "auto":
-                return SPLIT_RIDGE * p / n, LEAF_RIDGE * p / n
-            if self.l2 == "paper":  # lambda / 2 |.|^2, lambda = 2 / (p nodes), on split weights p times ours
-                n_leaves = 2 ** self._depth_for(0)
-                return p / (n_leaves - 1), 1.0 / (p * n_leaves)
-        else:
-            pair = self.l2 if isinstance(self.l2, (tuple, list, np.ndarray)) else (self.l2, self.l2)
-            numbers = [isinstance(v, (int, float, np.number)) and np.isfinite(v) and v >= 0 for v in pair]
-            if len(pair) == 2 and all(numbers):
-                return float(pair[0]), float(pair[1])
-        raise ValueError(f"l2 must be 'auto', 'paper', a number >= 0 or a pair of them; got {self.l2!r}")
+        if self.l2 == "auto":
+            return SPLIT_RIDGE * p / n, LEAF_RIDGE * p / n
+        if isinstance(self.l2, str):  # lambda / 2 |.|^2, lambda = 2 / (p nodes), on split weights p times ours
+            n_leaves = 2 ** self._depth_for(0)
+            return p / (n_leaves - 1), 1.0 / (p * n_leaves)
+        splits, leaves = self.l2 if np.iterable(self.l2) else (self.l2, self.l2)
+        return float(splits), float(leaves)
 
-    def _penalties(self, weight: Floats, n_features: int) -> tuple[L1 | L2, ...]:
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
         n = max(float(weight.sum()), float(np.count_nonzero(weight)))
         splits, leaves = self._strengths(n, n_features)
         return (L2(splits=splits, leaves=leaves if self.leaves == "linear" else 0.0),)
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        return (minmax if self.l2 == "paper" else moments)(X, weight)
+        return (minmax if isinstance(self.l2, str) and self.l2 == "paper" else moments)(X, weight)
 
     def predict_soft(self, X: Any) -> Floats:
         """Means of all leaves' predictions by their probabilities: (n,), or (n, K) with several outputs."""
@@ -63,44 +70,9 @@ class _SoftTree(TreeEstimator):
         return self.tree_.leaf_proba(X)
 
 
-class SRTRegressor(RegressionTree, _SoftTree):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
     """Soft regression tree with single-leaf predictions, trained by node-based decomposition (NODEC-DR).
-
-    Parameters
-    ----------
-    max_depth : int or "cv", default 3
-        Depth of the complete tree, >= 1; "cv" as in `TAORegressor`.
-    cv : for ``max_depth="cv"``, as in `TAORegressor`.
-    leaves : {"linear", "constant"}, default "linear"
-        The paper's are linear.
-    l2 : "auto", "paper", float or pair of floats, default "auto"
-        l2 penalty: the objective is ``mean loss + l2_splits |A|^2 + l2_leaves |coefs|^2`` on scaled features and
-        standardised outputs; constant terms are free. "auto": features are standardised, and the pair is
-        ``(.01 p / n, .03 p / n)`` for p features and n, the sum of the weights (they count as repeated rows) or the
-        number of rows, whichever is larger: one setting, chosen on inner folds of training parts of ten of the paper's
-        data sets. "paper": features are scaled to [0, 1], and the
-        lambdas are the printed ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit.
-    init : {"hinge", "cluster", "cart", "random"}, an initial tree of `solvers`, or a `Tree`, default "hinge"
-        Start. "cluster" is the paper's; hinging hyperplanes take less time and led to the same or better trees.
-    steepness : float or None, default 1
-        Deviation of the gates' arguments at the start, over the rows that pass a node; None: the split weights of
-        ``init`` are taken as they are.
-    n_init : int, default 1
-        Restarts; the lowest smooth objective wins.
-    max_iter : int, default 10
-        Macro iterations, the paper's M_it.
-    k0 : int or None, default None
-        None: the early-stopped version of the paper's experiments. An integer: from inner iteration k0 on, steps are
-        exact and the conditions for convergence are enforced; see `solvers.NODEC`.
-    joint_iterations : int, default 50
-        Iterations of L-BFGS on all variables at the end; 0 for the paper's method alone.
-    clip : bool, default True
-        Bound the leaves' predictions by the range of y in training.
-    min_samples_leaf : int, default 1
-        Fewest training rows in a leaf; smaller leaves are cut off at the end.
-    device : {"cpu", "gpu", "auto"}, default "cpu"
-        Where the objectives are evaluated that have 2000 rows or more; see `GETRegressor`.
-    time_limit, random_state, n_jobs, verbose, on_interrupt : as in `TAORegressor`.
 
     Attributes
     ----------
@@ -114,75 +86,47 @@ class SRTRegressor(RegressionTree, _SoftTree):
     Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm" (2024).
     """
 
-    def __init__(
-        self,
-        max_depth: int | str = 3,
-        *,
-        l2: Any = "auto",
-        init: Any = "hinge",
-        steepness: float | None = 1.0,
-        n_init: int = 1,
-        max_iter: int = 10,
-        k0: int | None = None,
-        joint_iterations: int = 50,
-        clip: bool = True,
-        leaves: str = "linear",
-        cv: Any = 4,
-        min_samples_leaf: int = 1,
-        device: str = "cpu",
-        time_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.max_depth = max_depth
-        self.l2 = l2
-        self.init = init
-        self.steepness = steepness
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.k0 = k0
-        self.joint_iterations = joint_iterations
-        self.clip = clip
-        self.leaves = leaves
-        self.cv = cv
-        self.min_samples_leaf = min_samples_leaf
-        self.device = device
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.on_interrupt = on_interrupt
+    init: Any = changed(
+        "hinge",
+        """"hinge", "cluster", "cart", "random", an initial tree of `solvers`, or a `Tree`: the start. "cluster" is the
+        paper's; hinging hyperplanes take less time and led to the same or better trees.""",
+    )
+    steepness: float | None = option(
+        1.0,
+        """Deviation of the gates' arguments at the start, over the rows that pass a node; None: the split weights of
+        ``init`` are taken as they are.""",
+    )
+    n_init: int = option(1, "Restarts; the lowest smooth objective wins.", least=1)
+    max_iter: int = option(10, "Macro iterations, the paper's M_it.", least=1)
+    k0: int | None = option(
+        None,
+        """None: the early-stopped version of the paper's experiments. An integer: from inner iteration k0 on, steps are
+        exact and the conditions for convergence are enforced; see `solvers.NODEC`.""",
+    )
+    joint_iterations: int = option(
+        50, "Iterations of L-BFGS on all variables at the end; 0 for the paper's method alone."
+    )
+    clip: bool = option(True, "Bound the leaves' predictions by the range of y in training.")
+    min_samples_leaf: int = changed(1, "Fewest training rows in a leaf; smaller leaves are cut off at the end.")
+    device: Device = changed(
+        "cpu", "Where the objectives are evaluated that have 2000 rows or more; see `GETRegressor`."
+    )
 
     def _solver(self, problem: TreeProblem) -> Any:
-        solvers = bridge.solvers()
-        inits = {
-            "hinge": solvers.HingeInit(n_random=6, n_moves=12),
-            "cluster": solvers.ClusterInit(n_init=1, n_repeats=3),
-            "cart": solvers.CartInit(),
-            "random": solvers.RandomInit(),
-        }
-        if isinstance(self.init, str) and self.init not in inits:
-            raise ValueError(f"init must be one of {list(inits)}, an initial tree or a Tree; got {self.init!r}")
-        if not isinstance(self.init, (str, Tree)) and not isinstance(self.init, bridge.solvers().Solver):
-            raise ValueError(f"init must be a name, an initial tree of `solvers` or a Tree; got {self.init!r}")
-        if not isinstance(self.joint_iterations, (int, np.integer)) or self.joint_iterations < 0:
-            raise ValueError(f"joint_iterations must be an integer >= 0; got {self.joint_iterations!r}")
-        if self.k0 is not None and (not isinstance(self.k0, (int, np.integer)) or self.k0 < 0):
-            raise ValueError(f"k0 must be an integer >= 0 or None; got {self.k0!r}")
-        init = "hinge" if isinstance(self.init, Tree) else self.init  # a Tree is the start itself
-        init = inits[init] if isinstance(init, str) else init
-        nodec = solvers.NODEC(
-            init=init,
-            steepness=self.steepness,
-            max_iter=int(self.max_iter),
-            k0=self.k0,
-            clip=bool(self.clip),
-            joint_iterations=int(self.joint_iterations),
-            device=self.device,
-        )
-        return nodec if self.n_init == 1 else solvers.MultiStart(nodec, int(self.n_init))
+        solvers, init = bridge.solvers, self.init
+        if isinstance(init, Tree):  # the start itself, before restarts
+            init = "hinge"
+        if isinstance(init, str) and init in INITS:
+            init = {
+                "hinge": solvers.HingeInit(n_random=6, n_moves=12),
+                "cluster": solvers.ClusterInit(n_init=1, n_repeats=3),
+                "cart": solvers.CartInit(),
+                "random": solvers.RandomInit(),
+            }[init]
+        if not isinstance(init, solvers.Solver):
+            raise ValueError(f"init must be one of {list(INITS)}, an initial tree of `solvers` or a Tree; got {init!r}")
+        nodec = self._made(solvers.NODEC, init=init)
+        return nodec if self.n_init == 1 else solvers.MultiStart(nodec, self.n_init)
 
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
@@ -198,22 +142,9 @@ class SRTRegressor(RegressionTree, _SoftTree):
         return self.smooth_objective_
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ORRTRegressor(RegressionTree, _SoftTree):
     """Soft regression tree that answers with the mixture of all leaves, trained as one smooth problem (ORRT).
-
-    Parameters
-    ----------
-    max_depth, cv, leaves, l2, time_limit, random_state, n_jobs, verbose, on_interrupt : as in `SRTRegressor`.
-    method : {"L-BFGS-B", "SLSQP"}, default "L-BFGS-B"
-        SciPy's minimiser; the paper uses SLSQP.
-    init : `Tree` on raw features, default None
-        A tree to start from; None: random numbers.
-    n_init : int, default 1
-        Starts; the best training objective wins.
-    max_iter : int, default 500
-        Iterations of each.
-    device : {"cpu", "gpu", "auto"}, default "cpu"
-        Where the objective is evaluated; see `GETRegressor`.
 
     Attributes
     ----------
@@ -224,46 +155,19 @@ class ORRTRegressor(RegressionTree, _SoftTree):
     Blanquero, Carrizosa, Molero-Rio and Romero Morales, "On sparse optimal regression trees", EJOR 299 (2022).
     """
 
-    min_samples_leaf = 1
-
-    def __init__(
-        self,
-        max_depth: int | str = 3,
-        *,
-        l2: Any = "auto",
-        method: str = "L-BFGS-B",
-        init: Tree | None = None,
-        n_init: int = 1,
-        max_iter: int = 500,
-        leaves: str = "linear",
-        cv: Any = 4,
-        device: str = "cpu",
-        time_limit: float | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        on_interrupt: str = "raise",
-    ) -> None:
-        self.max_depth = max_depth
-        self.l2 = l2
-        self.method = method
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.leaves = leaves
-        self.cv = cv
-        self.device = device
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.on_interrupt = on_interrupt
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        if self.init is not None and not isinstance(self.init, Tree):
-            raise ValueError(f"init must be a Tree on raw features or None; got {self.init!r}")
+    method: Literal["L-BFGS-B", "SLSQP"] = option("L-BFGS-B", "SciPy's minimiser; the paper uses SLSQP.")
+    n_init: int = option(1, "Starts; the best training objective wins.", least=1)
+    max_iter: int = option(500, "Iterations of each.", least=1)
+    init: Tree | None = changed(None, "A tree on raw features to start from; None: random numbers.")
 
     def _solver(self, problem: TreeProblem) -> Any:
-        orrt = bridge.solvers().ORRT
-        return orrt(method=self.method, n_starts=int(self.n_init), max_iter=int(self.max_iter), device=self.device)
+        return self._made(bridge.solvers.ORRT, n_starts=self.n_init)
+
+
+def is_l2(l2: Any) -> bool:
+    """Whether ``l2`` says how strong the penalties are, see ``l2`` of the estimators."""
+    if isinstance(l2, str):
+        return l2 in ("auto", "paper")
+    pair = l2 if isinstance(l2, (tuple, list, np.ndarray)) else (l2, l2)
+    numbers = [isinstance(v, (int, float, np.number)) and np.isfinite(v) and v >= 0 for v in pair]
+    return len(pair) == 2 and all(numbers)

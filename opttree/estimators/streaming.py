@@ -75,7 +75,7 @@ class Streaming(TreeEstimator):
         return self
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
-        self.__dict__.pop("_stream", None)  # of an earlier `partial_fit`
+        self._forget("_stream")  # of an earlier `partial_fit`
         super()._fit_noted(X, y, sample_weight)
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
@@ -106,12 +106,12 @@ class StreamingGET(Streaming):
         self.fit(X, y, weight)
         y = y if is_classifier(self) else y.astype(np.float64)
         problem, self._scaling = self.state(X, y, weight)
-        self._stream = bridge.solvers().streaming.TreeStream(
-            problem, self.tree_.scale(*self._scaling), np.random.default_rng(len(X))
+        self._stream = bridge.solvers.streaming.TreeStream(
+            problem, self._scaling.scale(self.tree_), np.random.default_rng(len(X))
         )
 
     def _part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
-        return stated(self._stream.problem, X, y, self._scaling)
+        return self._scaling.problem(self._stream.problem, X, y)
 
     def _finish(self, chunks: Chunks | None) -> None:
         tree = self._stream.tree
@@ -119,7 +119,7 @@ class StreamingGET(Streaming):
             tree = self._stream.refit(self._part(X, y) for X, y in chunks.labelled())
         known = self.tree_.spread  # of the first rows
         assert known is not None  # set by `fit`
-        self.tree_ = tree.unscale(*self._scaling).canonical.with_spread(known)
+        self.tree_ = self._scaling.unscale(tree).canonical.with_spread(known)
 
 
 class StreamingSDTR(Streaming):
@@ -132,25 +132,14 @@ class StreamingSDTR(Streaming):
         X, y = validate_data(self, X, np.asarray(y, np.float64), dtype=np.float64, order="C", multi_output=True)
         problem, self._scaling = self._state_of_fit(X, y, np.ones(len(X)))
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        self._stream = bridge.solvers().streaming.ForestStream(self._sdtr(), problem, rng)
+        self._stream = bridge.solvers.streaming.ForestStream(self._solver(problem), problem, rng)
         self._learn(X, y)
         self._finish(None)
 
     def _part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
-        return stated(self._stream.whole.problem, self._transformed(X), y, self._scaling)
+        return self._scaling.problem(self._stream.whole.problem, self._transformed(X), y)
 
     def _finish(self, chunks: Chunks | None) -> None:
         self.validation_loss_, self.result_ = self._stream.loss, None
-        self._keep_model(self._stream.model, self._stream.whole.problem, self._scaling)
-
-
-def stated(problem: TreeProblem, X: Floats, y: NDArray[Any], scaling: tuple[Floats, ...]) -> TreeProblem:
-    """The statement on raw rows more; ValueError for a class that is new."""
-    x_mean, x_scale, y_mean, y_scale = scaling
-    if problem.classes is None:
-        table = np.asarray(y, np.float64).reshape(len(y), -1)
-        y = ((table - y_mean) / y_scale).reshape(np.shape(y))
-    elif not np.isin(y, problem.classes).all():
-        new = np.setdiff1d(y, problem.classes)[0]
-        raise ValueError(f"y must hold classes of the first rows, {problem.classes.tolist()}; got {new!r}")
-    return problem.with_rows((X - x_mean) / x_scale, y)
+        problem, units = self._stream.whole.problem, self._scaling.x_scale  # deviations of the first rows
+        self._keep_model(self._stream.model, problem, self._scaling, problem.X.std(axis=0) * units)

@@ -1,10 +1,10 @@
-"""``max_depth="cv"``: the depth by cross-validation, each fold's tree grown from the last depth's."""
+"""Choices on held-out rows: ``max_depth="cv"``, each fold's tree grown from the last depth's, and the folds."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,13 @@ from opttree import bridge
 from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
 
-if TYPE_CHECKING:
-    from opttree.estimators.base import TreeEstimator
-
+Floats = NDArray[np.float64]
 DEPTHS = range(1, 13)  # the GET paper's
 SEARCH_SHARE = 0.5  # of a time limit, after which no further depth is tried: the rest is the final fit's
 PATIENCE = 4  # depths without a better score after which deeper ones are not tried
 
 
-def choose_depth(
-    model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], weight: NDArray[np.float64], seed: int | None
-) -> None:
+def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
     """Set ``best_depth_`` and ``cv_results_`` of ``model``.
 
     Every fold runs through the depths, see `fit_warm`; R2 or accuracy on the fold's held-out rows, weighted, is
@@ -51,7 +47,7 @@ def choose_depth(
         for k, (train, valid) in enumerate(folds):
             share = None if left is None else max(left / len(folds), 1e-3)
             tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid))
-        for k, found in bridge.solvers().parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
+        for k, found in bridge.solvers.parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
             fits[k], row[k] = found
         scores.append(list(row))
         means = np.mean(scores, axis=1)
@@ -79,9 +75,7 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, float]:
     return fitted, float(fitted.score(X[valid], y[valid], weight[valid]))
 
 
-def folds_of(
-    model: TreeEstimator, X: NDArray[np.float64], y: NDArray[Any], seed: int
-) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Training and held-out rows of every fold that ``model.cv`` asks for."""
     stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
     kind: Any
@@ -94,7 +88,7 @@ def folds_of(
     return list(kind.split(X, y))
 
 
-def fit_warm(model: TreeEstimator, depth: int, last: Any, *data: Any) -> Any:
+def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:
     """A copy of ``model`` of this depth, fitted to ``data``, whose objective is no higher than that of ``last``.
 
     ``last`` is the fit of the depth before, or None; a forest starts nothing. Where the solver lets a start compete

@@ -1,0 +1,85 @@
+"""Scaling: offsets and units of features and outputs, applied to rows on the way in and to models on the way out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.models import Model
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+class Scaling(NamedTuple):
+    """``(X - x_mean) / x_scale`` and ``(y - y_mean) / y_scale``; ``tree.unscale(*scaling)`` undoes it."""
+
+    x_mean: Floats
+    x_scale: Floats
+    y_mean: Floats
+    y_scale: Floats
+
+    def features(self, X: Floats) -> Floats:
+        """Raw features ``(n, p)`` as the solver sees them."""
+        scaled = X - self.x_mean
+        scaled /= self.x_scale
+        return scaled
+
+    def outputs(self, y: NDArray[Any]) -> Floats:
+        """Raw outputs, ``(n,)`` or ``(n, K)``, as the solver sees them."""
+        table = np.asarray(y, np.float64).reshape(len(y), -1)
+        return ((table - self.y_mean) / self.y_scale).reshape(np.shape(y))
+
+    def scale(self, tree: Tree) -> Tree:
+        """A tree on raw features and outputs, on scaled ones."""
+        return tree.scale(*self)
+
+    def unscale(self, model: Model) -> Any:
+        """A model of the scaled problem, a tree or a forest, on raw features and outputs."""
+        return model.unscale(*self)
+
+    def problem(self, problem: TreeProblem, X: Floats, y: NDArray[Any]) -> TreeProblem:
+        """The statement ``problem`` on further raw rows; ValueError for a class that it does not know."""
+        if problem.classes is None:
+            y = self.outputs(y)
+        elif not np.isin(y, problem.classes).all():
+            new = np.setdiff1d(y, problem.classes)[0]
+            raise ValueError(f"y must hold classes of the first rows, {problem.classes.tolist()}; got {new!r}")
+        return problem.with_rows(self.features(X), y)
+
+
+def moments(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
+
+    One column at a time, so that no temporary of the size of ``X`` exists.
+    """
+    share = weight / weight.sum()
+    mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
+    for j in range(X.shape[1]):
+        mean[j] = np.sum(share * X[:, j])
+        largest = np.abs(X[:, j]).max()
+        deviation = np.sqrt(np.sum(share * ((X[:, j] - mean[j]) / largest) ** 2)) if largest > 0.0 else 0.0
+        if deviation > 1e-12:
+            scale[j] = largest * deviation
+    return mean, scale
+
+
+def minmax(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Least value and range of each column over the rows of positive weight; range 1 for constant columns."""
+    used = X[weight > 0.0]
+    low, scale = used.min(axis=0), np.ptp(used, axis=0)
+    return low, np.where(scale > 0.0, scale, 1.0)
+
+
+def spread(X: Floats, weight: Floats) -> Floats:
+    """(p,) standard deviation of each column; 0 for constant ones."""
+    scale = moments(X, weight)[1]
+    return np.where(np.ptp(X[weight > 0.0], axis=0) > 0.0, scale, 0.0)
+
+
+def with_training(tree: Tree, X: Floats, weight: Floats) -> Tree:
+    """``tree`` with what it should know of its training rows: shares of the weight at its nodes, features' spread."""
+    return tree.with_share(tree.node_share(X, weight)).with_spread(spread(X, weight))

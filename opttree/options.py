@@ -1,0 +1,192 @@
+"""Options: each is declared once, with its type, its default, its rule and its documentation, and checked by them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+COUNTS = {2: "two", 3: "three"}
+SECTIONS = ("Attributes", "Returns", "Raises", "Notes", "References", "Examples")  # that follow the parameters
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an option allows beyond its type: the range of its numbers, and what only a function can tell."""
+
+    doc: str | None = None
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    test: Callable[[Any], bool] | None = None
+    words: str | None = None  # of the rule, in place of those made from type and range
+
+    def holds(self, number: Any) -> bool:
+        """Whether a number is within the range."""
+        return bool(
+            (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (self.most is None or number <= self.most)
+            and (self.below is None or number < self.below)
+        )
+
+    @property
+    def range(self) -> str:
+        """The range in words, with a space before it."""
+        low, high = (a if b is None else b for a, b in ((self.least, self.above), (self.most, self.below)))
+        if low is not None and high is not None:
+            if (self.above is None) == (self.below is None):
+                return f" between {low:g} and {high:g}"
+            return f" in {'[' if self.above is None else '('}{low:g}, {high:g}{']' if self.below is None else ')'}"
+        if low is not None:
+            return f" {'>=' if self.above is None else '>'} {low:g}"
+        return "" if high is None else f" {'<=' if self.below is None else '<'} {high:g}"
+
+
+def option(
+    default: Any = MISSING, doc: str | None = None, *, factory: Any = MISSING, kw_only: Any = MISSING, **rule: Any
+) -> Any:
+    """A field of a dataclass of options.
+
+    Parameters
+    ----------
+    default, factory, kw_only : as in `dataclasses.field`.
+    doc : what the docstring says of it.
+    **rule : the fields of a `Rule`: ``least``, ``above``, ``most`` and ``below`` are for all numbers in it; ``test``
+        is a function of the value, and ``words`` says what it asks for.
+    """
+    return field(default=default, default_factory=factory, kw_only=kw_only, metadata={"rule": Rule(doc, **rule)})
+
+
+def changed(default: Any = MISSING, doc: str | None = None, *, factory: Any = MISSING) -> Any:
+    """An inherited option with another default, or another line of documentation, under the rule that it has."""
+    return field(default=default, default_factory=factory, metadata={"changes": doc})
+
+
+def _declared(base: type) -> dict[str, Any]:
+    return {name: f for name, f in getattr(base, "__dataclass_fields__", {}).items() if "rule" in f.metadata}
+
+
+@cache
+def rules(cls: type) -> tuple[tuple[str, Any, Rule], ...]:
+    """Name, type and rule of every option of a dataclass."""
+    hints = get_type_hints(cls)
+    return tuple((f.name, hints[f.name], f.metadata["rule"]) for f in fields(cls) if "rule" in f.metadata)
+
+
+def fits(kind: Any, value: Any, rule: Rule) -> bool:
+    """Whether ``value`` is of the type ``kind``, its numbers finite and within the range of ``rule``."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return any(fits(part, value, rule) for part in args)
+    if origin is Literal:
+        return any(isinstance(value, type(choice)) and value == choice for choice in args)
+    if origin is tuple:
+        if not isinstance(value, (tuple, list)):
+            return False
+        wanted = args[:1] * len(value) if args[-1] is Ellipsis else args
+        return len(value) == len(wanted) > 0 and all(fits(k, v, rule) for k, v in zip(wanted, value, strict=True))
+    if kind is types.NoneType:
+        return value is None
+    if kind is bool:
+        return isinstance(value, (bool, np.bool_))
+    if kind is int:
+        return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and rule.holds(value)
+    if kind is float:
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        return number and bool(np.isfinite(value)) and rule.holds(value)
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def allowed(kind: Any, rule: Rule) -> str:
+    """What `fits` asks for, in words."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _either(allowed(part, rule) for part in args)
+    if origin is Literal:
+        return f"one of {list(args)}" if len(args) > 1 else repr(args[0])
+    if origin is tuple:
+        inner = allowed(args[0], rule).split(" ", 1)[1]
+        plural = inner.replace("number", "numbers").replace("integer", "integers")
+        return f"{COUNTS.get(len(args), len(args)) if args[-1] is not Ellipsis else 'a tuple of'} {plural}"
+    if kind is types.NoneType:
+        return "None"
+    words = {bool: "True or False", int: f"an integer{rule.range}", float: f"a finite number{rule.range}"}
+    if kind in words:
+        return words[kind]
+    name = str(getattr(kind, "__name__", kind))
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
+def _either(words: Iterable[str]) -> str:
+    *first, last = list(words)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def documented(cls: type, options: dict[str, Any]) -> str:
+    """The docstring of ``cls`` with a section on its options, its own before those of its bases."""
+    types_of = {name: text for base in cls.__mro__[::-1] for name, text in inspect.get_annotations(base).items()}
+    places = [inspect.get_annotations(base) for base in cls.__mro__]
+    nearest = {name: next(i for i, place in enumerate(places) if name in place) for name in options}
+    lines = ["Parameters", "----------"]
+    for name in sorted(options, key=lambda name: (options[name].kw_only is not False, nearest[name])):
+        rule, default = options[name].metadata["rule"], options[name].default
+        if rule.doc is not None:
+            text = types_of[name].replace("Device", 'Literal["cpu", "gpu", "auto"]')
+            text = re.sub(r"Literal\[([^],]*)\]", r"\1", text)
+            text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ")
+            lines.append(f"{name} : {text}" + (f", default {default!r}" if default is not MISSING else ""))
+            lines += [f"    {line.strip()}" for line in rule.doc.strip().splitlines()]
+    text = str(cls.__doc__)
+    if len(lines) == 2:
+        return text
+    section = "\n".join(f"    {line}" for line in lines)
+    for title in SECTIONS:
+        head = f"\n    {title}\n    {'-' * len(title)}\n"
+        if head in text:
+            before, after = text.split(head, 1)
+            return f"{before}\n{section}\n{head}{after}"
+    return f"{text.rstrip()}\n\n{section}\n    "
+
+
+class Options:
+    """Base of dataclasses whose fields are options: their docstrings get a section on them."""
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        inherited = {name: f for base in cls.__mro__[:0:-1] for name, f in _declared(base).items()}
+        own = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
+        for name, f in own.items():
+            if "changes" in f.metadata:
+                rule, doc = inherited[name].metadata["rule"], f.metadata["changes"]
+                rule = rule if doc is None else replace(rule, doc=doc)
+                f.metadata, f.kw_only = types.MappingProxyType({"rule": rule}), inherited[name].kw_only
+        if cls.__doc__:
+            cls.__doc__ = documented(cls, inherited | own)
+
+    def check_options(self) -> None:
+        """Hold every option against its type and its rule.
+
+        Raises
+        ------
+        ValueError
+            For the first that breaks them, in one sentence.
+        """
+        for name, kind, rule in rules(type(self)):
+            value = getattr(self, name)
+            if not (fits(kind, value, rule) and (rule.test is None or rule.test(value))):
+                raise ValueError(f"{name} must be {rule.words or allowed(kind, rule)}; got {value!r}")
+
+
+class Checked(Options):
+    """`Options` that are checked when they are made."""
+
+    def __post_init__(self) -> None:
+        self.check_options()
