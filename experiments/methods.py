@@ -11,6 +11,7 @@ from typing import Any
 from sklearn.linear_model import LinearRegression
 
 import solvers
+from opttree.methods import FAMILIES
 
 
 class UnavailableError(Exception):
@@ -34,11 +35,6 @@ class Entry:
     compiled: bool = False
 
 
-def _ours(name: str, classifier: str = "", **defaults: Any) -> Entry:
-    names = (f"opttree:{name}Regressor" if name else "", f"opttree:{classifier}Classifier" if classifier else "")
-    return Entry(*names, defaults=defaults, compiled=True)
-
-
 def _sklearn(module: str, name: str, threads: str = "n_jobs", **defaults: Any) -> Entry:
     return Entry(
         f"sklearn.{module}:{name}Regressor", f"sklearn.{module}:{name}Classifier", threads=threads, defaults=defaults
@@ -46,16 +42,7 @@ def _sklearn(module: str, name: str, threads: str = "n_jobs", **defaults: Any) -
 
 
 METHODS: dict[str, Entry] = {
-    "tao": _ours("TAO", "TAO"),
-    "get": _ours("GET", "GET"),
-    "srt": _ours("SRT"),
-    "orrt": _ours("ORRT"),
-    "ort": _ours("ORT", "OCT"),
-    "gradtree": _ours("GradTree", "GradTree"),
-    "sdtr": _ours("SDTR"),
-    "tao-forest": _ours("TAOForest", "TAOForest"),
-    "boosted": _ours("BoostedTrees", "BoostedTrees"),
-    "auto": _ours("AutoTree", "AutoTree"),
+    **{name: Entry(m.regressor, m.classifier, compiled=True) for name, m in FAMILIES.items()},
     "cart": _sklearn("tree", "DecisionTree", threads=""),
     "random-forest": _sklearn("ensemble", "RandomForest"),
     "extra-trees": _sklearn("ensemble", "ExtraTrees"),

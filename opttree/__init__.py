@@ -8,42 +8,33 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from opttree.methods import ESTIMATORS
+
 if TYPE_CHECKING:
-    from opttree import chunks, datasets, interpret, io, plotting, preprocessing
-    from opttree.estimators import (
-        AutoTreeClassifier,
-        AutoTreeRegressor,
-        BoostedTreesClassifier,
-        BoostedTreesRegressor,
-        GETClassifier,
-        GETRegressor,
-        GradTreeClassifier,
-        GradTreeRegressor,
-        OCTClassifier,
-        ORRTRegressor,
-        ORTRegressor,
-        SDTRRegressor,
-        SRTRegressor,
-        TAOClassifier,
-        TAOForestClassifier,
-        TAOForestRegressor,
-        TAORegressor,
+    from opttree import (
+        chunks as chunks,
+        datasets as datasets,
+        interpret as interpret,
+        io as io,
+        plotting as plotting,
+        preprocessing as preprocessing,
     )
-    from opttree.forest import Forest
-    from opttree.interrupts import InterruptedFitWarning
-    from opttree.io import Model, load, save
+    from opttree.estimators import *
+    from opttree.forest import Forest as Forest
+    from opttree.interrupts import InterruptedFitWarning as InterruptedFitWarning
+    from opttree.io import Model as Model, load as load, save as save
     from opttree.problems import (
-        L1,
-        L2,
-        DenseTreeProblem,
-        MIPTreeProblem,
-        SmoothTreeProblem,
-        SoftForestProblem,
-        SplitPrice,
-        SubtreeProblem,
-        TreeProblem,
+        L1 as L1,
+        L2 as L2,
+        DenseTreeProblem as DenseTreeProblem,
+        MIPTreeProblem as MIPTreeProblem,
+        SmoothTreeProblem as SmoothTreeProblem,
+        SoftForestProblem as SoftForestProblem,
+        SplitPrice as SplitPrice,
+        SubtreeProblem as SubtreeProblem,
+        TreeProblem as TreeProblem,
     )
-    from opttree.tree import Tree
+    from opttree.tree import Tree as Tree
 
 __version__ = "0.1.0"
 
@@ -59,70 +50,15 @@ _HOMES = {
     "L1": "opttree.problems",
     "L2": "opttree.problems",
     "SplitPrice": "opttree.problems",
-    "AutoTreeClassifier": "opttree.estimators",
-    "AutoTreeRegressor": "opttree.estimators",
-    "BoostedTreesClassifier": "opttree.estimators",
-    "BoostedTreesRegressor": "opttree.estimators",
-    "GETRegressor": "opttree.estimators",
-    "GETClassifier": "opttree.estimators",
-    "GradTreeClassifier": "opttree.estimators",
-    "GradTreeRegressor": "opttree.estimators",
-    "OCTClassifier": "opttree.estimators",
-    "ORRTRegressor": "opttree.estimators",
-    "ORTRegressor": "opttree.estimators",
-    "SDTRRegressor": "opttree.estimators",
-    "SRTRegressor": "opttree.estimators",
-    "TAOForestClassifier": "opttree.estimators",
-    "TAOForestRegressor": "opttree.estimators",
-    "TAORegressor": "opttree.estimators",
-    "TAOClassifier": "opttree.estimators",
     "InterruptedFitWarning": "opttree.interrupts",
     "Model": "opttree.io",
     "load": "opttree.io",
     "save": "opttree.io",
+    **ESTIMATORS,
 }
 _MODULES = ("chunks", "datasets", "interpret", "io", "plotting", "preprocessing")
 
-__all__ = [
-    "L1",
-    "L2",
-    "AutoTreeClassifier",
-    "AutoTreeRegressor",
-    "BoostedTreesClassifier",
-    "BoostedTreesRegressor",
-    "DenseTreeProblem",
-    "Forest",
-    "GETClassifier",
-    "GETRegressor",
-    "GradTreeClassifier",
-    "GradTreeRegressor",
-    "InterruptedFitWarning",
-    "MIPTreeProblem",
-    "Model",
-    "OCTClassifier",
-    "ORRTRegressor",
-    "ORTRegressor",
-    "SDTRRegressor",
-    "SRTRegressor",
-    "SmoothTreeProblem",
-    "SoftForestProblem",
-    "SplitPrice",
-    "SubtreeProblem",
-    "TAOClassifier",
-    "TAOForestClassifier",
-    "TAOForestRegressor",
-    "TAORegressor",
-    "Tree",
-    "TreeProblem",
-    "chunks",
-    "datasets",
-    "interpret",
-    "io",
-    "load",
-    "plotting",
-    "preprocessing",
-    "save",
-]
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:

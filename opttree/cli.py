@@ -13,38 +13,23 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from opttree.methods import METHODS, make_estimator
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from opttree.datasets import Dataset
 
-METHODS = {
-    "cart": "scikit-learn's CART tree",
-    "rf": "scikit-learn's random forest of 100 trees",
-    "tao-c": "TAO, oblique splits, constant leaves",
-    "tao-l": "TAO, oblique splits, linear leaves",
-    "tao-axis": "TAO, axis-aligned splits, constant leaves",
-    "get": "GET, whole-tree gradients, constant leaves",
-    "get-linear": "GET, whole-tree gradients, linear leaves",
-    "srt": "SRT, soft tree by node-based decomposition, linear leaves; regression only",
-    "gradtree": "GradTree, axis-aligned splits, constant leaves, by straight-through gradients",
-    "ort": "ORT or OCT, axis-aligned splits, constant leaves, optimal where a proof takes seconds",
-    "ort-l": "ORT-L, axis-aligned splits, linear leaves, by local search; regression only",
-    "orrt": "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
-    "sdtr": "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",
-    "auto": "the best tree of a portfolio, distilled ones among them, within --time-limit or a minute; no --depth",
-    "forest": "30 averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_",
-    "boosted": "gradient boosting with trees of TAO, or CART's with leaves of ours, of a depth of their own",
-}
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
 ROWS_AT_ONCE = 10_000  # of predictions written to standard output, before the next look at Ctrl-C
-FORESTS = ("rf", "forest", "boosted")
-ON_GPU = ("get", "get-linear", "srt", "orrt", "sdtr", "gradtree")  # methods that --device is for
-FIT_METHODS = {"tao": "tao-c", **{name: name for name in METHODS if name not in ("cart", *FORESTS)}}
+FIT_METHODS = {  # those whose model is a tree of ours; "tao" is "tao-c"
+    "tao": "tao-c",
+    **{name: name for name, method in METHODS.items() if method.family and not method.is_forest},
+}
+ON_GPU = [name for name, method in METHODS.items() if method.has_device]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -153,82 +138,6 @@ def _tree_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
     where = f"where {', '.join(ON_GPU)} compute; default %(default)s"
     parser.add_argument("--device", choices=("cpu", "gpu", "auto"), default="cpu", help=where)
-
-
-def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | None = None, **options: Any) -> Any:
-    """The estimator that ``method`` (a key of `METHODS`) names, for a task.
-
-    ``options`` go to it; ``device`` only where it knows one, see `ON_GPU`.
-    """
-    if method not in ON_GPU:
-        options.pop("device", None)
-    regression = task == "regression"
-    if method in ("cart", "rf"):
-        from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-        if method == "cart":
-            return (DecisionTreeRegressor if regression else DecisionTreeClassifier)(max_depth=depth, random_state=seed)
-        return (RandomForestRegressor if regression else RandomForestClassifier)(random_state=seed, n_jobs=jobs or -1)
-    from opttree import (
-        AutoTreeClassifier,
-        AutoTreeRegressor,
-        BoostedTreesClassifier,
-        BoostedTreesRegressor,
-        GETClassifier,
-        GETRegressor,
-        GradTreeClassifier,
-        GradTreeRegressor,
-        OCTClassifier,
-        ORRTRegressor,
-        ORTRegressor,
-        SDTRRegressor,
-        SRTRegressor,
-        TAOClassifier,
-        TAOForestClassifier,
-        TAOForestRegressor,
-        TAORegressor,
-    )
-
-    kind: Callable[..., Any]
-    if method in ("srt", "orrt", "ort-l", "sdtr") and not regression:
-        raise ValueError(f"method {method} is for regression; got a classification task")
-    if method in ("auto", "forest", "boosted"):
-        kinds = {
-            "auto": (AutoTreeRegressor, AutoTreeClassifier),
-            "forest": (TAOForestRegressor, TAOForestClassifier),
-            "boosted": (BoostedTreesRegressor, BoostedTreesClassifier),
-        }
-        if method == "auto" and options.get("time_limit", 0) is None:
-            del options["time_limit"]
-        kind = kinds[method][0 if regression else 1]
-        return kind(random_state=seed, n_jobs=jobs, **options)
-    if method == "gradtree":
-        kind = GradTreeRegressor if regression else GradTreeClassifier
-        return kind(depth, random_state=seed, n_jobs=jobs, **options)
-    if method in ("ort", "ort-l"):
-        if not regression:
-            return OCTClassifier(depth, random_state=seed, n_jobs=jobs, **options)
-        if method == "ort-l":
-            options |= {"leaves": "linear", "solver": "local"}
-        return ORTRegressor(depth, random_state=seed, n_jobs=jobs, **options)
-    if method in ("srt", "orrt"):
-        return (SRTRegressor if method == "srt" else ORRTRegressor)(depth, random_state=seed, n_jobs=jobs, **options)
-    if method == "sdtr":  # a model file holds a tree of raw features
-        return SDTRRegressor(depth, quantile_transform=False, random_state=seed, n_jobs=jobs, **options)
-    if method.startswith("get"):
-        kind = GETRegressor if regression else GETClassifier
-        leaves = "linear" if method == "get-linear" else "constant"
-        return kind(depth, leaves=leaves, random_state=seed, n_jobs=jobs, **options)
-    kind = TAORegressor if regression else TAOClassifier
-    return kind(
-        depth,
-        leaves="linear" if method == "tao-l" else "constant",
-        splits="axis" if method == "tao-axis" else "oblique",
-        random_state=seed,
-        n_jobs=jobs,
-        **options,
-    )
 
 
 def _fit(args: argparse.Namespace) -> None:
@@ -359,6 +268,7 @@ def _datasets(args: argparse.Namespace) -> None:
 
 def _compare(args: argparse.Namespace) -> None:
     from opttree import datasets, plotting
+    from opttree.comparison import cross_validate
 
     methods = [m.strip() for m in args.methods.split(",") if m.strip()]
     unknown = [m for m in methods if m not in METHODS]
@@ -373,7 +283,8 @@ def _compare(args: argparse.Namespace) -> None:
     X, y = data.as_arrays()
     if len(X) < args.cv:
         raise ValueError(f"--cv must be at most the number of rows, {len(X)}; got {args.cv}")
-    table, results = _cross_validate(methods, X, y, data.task, args)
+    how = {"folds": args.cv, "depth": args.depth, "seed": args.seed, "jobs": args.jobs, "device": args.device}
+    table, results = cross_validate(methods, X, y, data.task, go_on=lambda: _go_on(args), **how)
     if table.empty:
         raise KeyboardInterrupt
     score = "R2" if data.task == "regression" else "accuracy"
@@ -402,6 +313,7 @@ def _solve(args: argparse.Namespace) -> None:
     if args.write:
         _check_place("--write", args.write)
     from opttree import bridge, io, plotting
+    from opttree.models import as_tree
     from opttree.problems import MIPTreeProblem
 
     if args.method == "local" and args.max_features is not None:
@@ -413,8 +325,8 @@ def _solve(args: argparse.Namespace) -> None:
     name, encoded = data.name, data.encoded()
     problem, scaling = model.state(X, y)
     solvers = bridge.solvers
-    whole = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
-    limits = {"n_thresholds": whole, "max_splits": args.max_splits}
+    whole: Any = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
+    limits: dict[str, Any] = {"n_thresholds": whole, "max_splits": args.max_splits}
     mip = solvers.MIP(
         formulation=args.formulation,
         max_features=args.max_features,
@@ -424,12 +336,9 @@ def _solve(args: argparse.Namespace) -> None:
         seed=args.seed,
         **limits,
     )
-    solver = mip
-    if args.method != "mip":
-        every = "auto" if whole == "all" else whole
-        solver = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
-    if args.method == "local+mip":
-        solver = replace(mip, init=solver)
+    every: Any = "auto" if whole == "all" else whole
+    local = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
+    solver = {"mip": mip, "local": local, "local+mip": replace(mip, init=local)}[args.method]
     if (reason := solver.supports(problem)) is not None:
         raise ValueError(f"{args.method} cannot solve this problem: {reason}")
     began, unwritten = time.perf_counter(), ""
@@ -444,13 +353,13 @@ def _solve(args: argparse.Namespace) -> None:
         unwritten = _write(stated, args)
     left = None if args.time_limit is None else max(args.time_limit - (time.perf_counter() - began), 1e-3)
     result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
-    tree = result.tree.unscale(*scaling).canonical
+    tree = as_tree(result.tree).unscale(*scaling).canonical
     print(
         f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
         f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"
     )
     proof = "bound none, gap none"
-    if result.bound is not None:
+    if result.gap is not None:
         proof = f"bound {result.bound:.8g}, gap {100.0 * result.gap:.3g} %"
     print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
     print(result.message)
@@ -509,86 +418,6 @@ def _stated(args: argparse.Namespace) -> tuple[Dataset, Any, Any, Any]:
             raise ValueError("--leaves must be constant for classification; got 'linear'")
         return data, X, np.asarray(data.y), OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
     return data, X, y, ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)
-
-
-def _cross_validate(
-    methods: list[str], X: Any, y: Any, task: str, args: argparse.Namespace
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Table of fold means, one row per method, and the first fold's results of the methods that have one."""
-    import pandas as pd
-    from sklearn.model_selection import KFold, StratifiedKFold
-
-    stratify = task == "classification" and min(pd.Series(y).value_counts()) >= args.cv
-    folds = (StratifiedKFold if stratify else KFold)(args.cv, shuffle=True, random_state=args.seed)
-    rows, results = {}, {}
-    for method in methods:
-        try:
-            rows[method], result = _folds_of_method(method, folds, X, y, task, args)
-        except KeyboardInterrupt:  # the methods before it are shown
-            break
-        if result is not None:
-            results[method] = result
-    columns = ["train", "test", "test_std", "objective", "seconds", "parameters"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns), results
-
-
-def _folds_of_method(
-    method: str, folds: Any, X: Any, y: Any, task: str, args: argparse.Namespace
-) -> tuple[dict[str, float], Any]:
-    """Means over the folds of one method, and the first fold's result, if it has one."""
-    import numpy as np
-    import pandas as pd
-
-    few = np.random.default_rng(0).permutation(len(X))[:500]
-    make = partial(make_estimator, method, task, args.depth, args.seed, args.jobs, device=args.device)
-    _result(make().fit(X[few], y[few]), X[few], y[few], task, args)  # compile off the clock
-    rows: list[dict[str, Any]] = []
-    first = None
-    for fold, (train, test) in enumerate(folds.split(X, y)):
-        _go_on(args)
-        model = make()
-        began = time.perf_counter()
-        model.fit(X[train], y[train])
-        seconds = time.perf_counter() - began
-        result = _result(model, X[train], y[train], task, args)
-        first = result if fold == 0 else first
-        rows.append(
-            {
-                "train": model.score(X[train], y[train]),
-                "test": model.score(X[test], y[test]),
-                "objective": None if result is None else result.objective,
-                "seconds": seconds,
-                "parameters": _n_parameters(model),
-            }
-        )
-    frame = pd.DataFrame(rows).astype(float)
-    return {**frame.mean(), "test_std": frame["test"].std()}, first
-
-
-def _result(model: Any, X: Any, y: Any, task: str, args: argparse.Namespace) -> Any:
-    """The result of a fitted model, None where it has none.
-
-    CART's tree is taken as a point of the statement that tao-c solves: its objective, and a trace of one step.
-    """
-    from sklearn.tree import BaseDecisionTree
-
-    from opttree import bridge
-
-    if not isinstance(model, BaseDecisionTree):
-        return getattr(model, "result_", None)
-    solvers = bridge.solvers
-    problem, _scaling = make_estimator("tao-c", task, args.depth, args.seed).state(X, y)
-    return solvers.solve(problem, solvers.CartInit(), random_state=args.seed)
-
-
-def _n_parameters(model: Any) -> int:
-    from opttree import Tree
-
-    if hasattr(model, "forest_"):
-        return model.forest_.n_parameters
-    if hasattr(model, "estimators_"):
-        return sum(_n_parameters(tree) for tree in model.estimators_)
-    return (model.tree_ if isinstance(model.tree_, Tree) else Tree.from_sklearn(model)).n_parameters
 
 
 def _save_figure(axes: Any, path: Path) -> None:

@@ -77,8 +77,9 @@ def _declared(base: type) -> dict[str, Any]:
 @cache
 def rules(cls: type) -> tuple[tuple[str, Any, Rule], ...]:
     """Name, type and rule of every option of a dataclass."""
-    hints = get_type_hints(cls)
-    return tuple((f.name, hints[f.name], f.metadata["rule"]) for f in fields(cls) if "rule" in f.metadata)
+    declared = [f for f in fields(cls) if "rule" in f.metadata]
+    hints = get_type_hints(cls) if declared else {}
+    return tuple((f.name, hints[f.name], f.metadata["rule"]) for f in declared)
 
 
 def fits(kind: Any, value: Any, rule: Rule) -> bool:
@@ -92,7 +93,7 @@ def fits(kind: Any, value: Any, rule: Rule) -> bool:
         if not isinstance(value, (tuple, list)):
             return False
         wanted = args[:1] * len(value) if args[-1] is Ellipsis else args
-        return len(value) == len(wanted) > 0 and all(fits(k, v, rule) for k, v in zip(wanted, value, strict=True))
+        return len(value) == len(wanted) and all(fits(k, v, rule) for k, v in zip(wanted, value, strict=True))
     if kind is types.NoneType:
         return value is None
     if kind is bool:
@@ -148,12 +149,9 @@ def documented(cls: type, options: dict[str, Any]) -> str:
     if len(lines) == 2:
         return text
     section = "\n".join(f"    {line}" for line in lines)
-    for title in SECTIONS:
-        head = f"\n    {title}\n    {'-' * len(title)}\n"
-        if head in text:
-            before, after = text.split(head, 1)
-            return f"{before}\n{section}\n{head}{after}"
-    return f"{text.rstrip()}\n\n{section}\n    "
+    heads = [f"\n    {title}\n    {'-' * len(title)}\n" for title in SECTIONS]
+    end = min([text.index(head) for head in heads if head in text], default=len(text.rstrip()) + 1)
+    return f"{text[:end].rstrip()}\n\n{section}\n{text[end:] or '    '}"
 
 
 class Options:
@@ -162,7 +160,7 @@ class Options:
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
         inherited = {name: f for base in cls.__mro__[:0:-1] for name, f in _declared(base).items()}
-        own = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
+        own = {name: f for name, f in vars(cls).items() if isinstance(f, Field) and f.metadata}
         for name, f in own.items():
             if "changes" in f.metadata:
                 rule, doc = inherited[name].metadata["rule"], f.metadata["changes"]
@@ -179,7 +177,8 @@ class Options:
         ValueError
             For the first that breaks them, in one sentence.
         """
-        for name, kind, rule in rules(type(self)):
+        cls: Any = type(self)
+        for name, kind, rule in rules(cls):
             value = getattr(self, name)
             if not (fits(kind, value, rule) and (rule.test is None or rule.test(value))):
                 raise ValueError(f"{name} must be {rule.words or allowed(kind, rule)}; got {value!r}")

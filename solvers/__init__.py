@@ -1,62 +1,39 @@
 """Solvers of `opttree.TreeProblem`: the driver `solve`, the algorithms, and solvers made of solvers."""
 
-from solvers import streaming  # noqa: F401
-from solvers.base import Solver, Step
-from solvers.boosting import Boosting
-from solvers.combinators import Chain, MultiStart
-from solvers.conformance import check_solver
-from solvers.distilled import Distilled
-from solvers.driver import solve
-from solvers.forest import TAOForest
-from solvers.get import GET, Anneal, SubtreePolish
-from solvers.gradient import LBFGS, Adam, QHAdam
-from solvers.gradtree import GradTree
-from solvers.initial import CartInit, ClusterInit, GreedyInit, HingeInit, RandomInit
-from solvers.local_search import LocalSearch
-from solvers.mip import MIP, certify
-from solvers.nodec import NODEC, ArmijoLineSearch
-from solvers.nodes import AxisNode, LiblinearNode, NewtonNode, SklearnNode
-from solvers.orrt import ORRT
-from solvers.result import Result, SolverError, Termination, Trace
-from solvers.sdtr import SDTR
-from solvers.tao import TAO
+from types import ModuleType as _Module
 
-__all__ = [
-    "GET",
-    "LBFGS",
-    "MIP",
-    "NODEC",
-    "ORRT",
-    "SDTR",
-    "TAO",
-    "Adam",
-    "Anneal",
-    "ArmijoLineSearch",
-    "AxisNode",
-    "Boosting",
-    "CartInit",
-    "Chain",
-    "ClusterInit",
-    "Distilled",
-    "GradTree",
-    "GreedyInit",
-    "HingeInit",
-    "LiblinearNode",
-    "LocalSearch",
-    "MultiStart",
-    "NewtonNode",
-    "QHAdam",
-    "RandomInit",
-    "Result",
-    "SklearnNode",
-    "Solver",
-    "SolverError",
-    "Step",
-    "SubtreePolish",
-    "TAOForest",
-    "Termination",
-    "Trace",
-    "certify",
-    "check_solver",
-    "solve",
-]
+from solvers import streaming as streaming
+from solvers.base import Solver as Solver, Step as Step
+from solvers.boosting import Boosting as Boosting
+from solvers.combinators import Chain as Chain, MultiStart as MultiStart
+from solvers.conformance import check_solver as check_solver
+from solvers.distilled import Distilled as Distilled
+from solvers.driver import solve as solve
+from solvers.forest import TAOForest as TAOForest
+from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
+from solvers.gradient import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
+from solvers.gradtree import GradTree as GradTree
+from solvers.initial import (
+    CartInit as CartInit,
+    ClusterInit as ClusterInit,
+    GreedyInit as GreedyInit,
+    HingeInit as HingeInit,
+    RandomInit as RandomInit,
+)
+from solvers.local_search import LocalSearch as LocalSearch
+from solvers.mip import MIP as MIP, certify as certify
+from solvers.nodec import NODEC as NODEC, ArmijoLineSearch as ArmijoLineSearch
+from solvers.nodes import (
+    AxisNode as AxisNode,
+    LiblinearNode as LiblinearNode,
+    NewtonNode as NewtonNode,
+    SklearnNode as SklearnNode,
+)
+from solvers.orrt import ORRT as ORRT
+from solvers.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
+from solvers.sdtr import SDTR as SDTR
+from solvers.tao import TAO as TAO
+
+__all__ = sorted(
+    name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, _Module)
+)

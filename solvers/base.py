@@ -12,6 +12,8 @@ from typing import Any
 
 from numpy.random import Generator as Rng
 
+from opttree.models import Model
+from opttree.options import Checked
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.result import Termination, Verdict
@@ -19,12 +21,12 @@ from solvers.result import Termination, Verdict
 
 @dataclass(frozen=True)
 class Step:
-    """One iterate: a tree, its objective where the solver knows it, a proved bound if there is one, and the phase.
+    """One iterate: a model, its objective where the solver knows it, a proved bound if there is one, and the phase.
 
     ``n_evaluations`` counts the passes over the data since the last step; ``info`` holds further numbers for the trace.
     """
 
-    tree: Tree
+    tree: Model
     objective: float | None = None
     bound: float | None = None
     phase: str = ""
@@ -60,7 +62,7 @@ def seconds_left() -> float:
 Steps = Generator[Step | None, Any, Termination | Verdict | None]
 
 
-class Solver:
+class Solver(Checked):
     """Base class of solvers: frozen dataclasses of options, without state and without data."""
 
     takes_gates = False  # whether it starts from soft trees as they are, or from the hard trees below them

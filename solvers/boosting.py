@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.forest import Forest
+from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.driver import solve
 from solvers.forest import TAOForest
-from solvers.forest.forest import one_leaf
 from solvers.forest.grown import Shared, grow
 from solvers.result import Termination
 
@@ -39,43 +39,20 @@ class Boosting(Solver):
 
     for p the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
     Gershgorin's theorem.
-
-    Parameters
-    ----------
-    base : solver of the trees. A `TAOForest` lends its options to single trees of its kind on data that is prepared
-        once, on samples of ``subsample``; with any other solver, each tree is a `TreeProblem` of its own.
-    n_trees : most trees.
-    learning_rate : share of each tree that is added, in (0, 1].
-    subsample : share of the rows that each tree gets.
-    validation : share of the rows held out to choose the number of trees; None: all trees stay.
-    patience : trees without a lower held-out loss after which to stop.
     """
 
-    base: Solver = field(
-        default_factory=lambda: TAOForest(
-            1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7
-        )
+    base: Solver = option(
+        factory=lambda: TAOForest(1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7),
+        doc="""Solver of the trees. A `TAOForest` lends its options to single trees of its kind on data that is
+        prepared once, on samples of ``subsample``; with any other solver, each tree is a `TreeProblem` of its own.""",
     )
-    n_trees: int = 300
-    learning_rate: float = 0.1
-    subsample: float = 0.7
-    validation: float | None = 0.1
-    patience: int = 20
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.base, Solver):
-            raise ValueError(f"base must be a solver; got {self.base!r}")
-        for name in ("n_trees", "patience"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        for name in ("learning_rate", "subsample"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float, np.number)) and 0.0 < value <= 1.0):
-                raise ValueError(f"{name} must be above 0 and at most 1; got {value!r}")
-        share = self.validation
-        if share is not None and not (isinstance(share, (float, np.floating)) and 0.0 < share < 1.0):
-            raise ValueError(f"validation must be between 0 and 1, or None; got {share!r}")
+    n_trees: int = option(300, "Most trees.", least=1)
+    learning_rate: float = option(0.1, "Share of each tree that is added, in (0, 1].", above=0, most=1)
+    subsample: float = option(0.7, "Share of the rows that each tree gets.", above=0, most=1)
+    validation: float | None = option(
+        0.1, "Share of the rows held out to choose the number of trees; None: all trees stay.", above=0, below=1
+    )
+    patience: int = option(20, "Trees without a lower held-out loss after which to stop.", least=1)
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Losses with a slope, and what ``base`` says of a problem under squared loss."""
@@ -90,7 +67,7 @@ class Boosting(Solver):
         """The best constant, then the sum of the trees that do best on the held-out rows."""
         if start is not None:
             yield Step(start, phase="start")
-        yield Step(one_leaf(problem), phase="constant")
+        yield Step(problem.best_constant(), phase="constant")
         train, valid = (problem, None) if self.validation is None else problem.split(self.validation, rng)
         parts = [train] if valid is None else [train, valid]
         offset = starting_scores(train)
@@ -127,7 +104,7 @@ class Boosting(Solver):
         link = "softmax" if problem.is_classification else "identity"
         forest = Forest((scaled,), problem.n_outputs, link=link)
         info = {"trees": float(count), "validation": losses[count - 1] if held else np.inf}
-        return Step(forest, problem.objective(forest), phase="boosting", info=info)  # type: ignore[arg-type]
+        return Step(forest, problem.objective(forest), phase="boosting", info=info)
 
     def _swift(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
         """Trees by the compiled passes of `TAOForest`, on one preparation of the rows."""
@@ -161,7 +138,7 @@ class Boosting(Solver):
 
 def starting_scores(problem: TreeProblem) -> Floats:
     """(K,) the best constant answer; logarithms of class frequencies for classes."""
-    value = one_leaf(problem).values[0]
+    value = problem.best_constant().values[0]
     return np.log(np.maximum(value, 1e-6)) if problem.is_classification else value
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from numpy.random import Generator as Rng
 
+from opttree.models import as_tree
+from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, start_for
@@ -21,24 +23,18 @@ class MultiStart(Solver):
     """Run ``solver`` ``n`` times with random numbers of their own; `solve` keeps the best tree by the objective.
 
     A start tree, if one is given, serves the first run only. Phases are numbered: "2: ..." is the second run's.
-
-    Parameters
-    ----------
-    n : runs.
-    n_jobs : None: one after another, all their steps in the trace. A number: so many runs at a time, or on a cluster,
-        see `solvers.parallel.spread`; a step is then the best tree of a run. The trees are the same.
     """
 
     takes_gates = True
-    solver: Solver
-    n: int = 10
-    n_jobs: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise ValueError(f"n must be >= 1; got {self.n}")
-        if self.n_jobs == 0:
-            raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs}")
+    solver: Solver = option()
+    n: int = option(10, "Runs.", least=1)
+    n_jobs: int | None = option(
+        None,
+        """None: one after another, all their steps in the trace. A number: so many runs at a time, or on a cluster,
+        see `solvers.parallel.spread`; a step is then the best tree of a run. The trees are the same.""",
+        test=lambda n_jobs: n_jobs != 0,
+        words="None or an integer other than 0",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the solver itself says."""
@@ -127,7 +123,7 @@ def follow(
                 step = replace(step, objective=problem.objective(step.tree))
             assert step.objective is not None
             if step.objective < best_objective:
-                best, best_objective = step.tree, step.objective
+                best, best_objective = as_tree(step.tree), step.objective
         try:
             yield step
         except LastCall as call:

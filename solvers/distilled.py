@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from opttree.forest import Forest
 from opttree.kernels import alternation
+from opttree.models import Model
+from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.forest import TAOForest
-from solvers.forest.forest import one_leaf
 from solvers.forest.grown import Shared, grow
 from solvers.result import Termination
 
@@ -33,38 +34,24 @@ class Distilled(Solver):
 
     Trees of every depth in ``depths`` and ``n_starts`` random starts are grown; those that agree best with the forest
     are the steps, one for each depth. `solve` keeps the one of the lowest objective, as always.
-
-    Parameters
-    ----------
-    teacher : a solver that returns a forest or a tree; `TAOForest` by default, whose "cart" trees may be deeper than
-        the problem allows: only the student is held to that.
-    depths : of the trees, at most the problem's; None: that one.
-    n_starts : random starts per depth.
-    factor : new rows per training row, as far as there are 200,000 rows in all.
-    neighbours : nearest neighbours that a row is joined with.
-    max_iter : passes of TAO over the tree.
-    shrinkage : rows that a leaf's parent is worth to it, see `TAOForest`.
     """
 
-    teacher: Solver = field(default_factory=TAOForest)
-    depths: tuple[int, ...] | None = None
-    n_starts: int = 3
-    factor: int = 10
-    neighbours: int = 10
-    max_iter: int = 20
-    shrinkage: float = 3.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.teacher, Solver):
-            raise ValueError(f"teacher must be a solver; got {self.teacher!r}")
-        for name, least in (("n_starts", 1), ("factor", 0), ("neighbours", 1), ("max_iter", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
-        if self.depths is not None and not (self.depths and all(depth >= 1 for depth in self.depths)):
-            raise ValueError(f"depths must be integers >= 1, or None; got {self.depths}")
-        if not self.shrinkage > 0.0:
-            raise ValueError(f"shrinkage must be > 0; got {self.shrinkage!r}")
+    teacher: Solver = option(
+        factory=TAOForest,
+        doc="""A solver that returns a forest or a tree; `TAOForest` by default, whose "cart" trees may be deeper than
+        the problem allows: only the student is held to that.""",
+    )
+    depths: tuple[int, ...] | None = option(
+        None,
+        "Of the trees, at most the problem's; None: that one.",
+        least=1,
+        test=lambda depths: depths is None or len(depths) > 0,
+    )
+    n_starts: int = option(3, "Random starts per depth.", least=1)
+    factor: int = option(10, "New rows per training row, as far as there are 200,000 rows in all.", least=0)
+    neighbours: int = option(10, "Nearest neighbours that a row is joined with.", least=1)
+    max_iter: int = option(20, "Passes of TAO over the tree.", least=0)
+    shrinkage: float = option(3.0, "Rows that a leaf's parent is worth to it, see `TAOForest`.", above=0)
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique splits and what the teacher supports."""
@@ -76,7 +63,7 @@ class Distilled(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The teacher's constant tree, then a tree for each depth."""
-        forest: Tree | Forest = one_leaf(problem)
+        forest: Model = problem.best_constant()
         teacher, taught_from = self._teacher(problem)
         inner = teacher.steps(taught_from, None, rng.spawn(1)[0])
         for step in inner:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numba
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels.first_order import Moments, descend
+from opttree.options import Checked, changed, option
 from opttree.problems import SmoothTreeProblem
 from solvers.scipy_runs import Iterate, minimise
 
@@ -49,6 +50,7 @@ class Descent(Protocol):
         ...
 
 
+@runtime_checkable
 class Driver(Protocol):
     """Options of a first-order method."""
 
@@ -67,52 +69,44 @@ class Driver(Protocol):
 
 
 @dataclass(frozen=True)
-class Adam:
-    """Adam (Kingma and Ba, ICLR 2015) on full batches or mini-batches, with cosine annealing and warm restarts.
+class Adam(Checked):
+    """Adam (Kingma and Ba, ICLR 2015) on full batches or mini-batches, with cosine annealing and warm restarts."""
 
-    Parameters
-    ----------
-    learning_rate : rate at the start of each period of the schedule, > 0.
-    beta1, beta2, epsilon : decay of the moments, in [0, 1), and the guard of the division.
-    nu1, nu2 : shares of the moments against the plain gradient (QHAdam, Ma and Yarats, ICLR 2019); 1, 1 is Adam.
-    period : epochs of the first period of the cosine schedule (SGDR, Loshchilov and Hutter, ICLR 2017); None: all.
-    factor : each period is this many times as long as the one before, >= 1.
-    batch_size : rows of a mini-batch; None: all. Epochs of mini-batches shuffle the rows.
-    check : epochs between checkpoints (validation and averaging).
-    patience : checkpoints without a lower validation objective after which a run with a validation problem stops; its
-        best checkpoint is the result.
-    average : the result is the mean of the last ``average`` checkpoints; 1: the last iterate.
-    """
-
-    learning_rate: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    nu1: float = 1.0
-    nu2: float = 1.0
-    period: int | None = None
-    factor: int = 1
-    batch_size: int | None = None
-    check: int = 10
-    patience: int = 10
-    average: int = 1
-
-    def __post_init__(self) -> None:
-        if not self.learning_rate > 0.0:
-            raise ValueError(f"learning_rate must be > 0; got {self.learning_rate}")
-        for name in ("beta1", "beta2"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)}")
-        for name in ("nu1", "nu2"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must be in [0, 1]; got {getattr(self, name)}")
-        for name in ("factor", "check", "patience", "average"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
-        for name in ("period", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be >= 1 or None; got {value}")
+    learning_rate: float = option(0.01, "Rate at the start of each period of the schedule.", above=0)
+    beta1: float = option(0.9, "Decay of the first moment.", least=0, below=1)
+    beta2: float = option(0.999, "Decay of the second moment.", least=0, below=1)
+    epsilon: float = option(1e-8, "Guard of the division.", least=0)
+    nu1: float = option(
+        1.0,
+        "Share of the first moment against the plain gradient (QHAdam, Ma and Yarats, ICLR 2019).",
+        least=0,
+        most=1,
+    )
+    nu2: float = option(
+        1.0,
+        "The same of the second moment; 1 and 1 make it Adam.",
+        least=0,
+        most=1,
+    )
+    period: int | None = option(
+        None,
+        "Epochs of the first period of the cosine schedule (SGDR, Loshchilov and Hutter, ICLR 2017); None: all.",
+        least=1,
+    )
+    factor: int = option(1, "Each period is this many times as long as the one before.", least=1)
+    batch_size: int | None = option(
+        None, "Rows of a mini-batch; None: all. Epochs of mini-batches shuffle the rows.", least=1
+    )
+    check: int = option(10, "Epochs between checkpoints (validation and averaging).", least=1)
+    patience: int = option(
+        10,
+        """Checkpoints without a lower validation objective after which a run with a validation problem stops; its best
+        checkpoint is the result.""",
+        least=1,
+    )
+    average: int = option(
+        1, "The result is the mean of the last ``average`` checkpoints; 1: the last iterate.", least=1
+    )
 
     def rates(self, epochs: int) -> Floats:
         """Learning rate of each epoch: ``rate (1 + cos(pi k / period)) / 2`` within each period."""
@@ -167,8 +161,8 @@ class Adam:
 class QHAdam(Adam):
     """`Adam` with the quasi-hyperbolic terms and decays that Ma and Yarats (ICLR 2019) recommend."""
 
-    beta1: float = 0.995
-    nu1: float = 0.7
+    beta1: float = changed(0.995)
+    nu1: float = changed(0.7)
 
 
 class AdamDescent:
@@ -265,28 +259,15 @@ class AdamDescent:
 
 
 @dataclass(frozen=True)
-class LBFGS:
+class LBFGS(Checked):
     """SciPy's L-BFGS-B, one run for each stretch of the schedule with one gate scale, warm-started from the one before.
 
     It wants a ladder of few scales, ``Anneal(scale_ranges=...)``: where the scale grows every epoch a run is one step.
-
-    Parameters
-    ----------
-    memory : pairs of the quasi-Newton approximation.
-    iterations : between two looks at the clock.
-    tol : stop at a gradient norm (largest entry) under this.
     """
 
-    memory: int = 10
-    iterations: int = 50
-    tol: float = 1e-8
-
-    def __post_init__(self) -> None:
-        for name in ("memory", "iterations"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
-        if not self.tol >= 0.0:
-            raise ValueError(f"tol must be >= 0; got {self.tol}")
+    memory: int = option(10, "Pairs of the quasi-Newton approximation.", least=1)
+    iterations: int = option(50, "Between two looks at the clock.", least=1)
+    tol: float = option(1e-8, "Stop at a gradient norm (largest entry) under this.", least=0)
 
     def start(
         self,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree import devices
+from opttree.devices import Device
+from opttree.options import option
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
@@ -31,44 +33,33 @@ class ORRT(Solver):
 
     Minimises the loss of the mixture's prediction, plus the statement's l1 and l2 penalties, with SciPy from several
     starts. Steps are mixtures, whose objective is `TreeProblem.objective`.
-
-    Parameters
-    ----------
-    alpha : scale of the gates, the paper's mu.
-    method : "L-BFGS-B", or "SLSQP", what the paper uses: its steps take the cube of the number of variables.
-    n_starts : starts; a tree that `solve` starts from takes the place of the first.
-    max_iter : iterations of each, in one run of SciPy's; every fifty of them there is a step.
-    tol : stop at a projected gradient (L-BFGS-B) or a change of the objective (SLSQP) under this.
-    scale : deviation of the normal numbers of a random start: weights of splits and leaves, on the scale of the data as
-        they stand.
-    steepness : of gates made from a hard tree, see `NODEC`.
-    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objective and its gradient are evaluated;
-        SciPy's steps stay on the CPU.
     """
 
     takes_gates = True
-    alpha: float = 1.0
-    method: str = "L-BFGS-B"
-    n_starts: int = 1
-    max_iter: int = 500
-    tol: float = 1e-6
-    scale: float = 1.0
-    steepness: float | None = 1.0
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        devices.check_device(self.device)
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {list(METHODS)}; got {self.method!r}")
-        for name, least in (("n_starts", 1), ("max_iter", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
-        for name in ("alpha", "tol", "scale"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
-                raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
-
-        if self.steepness is not None and not (np.isfinite(self.steepness) and self.steepness > 0.0):
-            raise ValueError(f"steepness must be finite and > 0, or None; got {self.steepness}")
+    alpha: float = option(1.0, "Scale of the gates, the paper's mu.", above=0)
+    method: Literal["L-BFGS-B", "SLSQP"] = option(
+        "L-BFGS-B",
+        """"L-BFGS-B", or "SLSQP", what the paper uses: its steps take the cube of the number of variables.""",
+    )
+    n_starts: int = option(1, "Starts; a tree that `solve` starts from takes the place of the first.", least=1)
+    max_iter: int = option(
+        500, "Iterations of each, in one run of SciPy's; every fifty of them there is a step.", least=1
+    )
+    tol: float = option(
+        1e-6, "Stop at a projected gradient (L-BFGS-B) or a change of the objective (SLSQP) under this.", above=0
+    )
+    scale: float = option(
+        1.0,
+        """Deviation of the normal numbers of a random start: weights of splits and leaves, on the scale of the data as
+        they stand.""",
+        above=0,
+    )
+    steepness: float | None = option(1.0, "Of gates made from a hard tree, see `NODEC`.", above=0)
+    device: Device = option(
+        "cpu",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objective and its gradient are evaluated;
+        SciPy's steps stay on the CPU.""",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation says, but for depth 0, the constant tree; a mixture has no rows of a leaf."""

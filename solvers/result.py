@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opttree.tree import Tree
+from opttree.models import Model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,6 @@ class Termination(Enum):
     TIME_LIMIT = "The time limit was reached."
     STALLED = "The objective changed too little to go on."
     INTERRUPTED = "Interrupted; the best tree so far is returned."
-    INFEASIBLE = "No tree satisfies the constraints."
     TOO_LARGE = "The problem is too large for the solver; the best tree so far is returned."
     NUMERICAL_ERROR = "A number ceased to be finite; the best tree so far is returned."
 
@@ -89,7 +88,7 @@ class Result:
 
     Attributes
     ----------
-    tree : the best tree found; None only where ``termination`` is INFEASIBLE.
+    tree : the best model found, a `Tree` or a `opttree.Forest`.
     objective : its ``problem.objective``.
     bound : proved lower bound on the objective, or None.
     termination, message : why the solver stopped, and the sentence that says so.
@@ -100,7 +99,7 @@ class Result:
     solver : the solver's own text form, options included.
     """
 
-    tree: Tree
+    tree: Model
     objective: float
     bound: float | None
     termination: Termination

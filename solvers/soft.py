@@ -56,8 +56,7 @@ def soft_tree(smooth: SmoothTreeProblem, theta: Floats, *, mixture: bool, clip: 
 
 def one_leaf(problem: TreeProblem, gate: float) -> Tree:
     """The best constant tree."""
-    tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-    return replace(problem.fit_leaves(tree, leaves="constant"), gate=gate)
+    return replace(problem.best_constant(), gate=gate)
 
 
 def constant_tree(problem: TreeProblem, gate: float) -> Tree | None:

@@ -25,8 +25,7 @@ from opttree import (
     devices,
 )
 from opttree.cli import main
-from opttree.kernels import fused, smooth, xp_forest
-from opttree.kernels import xp as twin
+from opttree.kernels import fused, smooth, xp as twin, xp_forest
 from opttree.kernels.first_order import Moments
 from opttree.problems import SubtreeProblem
 from opttree.problems.smooth_batch import SmoothBatch

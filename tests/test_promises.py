@@ -409,8 +409,8 @@ def test_the_callback_sees_the_step_of_the_last_call():
 
 @pytest.mark.parametrize("level", ["1", "1.0", "1.5"])
 def test_levels_that_look_like_numbers_are_known_where_others_are_missing(tmp_path, level):
-    code = np.array(["1", "2", "a"] * 20)
-    y = np.where(code == "1", 3.0, 0.0)
+    code = np.array([level, "2", "a"] * 20)
+    y = np.where(code == level, 3.0, 0.0)
     pd.DataFrame({"code": code, "y": y}).to_csv(tmp_path / "all.csv", index=False)
     saved, out = str(tmp_path / "tree.json"), str(tmp_path / "out")
     main(["solve", str(tmp_path / "all.csv"), "--target", "y", "--depth", "1", "--save", saved, "--out", out])

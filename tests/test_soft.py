@@ -12,10 +12,10 @@ from opttree import (
     Tree,
     TreeProblem,
     datasets,
+    load as load_model,
     plotting,
     save,
 )
-from opttree import load as load_model
 from opttree.problems.smooth_problem import path_products
 from solvers import (
     NODEC,

@@ -13,16 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
 from opttree.estimators.base import ClassificationTree, Floats, Penalties, RegressionTree, as_forest
-from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS
-from opttree.estimators.boosting import boosting_base
-from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS
-from opttree.estimators.forest import ForestModel, default_depth
+from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
+from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.forest import Forest
 from opttree.models import Model
 from opttree.options import option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
+
+__all__ = ["AutoTreeClassifier", "AutoTreeRegressor"]
 
 SEARCH_SHARE = 0.55  # of the time, for the members on part of the rows; the rest is the best one's, on all
 FOREST_PENALTY = 1e-6  # l2, on the splits of forests and boosted trees

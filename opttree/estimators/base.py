@@ -22,7 +22,7 @@ from opttree.estimators.scaling import Scaling, moments, with_training
 from opttree.estimators.selection import choose_depth
 from opttree.forest import Forest
 from opttree.interrupts import InterruptedFitWarning, noted_interrupts
-from opttree.models import Model
+from opttree.models import Model, as_tree
 from opttree.options import Options, option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
@@ -61,6 +61,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     if TYPE_CHECKING:
         tree_: Tree = field(init=False)
+        result_: Any = field(init=False)
 
     def _solver(self, problem: TreeProblem) -> Solver:
         raise NotImplementedError(f"{type(self).__name__} must define _solver")
@@ -296,7 +297,7 @@ class SingleTree(CrossValidated):
         return scaling.scale(self.init)
 
     def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        tree = scaling.unscale(self._final(problem, only_tree(self.result_.tree))).canonical
+        tree = scaling.unscale(self._final(problem, as_tree(self.result_.tree))).canonical
         self.tree_ = with_training(tree, X, weight)
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
@@ -315,7 +316,7 @@ class ForestEstimator(TreeEstimator):
     def _model(self) -> Forest:
         return self.forest_
 
-    @property
+    @property  # type: ignore[misc]
     def tree_(self) -> Tree:  # type: ignore[override]
         """The tree, where there is one."""
         check_is_fitted(self, "forest_")
@@ -368,12 +369,6 @@ def mixed(ratio: float, splits: float, leaves: float) -> Penalties:
     l1 = L1(splits=splits * ratio, leaves=leaves * ratio)
     l2 = L2(splits=splits * (1 - ratio), leaves=leaves * (1 - ratio))
     return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
-
-
-def only_tree(model: Model) -> Tree:
-    """A model that is known to be one tree."""
-    assert isinstance(model, Tree)
-    return model
 
 
 def as_forest(model: Model, n_outputs: int) -> Forest:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -23,16 +23,21 @@ from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
+if TYPE_CHECKING:
+    from solvers import TAOForest
+
+__all__ = ["BoostedTreesClassifier", "BoostedTreesRegressor"]
+
 DEPTHS = {"oblique": 5, "axis": 8}  # of the trees, by default
 DEPTH = 4  # of the trees of other solvers
 PASSES = 6  # of TAO per tree
 ROWS = 10.0  # what the model of a leaf's parent is worth to it
 
 
-def boosting_base(kind: str) -> Any:
+def boosting_base(kind: str) -> TAOForest:
     """The solver of "oblique" trees (TAO's) or "axis" ones (scikit-learn's, to a depth, with leaves of ours)."""
-    members = {"oblique": "oblique", "axis": "cart"}
-    return bridge.solvers.TAOForest(1, kind=members[kind], max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
+    base = bridge.solvers.TAOForest(1, kind="oblique", max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
+    return base if kind == "oblique" else replace(base, kind="cart")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

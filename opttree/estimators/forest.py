@@ -33,6 +33,8 @@ from opttree.tree import Tree
 if TYPE_CHECKING:
     from solvers import TAOForest
 
+__all__ = ["TAOForestClassifier", "TAOForestRegressor"]
+
 ROWS_PER_PARAMETER = 2.5  # of a linear leaf in a complete tree of the default depth
 DEPTHS = (2, 10)
 SEARCH_TREES = 8  # of a forest that stands for a depth in the search
@@ -183,9 +185,8 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
             first = len(self.forest_.trees)
             if first == self.n_estimators:
                 return self.result_
-            solver = replace(
-                solver, n_trees=self.n_estimators - first, first=first, kind=self.kind_, shrinkage=self.shrinkage_
-            )
+            known: dict[str, Any] = {"kind": self.kind_, "shrinkage": self.shrinkage_}
+            solver = replace(solver, n_trees=self.n_estimators - first, first=first, **known)
         return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
 
     def _search(self, problem: TreeProblem, time_limit: float | None) -> int:

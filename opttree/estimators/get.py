@@ -16,6 +16,8 @@ from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
+__all__ = ["GETClassifier", "GETRegressor"]
+
 LEAF_PENALTY = 3e-5  # of linear leaves, by default
 
 

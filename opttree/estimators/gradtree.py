@@ -18,6 +18,8 @@ from opttree.preprocessing import rebalanced
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
+__all__ = ["GradTreeClassifier", "GradTreeRegressor"]
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _GradTree(MinLeaf, SingleTree):

@@ -15,6 +15,8 @@ from opttree.options import changed, option
 from opttree.problems import SplitPrice, TreeProblem
 from opttree.tree import Tree
 
+__all__ = ["OCTClassifier", "ORTRegressor"]
+
 PROOF_WORK = 1e9  # rows x features x sets of rows, up to which "auto" proves
 LINEAR_WORK = 50.0  # of a linear leaf, in that of a constant one
 STARTS = {"constant": 20, "linear": 3}

@@ -20,6 +20,8 @@ from opttree.preprocessing import NormalQuantiles
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
+__all__ = ["SDTRRegressor"]
+
 ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 
@@ -56,7 +58,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
     n_layers: int = option(1, "Layers: the trees of each read the outputs of those before as further features.")
     tree_output_dim: int | None = option(
         None,
-        """Numbers per leaf, of which the first ones predict and all go to later layers; None: one for each output.""",
+        "Numbers per leaf, of which the first ones predict and all go to later layers; None: one for each output.",
     )
     aggregation: str | None = option(None, "Loss of the average, or of every tree: see `solvers.SDTR`.")
     path_penalty: float = option(0.3, "The paper's lambda_1.")

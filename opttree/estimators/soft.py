@@ -15,6 +15,8 @@ from opttree.options import changed, option
 from opttree.problems import L2, TreeProblem
 from opttree.tree import Tree
 
+__all__ = ["ORRTRegressor", "SRTRegressor"]
+
 SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # times p / n, see ``l2``
 INITS = ("hinge", "cluster", "cart", "random")
 

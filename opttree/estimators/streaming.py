@@ -132,7 +132,8 @@ class StreamingSDTR(Streaming):
         X, y = validate_data(self, X, np.asarray(y, np.float64), dtype=np.float64, order="C", multi_output=True)
         problem, self._scaling = self._state_of_fit(X, y, np.ones(len(X)))
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-        self._stream = bridge.solvers.streaming.ForestStream(self._solver(problem), problem, rng)
+        solver: Any = self._solver(problem)
+        self._stream = bridge.solvers.streaming.ForestStream(solver, problem, rng)
         self._learn(X, y)
         self._finish(None)
 

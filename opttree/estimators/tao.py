@@ -11,6 +11,8 @@ from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
+__all__ = ["TAOClassifier", "TAORegressor"]
+
 INITS = ("auto", "random", "cart", "cluster", "hinge")
 NODES = ("newton", "liblinear", "sklearn")
 

@@ -20,8 +20,7 @@ from numba import njit
 from opttree.kernels.exponential import sigmoid
 from opttree.kernels.gram import BLOCK, FASTMATH, add_block_gram, gather_block, mirror_lower, padded
 from opttree.kernels.quadratic import minimise_quadratic, solve_face
-from opttree.kernels.smooth import BLOCK as WIDE
-from opttree.kernels.smooth import products
+from opttree.kernels.smooth import BLOCK as WIDE, products
 
 BINS = 256
 JITTER = 1e-6  # share of the mean curvature that keeps a single-precision Hessian positive definite

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree.kernels import dense, hard
+from opttree.options import Checked, option
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
@@ -20,7 +21,7 @@ KNOWN = 1.0  # by which the logit of a known split's feature exceeds the others:
 
 
 @dataclass(frozen=True, eq=False)
-class DenseTreeProblem:
+class DenseTreeProblem(Checked):
     """Minimise over theta = (I, T, L) the loss of a complete axis-aligned tree, by straight-through gradients.
 
     Branch t splits on the feature f with the largest of its logits ``I[t]``: left where ``x[f] <= T[t, f]``. Leaves
@@ -33,38 +34,29 @@ class DenseTreeProblem:
     It is piecewise constant in I and T; `value_and_grad` returns the gradient of GradTree, which leaves out the two
     roundings (section 3.3), so that it is not the derivative of the value. Penalties of the statement are left out.
 
-    Parameters
-    ----------
-    problem : the statement; axis-aligned splits, constant leaves, squared, log or zero-one loss, depth >= 1. Log and
-        zero-one loss are both smoothed as said.
-    gamma : focal factor, >= 0.
-    epsilon : of PolyLoss, >= 0.
-    index : how the gradient sees the choice of a feature: "entmax" (the paper's), "gumbel" (straight-through Gumbel
-        softmax) or "soft" (entmax itself weighs the features; sharpened by lower temperatures).
-    dtype : "float32" or "float64".
-
     Raises
     ------
     ValueError
         For a statement that has no dense form, or an unknown option.
     """
 
-    problem: TreeProblem
-    gamma: float = 0.0
-    epsilon: float = 0.0
-    index: str = "entmax"
-    dtype: str = "float32"
+    problem: TreeProblem = option(
+        doc="""The statement; axis-aligned splits, constant leaves, squared, log or zero-one loss, depth >= 1. Log and
+        zero-one loss are both smoothed as said."""
+    )
+    gamma: float = option(0.0, "Focal factor, >= 0.", least=0)
+    epsilon: float = option(0.0, "Of PolyLoss, >= 0.", least=0)
+    index: Literal["entmax", "gumbel", "soft"] = option(
+        "entmax",
+        """How the gradient sees the choice of a feature: "entmax" (the paper's), "gumbel" (straight-through Gumbel
+        softmax) or "soft" (entmax itself weighs the features; sharpened by lower temperatures).""",
+    )
+    dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (reason := self.refusal(self.problem)) is not None:
             raise ValueError(f"problem has no dense form: {reason}")
-        for name, allowed in (("index", tuple(INDEX)), ("dtype", DTYPES)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
-        for name in ("gamma", "epsilon"):
-            number = getattr(self, name)
-            if not (isinstance(number, (int, float, np.number)) and np.isfinite(number) and number >= 0.0):
-                raise ValueError(f"{name} must be a finite number >= 0; got {number!r}")
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:

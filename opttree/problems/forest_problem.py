@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree import devices
+from opttree.devices import Device
 from opttree.forest import Forest
 from opttree.kernels import forest
+from opttree.options import Checked, option
 from opttree.problems.blocks import pack_rows
 from opttree.problems.forest_rows import ForestRows, memory_refusal
-from opttree.problems.smooth_problem import AGGREGATIONS, DTYPES, SmoothTreeProblem
+from opttree.problems.smooth_problem import SmoothTreeProblem
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
@@ -24,7 +26,7 @@ BLOCKS_AT_ONCE = 16  # of rows whose outputs exist at one time
 
 
 @dataclass(frozen=True, eq=False)
-class SoftForestProblem:
+class SoftForestProblem(Checked):
     """Minimise over theta the loss of a forest of complete soft trees; of one tree by default.
 
     At branch t row x goes left with probability ``1 / (1 + exp(-beta_t (b_t - a_t . x)))``, beta_t being a variable
@@ -42,49 +44,39 @@ class SoftForestProblem:
 
     d_t is 0 at the root. Penalties of the statement are left out.
 
-    Parameters
-    ----------
-    problem : the statement; oblique splits, constant leaves, squared loss, depth >= 1.
-    n_trees : trees of a layer.
-    n_layers : layers; a layer's trees read what the layers before put out as further features.
-    tree_output_dim : numbers per leaf, at least as many as there are outputs; the first ones predict. None: no more.
-    aggregation : "expected" (one layer, no further outputs) or "mixture".
-    path_penalty, l1 : >= 0, the paper's lambda_1 and lambda_2.
-    dtype : "float32" or "float64".
-    device : "cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_forest`), or "auto", which becomes
-        either: see `opttree.devices.on_gpu`. Thetas are NumPy arrays all the same, but for those of `descend`.
-
     Raises
     ------
     ValueError
         For a statement that it cannot smooth, or an unknown option.
     """
 
-    problem: TreeProblem
-    n_trees: int = 1
-    n_layers: int = 1
-    tree_output_dim: int | None = None
-    aggregation: str = "expected"
-    path_penalty: float = 0.0
-    l1: float = 0.0
-    dtype: str = "float32"
-    device: str = "cpu"
+    problem: TreeProblem = option(doc="The statement; oblique splits, constant leaves, squared loss, depth >= 1.")
+    n_trees: int = option(1, "Trees of a layer.", least=1)
+    n_layers: int = option(
+        1, "Layers; a layer's trees read what the layers before put out as further features.", least=1
+    )
+    tree_output_dim: int | None = option(
+        None,
+        """Numbers per leaf, at least as many as there are outputs; the first ones predict. None: no more.""",
+        least=1,
+    )
+    aggregation: Literal["expected", "mixture"] = option(
+        "expected", '"expected" (one layer, no further outputs) or "mixture".'
+    )
+    path_penalty: float = option(0.0, ">= 0, the paper's lambda_1 and lambda_2.", least=0)
+    l1: float = option(0.0, ">= 0, the paper's lambda_1 and lambda_2.", least=0)
+    dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
+    device: Device = option(
+        "cpu",
+        """"cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_forest`), or "auto", which becomes either:
+        see `opttree.devices.on_gpu`. Thetas are NumPy arrays all the same, but for those of `descend`.""",
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         devices.require(self.device)
         if (reason := self.refusal(self.problem)) is not None:
             raise ValueError(f"problem has no soft forest: {reason}")
-        for name, allowed in (("aggregation", AGGREGATIONS), ("dtype", DTYPES)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
-        for name in ("n_trees", "n_layers", "tree_output_dim"):
-            value = self.width if name == "tree_output_dim" else getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        for name in ("path_penalty", "l1"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value >= 0.0):
-                raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
         if self.width < self.problem.n_outputs:
             raise ValueError(
                 f"tree_output_dim must be at least the number of outputs, {self.problem.n_outputs}; got {self.width}"

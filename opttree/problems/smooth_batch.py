@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree import devices
-from opttree.kernels import fused
-from opttree.kernels import xp as arrays
+from opttree.kernels import fused, xp as arrays
 from opttree.kernels.smooth import BLOCK, LOG
 from opttree.problems.device_arrays import DeviceArrays
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree import devices
-from opttree.kernels import hard, smooth, subtree
-from opttree.kernels import xp as arrays
+from opttree.devices import Device
+from opttree.kernels import hard, smooth, subtree, xp as arrays
 from opttree.kernels.first_order import best_constants, lbfgs, lbfgs_elsewhere, lbfgs_memory
+from opttree.options import Checked, option
 from opttree.problems.blocks import pack_rows
 from opttree.problems.penalties import L1, L2
 from opttree.problems.smooth_batch import Rows, SmoothBatch, memory_refusal
@@ -31,7 +32,7 @@ ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves exist at one 
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothTreeProblem:
+class SmoothTreeProblem(Checked):
     """Minimise over theta = (A, b, values, coefs) the loss of a complete tree whose gates are scaled sigmoids.
 
     Row x goes left at branch t with probability ``1 / (1 + exp(-alpha (b_t - a_t . x)))`` (GET paper, eq. 4); P_l(x)
@@ -43,20 +44,6 @@ class SmoothTreeProblem:
     with weights that sum to one (the papers' sums over rows, divided by n), plus the `L1` and `L2` penalties of the
     statement (GET eq. 5); other penalties, `SplitPrice` among them, are left out. As alpha grows, both tend to the mean
     loss of the hard tree plus those penalties (under log loss, where no row hits the cap of the statement).
-
-    Parameters
-    ----------
-    problem : the statement; oblique splits, squared or log loss, depth >= 1. Leaves of the log loss hold class scores
-        (softmax), constant ones too.
-    alpha : scale of the gates, > 0.
-    aggregation : "expected" or "mixture".
-    dtype : "float32" or "float64".
-    eps : a block of rows skips the subtrees that it reaches with a summed probability under this; 0 is exact. Works
-        best with rows sorted by their leaves, see `sort`.
-    data : the rows in blocks, as another problem with the same rows and dtype holds them; None: packed here. Of no use
-        on a GPU, which gets the rows when it first needs them.
-    device : where `value_and_grad` is evaluated: "cpu", "gpu" (CuPy), or "auto", which becomes either, see
-        `opttree.devices.on_gpu`.
 
     Examples
     --------
@@ -79,24 +66,30 @@ class SmoothTreeProblem:
         For a statement that it cannot smooth, an unknown option, or a GPU where there is none.
     """
 
-    problem: TreeProblem
-    alpha: float = 1.0
-    aggregation: str = "expected"
-    dtype: str = "float64"
-    eps: float = 0.0
+    problem: TreeProblem = option(
+        doc="""The statement; oblique splits, squared or log loss, depth >= 1. Leaves of the log loss hold class scores
+        (softmax), constant ones too."""
+    )
+    alpha: float = option(1.0, "Scale of the gates, > 0.", above=0)
+    aggregation: Literal["expected", "mixture"] = option("expected", '"expected" or "mixture".')
+    dtype: Literal["float32", "float64"] = option("float64", '"float32" or "float64".')
+    eps: float = option(
+        0.0,
+        """A block of rows skips the subtrees that it reaches with a summed probability under this; 0 is exact. Works
+        best with rows sorted by their leaves, see `sort`.""",
+        least=0,
+    )
     data: Any = field(default=None, repr=False)  # the rows in blocks; packed when None
-    device: str = "cpu"
+    device: Device = option(
+        "cpu",
+        """Where `value_and_grad` is evaluated: "cpu", "gpu" (CuPy), or "auto", which becomes either, see
+        `opttree.devices.on_gpu`.""",
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (reason := self.refusal(self.problem)) is not None:
             raise ValueError(f"problem cannot be smoothed: {reason}")
-        for name, allowed in (("aggregation", AGGREGATIONS), ("dtype", DTYPES)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
-        if not (np.isfinite(self.alpha) and self.alpha > 0.0):
-            raise ValueError(f"alpha must be finite and > 0; got {self.alpha}")
-        if not (np.isfinite(self.eps) and self.eps >= 0.0):
-            raise ValueError(f"eps must be finite and >= 0; got {self.eps}")
         devices.require(self.device)
         object.__setattr__(self, "device", self.placed(self.problem, self.device, dtype=self.dtype))
         if self.device == "gpu":
@@ -118,7 +111,7 @@ class SmoothTreeProblem:
         return None
 
     @staticmethod
-    def placed(problem: TreeProblem, device: str, n_starts: int = 1, **options: Any) -> str:
+    def placed(problem: TreeProblem, device: Device, n_starts: int = 1, **options: Any) -> Device:
         """Where ``n_starts`` thetas of ``problem`` are evaluated, side by side: "cpu" or "gpu".
 
         "auto" becomes "gpu" as `opttree.devices.on_gpu` says, if it has room for them when nobody else is there.
@@ -214,10 +207,7 @@ class SmoothTreeProblem:
         theta = np.zeros(self.size, self.dtype)
         A, b, values, _coefs = self.unpack(theta)
         self._randomise(A, b, np.ones(b.size, bool), rng)
-        root = self.problem.fit_leaves(
-            Tree.constant(np.zeros(self.problem.n_outputs), self.problem.n_features, self.problem.classes),
-            leaves="constant",
-        )
+        root = self.problem.best_constant()
         values[:] = self._scores(root.values, root.link)
         return theta
 

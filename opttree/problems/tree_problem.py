@@ -281,10 +281,14 @@ class TreeProblem:
         penalties = [scaled(q, 1.0 / share) for q in self.penalties]
         return self.sample(rows, depth=depth, penalties=penalties, **changes)
 
+    def one_leaf(self, leaves: str | None = None) -> Tree:
+        """The best tree of one leaf, "constant" or "linear"; by default of the problem's kind."""
+        tree = Tree.constant(np.zeros(self.n_outputs), self.n_features, self.classes)
+        return self.fit_leaves(tree, leaves=leaves)
+
     def best_constant(self) -> Tree:
         """The best tree of one constant leaf."""
-        tree = Tree.constant(np.zeros(self.n_outputs), self.n_features, self.classes)
-        return self.fit_leaves(tree, leaves="constant")
+        return self.one_leaf("constant")
 
     # ---- leaves ---------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opttree.forest import Forest
 from opttree.kernels import alternation
+from opttree.options import option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
@@ -22,7 +23,6 @@ from solvers.result import Termination
 
 Floats = NDArray[np.float64]
 SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
-SUBSETS = ("global", "local")
 KINDS = ("auto", "oblique", "axis", "cart")
 PILOTS = 8  # trees of each kind, on bootstrap samples, from which the better one is told
 CLEARLY = 0.96  # share of the error of trees of TAO that CART's must be below to be preferred
@@ -41,79 +41,72 @@ class TAOForest(Solver):
     on the difference, worth ``shrinkage`` rows. Under "oob" it is the one of `SHRINKAGES` whose forest does best on
     rows left out: with r_t the residual of tree t there, the squared error of T averaged trees is the mean of
     ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
-
-    Parameters
-    ----------
-    n_trees : T, 30 in the paper's tables.
-    kind : "oblique" or "axis" trees of TAO (the latter start from scikit-learn's trees of random features). "cart":
-        scikit-learn's randomised trees as they are, whose leaves alone are ours, to the depth that the problem allows:
-        no TAO, but better where near rows say more than trends. "auto" grows eight trees of each on bootstrap samples,
-        to compare them, and takes "cart" where its expected error, by the rows left out, is below .96 of the other's.
-        ``step.info["kind"]`` is the number of the kind in `KINDS`.
-    levels : depth of the trees of TAO where the problem allows deeper ones, which are for "cart"; None: the problem's.
-    sample : share of the rows that each tree gets, drawn without replacement (0.9 in the paper), or "bootstrap".
-    max_iter, constant_iterations : passes, and how many of them have constant leaves; 40 and none in the paper. In a
-        forest 7 to 10 do. All have, where a complete tree has less than a row per parameter of its linear leaves.
-    newton_steps : Newton steps per node and pass.
-    ridge : shrinkage of leaves during the passes, in rows; more where there are fewer rows than parameters.
-    shrinkage : rows that a leaf's parent is worth to it, or "oob".
-    max_features : how many features, or which share of them, a tree or a node gets, see ``subsets``; None for all, as
-        the paper recommends. In "axis" and "cart" each split of scikit-learn's tree chooses from so many, by default
-        half of them; TAO's passes choose from all.
-    subsets : whether random features are drawn for a tree ("global") or for each of its nodes ("local", section 5.5).
-    common_start : whether all oblique trees start from the same random hyperplanes (section 5.5); which, is the seed's.
-    first : number of the first tree: a forest of 20 and one of 10 with ``first=20`` are one of 30.
-    n_jobs : trees at a time, see `solvers.parallel.spread`. The forest does not depend on it.
     """
 
-    n_trees: int = 30
-    kind: str = "auto"
-    levels: int | None = None
-    sample: float | str = 0.9
-    max_iter: int = 8
-    constant_iterations: int = 2
-    newton_steps: int = 2
-    ridge: float = 10.0
-    shrinkage: float | str = "oob"
-    max_features: float | None = None
-    subsets: str = "global"
-    common_start: bool = False
-    first: int = 0
-    n_jobs: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("n_trees", 1),
-            ("max_iter", 0),
-            ("constant_iterations", 0),
-            ("newton_steps", 1),
-            ("first", 0),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
-        if self.sample != "bootstrap" and not _is_share(self.sample):
-            raise ValueError(f"sample must be above 0 and at most 1, or 'bootstrap'; got {self.sample!r}")
-        some = self.max_features
-        if some is not None and not _is_share(some) and not (isinstance(some, (int, np.integer)) and some >= 1):
-            raise ValueError(
-                f"max_features must be an integer >= 1, a share above 0 and at most 1, or None; got {some!r}"
-            )
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {list(KINDS)}; got {self.kind!r}")
-        if self.subsets not in SUBSETS:
-            raise ValueError(f"subsets must be one of {list(SUBSETS)}; got {self.subsets!r}")
-        for name in ("ridge", "shrinkage"):
-            value = getattr(self, name)
-            if name == "shrinkage" and value == "oob":
-                continue
-            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0.0):
-                rule = "a finite number > 0, or 'oob'" if name == "shrinkage" else "a finite number > 0"
-                raise ValueError(f"{name} must be {rule}; got {value!r}")
-        if self.levels is not None and (not isinstance(self.levels, (int, np.integer)) or self.levels < 1):
-            raise ValueError(f"levels must be an integer >= 1 or None; got {self.levels!r}")
-        if self.n_jobs is not None and (not isinstance(self.n_jobs, (int, np.integer)) or self.n_jobs == 0):
-            raise ValueError(f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}")
+    n_trees: int = option(30, "T, 30 in the paper's tables.", least=1)
+    kind: Literal["auto", "oblique", "axis", "cart"] = option(
+        "auto",
+        """"oblique" or "axis" trees of TAO (the latter start from scikit-learn's trees of random features). "cart":
+        scikit-learn's randomised trees as they are, whose leaves alone are ours, to the depth that the problem
+        allows: no TAO, but better where near rows say more than trends. "auto" grows eight trees of each on
+        bootstrap samples, to compare them, and takes "cart" where its expected error, by the rows left out, is
+        below .96 of the other's. ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
+    )
+    levels: int | None = option(
+        None,
+        """Depth of the trees of TAO where the problem allows deeper ones, which are for "cart"; None: the
+        problem's.""",
+        least=1,
+    )
+    sample: float | Literal["bootstrap"] = option(
+        0.9,
+        """Share of the rows that each tree gets, drawn without replacement (0.9 in the paper), or "bootstrap".""",
+        above=0,
+        most=1,
+    )
+    max_iter: int = option(
+        8,
+        "Passes over each tree; 40 in the paper, 7 to 10 do in a forest.",
+        least=0,
+    )
+    constant_iterations: int = option(
+        2,
+        """How many of the passes have constant leaves; none in the paper. All have, where a complete tree has less than
+        a row per parameter of its linear leaves.""",
+        least=0,
+    )
+    newton_steps: int = option(2, "Newton steps per node and pass.", least=1)
+    ridge: float = option(
+        10.0,
+        "Shrinkage of leaves during the passes, in rows; more where there are fewer rows than parameters.",
+        above=0,
+    )
+    shrinkage: float | Literal["oob"] = option("oob", 'Rows that a leaf\'s parent is worth to it, or "oob".', above=0)
+    max_features: float | None = option(
+        None,
+        """How many features, or which share of them, a tree or a node gets, see ``subsets``; None for all, as the
+        paper recommends. In "axis" and "cart" each split of scikit-learn's tree chooses from so many, by default
+        half of them; TAO's passes choose from all.""",
+        test=lambda some: some is None or 0.0 < some <= 1.0 or (isinstance(some, (int, np.integer)) and some >= 1),
+        words="an integer >= 1, a share above 0 and at most 1, or None",
+    )
+    subsets: Literal["global", "local"] = option(
+        "global",
+        """Whether random features are drawn for a tree ("global") or for each of its nodes ("local", section 5.5).""",
+    )
+    common_start: bool = option(
+        False,
+        "Whether all oblique trees start from the same random hyperplanes (section 5.5); which, is the seed's.",
+    )
+    first: int = option(
+        0, "Number of the first tree: a forest of 20 and one of 10 with ``first=20`` are one of 30.", least=0
+    )
+    n_jobs: int | None = option(
+        None,
+        "Trees at a time, see `solvers.parallel.spread`. The forest does not depend on it.",
+        test=lambda n_jobs: n_jobs != 0,
+        words="None or an integer other than 0",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Squared loss or classes; penalties on splits, l1 and l2."""
@@ -144,7 +137,7 @@ class TAOForest(Solver):
         """The constant tree, then the whole forest; at a time limit or Ctrl-C the forest of the trees that are done."""
         if start is not None:
             yield Step(start, phase="start")
-        yield Step(one_leaf(problem), phase="constant")
+        yield Step(problem.best_constant(), phase="constant")
         last = self.first + self.n_trees
         common, *seeds_of_trees = rng.spawn(last + 1)
         seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
@@ -194,7 +187,7 @@ class TAOForest(Solver):
             "kind": float(KINDS.index(kind)),
         }
         forest = Forest((trees,), problem.n_outputs, tally.outside(best))
-        return Step(forest, problem.objective(forest), phase="forest", info=info)  # type: ignore[arg-type]
+        return Step(forest, problem.objective(forest), phase="forest", info=info)
 
 
 class Tally:
@@ -246,13 +239,3 @@ class Tally:
         pairs = np.sum(w * products / (counts * (counts - 1.0)), axis=1) / w.sum()
         alone = np.sum(w * squares / counts, axis=1) / w.sum()
         return np.maximum(pairs + (alone - pairs) / n_trees, 0.0)
-
-
-def one_leaf(problem: TreeProblem) -> Tree:
-    """The best constant tree."""
-    tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-    return problem.fit_leaves(tree, leaves="constant")
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, (float, np.floating)) and bool(0.0 < value <= 1.0)

@@ -10,6 +10,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels import alternation, smooth
+from opttree.models import as_tree
 from opttree.problems import L1, L2, TreeProblem
 from opttree.problems.blocks import in_blocks
 from opttree.tree import Tree
@@ -187,7 +188,7 @@ def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tupl
     best, lowest = tree, np.inf
     for step in TAO(max_iter=shared.solver.max_iter).steps(stated, stated.fit_leaves(tree), rng):
         if step is not None and step.objective is not None and step.objective < lowest:
-            best, lowest = step.tree, step.objective
+            best, lowest = as_tree(step.tree), step.objective
     return best, best.apply(shared.X).astype(np.int64) - best.n_branches
 
 

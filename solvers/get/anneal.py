@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.options import Checked, option
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall
@@ -16,46 +17,57 @@ from solvers.gradient import Adam, Driver, geometric, run_all
 from solvers.side_by_side import start_all
 
 Floats = NDArray[np.floating]
-DTYPES = ("float32", "float64")
+SCALES = "positive and in increasing order"
+
+
+def increasing(pair: tuple[float, float]) -> bool:
+    """Whether the first number is not above the second."""
+    return pair[0] <= pair[1]
 
 
 @dataclass(frozen=True)
-class Anneal:
-    """Minimise the smooth loss under gates that grow steeper.
+class Anneal(Checked):
+    """Minimise the smooth loss under gates that grow steeper."""
 
-    Parameters
-    ----------
-    epochs : epochs of the anneal; with ``scale_ranges``, of each scale (the paper's N_epoch).
-    scales : first and last gate scale, in units of the inverse scale of the features: for standardised ones.
-    scale_ranges : None: the scale grows geometrically along the epochs. Or intervals, from each of which a scale is
-        drawn; one descent for each, in increasing order, from the last one's splits with the leaves refitted by hard
-        routing (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).
-    optimizer : `Adam` or another driver of `solvers.gradient`.
-    closed_leaves : keep constant leaves at their best for the gates instead of moving them by gradients.
-    min_linear_rows : fewest rows of a linear leaf of the hard tree, see `TreeProblem.fit_leaves`; smaller ones stay
-        constant. 1: all are linear, as in the paper.
-    clip : bound linear leaves to the range that y and the fitted values of their rows have in common.
-    refit : refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps those that the soft gates made, of
-        however few rows: linear leaves that have seen the rows around theirs extrapolate better.
-    """
-
-    epochs: int = 400
-    scales: tuple[float, float] = (1.0, 20.0)
-    scale_ranges: tuple[tuple[float, float], ...] | None = None
-    optimizer: Driver = field(default_factory=lambda: Adam(learning_rate=0.05))
-    closed_leaves: bool = True
-    refit: bool = True
-    min_linear_rows: int | None = None
-    clip: bool = True
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be >= 1; got {self.epochs}")
-        if self.scale_ranges is not None and not self.scale_ranges:
-            raise ValueError("scale_ranges must hold an interval or be None; got none")
-        for low, high in (self.scales, *(self.scale_ranges or ())):
-            if not 0.0 < low <= high:
-                raise ValueError(f"scales must be positive and in increasing order; got {(low, high)}")
+    epochs: int = option(
+        400, "Epochs of the anneal; with ``scale_ranges``, of each scale (the paper's N_epoch).", least=1
+    )
+    scales: tuple[float, float] = option(
+        (1.0, 20.0),
+        "First and last gate scale, in units of the inverse scale of the features: for standardised ones.",
+        above=0,
+        test=increasing,
+        words=SCALES,
+    )
+    scale_ranges: tuple[tuple[float, float], ...] | None = option(
+        None,
+        """None: the scale grows geometrically along the epochs. Or intervals, from each of which a scale is drawn; one
+        descent for each, in increasing order, from the last one's splits with the leaves refitted by hard routing
+        (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).""",
+        above=0,
+        test=lambda ranges: ranges is None or (len(ranges) > 0 and all(map(increasing, ranges))),
+        words=f"None, or intervals that are {SCALES}",
+    )
+    optimizer: Driver = option(
+        factory=lambda: Adam(learning_rate=0.05), doc="`Adam` or another driver of `solvers.gradient`."
+    )
+    closed_leaves: bool = option(
+        True, "Keep constant leaves at their best for the gates instead of moving them by gradients."
+    )
+    refit: bool = option(
+        True,
+        """Refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps those that the soft gates made, of
+        however few rows: linear leaves that have seen the rows around theirs extrapolate better.""",
+    )
+    min_linear_rows: int | None = option(
+        None,
+        """Fewest rows of a linear leaf of the hard tree, see `TreeProblem.fit_leaves`; smaller ones stay constant. 1:
+        all are linear, as in the paper.""",
+        least=1,
+    )
+    clip: bool = option(
+        True, """Bound linear leaves to the range that y and the fitted values of their rows have in common."""
+    )
 
     def run(
         self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats], rngs: Sequence[Rng]
@@ -109,11 +121,3 @@ class Anneal:
         if self.refit:
             return self.fit_leaves(problem, kept)
         return problem.bound_leaves(kept) if self.clip else kept
-
-
-def check_smooth(dtype: str, eps: float) -> None:
-    """ValueError for options that `SmoothTreeProblem` would refuse later."""
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {list(DTYPES)}; got {dtype!r}")
-    if not (np.isfinite(eps) and eps >= 0.0):
-        raise ValueError(f"eps must be finite and >= 0; got {eps}")

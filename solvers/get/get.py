@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree import devices
+from opttree.devices import Device
+from opttree.options import option
 from opttree.problems import L1, SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.combinators import follow
-from solvers.get.anneal import Anneal, check_smooth
+from solvers.get.anneal import Anneal
 from solvers.get.polish import SubtreePolish
 from solvers.get.sparse import without_small_weights
 from solvers.gradient import Adam
@@ -46,57 +47,56 @@ class GET(Solver):
 
     A tree that `solve` starts from takes the place of the first random start, and competes itself.
 
-    Parameters
-    ----------
-    n_starts : random starts; None: 4 to depth 4, 2 to depth 9, 1 deeper; none for linear leaves.
-    anneal : options of the anneals.
-    race_rows, n_kept : see above; None: no race.
-    finish : options of the anneal on all rows after a race.
-    portfolio : initial trees that compete; None: `HingeInit` for linear leaves, and for constant ones `GreedyInit` two
-        levels at a time from depth 5 on, where it is often the best start.
-    sweeps : passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15; 40 for linear leaves.
-    refine : options of the anneal of the best tree, or None. "auto": for linear leaves, gently.
-    polish : options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6).
-    sparsify : where the problem has an l1 penalty on splits, set small weights to zero in the end, see
-        `without_small_weights`.
-    eps : skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`; for the
-        anneals of the whole tree, and worth it from depth 8 on.
-    dtype : "float32" or "float64"; of the anneals, and of the polish where that is left to the problem.
-    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`), for the anneals, and for `GreedyInit` and the polish
-        where they are left to the problem: on a GPU all starts take their steps together. Passes of `TAO` and other
-        initial trees stay on the CPU.
-
     Features are taken as they are: scales and learning rates are for standardised ones (`GETRegressor` sees to it), and
     data far from that (offsets of 100, units of 1e-5) can end in the constant tree.
     """
 
-    n_starts: int | None = None
-    anneal: Anneal = field(default_factory=Anneal)
-    race_rows: int | None = 2048
-    n_kept: int = 1
-    finish: Anneal = field(default_factory=lambda: Anneal(epochs=300, scales=(6.0, 20.0), optimizer=Adam(0.02)))
-    portfolio: tuple[Initial, ...] | None = None
-    sweeps: int | None = None
-    refine: Anneal | str | None = "auto"
-    polish: SubtreePolish | str | None = "auto"
-    sparsify: bool = True
-    eps: float = 0.0
-    dtype: str = "float32"
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        devices.check_device(self.device)
-        for name, least in (("n_starts", 0), ("n_kept", 1), ("sweeps", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be >= {least}; got {value}")
-        for name, kind in (("refine", Anneal), ("polish", SubtreePolish)):
-            value = getattr(self, name)
-            if isinstance(value, str) and value != "auto":
-                raise ValueError(f"{name} must be 'auto', None or a {kind.__name__}; got {value!r}")
-        check_smooth(self.dtype, self.eps)
-        if self.race_rows is not None and self.race_rows < 1:
-            raise ValueError(f"race_rows must be >= 1 or None; got {self.race_rows}")
+    n_starts: int | None = option(
+        None, "Random starts; None: 4 to depth 4, 2 to depth 9, 1 deeper; none for linear leaves.", least=0
+    )
+    anneal: Anneal = option(factory=Anneal, doc="Options of the anneals.")
+    race_rows: int | None = option(2048, "See above; None: no race.", least=1)
+    n_kept: int = option(1, "See above; None: no race.", least=1)
+    finish: Anneal = option(
+        factory=lambda: Anneal(epochs=300, scales=(6.0, 20.0), optimizer=Adam(0.02)),
+        doc="Options of the anneal on all rows after a race.",
+    )
+    portfolio: tuple[Initial, ...] | None = option(
+        None,
+        """Initial trees that compete; None: `HingeInit` for linear leaves, and for constant ones `GreedyInit` two
+        levels at a time from depth 5 on, where it is often the best start.""",
+    )
+    sweeps: int | None = option(
+        None,
+        "Passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15; 40 for linear leaves.",
+        least=0,
+    )
+    refine: Anneal | Literal["auto"] | None = option(
+        "auto", 'Options of the anneal of the best tree, or None. "auto": for linear leaves, gently.'
+    )
+    polish: SubtreePolish | Literal["auto"] | None = option(
+        "auto", """Options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6)."""
+    )
+    sparsify: bool = option(
+        True,
+        """Where the problem has an l1 penalty on splits, set small weights to zero in the end, see
+        `without_small_weights`.""",
+    )
+    eps: float = option(
+        0.0,
+        """Skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`; for the
+        anneals of the whole tree, and worth it from depth 8 on.""",
+        least=0,
+    )
+    dtype: Literal["float32", "float64"] = option(
+        "float32", """"float32" or "float64"; of the anneals, and of the polish where that is left to the problem."""
+    )
+    device: Device = option(
+        "cpu",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`), for the anneals, and for `GreedyInit` and the polish
+        where they are left to the problem: on a GPU all starts take their steps together. Passes of `TAO` and other
+        initial trees stay on the CPU.""",
+    )
 
     @staticmethod
     def paper(
@@ -104,8 +104,8 @@ class GET(Solver):
         *,
         polish: bool = True,
         scale_ranges: tuple[tuple[float, float], ...] = PAPER_RANGES,
-        dtype: str = "float32",
-        device: str = "cpu",
+        dtype: Literal["float32", "float64"] = "float32",
+        device: Device = "cpu",
     ) -> GET:
         """The method as printed, with the paper's hyperparameters (sections 4, appendices F to H), for data in [0, 1].
 
@@ -177,8 +177,7 @@ class GET(Solver):
         assert self.portfolio is not None
         if start is not None:
             yield Step(start, phase="start")
-        constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-        constant = problem.fit_leaves(constant, leaves="constant")
+        constant = problem.best_constant()
         yield Step(constant, phase="constant")
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree import devices
+from opttree.devices import Device
+from opttree.options import option
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
-from solvers.get.anneal import Anneal, check_smooth
+from solvers.get.anneal import Anneal
 from solvers.gradient import Adam
 from solvers.initial import CartInit
 from solvers.result import Termination
@@ -25,27 +27,17 @@ class SubtreePolish(Solver):
 
     Nodes of one level have no rows in common and are annealed side by side. Usable after any solver:
     ``Chain(TAO(), SubtreePolish())``; without a start tree it polishes CART's.
-
-    Parameters
-    ----------
-    anneal : options of the anneals.
-    passes : passes over the tree.
-    unit_splits : begin with hyperplanes of unit length, so that all gates are equally steep; the paper keeps them.
-    dtype : "float32" or "float64".
-    device : "cpu", "gpu" or "auto", see `opttree.devices.on_gpu`.
     """
 
-    anneal: Anneal = field(default_factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)))
-    passes: int = 1
-    unit_splits: bool = True
-    dtype: str = "float32"
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        devices.check_device(self.device)
-        if self.passes < 1:
-            raise ValueError(f"passes must be >= 1; got {self.passes}")
-        check_smooth(self.dtype, 0.0)
+    anneal: Anneal = option(
+        factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)), doc="Options of the anneals."
+    )
+    passes: int = option(1, "Passes over the tree.", least=1)
+    unit_splits: bool = option(
+        True, """Begin with hyperplanes of unit length, so that all gates are equally steep; the paper keeps them."""
+    )
+    dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
+    device: Device = option("cpu", '"cpu", "gpu" or "auto", see `opttree.devices.on_gpu`.')
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation says."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numba
 import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree import devices
+from opttree.devices import Device
+from opttree.options import option
 from opttree.problems import DenseTreeProblem, TreeProblem
 from opttree.problems.dense_batch import memory_refusal
 from opttree.tree import Tree
@@ -26,26 +29,6 @@ LEAST = 1e-12  # of learning rates and temperatures
 class GradTree(Solver):
     """Axis-aligned trees by straight-through gradients (GradTree, algorithms 1 and 2).
 
-    Parameters
-    ----------
-    learning_rates : of the logits of features, of thresholds and of leaves, > 0 (the paper's lr_index, lr_values,
-        lr_leaf).
-    epochs : most epochs of a start.
-    batch_size : rows of a batch, at most half of them.
-    patience : epochs without a lower loss on the held-out rows after which a start ends.
-    average : the last so many epochs' thetas are averaged before they are judged.
-    n_starts : random starts; a tree that `solve` starts from takes the place of the first one's random numbers.
-    init : makes that tree where `solve` is given none, of the rows that are not held out; None: all starts are random.
-    validation : share of the rows that is held out to judge thetas, or a statement of other rows for that; None: they
-        are judged on the training rows.
-    gamma, epsilon, index, dtype : as in `opttree.DenseTreeProblem`.
-    temperatures : by which the logits of features are divided in the first and in the last epoch; they change
-        geometrically.
-    device : "cpu" or "gpu" (CuPy): all starts take their steps together there. "auto" is the CPU, as long as nobody has
-        measured from what size on a GPU gains.
-    refit : whether leaves are fitted again, on all rows, or stay as the gradient has left them (but where ``min_leaf``
-        takes leaves away).
-
     Steps are hard trees, without the branches that no row reaches; a step's ``info["validation"]`` is the loss by which
     starts and epochs are judged. `solve` ranks steps by the objective on all rows, as always: the estimators keep the
     tree of the lowest validation loss instead, as the paper does.
@@ -54,41 +37,50 @@ class GradTree(Solver):
     to normal quantiles, the estimators standardise).
     """
 
-    learning_rates: tuple[float, float, float] = (0.01, 0.01, 0.01)
-    epochs: int = 1000
-    batch_size: int = 512
-    patience: int = 200
-    average: int = 5
-    n_starts: int = 3
-    init: Initial | None = None
-    validation: float | TreeProblem | None = 0.2
-    gamma: float = 0.0
-    epsilon: float = 0.0
-    index: str = "entmax"
-    temperatures: tuple[float, float] = (1.0, 1.0)
-    refit: bool = False
-    dtype: str = "float32"
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        for name, count, words in (("learning_rates", 3, "three"), ("temperatures", 2, "two")):
-            given = getattr(self, name)
-            numbers = isinstance(given, (tuple, list)) and len(given) == count
-            if not (numbers and all(isinstance(v, (int, float, np.number)) and LEAST < v < np.inf for v in given)):
-                raise ValueError(f"{name} must be {words} numbers > {LEAST:g}; got {given!r}")
-        for name in ("epochs", "batch_size", "patience", "average", "n_starts"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        given = self.validation
-        share = isinstance(given, (float, np.floating)) and 0.0 < given < 1.0
-        if not (given is None or share or isinstance(given, TreeProblem)):
-            raise ValueError(f"validation must be between 0 and 1, a TreeProblem or None; got {given!r}")
-        if not (self.init is None or isinstance(self.init, Initial)):
-            raise ValueError(f"init must be an initial tree of `solvers` or None; got {self.init!r}")
-        devices.check_device(self.device)
-        tiny = TreeProblem(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), depth=1, splits="axis")
-        DenseTreeProblem(tiny, self.gamma, self.epsilon, self.index, self.dtype)  # checks the options it shares
+    learning_rates: tuple[float, float, float] = option(
+        (0.01, 0.01, 0.01),
+        "Of the logits of features, of thresholds and of leaves, > 0 (the paper's lr_index, lr_values, lr_leaf).",
+        above=LEAST,
+    )
+    epochs: int = option(1000, "Most epochs of a start.", least=1)
+    batch_size: int = option(512, "Rows of a batch, at most half of them.", least=1)
+    patience: int = option(200, "Epochs without a lower loss on the held-out rows after which a start ends.", least=1)
+    average: int = option(5, "The last so many epochs' thetas are averaged before they are judged.", least=1)
+    n_starts: int = option(
+        3,
+        "Random starts; a tree that `solve` starts from takes the place of the first one's random numbers.",
+        least=1,
+    )
+    init: Initial | None = option(
+        None,
+        "Makes that tree where `solve` is given none, of the rows that are not held out; None: all starts are random.",
+    )
+    validation: float | TreeProblem | None = option(
+        0.2,
+        """Share of the rows that is held out to judge thetas, or a statement of other rows for that; None: they are
+        judged on the training rows.""",
+        above=0,
+        below=1,
+    )
+    gamma: float = option(0.0, "As in `opttree.DenseTreeProblem`.", least=0)
+    epsilon: float = option(0.0, "As in `opttree.DenseTreeProblem`.", least=0)
+    index: Literal["entmax", "gumbel", "soft"] = option("entmax", "As in `opttree.DenseTreeProblem`.")
+    temperatures: tuple[float, float] = option(
+        (1.0, 1.0),
+        "By which the logits of features are divided in the first and in the last epoch; they change geometrically.",
+        above=LEAST,
+    )
+    refit: bool = option(
+        False,
+        """Whether leaves are fitted again, on all rows, or stay as the gradient has left them (but where ``min_leaf``
+        takes leaves away).""",
+    )
+    dtype: Literal["float32", "float64"] = option("float32", "As in `opttree.DenseTreeProblem`.")
+    device: Device = option(
+        "cpu",
+        """"cpu" or "gpu" (CuPy): all starts take their steps together there. "auto" is the CPU, as long as nobody has
+        measured from what size on a GPU gains.""",
+    )
 
     @staticmethod
     def annealed(**options: object) -> GradTree:
@@ -119,8 +111,7 @@ class GradTree(Solver):
         """Starts side by side, in rounds of epochs; a step for each that has a lower loss on the rows that judge."""
         if start is not None:
             yield Step(start, phase="start")
-        constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-        yield Step(problem.fit_leaves(constant), phase="constant")
+        yield Step(problem.best_constant(), phase="constant")
         if problem.depth == 0 or problem.n_samples < 2 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         train = judge = problem

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from numpy.random import Generator as Rng
 
+from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Growth, Initial
@@ -15,25 +17,22 @@ CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one"
 
 @dataclass(frozen=True)
 class CartInit(Initial):
-    """scikit-learn's greedy axis-aligned tree to the problem's depth, criterion by its loss; leaves refitted.
+    """scikit-learn's greedy axis-aligned tree to the problem's depth, criterion by its loss; leaves refitted."""
 
-    Parameters
-    ----------
-    min_rows : fewest rows in a leaf, on top of the problem's ``min_leaf``.
-    ccp_alpha : price of cost-complexity pruning, in the units of scikit-learn's criterion.
-    splitter : "best", or "random" for the best of one random threshold per feature.
-    """
-
-    min_rows: int = 1
-    ccp_alpha: float = 0.0
-    splitter: str = "best"
+    min_rows: int = option(1, "Fewest rows in a leaf, on top of the problem's ``min_leaf``.", least=1)
+    ccp_alpha: float = option(
+        0.0, "Price of cost-complexity pruning, in the units of scikit-learn's criterion.", least=0
+    )
+    splitter: Literal["best", "random"] = option(
+        "best", '"best", or "random" for the best of one random threshold per feature.'
+    )
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The fitted tree as a `Tree`."""
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
         if problem.depth == 0:
-            yield problem.fit_leaves(Tree.constant([0.0] * problem.n_outputs, problem.n_features, problem.classes))
+            yield problem.one_leaf()
             return
         kind = DecisionTreeClassifier if problem.is_classification else DecisionTreeRegressor
         model = kind(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree.kernels.logistic import fit_logistic
+from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, grow
@@ -23,21 +24,14 @@ RIDGE = (
 class ClusterInit(Initial):
     """Each node's rows are divided by 2-means (scikit-learn's KMeans) on the features; an l2-regularised logistic
     regression of the cluster on the features is the split.
-
-    Parameters
-    ----------
-    n_init : repetitions of 2-means per node; the least inertia wins.
-    n_repeats : trees grown; the one whose leaves have the lowest Davies-Bouldin index (scikit-learn's) wins: the
-        paper's r.
     """
 
-    n_init: int = 5
-    n_repeats: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("n_init", "n_repeats"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
+    n_init: int = option(5, "Repetitions of 2-means per node; the least inertia wins.", least=1)
+    n_repeats: int = option(
+        1,
+        "Trees grown; the one whose leaves have the lowest Davies-Bouldin index (scikit-learn's) wins: the paper's r.",
+        least=1,
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique problems only."""
@@ -45,8 +39,7 @@ class ClusterInit(Initial):
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The tree of one leaf, which a time limit finds while clusters are sought; the grown tree, leaves fitted."""
-        root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-        yield problem.fit_leaves(root)
+        yield problem.one_leaf()
         best, best_index = None, np.inf
         with calm_threads(problem):
             for _ in range(self.n_repeats):

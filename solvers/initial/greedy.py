@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree import devices
+from opttree.devices import Device
+from opttree.options import option
 from opttree.problems import SmoothTreeProblem, TreeProblem
-from opttree.tree import Tree
 from solvers.gradient import Adam, geometric, run_all
 from solvers.initial.base import Growth, Initial
 from solvers.side_by_side import start_all
@@ -19,31 +19,23 @@ from solvers.side_by_side import start_all
 class GreedyInit(Initial):
     """At each node a smooth tree of ``levels`` levels is annealed on the node's rows from random hyperplanes, with
     constant leaves in closed form; its splits are taken and its leaves become the next nodes.
-
-    Parameters
-    ----------
-    levels : levels grown at a time; 1 is node by node.
-    n_starts : random starts per node; the best hard tree wins.
-    epochs : length of an anneal.
-    scales : first and last gate scale of the anneal (GET eq. 4), in units of the inverse scale of the features.
-    optimizer : driver of the anneals.
-    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where all nodes of a block of levels are annealed.
     """
 
-    levels: int = 1
-    n_starts: int = 2
-    epochs: int = 200
-    scales: tuple[float, float] = (1.0, 20.0)
-    optimizer: Adam = field(default_factory=lambda: Adam(learning_rate=0.05))
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        devices.check_device(self.device)
-        for name in ("levels", "n_starts", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}")
-        if not 0.0 < self.scales[0] <= self.scales[1]:
-            raise ValueError(f"scales must be positive and in increasing order; got {self.scales}")
+    levels: int = option(1, "Levels grown at a time; 1 is node by node.", least=1)
+    n_starts: int = option(2, "Random starts per node; the best hard tree wins.", least=1)
+    epochs: int = option(200, "Length of an anneal.", least=1)
+    scales: tuple[float, float] = option(
+        (1.0, 20.0),
+        "First and last gate scale of the anneal (GET eq. 4), in units of the inverse scale of the features.",
+        above=0,
+        test=lambda scales: scales[0] <= scales[1],
+        words="positive and in increasing order",
+    )
+    optimizer: Adam = option(factory=lambda: Adam(learning_rate=0.05), doc="Driver of the anneals.")
+    device: Device = option(
+        "cpu",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where all nodes of a block of levels are annealed.""",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the smooth formulation says; a depth of 0 is the constant tree."""
@@ -52,8 +44,7 @@ class GreedyInit(Initial):
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree, its leaves fitted, after each block of levels, and None while it works."""
-        root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-        tree = problem.fit_leaves(root, leaves="constant")
+        tree = problem.best_constant()
         if problem.depth == 0:
             yield problem.fit_leaves(tree)
         for top in range(0, problem.depth, self.levels):

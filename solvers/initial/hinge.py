@@ -10,6 +10,7 @@ from numpy.random import Generator as Rng
 
 from opttree.kernels.hard import project
 from opttree.kernels.leaves import fit_linear
+from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, weighted_quantile
@@ -23,24 +24,24 @@ class HingeInit(Initial):
     Trial splits cut at the median along the directions that best explain ``|residual|`` and ``residual^2`` of one
     ridge model, and along random ones. With several outputs (or classes, as indicators) the boundary is found on the
     leading principal component of the residuals.
-
-    Parameters
-    ----------
-    n_random : random trial splits per node.
-    n_moves : moves of the boundary per trial.
-    ridge : penalty on the weights of the two models, relative to the node's weight (features are taken as they are).
-    min_rows : fewest rows on either side, ``p + 1`` times 2 by default.
-    price : after the growth, bottom-up, a subtree of s splits is replaced by a leaf unless it lowers ``m log(squared
-        error)`` of its m rows by more than ``price`` for each of its ``2 (p + 1) s`` parameters. 2 is Akaike's
-        criterion, 0 keeps everything. (Asking it of each split as it is made would stop where only two levels
-        together help: puma32H.)
     """
 
-    n_random: int = 2
-    n_moves: int = 6
-    ridge: float = 1e-3
-    min_rows: int | None = None
-    price: float = 3.0
+    n_random: int = option(2, "Random trial splits per node.", least=0)
+    n_moves: int = option(6, "Moves of the boundary per trial.", least=1)
+    ridge: float = option(
+        1e-3,
+        "Penalty on the weights of the two models, relative to the node's weight (features are taken as they are).",
+        least=0,
+    )
+    min_rows: int | None = option(None, "Fewest rows on either side, ``p + 1`` times 2 by default.", least=1)
+    price: float = option(
+        3.0,
+        """After the growth, bottom-up, a subtree of s splits is replaced by a leaf unless it lowers ``m log(squared
+        error)`` of its m rows by more than ``price`` for each of its ``2 (p + 1) s`` parameters. 2 is Akaike's
+        criterion, 0 keeps everything. (Asking it of each split as it is made would stop where only two levels
+        together help: puma32H.)""",
+        least=0,
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique problems only."""
@@ -48,8 +49,7 @@ class HingeInit(Initial):
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The tree of one leaf, which a time limit finds while hinges are sought; the grown tree, leaves fitted."""
-        root = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-        yield problem.fit_leaves(root)
+        yield problem.one_leaf()
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] if problem.is_classification else problem.Y
         fewest = max(self.min_rows or 2 * (problem.n_features + 1), problem.min_leaf)
 

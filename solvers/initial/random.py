@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree.kernels.hard import project
+from opttree.options import option
 from opttree.problems import TreeProblem
 from solvers.initial.base import Growth, Initial, Rows, Split, grow, weighted_quantile
 
@@ -19,20 +21,14 @@ THRESHOLDS = ("median", "gaussian")
 class RandomInit(Initial):
     """A tree of the problem's full depth with random splits: weight vectors of Gaussian (0, 1) entries, normalised to
     unit length; for axis-aligned problems one random feature each.
-
-    Parameters
-    ----------
-    threshold : "median" or "gaussian"
-        The paper does not say how it draws the bias. "median" cuts each reduced set at its weighted median along the
-        vector, so that no subtree starts dead; "gaussian" draws the bias from (0, 1) together with the weights and
-        scales it with them, which suits centred features only.
     """
 
-    threshold: str = "median"
-
-    def __post_init__(self) -> None:
-        if self.threshold not in THRESHOLDS:
-            raise ValueError(f"threshold must be one of {list(THRESHOLDS)}; got {self.threshold!r}")
+    threshold: Literal["median", "gaussian"] = option(
+        "median",
+        """"median" or "gaussian" The paper does not say how it draws the bias. "median" cuts each reduced set at its
+        weighted median along the vector, so that no subtree starts dead; "gaussian" draws the bias from (0, 1)
+        together with the weights and scales it with them, which suits centred features only.""",
+    )
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The random tree, leaves fitted as constants."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels import hard, partition
+from opttree.options import option
 from opttree.problems import L1, L2, MIPTreeProblem, SplitPrice, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
@@ -44,39 +45,28 @@ class LocalSearch(Solver):
     small depth. Another split is the best
     threshold of every feature, exactly; for oblique problems also the present hyperplane moved, or turned about either
     end of one feature's range, as far as is best. The objective never rises.
-
-    Parameters
-    ----------
-    n_starts : searches; the first from the start tree or ``init``, others from trees of random thresholds.
-    init : initial tree.
-    n_thresholds : "all", or how many thresholds per feature are tried at first; then all between the neighbours of the
-        best. "auto": all for constant leaves; for linear ones, whose every threshold takes a least-squares solution, as
-        many as take some hundredths of a second, 32 at least.
-    max_passes : passes over the nodes per search.
-    max_splits : most branch nodes of the tree, or None.
-    exact_levels : largest depth of optimal subtrees, >= 2; 0 for none. More than 2 levels are tried where all
-        thresholds take a fraction of a second, 2 on fewer thresholds where there are many.
     """
 
-    n_starts: int = 20
-    init: Initial = field(default_factory=CartInit)
-    n_thresholds: int | str = "auto"
-    max_passes: int = 100
-    max_splits: int | None = None
-    exact_levels: int = 3
-
-    def __post_init__(self) -> None:
-        for name in ("n_starts", "max_passes"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        if self.exact_levels not in (0, *range(2, 65)):
-            raise ValueError(f"exact_levels must be 0 or an integer >= 2; got {self.exact_levels!r}")
-        whole = isinstance(self.n_thresholds, (int, np.integer)) and not isinstance(self.n_thresholds, bool)
-        if self.n_thresholds not in ("all", "auto") and not (whole and int(self.n_thresholds) >= 1):
-            raise ValueError(f"n_thresholds must be 'all', 'auto' or an integer >= 1; got {self.n_thresholds!r}")
-        if self.max_splits is not None and (not isinstance(self.max_splits, (int, np.integer)) or self.max_splits < 0):
-            raise ValueError(f"max_splits must be an integer >= 0 or None; got {self.max_splits!r}")
+    n_starts: int = option(
+        20, """Searches; the first from the start tree or ``init``, others from trees of random thresholds.""", least=1
+    )
+    init: Initial = option(factory=CartInit, doc="Initial tree.")
+    n_thresholds: int | Literal["all", "auto"] = option(
+        "auto",
+        """"all", or how many thresholds per feature are tried at first; then all between the neighbours of the best.
+        "auto": all for constant leaves; for linear ones, whose every threshold takes a least-squares solution, as
+        many as take some hundredths of a second, 32 at least.""",
+        least=1,
+    )
+    max_passes: int = option(100, "Passes over the nodes per search.", least=1)
+    max_splits: int | None = option(None, "Most branch nodes of the tree, or None.", least=0)
+    exact_levels: int = option(
+        3,
+        """Largest depth of optimal subtrees, >= 2; 0 for none. More than 2 levels are tried where all thresholds take
+        a fraction of a second, 2 on fewer thresholds where there are many.""",
+        test=lambda levels: levels == 0 or levels >= 2,
+        words="0 or an integer >= 2",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Any loss with constant leaves, squared loss with linear ones."""
@@ -90,8 +80,7 @@ class LocalSearch(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Searches one after another; a step after every pass."""
-        tree = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
-        yield Step(problem.fit_leaves(tree), phase="constant")
+        yield Step(problem.one_leaf(), phase="constant")
         if start is not None and (self.max_splits is None or start.n_branches <= self.max_splits):
             yield Step(start.prune_dead(problem.X), phase="start")
         if problem.depth == 0:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from opttree.interrupts import in_background
 from opttree.models import as_tree
+from opttree.options import option
 from opttree.problems import MIPTreeProblem, TreeProblem
-from opttree.problems.mip import FORMULATIONS, Formulation, TooLargeError
+from opttree.problems.mip import LEAST_MARGIN, Formulation, TooLargeError
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, seconds_left
 from solvers.driver import solve
@@ -43,50 +44,40 @@ class MIP(Solver):
 
     Squared error in "flow" and "big-m" is bounded from below by tangents, added where the last solution lies until
     the gap is closed: HiGHS takes no quadratic objectives with integer variables.
-
-    Parameters
-    ----------
-    formulation, n_thresholds, max_splits, max_features, coef_bound, margin : see `MIPTreeProblem`.
-    init : solver whose trees, moved to the nearest candidate splits, are starts where `solve` is given none: a good one
-        helps "flow" and "big-m" to prune. "auto": CART's tree and, where the proof will take more than moments, a
-        short local search from it. None for none.
-    gap : relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.
-    time_limit : seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.
-    node_limit : nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.
-    threads : of HiGHS, >= 1; None leaves it to HiGHS. Better one number per process: HiGHS keeps its first threads.
-    seed : of HiGHS, >= 0.
     """
 
-    formulation: str = "hyperflow"
-    init: Solver | str | None = "auto"
-    n_thresholds: int | str = "all"
-    max_splits: int | None = None
-    max_features: int | None = None
-    gap: float | None = None
-    time_limit: float | None = None
-    node_limit: int | None = None
-    threads: int | None = None
-    seed: int = 0
-    coef_bound: float = 10.0
-    margin: float = 0.005
-
-    def __post_init__(self) -> None:
-        if self.formulation not in FORMULATIONS:
-            raise ValueError(f"formulation must be one of {list(FORMULATIONS)}; got {self.formulation!r}")
-        if not (self.init is None or self.init == "auto" or isinstance(self.init, Solver)):
-            raise ValueError(f"init must be a solver, 'auto' or None; got {self.init!r}")
-        for name in ("gap", "time_limit", "coef_bound", "margin"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float, np.number))):
-                raise ValueError(f"{name} must be a number; got {value!r}")
-        if self.gap is not None and not (np.isfinite(self.gap) and self.gap >= 0.0):
-            raise ValueError(f"gap must be finite and >= 0, or None; got {self.gap}")
-        if self.time_limit is not None and not self.time_limit > 0.0:
-            raise ValueError(f"time_limit must be > 0 seconds or None; got {self.time_limit}")
-        for name, least in (("node_limit", 1), ("threads", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < least):
-                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
+    formulation: Literal["hyperflow", "flow", "big-m"] = option("hyperflow", "See `MIPTreeProblem`.")
+    init: Solver | Literal["auto"] | None = option(
+        "auto",
+        """Solver whose trees, moved to the nearest candidate splits, are starts where `solve` is given none: a good
+        one helps "flow" and "big-m" to prune. "auto": CART's tree and, where the proof will take more than moments,
+        a short local search from it. None for none.""",
+    )
+    n_thresholds: int | Literal["all"] = option("all", "See `MIPTreeProblem`.", least=1)
+    max_splits: int | None = option(None, "See `MIPTreeProblem`.", least=0)
+    max_features: int | None = option(None, "See `MIPTreeProblem`.", least=0)
+    gap: float | None = option(
+        None,
+        "Relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.",
+        least=0,
+    )
+    time_limit: float | None = option(
+        None,
+        "Seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.",
+        above=0,
+        words="> 0 seconds or None",
+    )
+    node_limit: int | None = option(
+        None, "Nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.", least=1
+    )
+    threads: int | None = option(
+        None,
+        "Of HiGHS, >= 1; None leaves it to HiGHS. Better one number per process: HiGHS keeps its first threads.",
+        least=1,
+    )
+    seed: int = option(0, "Of HiGHS, >= 0.", least=0)
+    coef_bound: float = option(10.0, "See `MIPTreeProblem`.", above=0)
+    margin: float = option(0.005, "See `MIPTreeProblem`.", least=LEAST_MARGIN)
 
     def stated(self, problem: TreeProblem) -> MIPTreeProblem:
         """The mixed-integer program of ``problem``."""
@@ -206,7 +197,7 @@ class _Search:
         with closing(init.steps(self.problem, start, rng)) as trees:
             for step in self._in_time(trees):
                 pauses += step is None
-                if step is not None and self.take(self.stated.snap(step.tree)):
+                if step is not None and self.take(self.stated.snap(as_tree(step.tree, "start"))):
                     yield self.step("start")
                 else:
                     yield None

@@ -8,38 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.options import Checked, option
+
 Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
-class ArmijoLineSearch:
+class ArmijoLineSearch(Checked):
     """The largest of the steps a, a delta, a delta^2, ... that lowers a function enough (SRT paper, appendix B.2).
 
     Enough is ``f(x + alpha d) <= f(x) + gamma alpha g.d``, for the direction ``d = -g`` the paper's
     ``f(x) - gamma alpha |g|^2``. As printed, the loop of the procedure shrinks steps that are already good, and (14)
     has the sign of ``g.d`` reversed; Proposition 2 needs what stands here.
-
-    Parameters
-    ----------
-    a : first step, > 0.
-    gamma : share of the descent that the slope promises, in (0, 1).
-    delta : factor from one step to the next, in (0, 1).
-    max_trials : steps tried before the answer is 0: so close to a stationary point, rounding hides any descent.
     """
 
-    a: float = 1.0
-    gamma: float = 1e-4
-    delta: float = 0.5
-    max_trials: int = 50
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.a) and self.a > 0.0):
-            raise ValueError(f"a must be finite and > 0; got {self.a}")
-        for name in ("gamma", "delta"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be between 0 and 1; got {getattr(self, name)}")
-        if self.max_trials < 1:
-            raise ValueError(f"max_trials must be >= 1; got {self.max_trials}")
+    a: float = option(1.0, "First step, > 0.", above=0)
+    gamma: float = option(1e-4, "Share of the descent that the slope promises, in (0, 1).", above=0, below=1)
+    delta: float = option(0.5, "Factor from one step to the next, in (0, 1).", above=0, below=1)
+    max_trials: int = option(
+        50,
+        "Steps tried before the answer is 0: so close to a stationary point, rounding hides any descent.",
+        least=1,
+    )
 
     def step(
         self,

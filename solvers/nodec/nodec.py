@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree import devices
+from opttree.devices import Device
 from opttree.kernels.first_order import lbfgs_memory
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.subtree import fit_leaves
+from opttree.models import as_tree
+from opttree.options import option
 from opttree.problems import L1, L2, SmoothTreeProblem, SubtreeProblem, TreeProblem
 from opttree.problems.smooth_problem import path_products
 from opttree.tree import Tree
@@ -53,77 +55,67 @@ class NODEC(Solver):
 
     Penalties are those of the statement, `L1` and `L2`: constant terms are free, where the paper's (7) penalises them
     too. Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
-
-    Parameters
-    ----------
-    alpha : scale of the gates, the paper's mu.
-    init : initial tree.
-    steepness : deviation of the gates' arguments at the start, over the rows that pass the node, for trees that have
-        no gates; None: split weights are taken as they are. Two clusters are nearly separable, and the logistic
-        regression between them so steep that the best start is hard to leave.
-    working_sets : "subtree" (NODEC-DR), "node" (each branch and each leaf by itself), "all" (alternating minimisation).
-    max_iter : macro iterations. (``it < M_it`` of the pseudocode would make one less.)
-    k0 : None: BN and LN steps on proxies (the subtree and its rows only), always accepted: the early-stopped method of
-        the experiments. An integer: from inner iteration k0 on, both steps are exact, and a move of the splits is taken
-        only if it is no worse than the Armijo step (15) and lowers the objective by ``tau |move|^2`` (16); with
-        penalties on splits and leaves the method then converges to stationary points (Proposition 3).
-    branch_iterations : most iterations of L-BFGS in a BN step.
-    imbalance : the paper's eps_1, eps_2, eps_3. Nodes that send at most a share ``eps_1`` of their rows one way are
-        imbalanced; at most ``eps_2``, highly: then a share ``eps_3`` of the rows on the larger side, those with the
-        largest losses, is to change sides. The paper asks for eps_1 > eps_2 and prints .1, .3, which is .1, .1. Nodes
-        with too few rows for two leaves (twice as many each as a leaf has parameters) are left alone.
-    decay : factor of all three after each macro iteration, the paper's zeta.
-    line_search : of the reference step.
-    tau : see ``k0``.
-    theta : thresholds of both steps are ``theta ** k``: where the gradient is smaller, nothing moves, and no row is
-        reassigned (lines 15 and 16); a node with saturated gates waits until the threshold is below its gradient.
-    joint_iterations : iterations of L-BFGS on all variables after the last macro iteration, from the best point; 0, the
-        default, is the paper's method.
-    tol : with ``k0``, stop where the gradient of the whole objective has at most this norm.
-    clip : bound the linear leaves of the trees by the range of y.
-    device : "cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objectives of working sets of 2000 rows or
-        more, and that of the whole tree, are evaluated. Leaves and reassignments stay on the CPU.
     """
 
     takes_gates = True
-    alpha: float = 1.0
-    init: Solver = field(default_factory=lambda: ClusterInit(n_init=1, n_repeats=3))
-    steepness: float | None = 1.0
-    working_sets: str = "subtree"
-    max_iter: int = 10
-    k0: int | None = None
-    branch_iterations: int = 10
-    imbalance: tuple[float, float, float] = (0.1, 0.1, 0.4)
-    decay: float = 0.8
-    line_search: ArmijoLineSearch = field(default_factory=ArmijoLineSearch)
-    tau: float = 1e-8
-    theta: float = 0.5
-    joint_iterations: int = 0
-    tol: float = 0.0
-    clip: bool = True
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        devices.check_device(self.device)
-        if self.working_sets not in WORKING_SETS:
-            raise ValueError(f"working_sets must be one of {list(WORKING_SETS)}; got {self.working_sets!r}")
-        for name, least in (("max_iter", 0), ("branch_iterations", 1), ("joint_iterations", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
-        if self.k0 is not None and self.k0 < 0:
-            raise ValueError(f"k0 must be >= 0 or None; got {self.k0}")
-        if len(self.imbalance) != 3 or not all(0.0 <= e < 1.0 for e in self.imbalance):
-            raise ValueError(f"imbalance must be three shares in [0, 1); got {self.imbalance}")
-        for name in ("decay", "theta"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)}")
-        for name in ("alpha", "tau"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
-                raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
-        if self.steepness is not None and not (np.isfinite(self.steepness) and self.steepness > 0.0):
-            raise ValueError(f"steepness must be finite and > 0, or None; got {self.steepness}")
-        if not (np.isfinite(self.tol) and self.tol >= 0.0):
-            raise ValueError(f"tol must be finite and >= 0; got {self.tol}")
+    alpha: float = option(1.0, "Scale of the gates, the paper's mu.", above=0)
+    init: Solver = option(factory=lambda: ClusterInit(n_init=1, n_repeats=3), doc="Initial tree.")
+    steepness: float | None = option(
+        1.0,
+        """Deviation of the gates' arguments at the start, over the rows that pass the node, for trees that have no
+        gates; None: split weights are taken as they are. Two clusters are nearly separable, and the logistic
+        regression between them so steep that the best start is hard to leave.""",
+        above=0,
+    )
+    working_sets: Literal["subtree", "node", "all"] = option(
+        "subtree",
+        """"subtree" (NODEC-DR), "node" (each branch and each leaf by itself), "all" (alternating minimisation).""",
+    )
+    max_iter: int = option(10, "Macro iterations. (``it < M_it`` of the pseudocode would make one less.)", least=0)
+    k0: int | None = option(
+        None,
+        """None: BN and LN steps on proxies (the subtree and its rows only), always accepted: the early-stopped method
+        of the experiments. An integer: from inner iteration k0 on, both steps are exact, and a move of the splits
+        is taken only if it is no worse than the Armijo step (15) and lowers the objective by ``tau |move|^2`` (16);
+        with penalties on splits and leaves the method then converges to stationary points (Proposition 3).""",
+        least=0,
+    )
+    branch_iterations: int = option(10, "Most iterations of L-BFGS in a BN step.", least=1)
+    imbalance: tuple[float, float, float] = option(
+        (0.1, 0.1, 0.4),
+        """The paper's eps_1, eps_2, eps_3. Nodes that send at most a share ``eps_1`` of their rows one way are
+        imbalanced; at most ``eps_2``, highly: then a share ``eps_3`` of the rows on the larger side, those with the
+        largest losses, is to change sides. The paper asks for eps_1 > eps_2 and prints .1, .3, which is .1, .1.
+        Nodes with too few rows for two leaves (twice as many each as a leaf has parameters) are left alone.""",
+        least=0,
+        below=1,
+        words="three shares in [0, 1)",
+    )
+    decay: float = option(0.8, "Factor of all three after each macro iteration, the paper's zeta.", least=0, below=1)
+    line_search: ArmijoLineSearch = option(factory=ArmijoLineSearch, doc="Of the reference step.")
+    tau: float = option(1e-8, "See ``k0``.", above=0)
+    theta: float = option(
+        0.5,
+        """Thresholds of both steps are ``theta ** k``: where the gradient is smaller, nothing moves, and no row is
+        reassigned (lines 15 and 16); a node with saturated gates waits until the threshold is below its gradient.""",
+        least=0,
+        below=1,
+    )
+    joint_iterations: int = option(
+        0,
+        """Iterations of L-BFGS on all variables after the last macro iteration, from the best point; 0, the default,
+        is the paper's method.""",
+        least=0,
+    )
+    tol: float = option(
+        0.0, "With ``k0``, stop where the gradient of the whole objective has at most this norm.", least=0
+    )
+    clip: bool = option(True, "Bound the linear leaves of the trees by the range of y.")
+    device: Device = option(
+        "cpu",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objectives of working sets of 2000 rows or
+        more, and that of the whole tree, are evaluated. Leaves and reassignments stay on the CPU.""",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Smooth problems of squared loss; a depth of 0 is the constant tree."""
@@ -182,7 +174,7 @@ class NODEC(Solver):
     def _initial(self, problem: TreeProblem, rng: Rng) -> Generator[None, None, Tree]:
         tree: Tree | None = None
         for step in self.init.steps(problem, None, rng):
-            tree = tree if step is None else step.tree
+            tree = tree if step is None else as_tree(step.tree)
             yield None
         assert tree is not None  # initial trees yield one
         return tree

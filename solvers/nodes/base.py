@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 
 from opttree.kernels.hard import single_features
 from opttree.kernels.reduced import fit_thresholds
+from opttree.options import Checked
 from opttree.problems import LevelProblem, NodeProblem
 
 Floats = NDArray[np.float64]
 
 
-class NodeSolver:
+class NodeSolver(Checked):
     """Finds hyperplanes for node problems. Subclasses say how one direction is found, or a whole level of them."""
 
     axis_aligned = False

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.options import option
 from opttree.problems import NodeProblem
 from solvers.nodes.base import NodeSolver
 
@@ -22,27 +24,17 @@ WEIGHTINGS = ("replicate", "resample")
 class LiblinearNode(NodeSolver):
     """LIBLINEAR's logistic regression, unpenalised intercept, with the two substitutes for weights that the TAO paper
     names (section 3.3). Its `problem` has no field for instance weights, and its class weights are one per label.
-
-    Parameters
-    ----------
-    weighting : "replicate" or "resample"
-        "replicate" repeats each row ``round(copies * weight / largest weight)`` times: exact where the weights are
-        multiples of ``largest / copies`` (all equal in particular), otherwise each is off by at most half of that,
-        and rows lighter than half are dropped. "resample" draws as many rows as there are, with replacement, in
-        proportion to their weights: unbiased, noisy, and it depends on the random state.
-    copies : resolution of "replicate"; time and memory grow with the mean number of copies.
-    tol : liblinear's stopping tolerance.
     """
 
-    weighting: str = "replicate"
-    copies: int = 20
-    tol: float = 1e-2
-
-    def __post_init__(self) -> None:
-        if self.weighting not in WEIGHTINGS:
-            raise ValueError(f"weighting must be one of {list(WEIGHTINGS)}; got {self.weighting!r}")
-        if self.copies < 1:
-            raise ValueError(f"copies must be >= 1; got {self.copies}")
+    weighting: Literal["replicate", "resample"] = option(
+        "replicate",
+        """"replicate" or "resample" "replicate" repeats each row ``round(copies * weight / largest weight)`` times:
+        exact where the weights are multiples of ``largest / copies`` (all equal in particular), otherwise each is
+        off by at most half of that, and rows lighter than half are dropped. "resample" draws as many rows as there
+        are, with replacement, in proportion to their weights: unbiased, noisy, and it depends on the random state.""",
+    )
+    copies: int = option(20, 'Resolution of "replicate"; time and memory grow with the mean number of copies.', least=1)
+    tol: float = option(1e-2, "Liblinear's stopping tolerance.", above=0)
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
         """It takes exactly one penalty."""
@@ -52,8 +44,7 @@ class LiblinearNode(NodeSolver):
 
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
         """One node, from scratch; a node whose (sampled) pseudolabels all agree keeps ``(a, b)``."""
-        from liblinear.liblinearutil import parameter, train
-        from liblinear.liblinearutil import problem as liblinear_problem
+        from liblinear.liblinearutil import parameter, problem as liblinear_problem, train
         from scipy.sparse import csr_matrix
 
         weights = problem.weights

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.reduced import fit_nodes
+from opttree.options import option
 from opttree.problems import LevelProblem, NodeProblem
 from solvers.nodes.base import NodeSolver
 
@@ -18,22 +19,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NewtonNode(NodeSolver):
-    """Weighted logistic regression by `opttree.kernels.logistic.fit_logistic`, warm-started at the current split.
+    """Weighted logistic regression by `opttree.kernels.logistic.fit_logistic`, warm-started at the current split."""
 
-    Parameters
-    ----------
-    tol : stopping tolerance of liblinear's rule; 1e-2 is enough inside a tree.
-    max_iter : most Newton steps. Inside a tree 2 do: the next pass takes the hyperplane up again.
-    """
-
-    tol: float = 1e-2
-    max_iter: int = 100
-
-    def __post_init__(self) -> None:
-        if not self.tol > 0:
-            raise ValueError(f"tol must be > 0; got {self.tol}")
-        if self.max_iter < 1:
-            raise ValueError(f"max_iter must be >= 1; got {self.max_iter}")
+    tol: float = option(1e-2, "Stopping tolerance of liblinear's rule; 1e-2 is enough inside a tree.", above=0)
+    max_iter: int = option(
+        100, "Most Newton steps. Inside a tree 2 do: the next pass takes the hyperplane up again.", least=1
+    )
 
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
         """One node."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.options import option
 from opttree.problems import NodeProblem
 from solvers.nodes.base import NodeSolver
 
@@ -22,17 +23,11 @@ class SklearnNode(NodeSolver):
 
     liblinear penalises the intercept too; ``intercept_scaling`` shrinks that penalty by its value, which brings the
     minimum to within about 1e-7 relative of the unpenalised one at the default. No warm start exists.
-
-    Parameters
-    ----------
-    tol : liblinear's stopping tolerance.
-    max_iter : most outer iterations.
-    intercept_scaling : value of the constant feature.
     """
 
-    tol: float = 1e-2
-    max_iter: int = 1000
-    intercept_scaling: float = 1000.0
+    tol: float = option(1e-2, "Liblinear's stopping tolerance.", above=0)
+    max_iter: int = option(1000, "Most outer iterations.", least=1)
+    intercept_scaling: float = option(1000.0, "Value of the constant feature.", above=0)
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
         """It takes one penalty at a time."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree import devices
+from opttree.devices import Device
 from opttree.forest import Forest
+from opttree.options import option
 from opttree.problems import SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
@@ -26,69 +28,44 @@ SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype
 class SDTR(Solver):
     """Soft decision tree regressors by QHAdam on batches (SDTR): a tree, an average of trees, or layers of them.
 
-    Parameters
-    ----------
-    n_trees, n_layers, tree_output_dim : trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.
-    aggregation : "expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged answers, see
-        `opttree.SoftForestProblem`. None: "expected" for one tree, "mixture" for layers; of one layer of trees, which
-        the paper trains by its average (section III-D), first "mixture" and then "expected" is tried and the held-out
-        rows choose: averages fit better, trees of their own overfit less.
-    path_penalty, l1 : the paper's lambda_1 and lambda_2, >= 0.
-    beta : inverse temperature of all gates at the start.
-    learning_rate : > 0.
-    reweight : whether the leaves' learning rate is multiplied by their number (section III-C).
-    batch_size : rows of a batch, at most.
-    max_batches : most batches.
-    patience : batches without a lower loss on the held-out rows after which a run ends.
-    check : batches between two looks at them.
-    validation : share of the rows that is held out; None: the training rows judge.
-    steepness : of gates made from a hard tree that `solve` starts from, see `NODEC`.
-    dtype : "float32" or "float64".
-    device : "cpu", "gpu" or "auto", see `opttree.devices.on_gpu`: where batches are evaluated and the weights are kept.
-
     The result of one tree is a `Tree`, of more a `opttree.Forest` in its place; answers are mixtures. Steps are models
     of lower loss on the held-out rows, ``info["validation"]``; `solve` ranks them by the loss on all rows, the
     estimator keeps that of the lowest. A start takes the place of the first tree's random numbers.
     """
 
     takes_gates = True
-    n_trees: int = 1
-    n_layers: int = 1
-    tree_output_dim: int | None = None
-    aggregation: str | None = None
-    path_penalty: float = 0.3
-    l1: float = 0.005
-    beta: float = 1.5
-    learning_rate: float = 0.003
-    reweight: bool = True
-    batch_size: int = 1024
-    max_batches: int = 50_000
-    patience: int = 1000
-    check: int = 20
-    validation: float | None = 0.1
-    steepness: float | None = 1.0
-    dtype: str = "float32"
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        outputs = self.tree_output_dim if isinstance(self.tree_output_dim, int) and self.tree_output_dim > 0 else 1
-        tiny = TreeProblem(np.array([[0.0], [1.0]]), np.zeros((2, outputs)), depth=1)
-        here = self.shared | {"device": "cpu"}
-        SoftForestProblem(tiny, aggregation=self.aggregation or "mixture", **here)  # checks what it shares
-        devices.check_device(self.device)
-        for name in ("beta", "learning_rate", "steepness"):
-            value = getattr(self, name)
-            if name == "steepness" and value is None:
-                continue
-            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0.0):
-                raise ValueError(f"{name} must be finite and > 0; got {value!r}")
-        for name in ("batch_size", "max_batches", "patience", "check"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        share = self.validation
-        if share is not None and not (isinstance(share, (float, np.floating)) and 0.0 < share < 1.0):
-            raise ValueError(f"validation must be between 0 and 1, or None; got {share!r}")
+    n_trees: int = option(1, "Trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.", least=1)
+    n_layers: int = option(1, "Trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.", least=1)
+    tree_output_dim: int | None = option(
+        None, "Trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.", least=1
+    )
+    aggregation: Literal["expected", "mixture"] | None = option(
+        None,
+        """"expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged answers, see
+        `opttree.SoftForestProblem`. None: "expected" for one tree, "mixture" for layers; of one layer of trees,
+        which the paper trains by its average (section III-D), first "mixture" and then "expected" is tried and the
+        held-out rows choose: averages fit better, trees of their own overfit less.""",
+    )
+    path_penalty: float = option(0.3, "The paper's lambda_1 and lambda_2, >= 0.", least=0)
+    l1: float = option(0.005, "The paper's lambda_1 and lambda_2, >= 0.", least=0)
+    beta: float = option(1.5, "Inverse temperature of all gates at the start.", above=0)
+    learning_rate: float = option(0.003, "> 0.", above=0)
+    reweight: bool = option(True, "Whether the leaves' learning rate is multiplied by their number (section III-C).")
+    batch_size: int = option(1024, "Rows of a batch, at most.", least=1)
+    max_batches: int = option(50_000, "Most batches.", least=1)
+    patience: int = option(1000, "Batches without a lower loss on the held-out rows after which a run ends.", least=1)
+    check: int = option(20, "Batches between two looks at them.", least=1)
+    validation: float | None = option(
+        0.1, "Share of the rows that is held out; None: the training rows judge.", above=0, below=1
+    )
+    steepness: float | None = option(
+        1.0, "Of gates made from a hard tree that `solve` starts from, see `NODEC`.", above=0
+    )
+    dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
+    device: Device = option(
+        "cpu",
+        "Where batches are evaluated and the weights are kept, see `opttree.devices.on_gpu`.",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What the soft forest says; a depth of 0 is the constant tree, and a mixture has no rows of a leaf."""
@@ -142,7 +119,7 @@ class SDTR(Solver):
         return QHADAM
 
     @property
-    def aggregations(self) -> tuple[str, ...]:
+    def aggregations(self) -> tuple[Literal["expected", "mixture"], ...]:
         """What is tried, one after another."""
         if self.aggregation is not None:
             return (self.aggregation,)
@@ -161,6 +138,6 @@ class SDTR(Solver):
                 model = whole.harden(descent.theta)
                 info = {"validation": seen, "batch": float(descent.best_batch)}
                 objective = whole.mean_loss(descent.theta) if isinstance(model, Forest) else None
-                yield Step(model, objective, phase=whole.aggregation, info=info)  # type: ignore[arg-type]
+                yield Step(model, objective, phase=whole.aggregation, info=info)
             else:
                 yield None

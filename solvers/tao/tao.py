@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree.options import option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
@@ -27,37 +29,35 @@ class TAO(Solver):
 
     The node problems know the l1 and l2 penalties. A `SplitPrice`, or a penalty of your own, counts in the objective by
     which the best tree is kept, but no node is refitted with an eye to it.
-
-    Parameters
-    ----------
-    max_iter : most passes over the tree; 40 in the paper.
-    init : the tree to start from where `solve` is given none.
-    node_solver : solver of the node problems; by default `NewtonNode`, two
-        steps per pass, for oblique and `AxisNode` for axis splits.
-    accept : "always" takes every new hyperplane, as the paper finds better; "improve" keeps the old one unless the
-        node's part of the objective (weighted 0/1 loss plus penalty) does not rise, so the objective never does.
-    constant_iterations : passes with constant leaves before linear ones, from a start without linear leaves.
-        Linear leaves fitted to the scattered reduced sets of a poor start pin every row to its leaf.
-    min_linear_rows : fewest rows of a linear leaf, ``2 (p + 1)`` by default; smaller leaves stay constant.
-    tol : stop when the best objective has fallen by less than this share of itself over ``patience`` passes.
-    patience : see ``tol``.
     """
 
-    max_iter: int = 40
-    init: Initial = field(default_factory=RandomInit)
-    node_solver: NodeSolver | None = None
-    accept: str = "always"
-    constant_iterations: int = 3
-    min_linear_rows: int | None = None
-    tol: float = 1e-5
-    patience: int = 5
-
-    def __post_init__(self) -> None:
-        if self.accept not in ACCEPT:
-            raise ValueError(f"accept must be one of {list(ACCEPT)}; got {self.accept!r}")
-        for name, least in (("max_iter", 0), ("constant_iterations", 0), ("patience", 1), ("tol", 0.0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be >= {least}; got {getattr(self, name)}")
+    max_iter: int = option(40, "Most passes over the tree; 40 in the paper.", least=0)
+    init: Initial = option(factory=RandomInit, doc="The tree to start from where `solve` is given none.")
+    node_solver: NodeSolver | None = option(
+        None,
+        """Solver of the node problems; by default `NewtonNode`, two steps per pass, for oblique and `AxisNode` for
+        axis splits.""",
+    )
+    accept: Literal["always", "improve"] = option(
+        "always",
+        """"always" takes every new hyperplane, as the paper finds better; "improve" keeps the old one unless the
+        node's part of the objective (weighted 0/1 loss plus penalty) does not rise, so the objective never does.""",
+    )
+    constant_iterations: int = option(
+        3,
+        """Passes with constant leaves before linear ones, from a start without linear leaves. Linear leaves fitted to
+        the scattered reduced sets of a poor start pin every row to its leaf.""",
+        least=0,
+    )
+    min_linear_rows: int | None = option(
+        None, "Fewest rows of a linear leaf, ``2 (p + 1)`` by default; smaller leaves stay constant.", least=1
+    )
+    tol: float = option(
+        1e-5,
+        "Stop when the best objective has fallen by less than this share of itself over ``patience`` passes.",
+        least=0,
+    )
+    patience: int = option(5, "See ``tol``.", least=1)
 
     def nodes(self, problem: TreeProblem) -> NodeSolver:
         """The node solver in use for ``problem``."""

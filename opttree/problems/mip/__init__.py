@@ -1,6 +1,6 @@
 """The statement as a mixed-integer linear program: formulations, candidate splits, exact leaves."""
 
 from opttree.problems.mip.hypergraph import TooLargeError
-from opttree.problems.mip.problem import FORMULATIONS, Formulation, MIPTreeProblem
+from opttree.problems.mip.problem import LEAST_MARGIN, Formulation, MIPTreeProblem
 
-__all__ = ["FORMULATIONS", "Formulation", "MIPTreeProblem", "TooLargeError"]
+__all__ = ["LEAST_MARGIN", "Formulation", "MIPTreeProblem", "TooLargeError"]

@@ -6,11 +6,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from opttree.files import whole_file
+from opttree.options import Checked, option
 from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds, with_margin
 from opttree.problems.mip.exact_leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.hypergraph import enumerate_levels, plan, tree_of
@@ -42,35 +43,8 @@ class Formulation(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class MIPTreeProblem:
+class MIPTreeProblem(Checked):
     """A `TreeProblem` over a finite set of candidate splits as a mixed-integer linear program in Pyomo.
-
-    Parameters
-    ----------
-    problem : axis or oblique splits, constant or linear leaves, loss "squared", "absolute" or "zero_one" ("log" too in
-        hyperflow), `SplitPrice`, penalties on splits that come to a price (`TreeProblem.price_per_split`), `L1` on
-        linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights.
-    formulation :
-        "hyperflow": a dynamic program over sets of rows as a linear program, see `Hyperflow`; axis-aligned splits, or
-        oblique ones of two features. By far the fastest to a proof.
-        "flow": a binary per node and candidate split, rows flow through the tree, rows that no candidate tells apart
-        are one; axis-aligned splits. See `Flow`.
-        "big-m": Bertsimas and Dunn's (ORT, ORT-H, ORT-L, ORT-LH, OCT, OCT-H). See `BigM`.
-    n_thresholds : "all" thresholds between two values of a feature (then every axis-aligned split is a candidate), or
-        at most so many per feature, next to its quantiles.
-    max_splits : most branch nodes of the tree, or None.
-    max_features : most features in its splits, or None; hyperflow only.
-    reduce : of the program that `MIP` solves and ``build(complete=False)`` hands out, in "hyperflow": leave out what no
-        tree as good as a known one can use (fixing by reduced costs); few columns are left. False: all columns that an
-        optimal tree may need, the formulation as it is written down.
-    objective : of "flow" and "big-m" with squared loss. "exact": a convex quadratic objective, for solvers that take
-        one with integer variables (SCIP, Gurobi, CPLEX; HiGHS does not). "outer": a linear one, of tangents to the
-        squares: a relaxation, whose optimum is below the problem's, and the first program of a cutting-plane method
-        (`MIP` adds tangents where the solution lies). Other programs are exact and linear whatever it says.
-    coef_bound : "flow" and "big-m" with linear leaves: largest absolute weight and constant term, on features scaled to
-        [0, 1], in units of the range of y.
-    margin : "big-m" with oblique splits: hyperplanes ``a.x <= b``, ``|a|_1 <= 1``, on features scaled to [0, 1] keep
-        this distance from the rows on their right.
 
     Raises
     ------
@@ -84,33 +58,54 @@ class MIPTreeProblem:
     flows.
     """
 
-    problem: TreeProblem
-    formulation: str = "hyperflow"
-    n_thresholds: int | str = "all"
-    max_splits: int | None = None
-    max_features: int | None = None
-    reduce: bool = True
-    objective: str = "exact"
-    coef_bound: float = 10.0
-    margin: float = 0.005
+    problem: TreeProblem = option(
+        doc="""Axis or oblique splits, constant or linear leaves, loss "squared", "absolute" or "zero_one" ("log" too in
+        hyperflow), `SplitPrice`, penalties on splits that come to a price (`TreeProblem.price_per_split`), `L1` on
+        linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights."""
+    )
+    formulation: Literal["hyperflow", "flow", "big-m"] = option(
+        "hyperflow",
+        """"hyperflow": a dynamic program over sets of rows as a linear program, see `Hyperflow`; axis-aligned splits,
+        or oblique ones of two features. By far the fastest to a proof. "flow": a binary per node and candidate
+        split, rows flow through the tree, rows that no candidate tells apart are one; axis-aligned splits. See
+        `Flow`. "big-m": Bertsimas and Dunn's (ORT, ORT-H, ORT-L, ORT-LH, OCT, OCT-H). See `BigM`.""",
+    )
+    n_thresholds: int | Literal["all"] = option(
+        "all",
+        """"all" thresholds between two values of a feature (then every axis-aligned split is a candidate), or at most
+        so many per feature, next to its quantiles.""",
+        least=1,
+    )
+    max_splits: int | None = option(None, "Most branch nodes of the tree, or None.", least=0)
+    max_features: int | None = option(None, "Most features in its splits, or None; hyperflow only.", least=0)
+    reduce: bool = option(
+        True,
+        """Of the program that `MIP` solves and ``build(complete=False)`` hands out, in "hyperflow": leave out what no
+        tree as good as a known one can use (fixing by reduced costs); few columns are left. False: all columns that
+        an optimal tree may need, the formulation as it is written down.""",
+    )
+    objective: Literal["exact", "outer"] = option(
+        "exact",
+        """Of "flow" and "big-m" with squared loss. "exact": a convex quadratic objective, for solvers that take one
+        with integer variables (SCIP, Gurobi, CPLEX; HiGHS does not). "outer": a linear one, of tangents to the
+        squares: a relaxation, whose optimum is below the problem's, and the first program of a cutting-plane method
+        (`MIP` adds tangents where the solution lies). Other programs are exact and linear whatever it says.""",
+    )
+    coef_bound: float = option(
+        10.0,
+        """"flow" and "big-m" with linear leaves: largest absolute weight and constant term, on features scaled to [0,
+        1], in units of the range of y.""",
+        above=0,
+    )
+    margin: float = option(
+        0.005,
+        """"big-m" with oblique splits: hyperplanes ``a.x <= b``, ``|a|_1 <= 1``, on features scaled to [0, 1] keep
+        this distance from the rows on their right.""",
+        least=LEAST_MARGIN,
+    )
 
     def __post_init__(self) -> None:
-        if self.formulation not in FORMULATIONS:
-            raise ValueError(f"formulation must be one of {list(FORMULATIONS)}; got {self.formulation!r}")
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective must be one of {list(OBJECTIVES)}; got {self.objective!r}")
-        whole = isinstance(self.n_thresholds, (int, np.integer)) and not isinstance(self.n_thresholds, bool)
-        if self.n_thresholds != "all" and not (whole and int(self.n_thresholds) >= 1):
-            raise ValueError(f"n_thresholds must be 'all' or an integer >= 1; got {self.n_thresholds!r}")
-        for name in ("max_splits", "max_features"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, (int, np.integer)) or value < 0):
-                raise ValueError(f"{name} must be an integer >= 0 or None; got {value!r}")
-        for name in ("coef_bound", "margin"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0.0):
-                raise ValueError(f"{name} must be finite and > 0; got {getattr(self, name)}")
-        if self.margin < LEAST_MARGIN:
-            raise ValueError(f"margin must be >= {LEAST_MARGIN:g}, above HiGHS's tolerance; got {self.margin}")
+        super().__post_init__()
         if (reason := self.refusal()) is not None:
             raise ValueError(f"formulation {self.formulation!r} cannot hold this problem: {reason}")
 

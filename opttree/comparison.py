@@ -1,0 +1,104 @@
+"""Methods compared on one data set: cross-validated scores, objectives and seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.tree import BaseDecisionTree
+
+from opttree import bridge
+from opttree.methods import make_estimator
+from opttree.tree import Tree
+
+COLUMNS = ["train", "test", "test_std", "objective", "seconds", "parameters"]
+
+
+def cross_validate(
+    methods: Sequence[str],
+    X: Any,
+    y: Any,
+    task: str,
+    *,
+    folds: int,
+    depth: int,
+    seed: int,
+    go_on: Callable[[], None],
+    **options: Any,
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Cross-validate ``methods`` (of `opttree.methods.METHODS`) on the same folds.
+
+    ``go_on`` is called before every fit: a KeyboardInterrupt from it ends the comparison at the methods before.
+    ``options``, jobs and device, go to `make_estimator`.
+
+    Returns
+    -------
+    table, results
+        Means over the folds, a row for each method, and the first fold's results of the methods that have one.
+    """
+    stratify = task == "classification" and min(pd.Series(y).value_counts()) >= folds
+    splits = list((StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed).split(X, y))
+    rows, results = {}, {}
+    for method in methods:
+        make = partial(make_estimator, method, task, depth, seed, **options)
+        objective = partial(_result, task=task, depth=depth, seed=seed)
+        try:
+            rows[method], result = _folds_of_method(make, objective, splits, X, y, go_on)
+        except KeyboardInterrupt:  # the methods before it are shown
+            break
+        if result is not None:
+            results[method] = result
+    return pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS), results
+
+
+def _folds_of_method(
+    make: Callable[[], Any], result_of: Callable[..., Any], splits: Any, X: Any, y: Any, go_on: Callable[[], None]
+) -> tuple[dict[str, float], Any]:
+    """Means over the folds of one method, and the first fold's result, if it has one."""
+    few = np.random.default_rng(0).permutation(len(X))[:500]
+    result_of(make().fit(X[few], y[few]), X[few], y[few])  # compile off the clock
+    rows: list[dict[str, Any]] = []
+    first = None
+    for fold, (train, test) in enumerate(splits):
+        go_on()
+        model = make()
+        began = time.perf_counter()
+        model.fit(X[train], y[train])
+        seconds = time.perf_counter() - began
+        result = result_of(model, X[train], y[train])
+        first = result if fold == 0 else first
+        rows.append(
+            {
+                "train": model.score(X[train], y[train]),
+                "test": model.score(X[test], y[test]),
+                "objective": None if result is None else result.objective,
+                "seconds": seconds,
+                "parameters": _n_parameters(model),
+            }
+        )
+    frame = pd.DataFrame(rows).astype(float)
+    return {**frame.mean(), "test_std": frame["test"].std()}, first
+
+
+def _result(model: Any, X: Any, y: Any, task: str, depth: int, seed: int) -> Any:
+    """The result of a fitted model, None where it has none.
+
+    CART's tree is taken as a point of the statement that tao-c solves: its objective, and a trace of one step.
+    """
+    if not isinstance(model, BaseDecisionTree):
+        return getattr(model, "result_", None)
+    problem, _scaling = make_estimator("tao-c", task, depth, seed).state(X, y)
+    return bridge.solvers.solve(problem, bridge.solvers.CartInit(), random_state=seed)
+
+
+def _n_parameters(model: Any) -> int:
+    if hasattr(model, "forest_"):
+        return model.forest_.n_parameters
+    if hasattr(model, "estimators_"):
+        return sum(_n_parameters(tree) for tree in model.estimators_)
+    return (model.tree_ if isinstance(model.tree_, Tree) else Tree.from_sklearn(model)).n_parameters
