@@ -7,11 +7,11 @@ from solvers.base import Solver as Solver, Step as Step
 from solvers.boosting import Boosting as Boosting
 from solvers.combinators import Chain as Chain, MultiStart as MultiStart
 from solvers.conformance import check_solver as check_solver
+from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
 from solvers.distilled import Distilled as Distilled
 from solvers.driver import solve as solve
 from solvers.forest import TAOForest as TAOForest
 from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
-from solvers.gradient import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
 from solvers.gradtree import GradTree as GradTree
 from solvers.initial import (
     CartInit as CartInit,

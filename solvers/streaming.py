@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -18,9 +18,8 @@ from opttree.kernels import first_order
 from opttree.kernels.quadratic import solve_linear_leaf
 from opttree.problems import L1, L2, SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    from solvers.sdtr import SDTR
+from solvers.sdtr import SDTR
+from solvers.sdtr.descent import DIVERGED, QHADAM, rates
 
 BATCH = 4096  # rows of a gradient step
 RATE = 1e-3  # of Adam, from a tree that is trained already
@@ -97,8 +96,7 @@ class ForestStream:
         self.best = self.whole.random_theta(rng, solver.beta)
         self.loss = self.whole.mean_loss(self.best)
         self.theta, self.moments = self.whole.descent_state(self.best)
-        rate = solver.learning_rate
-        self.rates = np.array([rate, rate * 2**problem.depth if solver.reweight else rate])
+        self.rates = rates(solver, problem.depth)
         self.steps = 0
 
     def learn(self, part: TreeProblem) -> None:
@@ -106,10 +104,10 @@ class ForestStream:
         soft = replace(self.whole, problem=part)
         groups = batches(part.n_samples, self.solver.batch_size, self.rng)
         self.theta, self.moments, loss = soft.descend(
-            self.theta, self.moments, self.steps, self.rates, groups, self.solver.moments, True
+            self.theta, self.moments, self.steps, self.rates, groups, QHADAM, True
         )
         if not (np.isfinite(loss) and np.isfinite(soft.to_numpy(self.theta)).all()):
-            raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
+            raise FloatingPointError(DIVERGED)
         self.steps += len(groups)
         judged = self.whole.mean_loss(self.theta)
         if judged < self.loss:

@@ -30,10 +30,9 @@ from opttree.kernels.first_order import Moments
 from opttree.problems import SubtreeProblem
 from opttree.problems.smooth_batch import SmoothBatch
 from solvers import GET, NODEC, ORRT, SDTR, Chain, GradTree, GreedyInit, HingeInit, SubtreePolish, solve
+from solvers.descent import LBFGS, Adam, QHAdam, geometric, run_all
 from solvers.get import Anneal
-from solvers.gradient import LBFGS, Adam, QHAdam, geometric, run_all
-from solvers.gradtree.descent import DenseDescent, DenseDescents
-from solvers.side_by_side import start_all
+from solvers.gradtree.descent import descents as dense_descents
 from tests.conftest import classification_problem, regression_problem
 from tests.emulation import cupy as emulation
 from tests.test_smooth import CASES, some_theta, statement
@@ -203,7 +202,7 @@ def test_steps_of_the_array_functions_are_those_of_the_cpu(namespace, loss, leav
         theta, state = batch.step(theta, state, i + 1, float(rate), alphas, batch.every_row, moments, closed)
     assert theta.shape == (2, here.size)
     for start, end in zip(thetas, batch.download(theta), strict=True):
-        descent = Adam(0.05, nu1=0.7).start(here, start, scales, rng, closed_leaves=closed)
+        (descent,) = Adam(0.05, nu1=0.7).start([here], [start], [scales], [rng], closed_leaves=closed)
         for _ in run_all([descent]):
             pass
         close(end, descent.thetas[0], "float64", 1e3)  # where gradients are nearly 0 Adam enlarges roundings
@@ -285,7 +284,7 @@ def test_starts_side_by_side_end_where_they_end_one_by_one(cp, driver, options, 
         thetas = [smooth_problem.random_theta(rng) for rng in rngs]
         scales = [geometric(1.0, last, 30) if isinstance(driver, Adam) else np.full(20, 2.0) for last in (5, 9, 12)]
         closed = isinstance(driver, Adam)
-        descents = start_all(driver, [smooth_problem] * 3, thetas, scales, rngs, closed_leaves=closed)
+        descents = driver.start([smooth_problem] * 3, thetas, scales, rngs, closed_leaves=closed)
         assert len(descents) == (1 if closed and smooth_problem.device == "gpu" else 3)
         for _ in run_all(descents):
             pass
@@ -301,10 +300,10 @@ def test_each_start_is_judged_and_stopped_by_itself(cp):
         whole, judge = (SmoothTreeProblem(part, dtype="float64", device=device) for part in (problem, valid))
         rngs = np.random.default_rng(0).spawn(1)
         theta = whole.random_theta(rngs[0])
-        descent = driver.start(whole, theta, np.full(120, 3.0), rngs[0], validation=judge)
+        (descent,) = driver.start([whole], [theta], [np.full(120, 3.0)], rngs, validation=judge)
         for _ in run_all([descent]):
             pass
-        assert descent.epoch < 120
+        assert descent.done < 120
         ends.append(descent.thetas[0])
     close(ends[1], ends[0], "float64", 1e3)
 
@@ -408,24 +407,19 @@ def test_dense_trees_descend_as_on_the_cpu(cp, loss, index, dtype):
     options = GradTree(epochs=6, batch_size=64, average=3, index=index, temperatures=(1.0, 0.5), dtype=dtype, **focus)
     dense, judging = (DenseTreeProblem(part, options.gamma, options.epsilon, index, dtype) for part in (train, judge))
     ends = []
-    for run in range(2):
+    for device in ("cpu", "gpu"):
         rngs = np.random.default_rng(1).spawn(3)
         thetas = [dense.random_theta(rng) for rng in rngs]
-        if run == 0:
-            starts = runs = [
-                DenseDescent(options, dense, judging, theta, rng) for theta, rng in zip(thetas, rngs, strict=True)
-            ]
-        else:
-            runs = [DenseDescents(options, dense, judging, thetas, rngs)]
-            starts = runs[0].starts
+        runs = dense_descents(replace(options, device=device), dense, judging, thetas, rngs)
+        assert len(runs) == (3 if device == "cpu" else 1)
         for mover in runs:
             mover.advance(4)
             mover.advance(10)
             assert mover.remaining == 0
-        ends.append(starts)
+        ends.append([best for run in runs for best in run.best])
     for here, there in zip(*ends, strict=True):
         assert there.theta.dtype == dtype
-        assert (there.best_epoch, there.stuck) == (here.best_epoch, here.stuck)
+        assert there.step == here.step
         assert there.loss == pytest.approx(here.loss, rel=1e-9 if dtype == "float64" else 1e-3)
         close(there.theta, here.theta, "float64" if dtype == "float64" else "float32", 1e3)
 

@@ -6,13 +6,13 @@ import pytest
 
 from opttree import SmoothTreeProblem
 from solvers import LBFGS, Adam, QHAdam
-from solvers.gradient import geometric, run_all
+from solvers.descent import geometric, run_all
 from tests.conftest import classification_problem, regression_problem
 
 
 def minimised(optimizer, smooth, epochs=60, seed=0, **options):
     rng = np.random.default_rng(seed)
-    descent = optimizer.start(smooth, smooth.random_theta(rng), geometric(1.0, 5.0, epochs), rng, **options)
+    (descent,) = optimizer.start([smooth], [smooth.random_theta(rng)], [geometric(1.0, 5.0, epochs)], [rng], **options)
     for _ in run_all([descent]):
         pass
     return descent
@@ -34,7 +34,7 @@ OPTIMIZERS = [
 def test_every_driver_lowers_the_objective(optimizer, dtype, eps):
     smooth = SmoothTreeProblem(regression_problem(600), alpha=5.0, dtype=dtype, eps=eps)
     start = smooth.random_theta(np.random.default_rng(0))
-    found = minimised(optimizer, smooth).theta
+    (found,) = minimised(optimizer, smooth).thetas
     assert smooth.value(found) < 0.7 * smooth.value(start)
 
 
@@ -53,9 +53,9 @@ def test_adam_is_adam():
             period = o.period or 10
             rate = 0.05 * (1 + np.cos(np.pi * (k % period) / period))
             expected = expected - rate * mean / (np.sqrt(square) + o.epsilon)
-        descent = optimizer.start(smooth, theta, np.full(10, 2.0), np.random.default_rng(0))
+        (descent,) = optimizer.start([smooth], [theta], [np.full(10, 2.0)], [np.random.default_rng(0)])
         descent.advance(10, True)
-        np.testing.assert_allclose(descent.theta, expected, rtol=1e-9)
+        np.testing.assert_allclose(descent.thetas[0], expected, rtol=1e-9)
 
 
 def test_warm_restarts_lengthen_by_the_factor():
@@ -75,12 +75,12 @@ def test_slices_and_threads_change_no_number(optimizer, eps):
         numba.set_num_threads(threads)
         try:
             rng = np.random.default_rng(5)
-            descent = optimizer.start(smooth, smooth.random_theta(rng), geometric(1.0, 20.0, 60), rng)
+            (descent,) = optimizer.start([smooth], [smooth.random_theta(rng)], [geometric(1.0, 20.0, 60)], [rng])
             while descent.remaining:
                 descent.advance(steps, parallel)
         finally:
             numba.set_num_threads(before)
-        found.append(descent.theta)
+        found.append(descent.thetas[0])
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
 
@@ -89,7 +89,8 @@ def test_closed_leaves_stay_the_best_for_the_gates():
     for problem in (regression_problem(400), classification_problem(400, loss="log")):
         smooth = SmoothTreeProblem(problem, alpha=5.0)
         descent = minimised(Adam(0.01), smooth, epochs=200, closed_leaves=True)
-        gap = smooth.value(descent.theta) - smooth.value(smooth.best_leaves(descent.theta))
+        (theta,) = descent.thetas
+        gap = smooth.value(theta) - smooth.value(smooth.best_leaves(theta))
         assert 0.0 <= gap < 1e-4
     with pytest.raises(ValueError, match="closed_leaves needs aggregation='expected'"):
         minimised(Adam(), SmoothTreeProblem(regression_problem(), aggregation="mixture"), closed_leaves=True)
@@ -102,16 +103,17 @@ def test_early_stopping_returns_the_best_checkpoint():
     assert valid.problem.n_samples == 45
     rng = np.random.default_rng(0)
     scales, judged = geometric(1.0, 5.0, 2000), {}
-    descent = Adam(0.2, check=5, patience=3).start(train, train.random_theta(rng), scales, rng, validation=valid)
+    adam = Adam(0.2, check=5, patience=3)
+    (descent,) = adam.start([train], [train.random_theta(rng)], [scales], [rng], validation=valid)
     while descent.remaining:
         descent.advance(5, False)
-        judged[descent.epoch] = valid.with_alpha(scales[descent.epoch - 1]).value(descent.theta)
-    assert descent.epoch < 2000  # it overfits these few rows long before
-    del judged[descent.epoch]  # by now theta is the best one's
-    best = descent.epoch - 3 * 5
+        judged[descent.done] = valid.with_alpha(scales[descent.done - 1]).value(descent.thetas[0])
+    assert descent.done < 2000  # it overfits these few rows long before
+    del judged[descent.done]  # by now theta is the best one's
+    best = descent.done - 3 * 5
     assert min(judged, key=judged.get) == best
     assert judged[best] < 1.0
-    assert valid.with_alpha(scales[best - 1]).value(descent.theta) == judged[best]
+    assert valid.with_alpha(scales[best - 1]).value(descent.thetas[0]) == judged[best]
     with pytest.raises(ValueError, match=r"fraction must be between 0 and 1; got 1\.5"):
         train.problem.split(1.5, np.random.default_rng(0))
 
@@ -119,11 +121,11 @@ def test_early_stopping_returns_the_best_checkpoint():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"learning_rate": 0.0}, "learning_rate must be > 0; got 0"),
-        ({"beta1": 1.0}, r"beta1 must be in \[0, 1\); got 1"),
-        ({"nu2": 1.5}, r"nu2 must be in \[0, 1\]; got 1.5"),
-        ({"batch_size": 0}, "batch_size must be >= 1 or None; got 0"),
-        ({"patience": 0}, "patience must be >= 1; got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a finite number > 0; got 0"),
+        ({"beta1": 1.0}, r"beta1 must be a finite number in \[0, 1\); got 1"),
+        ({"nu2": 1.5}, r"nu2 must be a finite number between 0 and 1; got 1.5"),
+        ({"batch_size": 0}, "batch_size must be an integer >= 1 or None; got 0"),
+        ({"patience": 0}, "patience must be an integer >= 1; got 0"),
     ],
 )
 def test_bad_options_are_named(options, message):

@@ -13,7 +13,7 @@ from opttree import Forest, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
 from opttree.interpret import average_entropy, feature_importance
 from opttree.io import load, save
 from solvers import SDTR, CartInit, Chain, Termination, solve
-from solvers.sdtr.descent import ForestDescent
+from solvers.sdtr.descent import descent as forest_descent
 from tests.conftest import classification_problem, regression_problem
 
 FAST = SDTR(max_batches=200, patience=100)
@@ -168,11 +168,11 @@ def test_early_stopping_is_counted_in_batches():
     ends = set()
     for cut in (1, 7, 20, 1000):
         rng = np.random.default_rng(1)
-        descent = ForestDescent(options, train, judge, train.random_theta(rng), rng)
+        descent = forest_descent(options, train, judge, train.random_theta(rng), rng)
         while descent.remaining:
             descent.advance(cut)
-        assert descent.batches == descent.best_batch + 80
-        ends.add((descent.batches, descent.loss))
+        assert descent.done == descent.best[0].step + 80
+        ends.add((descent.done, descent.best[0].loss))
     assert len(ends) == 1
 
 
@@ -226,12 +226,12 @@ def test_reweighting_moves_leaves_faster():
     forest = SoftForestProblem(problem)
     theta = forest.random_theta(np.random.default_rng(0))
     slow, fast = (
-        ForestDescent(SDTR(max_batches=1, reweight=flag), forest, forest, theta, np.random.default_rng(0))
+        forest_descent(SDTR(max_batches=1, reweight=flag), forest, forest, theta, np.random.default_rng(0))
         for flag in (False, True)
     )
     for descent in (slow, fast):
         descent.advance(1)
-    moved = [np.abs(forest.unpack(d.current)[3] - forest.unpack(theta)[3]).mean() for d in (slow, fast)]
+    moved = [np.abs(forest.unpack(d.steps.thetas[0])[3] - forest.unpack(theta)[3]).mean() for d in (slow, fast)]
     assert moved[1] == pytest.approx(8 * moved[0], rel=1e-3)
     np.testing.assert_array_equal(forest.unpack(slow.current)[0], forest.unpack(fast.current)[0])
 

@@ -38,8 +38,8 @@ from opttree.kernels import fused
 from opttree.kernels.smooth import BLOCK
 from opttree.problems.smooth_batch import SmoothBatch
 from solvers import GET, GradTree, solve
-from solvers.gradient import Adam
-from solvers.gradtree.descent import DenseDescent, DenseDescents
+from solvers.descent import Adam
+from solvers.gradtree.descent import descents
 
 ALPHA = 3.0
 CPU_THREADS = 2
@@ -290,11 +290,11 @@ def gradtree(cp: Any, cpu: bool) -> pd.DataFrame:
         dense = DenseTreeProblem(TreeProblem(X, y, depth=depth, splits="axis", loss="log"))
         options, rngs = GradTree(epochs=10_000, patience=10_000), rng.spawn(3)
         thetas = [dense.random_theta(own) for own in rngs]
-        there = DenseDescents(options, dense, dense, thetas, rngs)
+        (there,) = descents(replace(options, device="gpu"), dense, dense, thetas, rngs)
         row = {"p": p, "depth": depth}
         contestants = {"gpu ms": lambda run=there: run.advance(1)}
         if cpu:
-            here = [DenseDescent(options, dense, dense, theta, own) for theta, own in zip(thetas, rngs, strict=True)]
+            here = descents(options, dense, dense, thetas, rngs)
             contestants["cpu ms, one thread"] = lambda runs=here: [run.advance(1) for run in runs]
         for name, epoch in contestants.items():
             epoch()

@@ -24,7 +24,7 @@ import numpy as np
 
 from opttree import SmoothTreeProblem, TreeProblem, datasets
 from solvers import Adam
-from solvers.gradient import geometric, run_all
+from solvers.descent import geometric, run_all
 
 SIZES = ((8192, 8), (8192, 21), (16599, 18))
 POINTWISE = 22
@@ -105,11 +105,10 @@ def anneal(depths: list[int], epochs: int) -> None:
             smooth = SmoothTreeProblem(problem, dtype="float32", eps=eps)
             smooth.value_and_grad(smooth.random_theta(np.random.default_rng(0)))
             rng = np.random.default_rng(0)
-            descent = Adam(0.01).start(
-                smooth, smooth.random_theta(rng), scales(5.0, 150.0, epochs), rng, closed_leaves=True
-            )
+            theta, alphas = smooth.random_theta(rng), scales(5.0, 150.0, epochs)
+            (descent,) = Adam(0.01).start([smooth], [theta], [alphas], [rng], closed_leaves=True)
             taken[eps] = seconds(lambda d=descent: [None for _ in run_all([d])])
-            found[eps] = problem.mean_loss(problem.fit_leaves(smooth.harden(descent.theta)))
+            found[eps] = problem.mean_loss(problem.fit_leaves(smooth.harden(descent.thetas[0])))
         print(
             f"elevators, depth {depth}, anneal 5 -> 150 in {epochs} {schedule}: dense {taken[0.0]:.2f} s, conditional "
             f"{taken[1e-6]:.2f} s, {taken[0.0] / taken[1e-6]:.1f}x; hard R2 {1 - found[0.0]:.4f} and "

@@ -134,76 +134,81 @@ def shortened(t, slope, rise):
 
 
 def lbfgs_memory(size):
-    """Room for the pairs of `lbfgs`: steps and changes (MEMORY, size), the inverses of their products, their number."""
+    """Room for the pairs of L-BFGS: steps and changes (MEMORY, size), the inverses of their products, their number."""
     return np.empty((MEMORY, size)), np.empty((MEMORY, size)), np.empty(MEMORY), np.zeros(1, np.int64)
+
+
+# theta and its gradient g, the point to evaluate next and the gradient there, the direction between them, numbers by
+# the indices below, and the pairs
+LBFGS = namedtuple("LBFGS", "theta g new new_g direction numbers memory")
+VALUE, SLOPE, LENGTH, TRIAL, LEFT, EVALUATIONS, ENDED = range(7)
+
+
+@njit(cache=True, nogil=True)
+def lbfgs_begin(theta, iterations, memory):
+    """State of up to ``iterations`` of limited-memory BFGS (Nocedal and Wright, algorithm 7.5), moving ``theta``.
+
+    Evaluate the objective at ``state.new``, its gradient into ``state.new_g``, and hand it to `lbfgs_take` until
+    ``state.numbers[ENDED]``. Steps are shortened by Armijo's rule with quadratic interpolation; pairs of negative
+    curvature are left out. ``memory``, see `lbfgs_memory`, is that of the iterations before, and is kept up to date:
+    where a run is cut into parts does not change it.
+    """
+    numbers = np.zeros(7)
+    numbers[LEFT] = iterations
+    d = np.empty(theta.size)
+    return LBFGS(theta, np.empty_like(theta), theta.copy(), np.empty_like(theta), d, numbers, memory)
+
+
+@njit(cache=True, nogil=True)
+def lbfgs_take(state, value):
+    """Take note of the objective at ``state.new``, and set the next point to evaluate, or the end."""
+    theta, g, new, new_g, d, numbers, memory = state
+    steps, changes, rho, number = memory
+    numbers[EVALUATIONS] += 1
+    if numbers[EVALUATIONS] > 1:
+        rise = value - numbers[VALUE]
+        t, slope = numbers[LENGTH], numbers[SLOPE]
+        if not rise <= ARMIJO * t * slope:
+            numbers[TRIAL] += 1
+            numbers[ENDED] = numbers[TRIAL] == MOST_TRIALS
+            numbers[LENGTH] = shortened(t, slope, rise)
+            new[:] = theta + (numbers[LENGTH] * d).astype(theta.dtype)
+            return
+        number[0] = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, number[0])
+        theta[:] = new
+        numbers[LEFT] -= 1
+        numbers[ENDED] = numbers[VALUE] - value <= SETTLED * max(abs(value), 1e-300)
+    g[:] = new_g
+    numbers[VALUE] = value
+    if numbers[ENDED] or numbers[LEFT] <= 0:
+        numbers[ENDED] = 1
+        return
+    held = number[0]
+    d[:], slope = lbfgs_direction(g, steps, changes, rho, held)
+    if not slope < 0.0:
+        numbers[ENDED] = 1
+        return
+    numbers[SLOPE], numbers[TRIAL] = slope, 0
+    numbers[LENGTH] = 1.0 if held else min(1.0, 1.0 / np.sqrt(-slope))
+    new[:] = theta + (numbers[LENGTH] * d).astype(theta.dtype)
 
 
 @njit(cache=True, nogil=True)
 def lbfgs(theta, alpha, data, form, penalty, iterations, parallel, memory):
-    """Up to ``iterations`` of limited-memory BFGS (Nocedal and Wright, algorithm 7.5) from ``theta``, moved in place.
-
-    Steps are shortened by Armijo's rule with quadratic interpolation; pairs of negative curvature are left out. Returns
-    the objective and the number of evaluations. ``memory``, see `lbfgs_memory`, is that of the iterations before, and
-    is kept up to date: where a run is cut into parts does not change it.
-    """
+    """`lbfgs_begin` to its end on the smooth tree, compiled: the objective and the number of evaluations."""
     blocks = np.array([0, data.w.shape[0]])
     mass = np.empty(1 << form.depth, theta.dtype)
-    g, new_g = np.empty_like(theta), np.empty_like(theta)
-    steps, changes, rho, number = memory
-    value = value_and_gradient(theta, alpha, data, blocks, form, penalty, g, mass, parallel)
-    evaluations = 1
-    held = number[0]
-    for _ in range(iterations):
-        d, slope = lbfgs_direction(g, steps, changes, rho, held)
-        if not slope < 0.0:
-            break
-        t = 1.0 if held else min(1.0, 1.0 / np.sqrt(-slope))
-        found = False
-        new, new_value = theta, value
-        for _trial in range(MOST_TRIALS):
-            new = theta + (t * d).astype(theta.dtype)
-            new_value = value_and_gradient(new, alpha, data, blocks, form, penalty, new_g, mass, parallel)
-            evaluations += 1
-            rise = new_value - value
-            if rise <= ARMIJO * t * slope:
-                found = True
-                break
-            t = shortened(t, slope, rise)
-        if not found:
-            break
-        held = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, held)
-        number[0] = held
-        theta[:] = new
-        g, new_g = new_g, g
-        settled = value - new_value <= SETTLED * max(abs(value), 1e-300)
-        value = new_value
-        if settled:
-            break
-    return value, evaluations
+    state = lbfgs_begin(theta, iterations, memory)
+    while not state.numbers[ENDED]:
+        value = value_and_gradient(state.new, alpha, data, blocks, form, penalty, state.new_g, mass, parallel)
+        lbfgs_take(state, value)
+    return state.numbers[VALUE], int(state.numbers[EVALUATIONS])
 
 
 def lbfgs_elsewhere(theta, value_and_gradient, iterations, memory):
-    """`lbfgs` on an objective that is evaluated elsewhere, on a GPU: ``value_and_gradient(theta)`` gives both."""
-    steps, changes, rho, number = memory
-    value, g = value_and_gradient(theta)
-    evaluations, held = 1, number[0]
-    for _ in range(iterations):
-        d, slope = lbfgs_direction(g, steps, changes, rho, held)
-        if not slope < 0.0:
-            break
-        t = 1.0 if held else min(1.0, 1.0 / np.sqrt(-slope))
-        for _trial in range(MOST_TRIALS):
-            new = theta + (t * d).astype(theta.dtype)
-            new_value, new_g = value_and_gradient(new)
-            evaluations += 1
-            if new_value - value <= ARMIJO * t * slope:
-                break
-            t = shortened(t, slope, new_value - value)
-        else:
-            break
-        held = number[0] = lbfgs_keep(new - theta, new_g - g, steps, changes, rho, held)
-        settled = value - new_value <= SETTLED * max(abs(value), 1e-300)
-        theta[:], g, value = new, new_g, new_value
-        if settled:
-            break
-    return value, evaluations
+    """`lbfgs_begin` to its end on an objective evaluated elsewhere: ``value_and_gradient(theta)`` gives both."""
+    state = lbfgs_begin(theta, iterations, memory)
+    while not state.numbers[ENDED]:
+        value, state.new_g[:] = value_and_gradient(state.new)
+        lbfgs_take(state, value)
+    return state.numbers[VALUE], int(state.numbers[EVALUATIONS])

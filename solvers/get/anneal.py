@@ -13,8 +13,7 @@ from opttree.options import Checked, option
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall
-from solvers.gradient import Adam, Driver, geometric, run_all
-from solvers.side_by_side import start_all
+from solvers.descent import Adam, FirstOrder, geometric, run_all
 
 Floats = NDArray[np.floating]
 SCALES = "positive and in increasing order"
@@ -48,9 +47,7 @@ class Anneal(Checked):
         test=lambda ranges: ranges is None or (len(ranges) > 0 and all(map(increasing, ranges))),
         words=f"None, or intervals that are {SCALES}",
     )
-    optimizer: Driver = option(
-        factory=lambda: Adam(learning_rate=0.05), doc="`Adam` or another driver of `solvers.gradient`."
-    )
+    optimizer: FirstOrder = option(factory=lambda: Adam(learning_rate=0.05), doc="`Adam`, `QHAdam` or `LBFGS`.")
     closed_leaves: bool = option(
         True, "Keep constant leaves at their best for the gates instead of moving them by gradients."
     )
@@ -81,7 +78,7 @@ class Anneal(Checked):
         for stage in range(len(ladders[0]) if ladders else 0):
             alphas = [ladder[stage] for ladder in ladders]
             scales = [geometric(*self.scales, self.epochs) if a is None else np.full(self.epochs, a) for a in alphas]
-            descents = start_all(self.optimizer, smooths, thetas, scales, rngs, closed_leaves=self.closed_leaves)
+            descents = self.optimizer.start(smooths, thetas, scales, rngs, closed_leaves=self.closed_leaves)
             try:
                 yield from run_all(descents)
             except (LastCall, KeyboardInterrupt):

@@ -16,10 +16,10 @@ from opttree.problems import L1, SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.combinators import follow
+from solvers.descent import Adam
 from solvers.get.anneal import Anneal
 from solvers.get.polish import SubtreePolish
 from solvers.get.sparse import without_small_weights
-from solvers.gradient import Adam
 from solvers.initial import GreedyInit, HingeInit, Initial
 from solvers.result import Termination
 from solvers.tao import TAO

@@ -14,8 +14,8 @@ from opttree.options import option
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
+from solvers.descent import Adam
 from solvers.get.anneal import Anneal
-from solvers.gradient import Adam
 from solvers.initial import CartInit
 from solvers.result import Termination
 

@@ -1,11 +1,9 @@
-"""One run of Adam on the dense representation: batches, averaged weights, early stopping."""
+"""Steps of Adam on the dense representation, an epoch each: of one start on the CPU, of several on a GPU."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -15,13 +13,26 @@ from opttree.kernels import dense
 from opttree.kernels.first_order import Moments
 from opttree.problems import DenseTreeProblem
 from opttree.problems.dense_batch import DenseBatch
-
-if TYPE_CHECKING:
-    from solvers.gradtree.gradtree import GradTree
+from solvers.descent import Descent
 
 Floats = NDArray[np.floating]
 DIVERGED = "the weights of a start ceased to be finite; use lower learning rates"
 ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-7)  # TensorFlow's numbers, which the authors use
+
+
+def descents(
+    options: Any, problem: DenseTreeProblem, judge: DenseTreeProblem, thetas: Sequence[Floats], rngs: Sequence[Rng]
+) -> list[Descent]:
+    """A descent for each start, or on a GPU one for all; the hard loss on ``judge``'s rows judges after each epoch."""
+    kind: Any = DenseOnRows
+    sets = [([theta], [rng]) for theta, rng in zip(thetas, rngs, strict=True)]
+    if options.device == "gpu":
+        kind, sets = DenseOnBatch, [(list(thetas), list(rngs))]
+    how = {"average": options.average, "patience": options.patience}
+    return [
+        Descent(kind(options, problem, judge, *own), options.epochs, first=[judge.value(t) for t in own[0]], **how)
+        for own in sets
+    ]
 
 
 def batch_ends(n: int, batch_size: int) -> NDArray[np.integer]:
@@ -30,129 +41,103 @@ def batch_ends(n: int, batch_size: int) -> NDArray[np.integer]:
     return np.append(np.arange(size, n, size), n)
 
 
-class DenseDescent:
-    """State of one run from ``theta``: after each epoch, the mean of the last thetas is judged.
+class _Dense:
+    """What both share."""
 
-    ``theta`` is the best of these means so far, ``loss`` its hard loss on ``judge``'s rows.
-    """
-
-    def __init__(
-        self, options: GradTree, problem: DenseTreeProblem, judge: DenseTreeProblem, theta: Floats, rng: Rng
-    ) -> None:
-        self.options, self.problem, self.judge, self.rng = options, problem, judge, rng
-        self._current = np.array(theta, problem.dtype)
-        self._state = np.zeros((2, theta.size), problem.dtype)
-        self._last: deque[Floats] = deque(maxlen=options.average)
-        self._temperatures = np.geomspace(*options.temperatures, options.epochs)
-        self._rates = np.array(options.learning_rates, np.float64)
-        self._seed = int(rng.integers(2**31))
-        self.theta, self.loss = self._current.copy(), judge.value(theta)
-        self.epoch = self.updates = self.stuck = self.best_epoch = 0
-
-    @property
-    def remaining(self) -> int:
-        """Epochs to go."""
-        return 0 if self.stuck >= self.options.patience else self.options.epochs - self.epoch
-
-    def advance(self, epochs: int) -> None:
-        """Run up to ``epochs`` epochs, on the calling thread."""
-        n = self.problem.problem.n_samples
-        ends = batch_ends(n, self.options.batch_size)
-        for _ in range(epochs):
-            if not self.remaining:
-                return
-            temperatures = np.full(ends.size, self._temperatures[self.epoch])
-            loss = dense.descend(
-                self._current,
-                self._state,
-                self.updates,
-                self._rates,
-                temperatures,
-                self._seed,
-                *self.problem.data,
-                self.rng.permutation(n),
-                ends,
-                self.problem.form,
-                ADAM,
-            )
-            self.updates += ends.size
-            self.epoch += 1
-            if not (np.isfinite(loss) and np.isfinite(self._current).all()):
-                raise FloatingPointError(DIVERGED)
-            self._last.append(self._current.copy())
-            mean = np.mean(self._last, axis=0, dtype=self._current.dtype)
-            judged = self.judge.value(mean)
-            self.stuck += 1
-            if judged < self.loss:
-                self.theta, self.loss, self.stuck, self.best_epoch = mean, judged, 0, self.epoch
+    def __init__(self, options: Any, problem: DenseTreeProblem, rngs: Sequence[Rng]) -> None:
+        self.options, self.problem, self.rngs, self.n = options, problem, rngs, problem.problem.n_samples
+        self._ends = batch_ends(self.n, options.batch_size)
+        self._temperatures = np.geomspace(options.temperatures[0], options.temperatures[1], options.epochs)
+        self.updates = 0
 
 
-@dataclass
-class Start:
-    """Where one of the starts of a `DenseDescents` stands, as a `DenseDescent` says it."""
+class DenseOnRows(_Dense):
+    """Of one start, on the CPU and the calling thread."""
 
-    theta: Floats
-    loss: float
-    stuck: int = 0
-    best_epoch: int = 0
-
-
-class DenseDescents:
-    """`DenseDescent` on a GPU: the runs from all starts side by side, each judged by itself.
-
-    Thetas, moments and the last thetas stay on the device; after each epoch the losses come back. Starts that have
-    stopped go on moving, but their best does not change.
-    """
+    device = "cpu"
 
     def __init__(
         self,
-        options: GradTree,
+        options: Any,
         problem: DenseTreeProblem,
         judge: DenseTreeProblem,
         thetas: Sequence[Floats],
         rngs: Sequence[Rng],
     ) -> None:
-        self.options, self.rngs, self.n = options, rngs, problem.problem.n_samples
-        self._ends = batch_ends(self.n, options.batch_size)
+        super().__init__(options, problem, rngs)
+        self.judging = judge
+        self.thetas = np.array(thetas, problem.dtype)
+        self._state = np.zeros((2, self.thetas.shape[1]), problem.dtype)
+        self._rates = np.array(options.learning_rates, np.float64)
+        self._seed = int(rngs[0].integers(2**31))
+
+    def take(self, first: int, last: int, parallel: bool) -> None:
+        """Epochs number ``first`` to ``last - 1``."""
+        theta, rng, data, form = self.thetas[0], self.rngs[0], self.problem.data, self.problem.form
+        for epoch in range(first, last):
+            hot = np.full(self._ends.size, self._temperatures[epoch])
+            order, state = rng.permutation(self.n), (self._state, self.updates, self._rates, hot, self._seed)
+            loss = dense.descend(theta, *state, *data, order, self._ends, form, ADAM)
+            self.updates += self._ends.size
+            if not (np.isfinite(loss) and np.isfinite(theta).all()):
+                raise FloatingPointError(DIVERGED)
+
+    def judge(self, thetas: Floats, done: int, parallel: bool) -> Any:
+        """The hard loss."""
+        return [self.judging.value(thetas[0])]
+
+    def mean(self, thetas: Sequence[Floats]) -> Floats:
+        """The mean of some thetas."""
+        return np.mean(thetas, axis=0, dtype=self.thetas.dtype)
+
+    def host(self, thetas: Floats) -> Floats:
+        """A copy."""
+        return thetas.copy()
+
+
+class DenseOnBatch(_Dense):
+    """Of several starts, on a GPU, where thetas and moments stay; after each epoch the losses come back."""
+
+    device = "gpu"
+
+    def __init__(
+        self,
+        options: Any,
+        problem: DenseTreeProblem,
+        judge: DenseTreeProblem,
+        thetas: Sequence[Floats],
+        rngs: Sequence[Rng],
+    ) -> None:
+        super().__init__(options, problem, rngs)
         rows, count = (problem.data, judge.data), len(thetas)
         self._batch = DenseBatch(*rows, problem.form, problem.dtype, count, int(np.diff(self._ends, prepend=0).max()))
         self._seeds = self._batch.xp.asarray(np.array([rng.integers(2**31) for rng in rngs], np.int64))
-        self._current = self._batch.upload(thetas)
+        self.thetas = self._batch.upload(thetas)
         self._state = self._batch.upload(np.zeros_like(thetas)), self._batch.upload(np.zeros_like(thetas))
-        self._last: deque[Any] = deque(maxlen=options.average)
-        self._temperatures = np.geomspace(*options.temperatures, options.epochs)
-        self.starts = [Start(np.array(theta, problem.dtype), judge.value(theta)) for theta in thetas]
-        self.epoch = self.updates = 0
 
-    @property
-    def remaining(self) -> int:
-        """Epochs to go, for those that go on."""
-        goes_on = any(start.stuck < self.options.patience for start in self.starts)
-        return self.options.epochs - self.epoch if goes_on else 0
-
-    def advance(self, epochs: int) -> None:
-        """Run up to ``epochs`` epochs."""
+    def take(self, first: int, last: int, parallel: bool) -> None:
+        """Epochs number ``first`` to ``last - 1`` of all starts."""
         with self._batch.within_memory():
-            for _ in range(epochs):
-                if self.remaining:
-                    self._epoch()
+            for epoch in range(first, last):
+                orders = np.stack([rng.permutation(self.n) for rng in self.rngs])
+                how = self.options.learning_rates, float(self._temperatures[epoch]), self._seeds
+                for batch in self._batch.batches(orders, self._ends):
+                    self.updates += 1
+                    self._batch.step(self.thetas, self._state, self.updates, *how, batch, ADAM)
 
-    def _epoch(self) -> None:
-        xp, orders = self._batch.xp, np.stack([rng.permutation(self.n) for rng in self.rngs])
-        rates, temperature = self.options.learning_rates, float(self._temperatures[self.epoch])
-        for batch in self._batch.batches(orders, self._ends):
-            self.updates += 1
-            self._batch.step(self._current, self._state, self.updates, rates, temperature, self._seeds, batch, ADAM)
-        self.epoch += 1
-        self._last.append(self._current + 0.0)
-        mean = sum(self._last) / len(self._last)
-        losses = self._batch.losses(mean, self._seeds)
-        if not (np.isfinite(losses).all() and bool(xp.all(xp.isfinite(self._current)))):
+    def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
+        """The hard losses."""
+        xp = self._batch.xp
+        with self._batch.within_memory():
+            losses = self._batch.losses(thetas, self._seeds)
+        if not (np.isfinite(losses).all() and bool(xp.all(xp.isfinite(self.thetas)))):
             raise FloatingPointError(DIVERGED)
-        for k, start in enumerate(self.starts):
-            if start.stuck >= self.options.patience:
-                continue
-            start.stuck += 1
-            if losses[k] < start.loss:
-                start.theta, start.loss = xp.asnumpy(mean[k]), float(losses[k])
-                start.stuck, start.best_epoch = 0, self.epoch
+        return losses
+
+    def mean(self, thetas: Sequence[Any]) -> Any:
+        """The mean of some thetas."""
+        return sum(thetas) / len(thetas)
+
+    def host(self, thetas: Any) -> Floats:
+        """A copy on this side."""
+        return self._batch.xp.asnumpy(thetas)

@@ -17,7 +17,7 @@ from opttree.problems import DenseTreeProblem, TreeProblem
 from opttree.problems.dense_batch import memory_refusal
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
-from solvers.gradtree.descent import DenseDescent, DenseDescents, Start
+from solvers.gradtree.descent import descents
 from solvers.initial import Initial
 from solvers.result import Termination
 
@@ -130,28 +130,21 @@ class GradTree(Solver):
         thetas = [
             dense.random_theta(own) if given is None or k else dense.soften(given, own) for k, own in enumerate(rngs)
         ]
-        runs: list[DenseDescent] | list[DenseDescents]
-        descents: list[DenseDescent] | list[Start]
-        if self.device == "gpu":
-            runs = [DenseDescents(self, dense, judging, thetas, rngs)]
-            descents = runs[0].starts
-        else:
-            runs = descents = [
-                DenseDescent(self, dense, judging, theta, own) for theta, own in zip(thetas, rngs, strict=True)
-            ]
+        runs = descents(self, dense, judging, thetas, rngs)
+        starts = [best for run in runs for best in run.best]
         seen = [np.inf] * self.n_starts
         batches = -(-train.n_samples // self.batch_size) + 1
         epochs = max(1, ROUND // (20 * train.n_samples + batches * dense.size))
         with ThreadPoolExecutor(numba.get_num_threads()) as pool:
             while any(run.remaining for run in runs):
                 list(pool.map(lambda run: run.advance(epochs), runs))
-                better = [k for k in range(self.n_starts) if descents[k].loss < seen[k]]
-                for k in sorted(better, key=lambda k: descents[k].loss):  # the best first: time may be up
-                    seen[k], tree = descents[k].loss, self._tree(problem, dense, descents[k].theta)
-                    info = {"validation": descents[k].loss, "epoch": float(descents[k].best_epoch)}
+                better = [k for k in range(self.n_starts) if starts[k].loss < seen[k]]
+                for k in sorted(better, key=lambda k: starts[k].loss):  # the best first: time may be up
+                    seen[k], tree = starts[k].loss, self._tree(problem, dense, starts[k].theta)
+                    info = {"validation": starts[k].loss, "epoch": float(starts[k].step)}
                     yield Step(tree, phase=f"start {k + 1}", n_evaluations=epochs, info=info)
                 yield None
-        settled = all(descent.stuck >= self.patience for descent in descents)
+        settled = all(run.settled for run in runs)
         return Termination.STALLED if settled else Termination.ITERATION_LIMIT
 
     def _tree(self, problem: TreeProblem, dense: DenseTreeProblem, theta: np.ndarray) -> Tree:

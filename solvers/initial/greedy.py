@@ -10,9 +10,8 @@ from numpy.random import Generator as Rng
 from opttree.devices import Device
 from opttree.options import option
 from opttree.problems import SmoothTreeProblem, TreeProblem
-from solvers.gradient import Adam, geometric, run_all
+from solvers.descent import Adam, geometric, run_all
 from solvers.initial.base import Growth, Initial
-from solvers.side_by_side import start_all
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class GreedyInit(Initial):
                 yield None
             every = [smooth for smooth in smooths for _ in range(self.n_starts)]
             scales = [geometric(*self.scales, self.epochs)] * len(every)
-            descents = start_all(self.optimizer, every, thetas, scales, rngs, closed_leaves=True)
+            descents = self.optimizer.start(every, thetas, scales, rngs, closed_leaves=True)
             for _ in run_all(descents):
                 yield None
             thetas = [theta for descent in descents for theta in descent.thetas]

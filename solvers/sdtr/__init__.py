@@ -6,7 +6,7 @@ Paper (Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular da
 |---|---|
 | eq. (1) to (8), beta; section III-D: averages, layers, output dimensions | `opttree.SoftForestProblem` |
 | section III-C: learning rate of the leaves times their number | `SDTR.reweight` |
-| section IV-C: initial values, QHAdam, batches, early stopping | `SDTR`, `ForestDescent` |
+| section IV-C: initial values, QHAdam, batches, early stopping | `SDTR`, `solvers.descent.Descent` |
 | section III-A: prediction by the most probable leaf | `opttree.Tree.likeliest` |
 | eq. (10) to (12): average entropy; importance from near-root weights | `opttree.interpret` |
 | quantile transform of the features | `opttree.SDTRRegressor` |

@@ -1,66 +1,58 @@
-"""One run of QHAdam on a soft forest: batches, early stopping counted in batches."""
+"""Steps of QHAdam on a soft forest, a batch each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.first_order import Moments
 from opttree.problems import SoftForestProblem
-from solvers.gradient import QHAdam
-
-if TYPE_CHECKING:
-    from solvers.sdtr.sdtr import SDTR
+from solvers.descent import Descent, QHAdam
 
 Floats = NDArray[np.floating]
-_QH = QHAdam()
-QHADAM = Moments(_QH.beta1, _QH.beta2, _QH.nu1, _QH.nu2, _QH.epsilon)
+QHADAM = QHAdam().moments
+DIVERGED = "the weights ceased to be finite; use a lower learning rate"
 
 
-class ForestDescent:
-    """State of one run from ``theta``: after every `SDTR.check` batches theta is judged.
+def descent(options: Any, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng) -> Descent:
+    """A run from ``theta (size,)``, judged by `mean_loss` on ``judge``'s rows after every ``options.check`` batches."""
+    how = {"check": options.check, "patience": options.patience, "first": [judge.mean_loss(theta)]}
+    return Descent(ForestSteps(options, problem, judge, theta, rng), options.max_batches, **how)
 
-    ``current`` is the last iterate, ``theta`` the best so far, ``loss`` its `mean_loss` on ``judge``'s rows.
-    """
+
+def rates(options: Any, depth: int) -> Floats:
+    """Learning rates of splits and leaves (SDTR, section III-C)."""
+    return np.array([options.learning_rate, options.learning_rate * (2**depth if options.reweight else 1)])
+
+
+class ForestSteps:
+    """Of one start, where the forest is evaluated; thetas stay there."""
 
     def __init__(
-        self, options: SDTR, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng
+        self, options: Any, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng
     ) -> None:
-        self.options, self.problem, self.judge, self.rng = options, problem, judge, rng
-        self.current, self._state = problem.descent_state(theta)
-        rate = options.learning_rate
-        self._rates = np.array([rate, rate * 2**problem.problem.depth if options.reweight else rate])
-        self._parallel = problem.n_trees > 1
+        self.options, self.problem, self.judging, self.rng = options, problem, judge, rng
+        self.device: str = problem.device
+        self._current, self._state = problem.descent_state(theta)
+        self._rates = rates(options, problem.problem.depth)
         self._waiting: list[NDArray[np.integer]] = []
-        self.theta, self.loss = np.array(theta, problem.dtype), judge.mean_loss(theta)
-        self.batches = self.best_batch = 0
 
     @property
-    def remaining(self) -> int:
-        """Batches to go."""
-        looked = self.batches % self.options.check == 0
-        stuck = looked and self.batches - self.best_batch >= self.options.patience
-        return 0 if stuck else self.options.max_batches - self.batches
+    def thetas(self) -> Any:
+        """(1, size)."""
+        return self._current[None]
 
-    def advance(self, batches: int) -> None:
-        """Run up to ``batches`` batches; where that is cut does not change a number."""
-        check, until = self.options.check, self.batches + min(batches, self.remaining)
-        while self.batches < until and self.remaining:
-            stop = min(until, (self.batches // check + 1) * check)
-            groups = [self._next() for _ in range(stop - self.batches)]
-            self.current, self._state, loss = self.problem.descend(
-                self.current, self._state, self.batches, self._rates, groups, QHADAM, self._parallel
-            )
-            self.batches = stop
-            if not (np.isfinite(loss) and np.isfinite(self.problem.to_numpy(self.current)).all()):
-                raise FloatingPointError("the weights ceased to be finite; use a lower learning rate")
-            if stop % check == 0 or stop == self.options.max_batches:
-                judged = self.judge.mean_loss(self.current)
-                if judged < self.loss:
-                    self.theta, self.loss, self.best_batch = self.problem.to_numpy(self.current), judged, stop
+    def take(self, first: int, last: int, parallel: bool) -> None:
+        """Batches number ``first`` to ``last - 1``."""
+        groups = [self._next() for _ in range(first, last)]
+        self._current, self._state, loss = self.problem.descend(
+            self._current, self._state, first, self._rates, groups, QHADAM, self.problem.n_trees > 1
+        )
+        if not (np.isfinite(loss) and np.isfinite(self.host(self.thetas)).all()):
+            raise FloatingPointError(DIVERGED)
 
     def _next(self) -> NDArray[np.integer]:
         """Rows of the next batch; batches of one pass over the rows are of one size, up to a row."""
@@ -68,3 +60,15 @@ class ForestDescent:
             order = self.rng.permutation(self.problem.problem.n_samples)
             self._waiting = np.array_split(order, -(-order.size // self.options.batch_size))
         return self._waiting.pop()
+
+    def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
+        """The mean loss."""
+        return [self.judging.mean_loss(thetas[0])]
+
+    def mean(self, thetas: Sequence[Any]) -> Any:
+        """The mean of some thetas."""
+        return sum(thetas) / len(thetas)
+
+    def host(self, thetas: Any) -> Floats:
+        """A copy on this side."""
+        return np.array(self.problem.to_numpy(thetas))

@@ -16,8 +16,9 @@ from opttree.options import option
 from opttree.problems import SmoothTreeProblem, SoftForestProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
+from solvers.descent import Descent
 from solvers.result import Termination
-from solvers.sdtr.descent import QHADAM, ForestDescent
+from solvers.sdtr.descent import descent
 from solvers.soft import constant_tree, one_leaf, soft_start
 
 PORTION = 200_000_000  # products of rows and variables between two looks at the clock, about
@@ -102,9 +103,10 @@ class SDTR(Solver):
             theta = forest.random_theta(rng, self.beta)
             if start is not None:
                 theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, rng))
-            descent = ForestDescent(self, forest, judging, theta, rng)
-            yield from self._descend(descent, whole)
-            if descent.batches >= self.max_batches:
+            run = descent(self, forest, judging, theta, rng)
+            rows = min(self.batch_size, train.n_samples)
+            yield from self._steps_of(run, whole, max(1, min(self.check, PORTION // (rows * forest.size))))
+            if run.done >= self.max_batches:
                 ended = Termination.ITERATION_LIMIT
         return ended
 
@@ -112,11 +114,6 @@ class SDTR(Solver):
     def shared(self) -> dict[str, Any]:
         """Options that the `SoftForestProblem` has too."""
         return {name: getattr(self, name) for name in SHARED}
-
-    @property
-    def moments(self) -> Any:
-        """QHAdam's, as the kernel takes them."""
-        return QHADAM
 
     @property
     def aggregations(self) -> tuple[Literal["expected", "mixture"], ...]:
@@ -127,17 +124,16 @@ class SDTR(Solver):
             return ("mixture",)
         return ("expected",) if self.n_trees == 1 else ("mixture", "expected")
 
-    def _descend(self, descent: ForestDescent, whole: SoftForestProblem) -> Generator[Step | None]:
-        rows = min(self.batch_size, descent.problem.problem.n_samples)
-        portion = max(1, min(self.check, PORTION // (rows * descent.problem.size)))
-        seen = np.inf
-        while descent.remaining:
-            descent.advance(portion)
-            if descent.loss < seen:
-                seen = descent.loss
-                model = whole.harden(descent.theta)
-                info = {"validation": seen, "batch": float(descent.best_batch)}
-                objective = whole.mean_loss(descent.theta) if isinstance(model, Forest) else None
+    def _steps_of(self, run: Descent, whole: SoftForestProblem, portion: int) -> Generator[Step | None]:
+        """Steps of lower and lower loss on the rows that judge; ``portion`` batches between two looks at the clock."""
+        best, seen = run.best[0], np.inf
+        while run.remaining:
+            run.advance(portion)
+            if best.loss < seen:
+                seen = best.loss
+                model = whole.harden(best.theta)
+                info = {"validation": seen, "batch": float(best.step)}
+                objective = whole.mean_loss(best.theta) if isinstance(model, Forest) else None
                 yield Step(model, objective, phase=whole.aggregation, info=info)
             else:
                 yield None

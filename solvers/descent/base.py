@@ -1,0 +1,185 @@
+"""`Descent`: the one loop of first-order runs. Steps in slices, checkpoints, averages, early stopping, many starts."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+SLICE_SECONDS = 0.05  # what may run before the clock is looked at
+
+
+class Run(Protocol):
+    """A run from one start, or from several at once, in slices: where they are cut does not change a number."""
+
+    @property
+    def thetas(self) -> list[Floats]:
+        """Where the starts stand, and in the end their results."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes, "cpu" or "gpu"."""
+        ...
+
+    @property
+    def remaining(self) -> int:
+        """Steps to go."""
+        ...
+
+    def advance(self, steps: int, parallel: bool = True) -> None:
+        """Take up to ``steps`` of the remaining steps, on all threads or on this one."""
+        ...
+
+
+class Steps(Protocol):
+    """What a `Descent` drives: steps of an optimizer from one start or several, on the CPU or on a GPU."""
+
+    @property
+    def thetas(self) -> Any:
+        """Where the starts stand, (S, size), in arrays of the device."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes, "cpu" or "gpu"."""
+        ...
+
+    def take(self, first: int, last: int, parallel: bool) -> None:
+        """Steps number ``first`` to ``last - 1``, on all threads or on this one."""
+        ...
+
+    def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
+        """(S,) losses by which thetas are judged after ``done`` steps."""
+        ...
+
+    def mean(self, thetas: Sequence[Any]) -> Any:
+        """The mean of some ``thetas``."""
+        ...
+
+    def host(self, thetas: Any) -> Floats:
+        """A copy of thetas (S, size) as a NumPy array."""
+        ...
+
+
+@dataclass
+class Best:
+    """The best theta of a start so far, its loss by those that judge, and after how many steps it was found."""
+
+    theta: Floats
+    loss: float = np.inf
+    step: int = 0
+
+
+class Descent:
+    """A run of ``steps`` from all its starts, up to ``total`` of them.
+
+    Parameters
+    ----------
+    check : steps between checkpoints; there is one at the end, too.
+    average : a checkpoint's thetas are the mean of the last so many checkpoints'.
+    patience : None: checkpoints are not judged, and the last one is the result. A number: each start's best is, and it
+        has stopped after so many steps without a better one; those that have stopped go on moving beside the others.
+    first : losses (S,) of the thetas at the start; None: any checkpoint is better.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        total: int,
+        *,
+        check: int = 1,
+        average: int = 1,
+        patience: int | None = None,
+        first: Sequence[float] | None = None,
+    ) -> None:
+        self.steps, self.total, self.check, self.patience = steps, total, check, patience
+        self.done = 0
+        self.best = [Best(theta) for theta in steps.host(steps.thetas)]
+        for best, loss in zip(self.best, first or (), strict=False):
+            best.loss = float(loss)
+        self._last: deque[Any] = deque(maxlen=average)
+        self._stopped = np.zeros(len(self.best), bool)
+
+    @property
+    def device(self) -> str:
+        """Where it computes, "cpu" or "gpu"."""
+        return self.steps.device
+
+    @property
+    def settled(self) -> bool:
+        """Whether all starts have stopped early."""
+        return bool(self._stopped.all())
+
+    @property
+    def remaining(self) -> int:
+        """Steps to go, for those that go on."""
+        return 0 if self.settled else self.total - self.done
+
+    def advance(self, steps: int, parallel: bool = True) -> None:
+        """Take up to ``steps`` steps."""
+        until = self.done + min(steps, self.remaining)
+        checked = self.patience is not None or (self._last.maxlen or 1) > 1
+        while self.done < until and self.remaining:
+            stop = min(until, (self.done // self.check + 1) * self.check) if checked else until
+            self.steps.take(self.done, stop, parallel)
+            self.done = stop
+            if checked and (stop % self.check == 0 or stop == self.total):
+                self._checkpoint(parallel)
+
+    def _checkpoint(self, parallel: bool) -> None:
+        if (self._last.maxlen or 1) > 1:
+            self._last.append(self.steps.thetas + 0)
+        if self.patience is None:
+            return
+        thetas = self._averaged()
+        losses, host = self.steps.judge(thetas, self.done, parallel), None
+        for k, best in enumerate(self.best):
+            if self._stopped[k]:
+                continue
+            if losses[k] < best.loss:
+                host = self.steps.host(thetas) if host is None else host
+                best.theta, best.loss, best.step = host[k], float(losses[k]), self.done
+            self._stopped[k] = self.done - best.step >= self.patience
+
+    def _averaged(self) -> Any:
+        return self.steps.mean(self._last) if self._last else self.steps.thetas
+
+    @property
+    def thetas(self) -> list[Floats]:
+        """Where the starts stand; in the end, their bests or the last checkpoint."""
+        if self.remaining:
+            return list(self.steps.host(self.steps.thetas))
+        if self.patience is not None:
+            return [best.theta for best in self.best]
+        return list(self.steps.host(self._averaged()))
+
+
+def run_all(runs: Sequence[Run]) -> Generator[None, None, None]:
+    """Take ``runs`` to their ends, in slices of about `SLICE_SECONDS`; yields None between slices.
+
+    Several run side by side, one on each thread; fewer than there are threads, and those on a GPU, run one after the
+    other, each on all of it. Neither that nor the length of the slices changes a result.
+    """
+    threads = numba.get_num_threads()
+    steps = 1
+    side_by_side = len(runs) >= threads > 1 and all(run.device == "cpu" for run in runs)
+    with ThreadPoolExecutor(threads) as pool:
+        while left := [run for run in runs if run.remaining]:
+            began = time.perf_counter()
+            if side_by_side:
+                list(pool.map(lambda run: run.advance(steps, False), left))  # noqa: B023
+            else:
+                for run in left:
+                    run.advance(steps, True)
+            taken = time.perf_counter() - began
+            steps = max(1, min(int(steps * min(SLICE_SECONDS / max(taken, 1e-9), 8.0)), 100_000))
+            yield

@@ -1,0 +1,169 @@
+"""First-order methods for `opttree.SmoothTreeProblem`: Adam, QHAdam and L-BFGS, from many starts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.first_order import Moments
+from opttree.options import Checked, changed, option
+from opttree.problems import SmoothTreeProblem
+from solvers.descent.base import Descent, Run
+from solvers.descent.lbfgs import LBFGSRun
+from solvers.descent.smooth import AdamOnBatch, AdamOnRows
+
+Floats = NDArray[np.floating]
+
+
+@runtime_checkable
+class FirstOrder(Protocol):
+    """Options of a first-order method."""
+
+    def start(
+        self,
+        smooths: Sequence[SmoothTreeProblem],
+        thetas: Sequence[Floats],
+        scales: Sequence[Floats],
+        rngs: Sequence[Rng],
+        *,
+        closed_leaves: bool = False,
+        validation: SmoothTreeProblem | None = None,
+    ) -> list[Run]:
+        """Runs from all starts, each with the gate scale of each epoch in its ``scales (epochs,)``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Adam(Checked):
+    """Adam (Kingma and Ba, ICLR 2015) on full batches or mini-batches, with cosine annealing and warm restarts."""
+
+    learning_rate: float = option(0.01, "Rate at the start of each period of the schedule.", above=0)
+    beta1: float = option(0.9, "Decay of the first moment.", least=0, below=1)
+    beta2: float = option(0.999, "Decay of the second moment.", least=0, below=1)
+    epsilon: float = option(1e-8, "Guard of the division.", least=0)
+    nu1: float = option(
+        1.0,
+        "Share of the first moment against the plain gradient (QHAdam, Ma and Yarats, ICLR 2019).",
+        least=0,
+        most=1,
+    )
+    nu2: float = option(
+        1.0,
+        "The same of the second moment; 1 and 1 make it Adam.",
+        least=0,
+        most=1,
+    )
+    period: int | None = option(
+        None,
+        "Epochs of the first period of the cosine schedule (SGDR, Loshchilov and Hutter, ICLR 2017); None: all.",
+        least=1,
+    )
+    factor: int = option(1, "Each period is this many times as long as the one before.", least=1)
+    batch_size: int | None = option(
+        None, "Rows of a mini-batch; None: all. Epochs of mini-batches shuffle the rows.", least=1
+    )
+    check: int = option(10, "Epochs between checkpoints (validation and averaging).", least=1)
+    patience: int = option(
+        10,
+        """Checkpoints without a lower validation objective after which a run with a validation problem stops; its best
+        checkpoint is the result.""",
+        least=1,
+    )
+    average: int = option(
+        1, "The result is the mean of the last ``average`` checkpoints; 1: the last iterate.", least=1
+    )
+
+    def rates(self, epochs: int) -> Floats:
+        """Learning rate of each epoch: ``rate (1 + cos(pi k / period)) / 2`` within each period."""
+        period = self.period or max(epochs, 1)
+        parts: list[Floats] = []
+        while sum(part.size for part in parts) < epochs:
+            parts.append(0.5 * self.learning_rate * (1.0 + np.cos(np.pi * np.arange(period) / period)))
+            period *= self.factor
+        return np.concatenate([*parts, np.zeros(0)])[:epochs]
+
+    @property
+    def moments(self) -> Moments:
+        """Its numbers as the kernels take them."""
+        return Moments(self.beta1, self.beta2, self.nu1, self.nu2, self.epsilon)
+
+    def start(
+        self,
+        smooths: Sequence[SmoothTreeProblem],
+        thetas: Sequence[Floats],
+        scales: Sequence[Floats],
+        rngs: Sequence[Rng],
+        *,
+        closed_leaves: bool = False,
+        validation: SmoothTreeProblem | None = None,
+    ) -> list[Run]:
+        """A run for each start, or on a GPU one for all that can take their steps together.
+
+        ``closed_leaves`` keeps the leaves' constants at their best (expected loss only). Linear leaves under log loss
+        have no such closed form and move along the gradient all the same. ``validation`` judges the checkpoints.
+        """
+        starts = list(zip(smooths, thetas, scales, rngs, strict=True))
+        if not starts:
+            return []
+        closed = self._closes(smooths[0], closed_leaves)
+        size = self.batch_size  # starts with fewer batches in an epoch take their steps by themselves
+        sets = [[start] for start in starts]
+        if smooths[0].device == "gpu":
+            groups = groupby(starts, lambda s: size and -(-s[0].problem.n_samples // size))
+            sets = [list(group) for _count, group in groups]
+        kind: Any = AdamOnBatch if smooths[0].device == "gpu" else AdamOnRows
+        steps = [kind(self, *zip(*own, strict=True), closed, validation) for own in sets]
+        patience = None if validation is None else self.patience * self.check
+        return [Descent(s, len(scales[0]), check=self.check, average=self.average, patience=patience) for s in steps]
+
+    def _closes(self, smooth: SmoothTreeProblem, closed_leaves: bool) -> bool:
+        """Whether the leaves' constants are kept at their best, where that is asked for; ValueError for a mixture."""
+        if closed_leaves and smooth.aggregation != "expected":
+            raise ValueError(f"closed_leaves needs aggregation='expected'; got {smooth.aggregation!r}")
+        return closed_leaves and not (smooth.linear and smooth.problem.is_classification)
+
+
+@dataclass(frozen=True)
+class QHAdam(Adam):
+    """`Adam` with the quasi-hyperbolic terms and decays that Ma and Yarats (ICLR 2019) recommend."""
+
+    beta1: float = changed(0.995)
+    nu1: float = changed(0.7)
+
+
+@dataclass(frozen=True)
+class LBFGS(Checked):
+    """SciPy's L-BFGS-B, one run for each stretch of the schedule with one gate scale, warm-started from the one before.
+
+    It wants a ladder of few scales, ``Anneal(scale_ranges=...)``: where the scale grows every epoch a run is one step.
+    """
+
+    memory: int = option(10, "Pairs of the quasi-Newton approximation.", least=1)
+    iterations: int = option(50, "Between two looks at the clock.", least=1)
+    tol: float = option(1e-8, "Stop at a gradient norm (largest entry) under this.", least=0)
+
+    def start(
+        self,
+        smooths: Sequence[SmoothTreeProblem],
+        thetas: Sequence[Floats],
+        scales: Sequence[Floats],
+        rngs: Sequence[Rng],
+        *,
+        closed_leaves: bool = False,
+        validation: SmoothTreeProblem | None = None,
+    ) -> list[Run]:
+        """A run for each start. Full batches only; it has no use for ``validation``."""
+        if closed_leaves or validation is not None:
+            raise ValueError("LBFGS moves all of theta on all rows; got closed_leaves or a validation problem")
+        return [LBFGSRun(self, *start) for start in zip(smooths, thetas, scales, strict=True)]
+
+
+def geometric(first: float, last: float, epochs: int) -> Floats:
+    """Gate scales of an anneal: ``epochs`` numbers from ``first`` to ``last`` in equal ratios."""
+    return np.geomspace(first, last, epochs)
