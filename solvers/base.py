@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,6 +60,37 @@ def seconds_left() -> float:
 
 
 Steps = Generator[Step | None, Any, Termination | Verdict | None]
+
+
+def at_last_call(
+    work: Generator[Step | None, Any, Any],
+    last: Callable[[], Step | None],
+    ends: tuple[type[BaseException], ...] = (LastCall,),
+) -> Generator[Step | None, Any, Any]:
+    """``work``; at the last call, or where it ``ends`` otherwise, the step that ``last`` makes of what there is."""
+    try:
+        return (yield from work)
+    except ends:
+        if (step := last()) is not None:
+            yield step
+        raise
+
+
+def changed_steps(inner: Steps, change: Callable[[Step], Step]) -> Steps:
+    """The steps of ``inner``, that of its last call too, each as ``change`` makes it."""
+    step: Step | None = None
+    while True:
+        try:
+            step = next(inner)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            yield None if step is None else change(step)
+        except LastCall as call:
+            with suppress(StopIteration):  # the solver was about to end
+                step = inner.throw(call)
+                yield None if step is None else change(step)
+            raise
 
 
 class Solver(Checked):

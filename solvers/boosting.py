@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -13,7 +14,7 @@ from opttree.forest import Forest
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps
+from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.driver import solve
 from solvers.forest import TAOForest
 from solvers.forest.grown import Shared, grow
@@ -75,8 +76,8 @@ class Boosting(Solver):
         fit = (self._swift if isinstance(self.base, TAOForest) else self._stated)(train)
         trees: list[Tree] = []
         losses: list[float] = []
-        termination = Termination.ITERATION_LIMIT
-        try:
+
+        def grown() -> Generator[None, Any, Termination]:
             for _ in range(self.n_trees):
                 tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
                 trees.append(tree)
@@ -85,13 +86,14 @@ class Boosting(Solver):
                 losses.append(mean_loss(parts[-1], scores[-1]))
                 yield None
                 if valid is not None and len(losses) - 1 - int(np.argmin(losses)) >= self.patience:
-                    termination = Termination.STALLED
-                    break
-        except LastCall:
-            if trees:
-                yield self._step(problem, trees, losses, offset, valid is not None)
-            raise
-        yield self._step(problem, trees, losses, offset, valid is not None)
+                    return Termination.STALLED
+            return Termination.ITERATION_LIMIT
+
+        def ensemble() -> Step | None:
+            return self._step(problem, trees, losses, offset, valid is not None) if trees else None
+
+        termination = yield from at_last_call(grown(), ensemble)
+        yield ensemble()
         return termination
 
     def _step(self, problem: TreeProblem, trees: list[Tree], losses: list[float], offset: Floats, held: bool) -> Step:

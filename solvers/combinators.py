@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from numpy.random import Generator as Rng
@@ -13,7 +14,7 @@ from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps, start_for
+from solvers.base import Solver, Step, Steps, changed_steps, start_for
 from solvers.parallel import spread
 from solvers.result import Termination, Verdict
 
@@ -48,7 +49,7 @@ class MultiStart(Solver):
         for run in range(self.n):
             own = start_for(self.solver, start) if run == 0 else None
             inner = self.solver.steps(problem, own, rng.spawn(1)[0])
-            termination = yield from _labelled(inner, str(run + 1))
+            termination = yield from changed_steps(inner, partial(_labelled, str(run + 1)))
         return termination
 
     def _spread_out(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -112,39 +113,17 @@ def follow(
     """Pass on the steps of ``inner``, labelled; returns the best tree of them and ``best``, its objective, and how
     ``inner`` ended.
     """
-    labelled = _labelled(inner, label)
-    while True:
-        try:
-            step = next(labelled)
-        except StopIteration as stop:
-            return best, best_objective, stop.value
-        if step is not None:
-            if step.objective is None:
-                step = replace(step, objective=problem.objective(step.tree))
-            assert step.objective is not None
-            if step.objective < best_objective:
-                best, best_objective = as_tree(step.tree), step.objective
-        try:
-            yield step
-        except LastCall as call:
-            yield labelled.throw(call)
-            raise
+
+    def seen(step: Step) -> Step:
+        nonlocal best, best_objective
+        objective = problem.objective(step.tree) if step.objective is None else step.objective
+        if objective < best_objective:
+            best, best_objective = as_tree(step.tree), objective
+        return _labelled(label, replace(step, objective=objective))
+
+    ended = yield from changed_steps(inner, seen)
+    return best, best_objective, ended
 
 
-def _labelled(inner: Steps, label: str) -> Steps:
-    """The steps of ``inner`` with ``label`` put before their phases; its return value is passed on."""
-    while True:
-        try:
-            step = next(inner)
-        except StopIteration as stop:
-            return stop.value
-        try:
-            yield _with_label(step, label)
-        except LastCall as call:
-            with suppress(StopIteration):  # the solver was about to end
-                yield _with_label(inner.throw(call), label)
-            raise
-
-
-def _with_label(step: Step | None, label: str) -> Step | None:
-    return None if step is None else replace(step, phase=f"{label}: {step.phase}" if step.phase else label)
+def _labelled(label: str, step: Step) -> Step:
+    return replace(step, phase=f"{label}: {step.phase}" if step.phase else label)

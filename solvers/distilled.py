@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -14,7 +17,7 @@ from opttree.models import Model
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps
+from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.forest import TAOForest
 from solvers.forest.grown import Shared, grow
 from solvers.result import Termination
@@ -83,20 +86,23 @@ class Distilled(Solver):
         taught = replace(problem, X=X, y=answers, sample_weight=weight, loss="squared", leaves=linear, min_leaf=1)
         shared = Shared.of(taught, grower, (float(self.shrinkage),))
         for depth in self.depths or (problem.depth,):
-            best, lowest = None, np.inf
-            try:
-                for seed in rng.spawn(self.n_starts):
-                    grown = grow(replace(shared, depth=depth), ("oblique", seed))
-                    answers = alternation.answers(shared.X, grown.leaf, grown.models[0], grown.low, grown.high)
-                    error = float(np.sum(shared.w * np.square(answers - shared.Y).sum(axis=1))) / len(X)
-                    if error < lowest:
-                        best, lowest = problem.enforce_min_leaf(grown.tree(0, problem.classes)), error
-                    yield None
-            except LastCall:
-                yield student(best, depth, lowest)
-                raise
-            yield student(best, depth, lowest)
+            found: list[tuple[float, Tree]] = []
+            own = replace(shared, depth=depth)
+            last = partial(student, found, depth)
+            yield from at_last_call(self._grown(problem, own, rng, found), last)
+            yield student(found, depth)
         return Termination.ITERATION_LIMIT
+
+    def _grown(
+        self, problem: TreeProblem, shared: Shared, rng: Rng, found: list[tuple[float, Tree]]
+    ) -> Generator[None, Any, None]:
+        """Put trees into ``found``, each with how much its answers differ from the teacher's."""
+        for seed in rng.spawn(self.n_starts):
+            grown = grow(shared, ("oblique", seed))
+            answers = alternation.answers(shared.X, grown.leaf, grown.models[0], grown.low, grown.high)
+            error = float(np.sum(shared.w * np.square(answers - shared.Y).sum(axis=1))) / len(shared.X)
+            found.append((error, problem.enforce_min_leaf(grown.tree(0, problem.classes))))
+            yield None
 
     def _teacher(self, problem: TreeProblem) -> tuple[Solver, TreeProblem]:
         """The teacher and its statement: trees that a forest grows to the end may be deeper than the student."""
@@ -109,9 +115,9 @@ class Distilled(Solver):
         return max(min(self.factor * problem.n_samples, MOST_ROWS - problem.n_samples), 0)
 
 
-def student(tree: Tree | None, depth: int, error: float) -> Step:
-    """The step of the tree that agrees best with the teacher."""
-    assert tree is not None  # there is one before the first pause
+def student(found: list[tuple[float, Tree]], depth: int) -> Step:
+    """The step of the tree that agrees best with the teacher; there is one before the first pause."""
+    error, tree = min(found, key=lambda pair: pair[0])
     return Step(tree, phase="student", info={"depth": float(depth), "unlike_teacher": error})
 
 

@@ -14,7 +14,7 @@ from opttree.interrupts import compilation_can_end, noted_interrupts
 from opttree.models import as_tree
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, due_at, start_for
+from solvers.base import LastCall, Solver, Step, Steps, due_at, start_for
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-9  # of a bound, and of the worst objective seen: a tree that much below a bound is at it
@@ -75,44 +75,7 @@ def solve(
         raise ValueError(f"start must be feasible; {reason}")
     rng = np.random.default_rng(random_state)
 
-    began = time.perf_counter()
-    off_clock = 0.0  # time spent evaluating objectives and in the callback
-    trace = Trace()
-    best: Step | None = None
-    best_objective = math.inf
-    bound: float | None = None
-    n_evaluations = 0
-    termination: Termination | None = None
-    detail = ""
-
-    def record(step: Any) -> float:
-        """Take account of an iterate; its objective."""
-        nonlocal best, best_objective, bound, n_evaluations, off_clock
-        if not isinstance(step, Step) or not isinstance(step.tree, (Tree, Forest)):
-            what = step if isinstance(step, Step) else type(step).__name__
-            raise SolverError(f"{type(solver).__name__}.steps must yield Step(tree) or None; got {what}")
-        if step.bound is not None and math.isnan(step.bound):
-            raise SolverError(f"{type(solver).__name__}.steps must yield bounds that are numbers; got nan")
-        seconds = time.perf_counter() - began - off_clock
-        paused = time.perf_counter()
-        objective = problem.objective(step.tree) if step.objective is None else step.objective
-        n_evaluations += step.n_evaluations
-        if best is None or objective < best_objective:
-            best, best_objective = step, objective
-        if step.bound is not None:
-            bound = step.bound if bound is None else max(bound, step.bound)
-        trace.rows.append(TraceRow(seconds, len(trace), step.phase, objective, best_objective, bound, step.info))
-        off_clock += time.perf_counter() - paused
-        return objective
-
-    def told(step: Step) -> bool:
-        """Whether the callback, which sees every step, wants to stop."""
-        nonlocal off_clock
-        paused = time.perf_counter()
-        stops = callback is not None and bool(callback(step, trace))
-        off_clock += time.perf_counter() - paused
-        return stops
-
+    run = _Recorder(problem, solver, callback)
     iterates = solver.steps(problem, start_for(solver, start), rng)
     if not isinstance(iterates, Generator):
         raise ValueError(
@@ -121,98 +84,149 @@ def solve(
         )
     with noted_interrupts() as interrupted:
         try:
-            while termination is None:
-                deadline = began + off_clock + (math.inf if time_limit is None else float(time_limit))
-                try:
-                    with due_at(deadline), compilation_can_end():
-                        step = next(iterates)
-                except StopIteration as stop:
-                    if isinstance(stop.value, Verdict):
-                        termination, detail = stop.value
-                    else:
-                        termination = stop.value or Termination.ITERATION_LIMIT
-                    if not isinstance(termination, Termination):
-                        raise SolverError(
-                            f"{type(solver).__name__}.steps must return a Termination, a Verdict or None; "
-                            f"got {termination!r}"
-                        ) from None
-                    break
-                except (FloatingPointError, np.linalg.LinAlgError) as error:
-                    if best is None:
-                        raise
-                    termination, detail = Termination.NUMERICAL_ERROR, f" ({error})"
-                    break
-                if step is not None:
-                    if math.isnan(record(step)):
-                        termination, detail = Termination.NUMERICAL_ERROR, " (the objective is not a number)"
-                    if told(step):
-                        termination, detail = Termination.INTERRUPTED, " (by the callback)"
-                if interrupted() and best is None:
-                    raise KeyboardInterrupt
-                seconds = time.perf_counter() - began - off_clock
-                late = time_limit is not None and best is not None and seconds >= time_limit
-                if termination is None and (late or interrupted()):
-                    termination = Termination.INTERRUPTED if interrupted() else Termination.TIME_LIMIT
-                    try:
-                        if (last := iterates.throw(LastCall())) is not None:
-                            record(last)
-                            told(last)
-                        iterates.throw(LastCall())
-                    except StopIteration as stop:
-                        detail = stop.value.detail if isinstance(stop.value, Verdict) else ""
-                    except LastCall:
-                        pass
+            end = _loop(iterates, run, math.inf if time_limit is None else float(time_limit), interrupted)
         except KeyboardInterrupt:
-            if best is None:
+            if run.best is None:
                 raise
-            termination = Termination.INTERRUPTED
+            end = Termination.INTERRUPTED, ""
         finally:
             iterates.close()
     if interrupted():  # also where it came while the solver was about to end
-        if best is None:
+        if run.best is None:
             raise KeyboardInterrupt
-        termination = Termination.INTERRUPTED
-    if best is None:
-        raise SolverError(f"{type(solver).__name__} ended without yielding a tree")
-    scale = problem.objective(problem.best_constant())
-    claimed, reason = best_objective, problem.violation(best.tree)
-    best_objective = problem.objective(best.tree)
-    assert termination is not None
-    if bound is not None and best_objective < bound:
-        worst = max([scale, *(row.objective for row in trace if math.isfinite(row.objective))])
-        if best_objective >= bound - SAME * abs(bound) - ROUNDING * worst:
-            bound = best_objective
-        else:
-            termination, bound = Termination.LOCALLY_OPTIMAL, None
-            detail += (
-                " The bound is dropped: it holds for trees of the solver's candidate splits and leaves, not for this."
-            )
-    proved = termination is Termination.OPTIMAL
-    if proved and bound is not None and best_objective - bound > SAID_GAP * abs(best_objective) + ROUNDING * scale:
-        detail += f" Relative gap: {(best_objective - bound) / abs(best_objective):.3g}."
-    result = Result(
-        tree=best.tree,
-        objective=best_objective,
-        bound=bound,
-        termination=termination,
-        message=termination.value + detail,
-        n_steps=len(trace),
-        n_evaluations=n_evaluations,
-        seconds=time.perf_counter() - began - off_clock,
-        trace=trace,
-        solver=repr(solver),
-    )
-    if reason is not None:
-        raise SolverError(f"{type(solver).__name__} returned an infeasible tree: {reason}", result)
-    if proved and bound is None:
-        raise SolverError(f"{type(solver).__name__} said OPTIMAL; OPTIMAL needs a bound, and it gave none", result)
-    if abs(claimed - best_objective) > CLAIM * max(abs(best_objective), scale):
-        raise SolverError(
-            f"{type(solver).__name__} said that its best tree has the objective {claimed:.9g}; "
-            f"computed anew it is {best_objective:.9g}",
-            result,
+        end = Termination.INTERRUPTED, end[1]
+    return run.result(*end)
+
+
+class _Recorder:
+    """What a run has come by so far: best tree, bound and trace, on a clock that leaves out its own work."""
+
+    def __init__(self, problem: TreeProblem, solver: Solver, callback: Callback | None) -> None:
+        self.problem, self.solver, self.callback = problem, solver, callback
+        self.began, self.off_clock = time.perf_counter(), 0.0  # time spent on objectives and in the callback
+        self.trace, self.n_evaluations = Trace(), 0
+        self.best: Step | None = None
+        self.objective = math.inf
+        self.bound: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """On the clock."""
+        return time.perf_counter() - self.began - self.off_clock
+
+    def deadline(self, time_limit: float) -> float:
+        """When the time is up, by `time.perf_counter`."""
+        return self.began + self.off_clock + time_limit
+
+    def take(self, step: Any) -> tuple[Termination, str] | None:
+        """Take account of an iterate; why the run is to end, if it is."""
+        name = type(self.solver).__name__
+        if not isinstance(step, Step) or not isinstance(step.tree, (Tree, Forest)):
+            what = step if isinstance(step, Step) else type(step).__name__
+            raise SolverError(f"{name}.steps must yield Step(tree) or None; got {what}")
+        if step.bound is not None and math.isnan(step.bound):
+            raise SolverError(f"{name}.steps must yield bounds that are numbers; got nan")
+        seconds, paused = self.seconds, time.perf_counter()
+        objective = self.problem.objective(step.tree) if step.objective is None else step.objective
+        self.n_evaluations += step.n_evaluations
+        if self.best is None or objective < self.objective:
+            self.best, self.objective = step, objective
+        if step.bound is not None:
+            self.bound = step.bound if self.bound is None else max(self.bound, step.bound)
+        row = TraceRow(seconds, len(self.trace), step.phase, objective, self.objective, self.bound, step.info)
+        self.trace.rows.append(row)
+        stops = self.callback is not None and bool(self.callback(step, self.trace))
+        self.off_clock += time.perf_counter() - paused
+        if stops:
+            return Termination.INTERRUPTED, " (by the callback)"
+        return (Termination.NUMERICAL_ERROR, " (the objective is not a number)") if math.isnan(objective) else None
+
+    def result(self, termination: Termination, detail: str) -> Result:
+        """The result, its numbers held against the tree; `SolverError` where they do not agree."""
+        if self.best is None:
+            raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree")
+        problem, bound, seconds = self.problem, self.bound, self.seconds
+        objective, scale = problem.objective(self.best.tree), problem.objective(problem.best_constant())
+        if bound is not None and objective < bound:
+            worst = max([scale, *(row.objective for row in self.trace if math.isfinite(row.objective))])
+            if objective >= bound - SAME * abs(bound) - ROUNDING * worst:
+                bound = objective
+            else:
+                termination, bound = Termination.LOCALLY_OPTIMAL, None
+                detail += " The bound is dropped: it holds for trees of the solver's candidate splits and leaves,"
+                detail += " not for this."
+        proved = termination is Termination.OPTIMAL
+        if proved and bound is not None and objective - bound > SAID_GAP * abs(objective) + ROUNDING * scale:
+            detail += f" Relative gap: {(objective - bound) / abs(objective):.3g}."
+        result = Result(
+            tree=self.best.tree,
+            objective=objective,
+            bound=bound,
+            termination=termination,
+            message=termination.value + detail,
+            n_steps=len(self.trace),
+            n_evaluations=self.n_evaluations,
+            seconds=seconds,
+            trace=self.trace,
+            solver=repr(self.solver),
         )
-    return result
+        name = type(self.solver).__name__
+        if (reason := problem.violation(self.best.tree)) is not None:
+            raise SolverError(f"{name} returned an infeasible tree: {reason}", result)
+        if proved and bound is None:
+            raise SolverError(f"{name} said OPTIMAL; OPTIMAL needs a bound, and it gave none", result)
+        if abs(self.objective - objective) > CLAIM * max(abs(objective), scale):
+            raise SolverError(
+                f"{name} said that its best tree has the objective {self.objective:.9g}; "
+                f"computed anew it is {objective:.9g}",
+                result,
+            )
+        return result
+
+
+def _loop(
+    iterates: Steps, run: _Recorder, time_limit: float, interrupted: Callable[[], bool]
+) -> tuple[Termination, str]:
+    """Take the steps to their end, the time limit or Ctrl-C: why it ended, and the words on it."""
+    while True:
+        try:
+            with due_at(run.deadline(time_limit)), compilation_can_end():
+                step = next(iterates)
+        except StopIteration as stop:
+            return _verdict(stop.value, type(run.solver).__name__)
+        except (FloatingPointError, np.linalg.LinAlgError) as error:
+            if run.best is None:
+                raise
+            return Termination.NUMERICAL_ERROR, f" ({error})"
+        if step is not None and (end := run.take(step)) is not None:
+            return end
+        if run.best is None:
+            if interrupted():
+                raise KeyboardInterrupt
+        elif interrupted() or run.seconds >= time_limit:
+            ended = Termination.INTERRUPTED if interrupted() else Termination.TIME_LIMIT
+            return ended, _last_call(iterates, run)
+
+
+def _last_call(iterates: Steps, run: _Recorder) -> str:
+    """Let the solver yield one more step; what it says of the end."""
+    try:
+        if (last := iterates.throw(LastCall())) is not None:
+            run.take(last)
+        iterates.throw(LastCall())
+    except StopIteration as stop:
+        return stop.value.detail if isinstance(stop.value, Verdict) else ""
+    except LastCall:
+        pass
+    return ""
+
+
+def _verdict(value: Any, name: str) -> tuple[Termination, str]:
+    """What a solver's return value says of the end."""
+    termination, detail = value if isinstance(value, Verdict) else (value or Termination.ITERATION_LIMIT, "")
+    if not isinstance(termination, Termination):
+        raise SolverError(f"{name}.steps must return a Termination, a Verdict or None; got {termination!r}") from None
+    return termination, detail
 
 
 def _check_solver(solver: Any) -> None:

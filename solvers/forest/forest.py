@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,7 +16,7 @@ from opttree.kernels import alternation
 from opttree.options import option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps
+from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.forest.grown import Grown, Shared, grow
 from solvers.parallel import spread
 from solvers.result import Termination
@@ -138,33 +138,39 @@ class TAOForest(Solver):
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
-        last = self.first + self.n_trees
-        common, *seeds_of_trees = rng.spawn(last + 1)
+        common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
         seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
         shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
         shared = Shared.of(problem, self, shrinkages, common if self.common_start else None)
-        ours = "axis" if problem.splits == "axis" else "oblique"
-        kinds = [ours, "cart"] if self.kind == "auto" else [self.kind]
-        kind, tallies = kinds[0], {kind: Tally(shared) for kind in kinds}
-        try:
-            if len(kinds) > 1:
-                bootstrap = replace(shared, solver=replace(self, sample="bootstrap"))
-                pilots = dict(enumerate(common.spawn(min(PILOTS, self.n_trees))))
-                for kind in kinds:
-                    yield from self._grow(bootstrap, kind, pilots, tallies[kind])
-                both = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
-                rows = both if both.sum() >= FEW_PAIRS else None
-                forecasts = {kind: np.nan_to_num(tally.errors(last, rows)).min() for kind, tally in tallies.items()}
-                kind = "cart" if forecasts["cart"] < CLEARLY * forecasts[ours] else ours
-                tallies = {kind: Tally(shared)}
-            yield from self._grow(shared, kind, seeds, tallies[kind])
-        except LastCall:
-            done = max(tallies, key=lambda kind: len(tallies[kind].grown))
-            if tallies[done].grown:
-                yield self._step(problem, done, tallies[done])
-            raise
-        yield self._step(problem, kind, tallies[kind])
+        tallies: dict[str, Tally] = {}
+
+        def forest() -> Step | None:
+            """Of the kind with the most trees so far."""
+            kind = max(tallies, key=lambda kind: len(tallies[kind].grown))
+            return self._step(problem, kind, tallies[kind]) if tallies[kind].grown else None
+
+        yield from at_last_call(self._trees(shared, seeds, common, tallies), forest)
+        yield forest()
         return Termination.ITERATION_LIMIT
+
+    def _trees(self, shared: Shared, seeds: dict[int, Rng], common: Rng, tallies: dict[str, Tally]) -> Generator[None]:
+        """Grow the trees of these numbers into ``tallies``; under "auto" after pilots that tell which kind."""
+        ours = "axis" if shared.axis_aligned else "oblique"
+        kind = ours if self.kind == "auto" else self.kind
+        if self.kind == "auto":
+            bootstrap = replace(shared, solver=replace(self, sample="bootstrap"))
+            pilots = dict(enumerate(common.spawn(min(PILOTS, self.n_trees))))
+            tallies.update({pilot: Tally(shared) for pilot in (ours, "cart")})
+            for pilot in (ours, "cart"):
+                yield from self._grow(bootstrap, pilot, pilots, tallies[pilot])
+            both = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
+            rows = both if both.sum() >= FEW_PAIRS else None
+            n_trees = self.first + self.n_trees
+            forecasts = {pilot: np.nan_to_num(tally.errors(n_trees, rows)).min() for pilot, tally in tallies.items()}
+            kind = "cart" if forecasts["cart"] < CLEARLY * forecasts[ours] else ours
+            tallies.clear()
+        tallies[kind] = Tally(shared)
+        yield from self._grow(shared, kind, seeds, tallies[kind])
 
     def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
         """Grow the trees of these numbers into ``tally``."""

@@ -42,6 +42,7 @@ class Shared:
     shrinkages: tuple[float, ...]
     most_depth: int  # that the problem allows, for CART's trees; ``depth`` is that of TAO's
     common: tuple[Singles, ...]  # random directions (B, p) that all oblique trees start from, or nothing
+    axis_aligned: bool  # whether the problem asks for axis-aligned splits
 
     @classmethod
     def of(
@@ -74,6 +75,7 @@ class Shared:
             shrinkages,
             problem.depth,
             () if common is None else (common.normal(size=shape).astype(np.float32),),
+            problem.splits == "axis",
         )
 
     def weights(self, rng: Rng) -> Singles:

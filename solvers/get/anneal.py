@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from opttree.options import Checked, option
 from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall
 from solvers.descent import Adam, FirstOrder, geometric, run_all
 
 Floats = NDArray[np.floating]
@@ -66,37 +66,7 @@ class Anneal(Checked):
         True, """Bound linear leaves to the range that y and the fitted values of their rows have in common."""
     )
 
-    def run(
-        self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats], rngs: Sequence[Rng]
-    ) -> Generator[list[Tree] | None, None, list[Floats]]:
-        """Anneal each theta on its problem; yields their hard trees after each descent and returns the last thetas."""
-        ladders = [
-            sorted(rng.uniform(low, high) for low, high in self.scale_ranges) if self.scale_ranges else [None]
-            for rng in rngs
-        ]
-        thetas = list(thetas)
-        for stage in range(len(ladders[0]) if ladders else 0):
-            alphas = [ladder[stage] for ladder in ladders]
-            scales = [geometric(*self.scales, self.epochs) if a is None else np.full(self.epochs, a) for a in alphas]
-            descents = self.optimizer.start(smooths, thetas, scales, rngs, closed_leaves=self.closed_leaves)
-            try:
-                yield from run_all(descents)
-            except (LastCall, KeyboardInterrupt):
-                stand = [theta for descent in descents for theta in descent.thetas]
-                hard = [self._hard(s, theta)[1] for s, theta in zip(smooths, stand, strict=True)]
-                yield [self._trimmed(s.problem, tree) for s, tree in zip(smooths, hard, strict=True)]
-                raise
-            ends = [theta for descent in descents for theta in descent.thetas]
-            thetas, trees = [], []
-            for smooth, end in zip(smooths, ends, strict=True):
-                theta, tree = self._hard(smooth, end)
-                thetas.append(theta)
-                trees.append(self._trimmed(smooth.problem, tree))
-                yield None
-            yield trees
-        return thetas
-
-    def _hard(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[Floats, Tree]:
+    def hard(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[Floats, Tree]:
         """The hard tree of theta, complete, and theta with its leaves where they were refitted."""
         tree = smooth.harden(theta)
         if not self.refit:
@@ -109,7 +79,7 @@ class Anneal(Checked):
         tree = problem.fit_leaves(tree, min_rows=self.min_linear_rows)
         return tree if self.clip else replace(tree, lower=None, upper=None)
 
-    def _trimmed(self, problem: TreeProblem, tree: Tree) -> Tree:
+    def trimmed(self, problem: TreeProblem, tree: Tree) -> Tree:
         """``tree`` without dead leaves and those under ``min_leaf``; if rows had to move, leaves are fitted again."""
         live = tree.prune_dead(problem.X)
         kept = problem.enforce_min_leaf(live)
@@ -118,3 +88,42 @@ class Anneal(Checked):
         if self.refit:
             return self.fit_leaves(problem, kept)
         return problem.bound_leaves(kept) if self.clip else kept
+
+
+class Annealing:
+    """Anneals of several thetas, each on its problem, side by side; ``thetas`` are the last ones."""
+
+    def __init__(
+        self, options: Anneal, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats], rngs: Sequence[Rng]
+    ) -> None:
+        self.options, self.smooths, self.thetas, self.rngs = options, smooths, list(thetas), rngs
+        self._runs: list[Any] = []
+
+    def descend(self) -> Generator[list[Tree] | None, None, None]:
+        """Yields the hard trees after each descent, and None in between."""
+        options = self.options
+        ladders = [
+            sorted(rng.uniform(low, high) for low, high in options.scale_ranges) if options.scale_ranges else [None]
+            for rng in self.rngs
+        ]
+        n = options.epochs
+        for stage in range(len(ladders[0]) if ladders else 0):
+            alphas = [ladder[stage] for ladder in ladders]
+            scales = [geometric(*options.scales, n) if alpha is None else np.full(n, alpha) for alpha in alphas]
+            closed = options.closed_leaves
+            self._runs = options.optimizer.start(self.smooths, self.thetas, scales, self.rngs, closed_leaves=closed)
+            yield from run_all(self._runs)
+            trees = []
+            for i, (smooth, end) in enumerate(zip(self.smooths, self._where(), strict=True)):
+                self.thetas[i], tree = options.hard(smooth, end)
+                trees.append(options.trimmed(smooth.problem, tree))
+                yield None
+            yield trees
+
+    def _where(self) -> list[Floats]:
+        return [theta for run in self._runs for theta in run.thetas]
+
+    def standing(self) -> list[Tree]:
+        """The hard trees of where the descents stand."""
+        pairs = zip(self.smooths, self._where() or self.thetas, strict=True)
+        return [self.options.trimmed(s.problem, self.options.hard(s, theta)[1]) for s, theta in pairs]

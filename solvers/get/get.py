@@ -14,10 +14,10 @@ from opttree.devices import Device
 from opttree.options import option
 from opttree.problems import L1, SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps
+from solvers.base import LastCall, Solver, Step, Steps, at_last_call
 from solvers.combinators import follow
 from solvers.descent import Adam
-from solvers.get.anneal import Anneal
+from solvers.get.anneal import Anneal, Annealing
 from solvers.get.polish import SubtreePolish
 from solvers.get.sparse import without_small_weights
 from solvers.initial import GreedyInit, HingeInit, Initial
@@ -258,26 +258,26 @@ class GET(Solver):
         problem: TreeProblem,
     ) -> Generator[Step | None, None, list[tuple[float, Tree, Floats]]]:
         """Run ``anneal``; returns, per start, objective on its own rows and best hard tree, and its last theta."""
+        run = Annealing(anneal, smooths, thetas, rngs)
         best = [(np.inf, smooth.harden(theta)) for smooth, theta in zip(smooths, thetas, strict=True)]
-        run = anneal.run(smooths, thetas, rngs)
-        while True:
-            try:
-                trees = next(run)
-            except StopIteration as stop:
-                return [(objective, tree, theta) for (objective, tree), theta in zip(best, stop.value, strict=True)]
-            for i, tree in enumerate(trees or ()):
-                own = smooths[i].problem
-                objective = own.objective(tree)
-                if objective < best[i][0]:
-                    best[i] = objective, tree
-                if own is problem:
-                    yield Step(tree, objective, phase="anneal")
-            if trees and smooths[0].problem is not problem:
-                yield Step(problem.fit_leaves(min(best, key=lambda b: b[0])[1]), phase="race")
-            try:
+
+        def annealed() -> Generator[Step | None, None, None]:
+            for trees in run.descend():
+                for i, tree in enumerate(trees or ()):
+                    own = smooths[i].problem
+                    objective = own.objective(tree)
+                    if objective < best[i][0]:
+                        best[i] = objective, tree
+                    if own is problem:
+                        yield Step(tree, objective, phase="anneal")
+                if trees and smooths[0].problem is not problem:
+                    yield Step(problem.fit_leaves(min(best, key=lambda b: b[0])[1]), phase="race")
                 yield None
-            except LastCall as call:
-                stand = run.throw(call) or []  # the hard trees of where the anneals stand
-                chosen = min(range(len(stand)), key=lambda i: smooths[i].problem.objective(stand[i]))
-                yield Step(anneal.fit_leaves(problem, stand[chosen]), phase="anneal")
-                raise
+
+        def standing() -> Step:
+            trees = run.standing()
+            objectives = [smooth.problem.objective(tree) for smooth, tree in zip(smooths, trees, strict=True)]
+            return Step(anneal.fit_leaves(problem, trees[int(np.argmin(objectives))]), phase="anneal")
+
+        yield from at_last_call(annealed(), standing, (LastCall, KeyboardInterrupt))
+        return [(objective, tree, theta) for (objective, tree), theta in zip(best, run.thetas, strict=True)]

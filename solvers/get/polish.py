@@ -15,7 +15,7 @@ from opttree.problems import SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.descent import Adam
-from solvers.get.anneal import Anneal
+from solvers.get.anneal import Anneal, Annealing
 from solvers.initial import CartInit
 from solvers.result import Termination
 
@@ -83,7 +83,7 @@ class SubtreePolish(Solver):
         thetas = [s.soften(current, own) for s, (_q, current), own in zip(smooths, best, rngs, strict=True)]
         if self.unit_splits:
             thetas = [smooth.unit_splits(theta) for smooth, theta in zip(smooths, thetas, strict=True)]
-        for trees in self.anneal.run(smooths, thetas, rngs):
+        for trees in Annealing(self.anneal, smooths, thetas, rngs).descend():
             for i, candidate in enumerate(trees or ()):
                 objective = smooths[i].problem.objective(candidate)
                 if objective < best[i][0]:
