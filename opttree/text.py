@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from opttree.tree import Tree
+Tree = Any  # an `opttree.Tree`, which imports this module
 
 
 def tree_text(tree: Tree, names: Sequence[str], digits: int = 4) -> str:

@@ -17,7 +17,6 @@ from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.driver import solve
 from solvers.forest import TAOForest
-from solvers.forest.grown import Shared, grow
 from solvers.result import Termination
 
 Floats = NDArray[np.float64]
@@ -73,7 +72,8 @@ class Boosting(Solver):
         parts = [train] if valid is None else [train, valid]
         offset = starting_scores(train)
         scores = [np.tile(offset, (part.n_samples, 1)) for part in parts]
-        fit = (self._swift if isinstance(self.base, TAOForest) else self._stated)(train)
+        quick = getattr(self.base, "quick_trees", None)
+        fit = self._stated(train) if quick is None else quick(train, self.subsample)
         trees: list[Tree] = []
         losses: list[float] = []
 
@@ -107,24 +107,6 @@ class Boosting(Solver):
         forest = Forest((scaled,), problem.n_outputs, link=link)
         info = {"trees": float(count), "validation": losses[count - 1] if held else np.inf}
         return Step(forest, problem.objective(forest), phase="boosting", info=info)
-
-    def _swift(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
-        """Trees by the compiled passes of `TAOForest`, on one preparation of the rows."""
-        base = self.base
-        assert isinstance(base, TAOForest)
-        ridge = base.ridge if base.shrinkage == "oob" else float(base.shrinkage)
-        shared = Shared.of(train, replace(base, sample=self.subsample), (ridge,))
-        kind = base.kind if base.kind != "auto" else "axis" if train.splits == "axis" else "oblique"
-
-        def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
-            unit = max(
-                float(np.sqrt(np.mean(weights[:, None] * targets**2))), 1e-300
-            )  # single precision: keep in range
-            part = replace(shared, Y=(targets / unit).astype(np.float32), w=shared.w * weights.astype(np.float32))
-            still = np.zeros(train.n_features)
-            return grow(part, (kind, rng)).tree(0, None).unscale(still, still + 1.0, 0.0, unit)
-
-        return fit
 
     def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
         """Trees by any solver, each on a problem of its own."""

@@ -182,7 +182,7 @@ def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
     [
         (["--depth", "0"], "max_depth must be an integer >= 1"),
         (["--splits", "oblique"], "oblique splits of 4 features have too many sides to list"),
-        (["--n-thresholds", "0"], "n_thresholds must be 'all' or an integer >= 1; got 0"),
+        (["--n-thresholds", "0"], "n_thresholds must be an integer >= 1 or 'all'; got 0"),
         (["--n-thresholds", "some"], "n_thresholds must be 'all' or an integer >= 1; got 'some'"),
         (["--leaves", "linear"], "--leaves must be constant for classification"),
         (["--write", "model.txt"], "must end in .lp or .mps"),

@@ -155,7 +155,7 @@ def test_multi_start_runs_are_nested_and_the_best_wins(problem):
     assert [row.objective for row in many.trace][: len(first)] == first
     assert many.trace.rows[0].phase == "1: start"
     assert many.trace.rows[-1].phase.startswith("5: ")
-    with pytest.raises(ValueError, match="n must be >= 1; got 0"):
+    with pytest.raises(ValueError, match="n must be an integer >= 1; got 0"):
         MultiStart(TAO(), 0)
 
 

@@ -264,7 +264,7 @@ def test_in_pipelines_searches_and_cross_validation():
         ([[1.0], [2.0]], [0, 1], {"node_solver": "svm"}, "node_solver must be one of .*; got 'svm'"),
         ([[1.0], [2.0]], [0, 1], {"n_init": 0}, "n_init must be an integer >= 1; got 0"),
         ([[1.0], [2.0]], [0, 1], {"split_penalty": -1}, "split_penalty must be a finite number >= 0; got -1"),
-        ([[1.0], [2.0]], [0, 1], {"l1_ratio": 2}, "l1_ratio must be between 0 and 1; got 2"),
+        ([[1.0], [2.0]], [0, 1], {"l1_ratio": 2}, "l1_ratio must be a finite number between 0 and 1; got 2"),
         ([[1.0], [2.0]], [0, 1], {"min_samples_leaf": 0}, "min_samples_leaf must be an integer >= 1; got 0"),
         ([[1.0], [2.0]], [0, 1], {"n_jobs": 0}, "n_jobs must be None or an integer other than 0; got 0"),
         ([[1.0], [2.0]], [0, 1], {"time_limit": -1}, "time_limit must be > 0 seconds or None; got -1"),

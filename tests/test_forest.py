@@ -283,9 +283,9 @@ def test_the_search_for_a_depth_knows_the_time_limit(friedman, max_depth):
     [
         ({"n_estimators": 0}, "n_estimators must be an integer >= 1; got 0"),
         ({"max_depth": "deep"}, "max_depth must be an integer >= 1, None, 'oob' or 'cv'; got 'deep'"),
-        ({"max_samples": 1.5}, "sample must be above 0 and at most 1, or 'bootstrap'; got 1.5"),
+        ({"max_samples": 1.5}, r"max_samples must be a finite number in \(0, 1\]; got 1\.5"),
         ({"kind": "round"}, "kind must be one of"),
-        ({"shrinkage": -1.0}, "shrinkage must be a finite number > 0, or 'oob'; got -1.0"),
+        ({"shrinkage": -1.0}, r"shrinkage must be a finite number > 0 or 'oob'; got -1\.0"),
         ({"max_features": 0}, "max_features must be an integer >= 1"),
         ({"feature_subsets": "some"}, "subsets must be one of"),
     ],
@@ -385,7 +385,7 @@ def test_portfolios(friedman, kind):
 def test_bad_options_of_portfolios(friedman):
     with pytest.raises(ValueError, match="kind must be one of"):
         AutoTreeRegressor(kind="bush").fit(friedman[0], friedman[2])
-    with pytest.raises(ValueError, match="validation_fraction must be between 0 and 1; got 2"):
+    with pytest.raises(ValueError, match="validation_fraction must be a finite number between 0 and 1; got 2"):
         AutoTreeRegressor(validation_fraction=2).fit(friedman[0], friedman[2])
 
 

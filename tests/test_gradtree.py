@@ -158,14 +158,14 @@ def test_what_has_no_dense_form_is_refused(options, sentence):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"learning_rates": (0.1, 0.1)}, "learning_rates must be three numbers > 1e-12"),
-        ({"learning_rates": 0.1}, "learning_rates must be three numbers > 1e-12; got 0.1"),
+        ({"learning_rates": (0.1, 0.1)}, "learning_rates must be three finite numbers > 1e-12"),
+        ({"learning_rates": 0.1}, r"learning_rates must be three finite numbers > 1e-12; got 0\.1"),
         ({"epochs": 0}, "epochs must be an integer >= 1; got 0"),
-        ({"validation": 1.0}, "validation must be between 0 and 1, a TreeProblem or None; got 1.0"),
+        ({"validation": 1.0}, r"validation must be a finite number between 0 and 1, a TreeProblem or None; got 1\.0"),
         ({"index": "argmax"}, "index must be one of"),
         ({"gamma": -1.0}, "gamma must be a finite number >= 0; got -1.0"),
         ({"epsilon": None}, "epsilon must be a finite number >= 0; got None"),
-        ({"temperatures": (1.0, 0.0)}, "temperatures must be two numbers > 1e-12"),
+        ({"temperatures": (1.0, 0.0)}, "temperatures must be two finite numbers > 1e-12"),
     ],
 )
 def test_bad_options_are_named(options, sentence):
@@ -331,7 +331,7 @@ def test_starting_from_cart_is_no_worse_on_the_rows_that_judge():
     X, y = load_iris(return_X_y=True)
     model = GradTreeClassifier(3, epochs=60, n_starts=1, init="cart", random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9
-    with pytest.raises(ValueError, match="init must be a Tree on raw features, 'cart' or None; got 'oak'"):
+    with pytest.raises(ValueError, match="init must be a Tree, 'cart' or None; got 'oak'"):
         GradTreeClassifier(init="oak").fit(X, y)
 
 

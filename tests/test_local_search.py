@@ -128,7 +128,7 @@ def test_few_thresholds_are_refined_to_the_best():
 def test_bad_options_are_named():
     for options, message in (
         ({"n_starts": 0}, "n_starts must be an integer >= 1; got 0"),
-        ({"n_thresholds": "some"}, "n_thresholds must be 'all', 'auto' or an integer >= 1; got 'some'"),
+        ({"n_thresholds": "some"}, r"n_thresholds must be an integer >= 1 or one of \['all', 'auto'\]; got 'some'"),
         ({"exact_levels": 1}, "exact_levels must be 0 or an integer >= 2; got 1"),
         ({"max_splits": -1}, "max_splits must be an integer >= 0 or None; got -1"),
     ):
@@ -187,7 +187,7 @@ def test_the_classifier_is_optimal_too(steps):
     assert isinstance(OCTClassifier(2, init=model.tree_, solver="local").fit(X, labels), OCTClassifier)
     with pytest.raises(ValueError, match="formulation must be one of"):
         OCTClassifier(formulation="typo").fit(X, labels)
-    with pytest.raises(ValueError, match="n_thresholds must be 'all' or an integer >= 1; got 'auto'"):
+    with pytest.raises(ValueError, match="n_thresholds must be an integer or 'all'; got 'auto'"):
         OCTClassifier(n_thresholds="auto").fit(X, labels)
     with pytest.raises(ValueError, match="init must be a tree of 2 features, those of X; got 3"):
         OCTClassifier(init=model.tree_).fit(X[:, :2], labels)

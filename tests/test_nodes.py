@@ -95,10 +95,10 @@ def test_nodes_whose_rows_agree_are_sent_one_way(rng, solver):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: NewtonNode(tol=0.0), "tol must be > 0; got 0.0"),
-        (lambda: NewtonNode(max_iter=0), "max_iter must be >= 1; got 0"),
+        (lambda: NewtonNode(tol=0.0), r"tol must be a finite number > 0; got 0\.0"),
+        (lambda: NewtonNode(max_iter=0), "max_iter must be an integer >= 1; got 0"),
         (lambda: LiblinearNode("guess"), "weighting must be one of .*; got 'guess'"),
-        (lambda: LiblinearNode(copies=0), "copies must be >= 1; got 0"),
+        (lambda: LiblinearNode(copies=0), "copies must be an integer >= 1; got 0"),
     ],
 )
 def test_bad_options_are_named(make, message):

@@ -356,7 +356,7 @@ def test_a_false_claim_is_an_error_that_names_the_solver():
         (lambda p: MIPTreeProblem(p.restated(splits="axis"), objective="x"), "objective must be one of"),
         (lambda p: TAOForest(levels=0), "levels must be an integer >= 1 or None; got 0"),
         (lambda p: TAORegressor(on_interrupt="stop").fit(p.X, p.y), r"on_interrupt must be one of \['raise', 'keep'\]"),
-        (lambda p: MIP(init="cart"), "init must be a solver, 'auto' or None; got 'cart'"),
+        (lambda p: MIP(init="cart"), "init must be a Solver, 'auto' or None; got 'cart'"),
     ],
 )
 def test_unhelpful_errors_have_become_sentences(call, message):

@@ -128,7 +128,7 @@ def test_armijo_takes_the_first_step_that_lowers_enough():
     assert ArmijoLineSearch(max_trials=1).step(square, x, square(x), 100.0 * x) == 0.0
     with pytest.raises(ValueError, match="direction must descend"):
         search.step(square, x, square(x), 100.0 * x, direction=x)
-    with pytest.raises(ValueError, match="gamma must be between 0 and 1; got 1"):
+    with pytest.raises(ValueError, match=r"gamma must be a finite number between 0 and 1; got 1\.0"):
         ArmijoLineSearch(gamma=1.0)
 
 
@@ -287,7 +287,7 @@ def test_clustering_repeats_keep_the_lowest_davies_bouldin_index():
     indices = [davies_bouldin(problem, ClusterInit(n_init=1).build(problem, rng)) for _ in range(8)]
     best = solve(problem, ClusterInit(n_init=1, n_repeats=8), random_state=0).tree
     assert davies_bouldin(problem, best) == min(indices) < indices[0]
-    with pytest.raises(ValueError, match="n_repeats must be >= 1; got 0"):
+    with pytest.raises(ValueError, match="n_repeats must be an integer >= 1; got 0"):
         ClusterInit(n_repeats=0)
 
 
@@ -295,12 +295,12 @@ def test_clustering_repeats_keep_the_lowest_davies_bouldin_index():
     ("options", "message"),
     [
         ({"working_sets": "leaf"}, "working_sets must be one of .*; got 'leaf'"),
-        ({"k0": -1}, "k0 must be >= 0 or None; got -1"),
-        ({"alpha": 0.0}, "alpha must be finite and > 0; got 0"),
-        ({"steepness": -1.0}, "steepness must be finite and > 0, or None; got -1"),
+        ({"k0": -1}, "k0 must be an integer >= 0 or None; got -1"),
+        ({"alpha": 0.0}, r"alpha must be a finite number > 0; got 0\.0"),
+        ({"steepness": -1.0}, r"steepness must be a finite number > 0 or None; got -1\.0"),
         ({"imbalance": (0.1, 0.2)}, "imbalance must be three shares"),
-        ({"decay": 1.0}, r"decay must be in \[0, 1\); got 1"),
-        ({"max_iter": -1}, "max_iter must be >= 0; got -1"),
+        ({"decay": 1.0}, r"decay must be a finite number in \[0, 1\); got 1\.0"),
+        ({"max_iter": -1}, "max_iter must be an integer >= 0; got -1"),
     ],
 )
 def test_bad_options_of_nodec(options, message):
@@ -429,12 +429,16 @@ def test_printed_penalties_are_the_papers():
         (SRTRegressor, {"l2": "none"}, "l2 must be 'auto', 'paper', a number >= 0 or a pair of them; got 'none'"),
         (SRTRegressor, {"l2": (1.0, -1.0)}, "l2 must be"),
         (SRTRegressor, {"init": "best"}, "init must be one of .*; got 'best'"),
-        (SRTRegressor, {"init": HingeInit}, "init must be a name, an initial tree of `solvers` or a Tree"),
-        (SRTRegressor, {"k0": 1.5}, "k0 must be an integer >= 0 or None; got 1.5"),
+        (
+            SRTRegressor,
+            {"init": HingeInit},
+            r"init must be one of \['hinge', 'cluster', 'cart', 'random'\], an initial tree of `solvers` or a Tree",
+        ),
+        (SRTRegressor, {"k0": 1.5}, r"k0 must be an integer or None; got 1\.5"),
         (SRTRegressor, {"n_init": 0}, "n_init must be an integer >= 1; got 0"),
         (SRTRegressor, {"max_depth": 0}, "max_depth must be an integer >= 1 or 'cv'; got 0"),
         (ORRTRegressor, {"method": "Newton"}, "method must be one of .*; got 'Newton'"),
-        (ORRTRegressor, {"init": "hinge"}, "init must be a Tree on raw features or None; got 'hinge'"),
+        (ORRTRegressor, {"init": "hinge"}, "init must be a Tree or None; got 'hinge'"),
     ],
 )
 def test_bad_options_are_one_clear_sentence(kind, options, message):

@@ -201,9 +201,9 @@ def test_linear_leaves_with_few_rows_per_feature_stay_sane(rng):
     ("options", "message"),
     [
         ({"accept": "maybe"}, "accept must be one of .*; got 'maybe'"),
-        ({"max_iter": -1}, "max_iter must be >= 0; got -1"),
-        ({"patience": 0}, "patience must be >= 1; got 0"),
-        ({"tol": -1.0}, "tol must be >= 0"),
+        ({"max_iter": -1}, "max_iter must be an integer >= 0; got -1"),
+        ({"patience": 0}, "patience must be an integer >= 1; got 0"),
+        ({"tol": -1.0}, "tol must be a finite number >= 0"),
     ],
 )
 def test_bad_options_are_named(options, message):

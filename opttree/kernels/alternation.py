@@ -19,6 +19,7 @@ from numba import njit
 
 from opttree.kernels.exponential import sigmoid
 from opttree.kernels.gram import BLOCK, FASTMATH, add_block_gram, gather_block, mirror_lower, padded
+from opttree.kernels.logistic import directional
 from opttree.kernels.quadratic import minimise_quadratic, solve_face
 from opttree.kernels.smooth import BLOCK as WIDE, products
 
@@ -151,16 +152,6 @@ def logistic_derivatives(B, count, m, p, u, x, g, H, scratch):
                 for r in range(full):
                     c[r] = curvature[r] * row[r]
             add_block_gram(b, C, H, full)
-
-
-@kernel
-def directional(g, x, d, p, l1, l2, ahead):
-    """Derivative of the penalised loss along ``d`` at x; at a kink the one ahead (+1) or behind (-1)."""
-    total = g[p] * d[p]
-    for k in range(p):
-        total += (g[k] + 2.0 * l2 * x[k]) * d[k]
-        total += l1 * (d[k] if x[k] > 0.0 else -d[k] if x[k] < 0.0 else ahead * abs(d[k]))
-    return total
 
 
 @kernel

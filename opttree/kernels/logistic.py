@@ -116,7 +116,7 @@ def _armijo(z, new_z, u, x, d, descent, p, l1, l2, trials):
 
 
 @njit(cache=True, nogil=True)
-def _directional(g, x, d, p, l1, l2, ahead):
+def directional(g, x, d, p, l1, l2, ahead):
     """Derivative of the penalised loss along ``d`` at x; at a kink the one ahead (+1) or behind (-1)."""
     total = g[p] * d[p]
     for k in range(p):
@@ -185,7 +185,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
             new[j] = x[j]
         minimise_quadratic(H[: p + 1, : p + 1], c, l1, p, new)
         d[:] = new - x
-        descent = _directional(g, x, d, p, l1, l2, 1.0)
+        descent = directional(g, x, d, p, l1, l2, 1.0)
         if not descent < 0.0:
             break
         _margins(X, rows, offset, new, new_z)
@@ -201,7 +201,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         _derivatives(u, new_z, bits, slope, curvature)
         _weighted_sum(X, rows, slope, g)
         t = 1.0
-        if _directional(g, new, d, p, l1, l2, -1.0) > 0.0:
+        if directional(g, new, d, p, l1, l2, -1.0) > 0.0:
             t = _armijo(z, new_z, u, x, d, descent, p, l1, l2, 1 if steps == 1 else MAX_TRIALS)
         if t == 1.0:
             x, new = new, x

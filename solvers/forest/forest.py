@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -18,6 +18,7 @@ from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.forest.grown import Grown, Shared, grow
+from solvers.forest.options import GrowthOptions
 from solvers.parallel import spread
 from solvers.result import Termination
 
@@ -30,7 +31,7 @@ FEW_PAIRS = 30  # rows with two answers from outside, from which an average over
 
 
 @dataclass(frozen=True)
-class TAOForest(Solver):
+class TAOForest(GrowthOptions, Solver):
     """Trees on random samples of the rows, each from a random start of its own; their answers are averaged.
 
     For squared loss, and for classification through it: class indicators are the outputs, so that leaves hold class
@@ -43,57 +44,7 @@ class TAOForest(Solver):
     ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
     """
 
-    n_trees: int = option(30, "T, 30 in the paper's tables.", least=1)
-    kind: Literal["auto", "oblique", "axis", "cart"] = option(
-        "auto",
-        """"oblique" or "axis" trees of TAO (the latter start from scikit-learn's trees of random features). "cart":
-        scikit-learn's randomised trees as they are, whose leaves alone are ours, to the depth that the problem
-        allows: no TAO, but better where near rows say more than trends. "auto" grows eight trees of each on
-        bootstrap samples, to compare them, and takes "cart" where its expected error, by the rows left out, is
-        below .96 of the other's. ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
-    )
-    levels: int | None = option(
-        None,
-        """Depth of the trees of TAO where the problem allows deeper ones, which are for "cart"; None: the
-        problem's.""",
-        least=1,
-    )
-    sample: float | Literal["bootstrap"] = option(
-        0.9,
-        """Share of the rows that each tree gets, drawn without replacement (0.9 in the paper), or "bootstrap".""",
-        above=0,
-        most=1,
-    )
-    max_iter: int = option(
-        8,
-        "Passes over each tree; 40 in the paper, 7 to 10 do in a forest.",
-        least=0,
-    )
-    constant_iterations: int = option(
-        2,
-        """How many of the passes have constant leaves; none in the paper. All have, where a complete tree has less than
-        a row per parameter of its linear leaves.""",
-        least=0,
-    )
-    newton_steps: int = option(2, "Newton steps per node and pass.", least=1)
-    ridge: float = option(
-        10.0,
-        "Shrinkage of leaves during the passes, in rows; more where there are fewer rows than parameters.",
-        above=0,
-    )
     shrinkage: float | Literal["oob"] = option("oob", 'Rows that a leaf\'s parent is worth to it, or "oob".', above=0)
-    max_features: float | None = option(
-        None,
-        """How many features, or which share of them, a tree or a node gets, see ``subsets``; None for all, as the
-        paper recommends. In "axis" and "cart" each split of scikit-learn's tree chooses from so many, by default
-        half of them; TAO's passes choose from all.""",
-        test=lambda some: some is None or 0.0 < some <= 1.0 or (isinstance(some, (int, np.integer)) and some >= 1),
-        words="an integer >= 1, a share above 0 and at most 1, or None",
-    )
-    subsets: Literal["global", "local"] = option(
-        "global",
-        """Whether random features are drawn for a tree ("global") or for each of its nodes ("local", section 5.5).""",
-    )
     common_start: bool = option(
         False,
         "Whether all oblique trees start from the same random hyperplanes (section 5.5); which, is the seed's.",
@@ -120,19 +71,6 @@ class TAOForest(Solver):
             return "leaves are shrunk towards their parents; the problem has other penalties on leaves or a price"
         return None
 
-    def masks(self, n_branches: int, p: int, rng: Rng) -> NDArray[np.bool_]:
-        """Features (B, p) that each node of a tree may use; empty for all."""
-        if self.max_features is None:
-            return np.ones((0, 0), bool)
-        count = (
-            min(self.max_features, p)
-            if isinstance(self.max_features, (int, np.integer))
-            else max(round(self.max_features * p), 1)
-        )
-        sets = n_branches if self.subsets == "local" else 1
-        ranks = rng.random((sets, p)).argsort(axis=1).argsort(axis=1)
-        return np.ascontiguousarray(np.broadcast_to(ranks < count, (n_branches, p)))
-
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, then the whole forest; at a time limit or Ctrl-C the forest of the trees that are done."""
         if start is not None:
@@ -153,12 +91,29 @@ class TAOForest(Solver):
         yield forest()
         return Termination.ITERATION_LIMIT
 
+    def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
+        """A function of weights (n,), targets (n, K) and random numbers: a tree of this kind on a sample, under squared
+        loss, by the compiled passes on one preparation of the rows of ``train``.
+        """
+        ridge = self.ridge if self.shrinkage == "oob" else float(self.shrinkage)
+        shared = Shared.of(train, replace(self, sample=subsample), (ridge,))
+        kind = self.kind if self.kind != "auto" else "axis" if train.splits == "axis" else "oblique"
+
+        def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
+            # single precision: keep the numbers in range
+            unit = max(float(np.sqrt(np.mean(weights[:, None] * targets**2))), 1e-300)
+            part = replace(shared, Y=(targets / unit).astype(np.float32), w=shared.w * weights.astype(np.float32))
+            still = np.zeros(train.n_features)
+            return grow(part, (kind, rng)).tree(0, None).unscale(still, still + 1.0, 0.0, unit)
+
+        return fit
+
     def _trees(self, shared: Shared, seeds: dict[int, Rng], common: Rng, tallies: dict[str, Tally]) -> Generator[None]:
         """Grow the trees of these numbers into ``tallies``; under "auto" after pilots that tell which kind."""
         ours = "axis" if shared.axis_aligned else "oblique"
         kind = ours if self.kind == "auto" else self.kind
         if self.kind == "auto":
-            bootstrap = replace(shared, solver=replace(self, sample="bootstrap"))
+            bootstrap = replace(shared, options=replace(self, sample="bootstrap"))
             pilots = dict(enumerate(common.spawn(min(PILOTS, self.n_trees))))
             tallies.update({pilot: Tally(shared) for pilot in (ours, "cart")})
             for pilot in (ours, "cart"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -14,9 +14,7 @@ from opttree.models import as_tree
 from opttree.problems import L1, L2, TreeProblem
 from opttree.problems.blocks import in_blocks
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    from solvers.forest.forest import TAOForest
+from solvers.forest.options import GrowthOptions
 
 Singles = NDArray[np.float32]
 CART_ROWS = 4  # scikit-learn's tree is grown until leaves have a row for so many parameters of a linear model
@@ -33,7 +31,7 @@ class Shared:
     Y: Singles
     blocks: Singles
     w: Singles
-    solver: TAOForest
+    options: GrowthOptions
     depth: int
     linear: bool
     min_leaf: int
@@ -46,7 +44,7 @@ class Shared:
 
     @classmethod
     def of(
-        cls, problem: TreeProblem, solver: TAOForest, shrinkages: tuple[float, ...], common: Rng | None = None
+        cls, problem: TreeProblem, options: GrowthOptions, shrinkages: tuple[float, ...], common: Rng | None = None
     ) -> Shared:
         """The load of ``problem``; class codes become indicators, so that squared loss is Brier's score.
 
@@ -58,7 +56,7 @@ class Shared:
         else:
             Y = problem.Y.astype(np.float32)
         X = problem.X.astype(np.float32)
-        depth = min(solver.levels or problem.depth, problem.depth)
+        depth = min(options.levels or problem.depth, problem.depth)
         shape = (2**depth - 1, problem.n_features)
         data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // smooth.BLOCK), "float32")
         return cls(
@@ -66,7 +64,7 @@ class Shared:
             Y,
             data.X,
             (problem.w * n).astype(np.float32),
-            solver,
+            options,
             depth,
             problem.leaves == "linear",
             problem.min_leaf,
@@ -80,7 +78,7 @@ class Shared:
 
     def weights(self, rng: Rng) -> Singles:
         """(n,) weights of a random sample: zero on the rows left out."""
-        n, sample = self.w.size, self.solver.sample
+        n, sample = self.w.size, self.options.sample
         if sample == "bootstrap":
             return self.w * np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float32)
         keep = np.zeros(n, np.float32)
@@ -130,9 +128,9 @@ def grow(shared: Shared, task: tuple[str, Rng]) -> Grown:
 
 def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
     """Splits by passes of TAO from a complete tree of random hyperplanes, and the leaf number of every row."""
-    solver, p = shared.solver, shared.X.shape[1]
+    options, p = shared.options, shared.X.shape[1]
     n_branches = 2**shared.depth - 1
-    masks = solver.masks(n_branches, p, rng)
+    masks = options.masks(n_branches, p, rng)
     A = np.zeros((n_branches, -(-p // 4) * 4), np.float32)
     A[:, :p] = shared.common[0] if shared.common else rng.normal(size=(n_branches, p))
     if masks.size:
@@ -147,15 +145,15 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
         rows,
         A,
         b,
-        solver.max_iter,
-        solver.constant_iterations,
+        options.max_iter,
+        options.constant_iterations,
         shared.linear and crowd >= PINNED,
         shared.l1 * mass,
         shared.l2 * mass,
-        solver.ridge * max(PINNED / crowd, 1.0) ** 2,
+        options.ridge * max(PINNED / crowd, 1.0) ** 2,
         2 * (p + 1),
         masks,
-        solver.newton_steps,
+        options.newton_steps,
     )
     numbers = np.arange(n_branches + 1.0)[:, None]
     tree = Tree.complete(A[:, :p].astype(np.float64), b.astype(np.float64), 1)
@@ -188,7 +186,7 @@ def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tupl
     )
     tree = scikit_tree(shared, sample, rows, rng, shared.depth)
     best, lowest = tree, np.inf
-    for step in TAO(max_iter=shared.solver.max_iter).steps(stated, stated.fit_leaves(tree), rng):
+    for step in TAO(max_iter=shared.options.max_iter).steps(stated, stated.fit_leaves(tree), rng):
         if step is not None and step.objective is not None and step.objective < lowest:
             best, lowest = as_tree(step.tree), step.objective
     return best, best.apply(shared.X).astype(np.int64) - best.n_branches
@@ -208,7 +206,7 @@ def scikit_tree(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, 
 
     model = DecisionTreeRegressor(
         max_depth=depth,
-        max_features=shared.solver.max_features or CART_FEATURES,
+        max_features=shared.options.max_features or CART_FEATURES,
         min_samples_leaf=max(shared.min_leaf, fewest),
         random_state=int(rng.integers(2**31 - 1)),
     )

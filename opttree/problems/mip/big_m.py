@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyomo.core as pyo
@@ -10,10 +10,8 @@ import pyomo.core as pyo
 from opttree.problems.mip.candidates import unit_range
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
+from opttree.problems.mip.statement import MIPStatement
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    from opttree.problems.mip.problem import MIPTreeProblem
 
 ROUNDING = 1e-6
 
@@ -31,7 +29,7 @@ class BigM:
 
     bound = 0.0
 
-    def __init__(self, stated: MIPTreeProblem) -> None:
+    def __init__(self, stated: MIPStatement) -> None:
         self.stated, self.problem = stated, stated.problem
         self.axis = stated.problem.splits == "axis"
         splits = not self.axis or len(stated.candidates) > 0

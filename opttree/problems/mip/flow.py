@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyomo.core as pyo
 
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
+from opttree.problems.mip.statement import MIPStatement
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    from opttree.problems.mip.problem import MIPTreeProblem
 
 
 class Flow:
@@ -24,7 +22,7 @@ class Flow:
 
     bound = 0.0
 
-    def __init__(self, stated: MIPTreeProblem) -> None:
+    def __init__(self, stated: MIPStatement) -> None:
         self.stated, self.problem, self.candidates = stated, stated.problem, stated.candidates
         self.tree = Complete(stated.problem.depth if len(self.candidates) else 0)
         patterns, first, group = np.unique(self.candidates.left.T, axis=0, return_index=True, return_inverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyomo.core as pyo
@@ -19,10 +19,8 @@ from opttree.problems.mip.hypergraph import (
     reduce_levels,
     tree_of,
 )
+from opttree.problems.mip.statement import MIPStatement
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    from opttree.problems.mip.problem import MIPTreeProblem
 
 Floats = NDArray[np.float64]
 PRICE_STEPS = 40
@@ -48,7 +46,7 @@ class Hyperflow:
     its vertices are trees, and its columns continuous.
     """
 
-    def __init__(self, stated: MIPTreeProblem, levels: list[Level], complete: bool) -> None:
+    def __init__(self, stated: MIPStatement, levels: list[Level], complete: bool) -> None:
         self.stated, self.complete = stated, complete
         self.problem = stated.problem
         self.candidates = stated.candidates
@@ -58,7 +56,7 @@ class Hyperflow:
             self.levels, self.bound = self._reduced(levels)
 
     @staticmethod
-    def prepare(stated: MIPTreeProblem, complete: bool) -> Generator[None, None, Hyperflow]:
+    def prepare(stated: MIPStatement, complete: bool) -> Generator[None, None, Hyperflow]:
         """The formulation, enumerated; yields None where it may be stopped."""
         which = "every" if complete else "best" if stated.max_features is None else "family"
         levels = yield from enumerate_levels(stated.problem, stated.candidates, which)

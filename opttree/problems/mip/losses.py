@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyomo.core as pyo
@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from opttree.problems.mip.candidates import unit_range
 from opttree.problems.mip.exact_leaves import leaves_in_range, output_range
+from opttree.problems.mip.statement import MIPStatement
 from opttree.problems.penalties import L1
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    from opttree.problems.mip.problem import MIPTreeProblem
 
 Floats = NDArray[np.float64]
 FIRST_TANGENTS = 8
@@ -29,7 +27,7 @@ class Leaves:
     Rows come in groups that share their way through the tree; ``at(g, l)`` is whether group g is at leaf l.
     """
 
-    def __init__(self, stated: MIPTreeProblem, group: NDArray[np.integer], n_leaves: int) -> None:
+    def __init__(self, stated: MIPStatement, group: NDArray[np.integer], n_leaves: int) -> None:
         self.problem, self.bound = stated.problem, stated.coef_bound
         self.group, self.leaves = group.tolist(), range(n_leaves)
         self.low, self.scale = unit_range(self.problem.X)
