@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree import plain
 from opttree.kernels import hard, subtree
+from opttree.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
 from opttree.text import tree_text
 
-FORMAT = "opttree.Tree"
-VERSION = 1
-SOFT_VERSION = 2  # of trees with gates, which version 1 does not know
 LINKS = {"identity": hard.IDENTITY, "softmax": hard.SOFTMAX}
 
 Floats = NDArray[np.float64]
-_OPTIONAL = ("lower", "upper", "classes", "share", "spread")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +96,7 @@ class Tree:
             raise ValueError(f"gate must be finite and > 0, or None; got {self.gate}")
         if self.mixture and self.gate is None:
             raise ValueError("mixture needs the scale of the gates; got gate=None")
-        kids = self.children.ravel()
-        parents = np.repeat(np.arange(n_branches), 2)
-        if not np.array_equal(np.sort(kids), np.arange(1, 2 * n_branches + 1)) or np.any(
-            (kids < n_branches) & (kids <= parents)
-        ):
-            raise ValueError(
-                "children must name every node but the root exactly once, branches after their parents; "
-                f"got {self.children.tolist()}"
-            )
+        check_children(self.children)
 
     @staticmethod
     def constant(value: ArrayLike, n_features: int, classes: ArrayLike | None = None) -> Tree:
@@ -372,18 +362,11 @@ class Tree:
 
         Nodes come out breadth-first. At least one leaf must be kept.
         """
-        if not leaf_mask.any():
-            raise ValueError("leaf_mask must keep at least one leaf; got none")
-        B = self.n_branches
-        # stands_for[node]: the node that takes its place, -1 if nothing below it is kept
-        stands_for = np.where(np.concatenate([np.ones(B, bool), leaf_mask]), np.arange(self.n_nodes), -1)
-        for t in range(B - 1, -1, -1):
-            left, right = stands_for[self.children[t]]
-            if left < 0 or right < 0:
-                stands_for[t] = max(left, right)
-        left, right = (np.where(side >= 0, stands_for[side], -1) for side in self._links())
-        branches, leaves, children = breadth_first(int(stands_for[0]), left, right)
-        rows = leaves - B
+        return self._of(*breadth_first(*kept(self.children, leaf_mask)))
+
+    def _of(self, branches: NDArray[np.intp], leaves: NDArray[np.intp], children: NDArray[np.int32]) -> Tree:
+        """The tree of some of the nodes, see `breadth_first`."""
+        rows = leaves - self.n_branches
         return replace(
             self,
             children=children,
@@ -395,56 +378,23 @@ class Tree:
 
     def subtree(self, node: int) -> Tree:
         """The tree below ``node``, which becomes its root."""
-        left, right = self._links()
-        branches, leaves, children = breadth_first(node, left, right)
-        rows = leaves - self.n_branches
-        return replace(
-            self,
-            children=children,
-            A=self.A[branches],
-            b=self.b[branches],
-            share=None,
-            **{name: value[rows] for name, value in self._leaf_fields().items()},
-        )
+        return replace(self._of(*breadth_first(node, *links(self.children))), share=None)
 
     def graft(self, subtrees: Mapping[int, Tree]) -> Tree:
         """The tree with the subtrees below some nodes, none above another, replaced. Leaves must be of one form."""
         trees = [self, *subtrees.values()]
-        offsets = np.cumsum([0] + [tree.n_nodes for tree in trees])
-        # all nodes of all trees in one numbering; a replaced node reads as the root of its replacement
-        links = [tree._links() for tree in trees]
-        left, right = (
-            np.concatenate([np.where(own[k] >= 0, own[k] + o, -1) for own, o in zip(links, offsets, strict=False)])
-            for k in (0, 1)
-        )
-        for node, start in zip(subtrees, offsets[1:], strict=False):
-            for side in (left, right):
-                side[: self.n_nodes][side[: self.n_nodes] == node] = start
-        root = int(offsets[1 + list(subtrees).index(0)]) if 0 in subtrees else 0
-        branches, leaves, children = breadth_first(root, left, right)
-        branch_row, leaf_row = np.zeros(offsets[-1], int), np.zeros(offsets[-1], int)
-        counts = [0, 0]
-        for tree, offset in zip(trees, offsets[:-1], strict=True):
-            branch_row[offset : offset + tree.n_branches] = counts[0] + np.arange(tree.n_branches)
-            leaf_row[offset + tree.n_branches : offset + tree.n_nodes] = counts[1] + np.arange(tree.n_leaves)
-            counts = [counts[0] + tree.n_branches, counts[1] + tree.n_leaves]
+        branches, leaves, children = grafted([tree.children for tree in trees], list(subtrees))
         stacked: dict[str, Any] = {
             name: np.concatenate([t._leaf_fields()[name] for t in trees]) for name in self._leaf_fields()
         }
         return replace(
             self,
             children=children,
-            A=np.concatenate([tree.A for tree in trees])[branch_row[branches]],
-            b=np.concatenate([tree.b for tree in trees])[branch_row[branches]],
+            A=np.concatenate([tree.A for tree in trees])[branches],
+            b=np.concatenate([tree.b for tree in trees])[branches],
             share=None,
-            **{name: value[leaf_row[leaves]] for name, value in stacked.items()},
+            **{name: value[leaves] for name, value in stacked.items()},
         )
-
-    def _links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Left and right child of every node, -1 at leaves: each (2 B + 1,)."""
-        links = np.full((2, self.n_nodes), -1)
-        links[:, : self.n_branches] = self.children.T
-        return links[0], links[1]
 
     def _leaf_fields(self) -> dict[str, Any]:
         """The arrays with one row per leaf."""
@@ -502,43 +452,13 @@ class Tree:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly."""
-        out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": self.n_features, "link": self.link}
-        if self.gate is not None:
-            out |= {"version": SOFT_VERSION, "gate": self.gate, "mixture": self.mixture}
-        for name in ("children", "A", "b", "values", "coefs", *_OPTIONAL):
-            value = getattr(self, name)
-            if value is not None:
-                out[name] = value.tolist()
-        return out
+        return plain.entries(self)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Tree:
         """The tree that `to_dict` wrote. ValueError for another format, version, or a damaged content."""
-        if data.get("format") != FORMAT:
-            raise ValueError(f"format must be {FORMAT!r}; got {data.get('format')!r}")
-        if data.get("version") not in (VERSION, SOFT_VERSION):
-            known = f"{VERSION} or {SOFT_VERSION}, which this opttree reads"
-            raise ValueError(f"version must be {known}; got {data.get('version')!r}")
-        missing = [k for k in ("n_features", "children", "A", "b", "values", "coefs", "link") if k not in data]
-        if missing:
-            raise ValueError(f"a tree needs the entries {missing}; the data lack them")
         try:
-            n_branches, p = len(data["b"]), int(data["n_features"])
-            values = np.array(data["values"], np.float64).reshape(n_branches + 1, -1)
-            n_outputs = values.shape[1]
-            return Tree(
-                children=np.array(data["children"], np.int32).reshape(n_branches, 2),
-                A=np.array(data["A"], np.float64).reshape(n_branches, p),
-                b=np.array(data["b"], np.float64),
-                values=values,
-                coefs=np.array(data["coefs"], np.float64).reshape(n_branches + 1, n_outputs, -1)
-                if np.size(data["coefs"])
-                else None,
-                link=data["link"],
-                gate=None if data.get("gate") is None else float(data["gate"]),
-                mixture=bool(data.get("mixture", False)),
-                **{k: None if data.get(k) is None else np.array(data[k]) for k in _OPTIONAL},
-            )
+            return Tree(**plain.fields(data))
         except (TypeError, OverflowError) as error:
             raise ValueError(f"a tree's entries must be lists of numbers; got something else ({error})") from error
 
@@ -576,35 +496,3 @@ class Tree:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tree, tuple(getattr(self, f.name) for f in fields(self))
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view; `writable` finds the array behind it."""
-    view = array.view()
-    view.setflags(write=False)
-    return view
-
-
-def writable(array: NDArray[Any]) -> NDArray[Any]:
-    """The writable array behind a read-only field: numba compiles anew for read-only arrays."""
-    return array.base if isinstance(array.base, np.ndarray) else array
-
-
-def breadth_first(
-    root: int, left: NDArray[np.integer], right: NDArray[np.integer]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32]]:
-    """Old node numbers of branches and leaves in breadth-first order, and the children (B, 2) in the new numbering."""
-    branches: list[int] = []
-    leaves: list[int] = []
-    queue = [root]
-    for node in queue:
-        if left[node] >= 0:
-            branches.append(node)
-            queue += [int(left[node]), int(right[node])]
-        else:
-            leaves.append(node)
-    new = np.empty(len(left), np.int32)
-    new[branches] = np.arange(len(branches))
-    new[leaves] = len(branches) + np.arange(len(leaves))
-    old = np.array(branches, np.intp)
-    return old, np.array(leaves, np.intp), np.stack([new[left[old]], new[right[old]]], axis=1)

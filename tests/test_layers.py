@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 ALLOWED = {
     "opttree/kernels": {"opttree.kernels"},
     "opttree/text.py": set(),
-    "opttree/tree.py": {"opttree.kernels", "opttree.text"},
+    "opttree/plain.py": set(),
+    "opttree/structure.py": set(),
+    "opttree/tree.py": {"opttree.kernels", "opttree.plain", "opttree.structure", "opttree.text"},
     "opttree/forest.py": {"opttree.kernels", "opttree.tree"},
     "opttree/models.py": {"opttree.tree", "opttree.forest"},
     "opttree/devices.py": set(),

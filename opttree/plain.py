@@ -1,0 +1,58 @@
+"""Trees as plain lists and scalars, which `json` can write, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+FORMAT = "opttree.Tree"
+VERSION = 1
+SOFT_VERSION = 2  # of trees with gates, which version 1 does not know
+NEEDED = ("n_features", "children", "A", "b", "values", "coefs", "link")
+OPTIONAL = ("lower", "upper", "classes", "share", "spread")
+
+
+def entries(tree: Any) -> dict[str, Any]:
+    """The entries of an `opttree.Tree`."""
+    out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": tree.n_features, "link": tree.link}
+    if tree.gate is not None:
+        out |= {"version": SOFT_VERSION, "gate": tree.gate, "mixture": tree.mixture}
+    for name in ("children", "A", "b", "values", "coefs", *OPTIONAL):
+        value = getattr(tree, name)
+        if value is not None:
+            out[name] = value.tolist()
+    return out
+
+
+def fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the `opttree.Tree` whose `entries` these are.
+
+    Raises
+    ------
+    ValueError
+        For another format or version, or entries that are missing or of another shape.
+    """
+    if data.get("format") != FORMAT:
+        raise ValueError(f"format must be {FORMAT!r}; got {data.get('format')!r}")
+    if data.get("version") not in (VERSION, SOFT_VERSION):
+        known = f"{VERSION} or {SOFT_VERSION}, which this opttree reads"
+        raise ValueError(f"version must be {known}; got {data.get('version')!r}")
+    missing = [k for k in NEEDED if k not in data]
+    if missing:
+        raise ValueError(f"a tree needs the entries {missing}; the data lack them")
+    n_branches, p = len(data["b"]), int(data["n_features"])
+    values = np.array(data["values"], np.float64).reshape(n_branches + 1, -1)
+    coefs = np.array(data["coefs"], np.float64) if np.size(data["coefs"]) else None
+    return {
+        "children": np.array(data["children"], np.int32).reshape(n_branches, 2),
+        "A": np.array(data["A"], np.float64).reshape(n_branches, p),
+        "b": np.array(data["b"], np.float64),
+        "values": values,
+        "coefs": None if coefs is None else coefs.reshape(n_branches + 1, values.shape[1], -1),
+        "link": data["link"],
+        "gate": None if data.get("gate") is None else float(data["gate"]),
+        "mixture": bool(data.get("mixture", False)),
+        **{k: None if data.get(k) is None else np.array(data[k]) for k in OPTIONAL},
+    }

@@ -1,0 +1,108 @@
+"""The structure of trees, as arrays: children (B, 2), branches 0..B-1 before leaves B..2B, each below its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Nodes = NDArray[np.integer]
+
+
+def check_children(children: Nodes) -> None:
+    """ValueError where the children (B, 2) are not those of a tree."""
+    kids, n_branches = children.ravel(), len(children)
+    parents = np.repeat(np.arange(n_branches), 2)
+    each_once = np.array_equal(np.sort(kids), np.arange(1, 2 * n_branches + 1))
+    if not each_once or np.any((kids < n_branches) & (kids <= parents)):
+        raise ValueError(
+            "children must name every node but the root exactly once, branches after their parents; "
+            f"got {children.tolist()}"
+        )
+
+
+def links(children: Nodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Left and right child of every node, -1 at leaves: each (2 B + 1,)."""
+    found = np.full((2, 2 * len(children) + 1), -1)
+    found[:, : len(children)] = children.T
+    return found[0], found[1]
+
+
+def breadth_first(root: int, left: Nodes, right: Nodes) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32]]:
+    """Old node numbers of branches and leaves in breadth-first order, and the children (B, 2) in the new numbering."""
+    branches: list[int] = []
+    leaves: list[int] = []
+    queue = [root]
+    for node in queue:
+        if left[node] >= 0:
+            branches.append(node)
+            queue += [int(left[node]), int(right[node])]
+        else:
+            leaves.append(node)
+    new = np.empty(len(left), np.int32)
+    new[branches] = np.arange(len(branches))
+    new[leaves] = len(branches) + np.arange(len(leaves))
+    old = np.array(branches, np.intp)
+    return old, np.array(leaves, np.intp), np.stack([new[left[old]], new[right[old]]], axis=1)
+
+
+def kept(children: Nodes, leaf_mask: NDArray[np.bool_]) -> tuple[int, Any, Any]:
+    """Root, left and right links of the tree of the leaves in ``leaf_mask (B + 1,)``, in the old numbering: a branch
+    left with one child is replaced by it. ValueError if no leaf is kept.
+    """
+    if not leaf_mask.any():
+        raise ValueError("leaf_mask must keep at least one leaf; got none")
+    B = len(children)
+    # stands_for[node]: the node that takes its place, -1 if nothing below it is kept
+    stands_for = np.where(np.concatenate([np.ones(B, bool), leaf_mask]), np.arange(2 * B + 1), -1)
+    for t in range(B - 1, -1, -1):
+        left, right = stands_for[children[t]]
+        if left < 0 or right < 0:
+            stands_for[t] = max(left, right)
+    left, right = (np.where(side >= 0, stands_for[side], -1) for side in links(children))
+    return int(stands_for[0]), left, right
+
+
+def grafted(children: Sequence[Nodes], nodes: Sequence[int]) -> tuple[Nodes, Nodes, NDArray[np.int32]]:
+    """The first tree with other ones in the place of some of its ``nodes``.
+
+    Returns
+    -------
+    branches, leaves, children
+        Of the new tree: rows of its branches and leaves in the arrays of all trees, one after another, and its children
+        (B, 2).
+    """
+    offsets = np.cumsum([0] + [2 * len(own) + 1 for own in children])
+    # all nodes of all trees in one numbering; a replaced node reads as the root of its replacement
+    each = [links(own) for own in children]
+    left, right = (
+        np.concatenate([np.where(own[k] >= 0, own[k] + o, -1) for own, o in zip(each, offsets, strict=False)])
+        for k in (0, 1)
+    )
+    for node, start in zip(nodes, offsets[1:], strict=False):
+        for side in (left, right):
+            side[: offsets[1]][side[: offsets[1]] == node] = start
+    root = int(offsets[1 + list(nodes).index(0)]) if 0 in nodes else 0
+    branches, leaves, new = breadth_first(root, left, right)
+    branch_row, leaf_row = np.zeros(offsets[-1], int), np.zeros(offsets[-1], int)
+    counts = [0, 0]
+    for own, offset in zip(children, offsets[:-1], strict=True):
+        B = len(own)
+        branch_row[offset : offset + B] = counts[0] + np.arange(B)
+        leaf_row[offset + B : offset + 2 * B + 1] = counts[1] + np.arange(B + 1)
+        counts = [counts[0] + B, counts[1] + B + 1]
+    return branch_row[branches], leaf_row[leaves], new
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view; `writable` finds the array behind it."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+def writable(array: NDArray[Any]) -> NDArray[Any]:
+    """The writable array behind a read-only field: numba compiles anew for read-only arrays."""
+    return array.base if isinstance(array.base, np.ndarray) else array
