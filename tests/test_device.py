@@ -25,7 +25,7 @@ from opttree import (
     devices,
 )
 from opttree.cli import main
-from opttree.kernels import fused, smooth, xp as twin, xp_forest
+from opttree.kernels import codes, fused, smooth, xp as twin, xp_forest
 from opttree.kernels.first_order import Moments
 from opttree.problems import SubtreeProblem
 from opttree.problems.smooth_batch import SmoothBatch
@@ -498,7 +498,7 @@ def test_too_little_memory_is_said_before_any_work(cp, monkeypatch):
 def test_sizes_are_those_that_the_kernels_count(cp):
     for depth in range(1, 13):
         for p, linear in ((1, 0), (4, 1), (30, 0)):
-            form = smooth.Form(depth, 1, 0.0, smooth.SQUARED, smooth.EXPECTED, p, 2, linear)
+            form = smooth.Form(depth, 1, 0.0, codes.SQUARED, codes.EXPECTED, p, 2, linear)
             size = fused.sizes(cp, form, "float32")
             assert size.levels * size.n_tiles - size.pad == depth
             assert 0 <= size.pad < size.levels

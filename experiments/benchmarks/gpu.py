@@ -35,7 +35,7 @@ import pandas as pd
 from experiments.benchmarks.smooth_vs_torch import POINTWISE, seconds
 from opttree import DenseTreeProblem, SmoothTreeProblem, TreeProblem, datasets, devices
 from opttree.kernels import fused
-from opttree.kernels.smooth import BLOCK
+from opttree.kernels.vectors import BLOCK
 from opttree.problems.smooth_batch import SmoothBatch
 from solvers import GET, GradTree, solve
 from solvers.descent import Adam

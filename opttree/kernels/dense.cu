@@ -15,12 +15,6 @@ Results do not depend on which block comes first. Given as macros: real; DEPTH, 
 #define KERNEL __global__
 #endif
 
-#define LOG 0
-#define SQUARED 1
-#define ENTMAX 0
-#define GUMBEL 1
-#define SOFT 2
-
 #define BRANCHES ((1 << DEPTH) - 1)
 #define LEAVES (1 << DEPTH)
 #define SIZE (2 * BRANCHES * P + LEAVES * K)

@@ -17,10 +17,9 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
+from opttree.kernels.codes import GUMBEL, SOFT, SQUARED
 from opttree.kernels.first_order import adam_step
 
-LOG, SQUARED = range(2)
-ENTMAX, GUMBEL, SOFT = range(3)  # straight-through entmax, straight-through Gumbel softmax, entmax without the hardmax
 Form = namedtuple("Form", "depth n_features n_outputs loss gamma epsilon index")
 TINY = 1e-30
 

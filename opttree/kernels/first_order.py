@@ -7,7 +7,8 @@ from collections import namedtuple
 import numpy as np
 from numba import njit
 
-from opttree.kernels.smooth import LOG, unpack, value_and_gradient
+from opttree.kernels.codes import LOG
+from opttree.kernels.smooth import unpack, value_and_gradient
 
 MEMORY = 10  # pairs that L-BFGS keeps
 MOST_TRIALS = 20

@@ -15,8 +15,10 @@ import numpy as np
 from numba import njit, prange
 
 from opttree.kernels import smooth
+from opttree.kernels.codes import EXPECTED, MIXTURE, SQUARED
 from opttree.kernels.first_order import adam_step
-from opttree.kernels.smooth import BACKWARD, BLOCK, EXPECTED, FORWARD, MIXTURE, SQUARED, kernel, tile_order, walk
+from opttree.kernels.smooth import tile_order, walk
+from opttree.kernels.vectors import BACKWARD, BLOCK, FORWARD, kernel, tile_slots
 
 MOST_CHUNKS = 16  # parts of the trees that may run at the same time
 TILE_LEVELS = 4
@@ -78,7 +80,7 @@ def walk_buffers(form, dtype):
     return (
         np.empty((form.depth + 1, BLOCK), dtype),
         np.zeros((2 * form.depth + 2, BLOCK), dtype),
-        np.zeros((n_levels * smooth.tile_slots(form.levels), BLOCK), dtype),
+        np.zeros((n_levels * tile_slots(form.levels), BLOCK), dtype),
         np.zeros((form.n_outputs, BLOCK), dtype),
         np.zeros((form.n_outputs, BLOCK), dtype),
         np.zeros(n_levels, np.int64),

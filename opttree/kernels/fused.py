@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opttree.kernels.smooth import BLOCK, GIVEN, MIXTURE
+from opttree.kernels.codes import GIVEN, MACROS, MIXTURE
+from opttree.kernels.vectors import BLOCK
 
 SOURCE = Path(__file__).with_name("smooth.cu")
 WIDTH = 256  # threads of a block where each takes one number
@@ -58,6 +59,7 @@ def kernels(cp, device, form, dtype):
     size = sizes(cp, form, dtype)
     double = dtype == "float64"
     macros = {
+        **MACROS,
         "real": "double" if double else "float",
         "ROWS": size.rows,
         "BLOCK": BLOCK,

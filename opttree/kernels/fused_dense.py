@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from opttree.kernels.codes import MACROS
+
 SOURCE = Path(__file__).with_name("dense.cu")
 WIDTH = 128  # threads of a block
 JUDGING = 64  # blocks of threads that judge a start, at most
@@ -19,6 +21,7 @@ Space = namedtuple("Space", "prepare descend update judge feature weights leaf a
 def kernels(cp, device, form, dtype):
     """Compiled kernels of a form: prepare, descend, update, judge; ``device``: number of the current device."""
     macros = {
+        **MACROS,
         "real": "double" if dtype == "float64" else "float",
         "DEPTH": form.depth,
         "P": form.n_features,

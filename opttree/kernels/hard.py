@@ -14,9 +14,9 @@ left where ``A[t].x <= b[t]``. ``feature[t]`` is the only nonzero coordinate of 
 import numpy as np
 from numba import njit, prange
 
+from opttree.kernels.codes import ABSOLUTE, SQUARED, ZERO_ONE
 from opttree.kernels.gram import FASTMATH
 
-SQUARED, ABSOLUTE, ZERO_ONE, LOG = range(4)
 IDENTITY, SOFTMAX = range(2)
 ROWS = 64  # of a forest's predictions that run through one tree after the other
 SMALLEST_PROBABILITY = 1e-6  # the log loss of a row is capped at -log of this

@@ -8,8 +8,9 @@ one leaf for a split above two leaves, several where subtrees lie below.
 import numpy as np
 from numba import njit, prange
 
+from opttree.kernels.codes import ABSOLUTE, LOG, SQUARED
 from opttree.kernels.gram import FASTMATH
-from opttree.kernels.hard import ABSOLUTE, LOG, SMALLEST_PROBABILITY, SQUARED
+from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.kernels.leaves import fit_linear
 from opttree.kernels.quadratic import solve_linear_leaf
 

@@ -24,9 +24,6 @@ It is C, but for what CUDA adds to it.
 #define KERNEL __global__
 #endif
 
-#define SQUARED 0
-#define LOG 3
-#define GIVEN 4
 enum { EXPECTED, FORWARD, BACKWARD };
 
 #define THREADS (BLOCK / ROWS)

@@ -23,18 +23,29 @@ from collections import namedtuple
 import numpy as np
 from numba import njit, prange
 
+from opttree.kernels.codes import EXPECTED, GIVEN, LOG, SQUARED
 from opttree.kernels.exponential import sigmoid
-from opttree.kernels.gram import FASTMATH
+from opttree.kernels.vectors import (
+    BACKWARD,
+    BLOCK,
+    FORWARD,
+    add_constant,
+    add_gradients,
+    add_inputs,
+    combine,
+    copy_row,
+    fill,
+    kernel,
+    leaf_losses,
+    left_share,
+    mixture_losses,
+    products,
+    right_share,
+    row_sum,
+    tile_slots,
+    twin_leaves,
+)
 
-BLOCK = 256  # rows of a block: 128 spends a quarter more of the time between the vector loops
-
-EXPECTED, MIXTURE = range(2)
-FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has one, of its own name
-SQUARED, LOG = 0, 3  # as in `hard`
-GIVEN = 4  # the losses of the leaves stand in the rows of Y: a problem in the splits alone
-kernel = njit(
-    cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy"
-)  # checks for zero divisors do not vectorise
 MOST_CHUNKS = 16  # parts of the rows that may run at the same time; sums are over chunks, whatever the threads
 
 # rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK), under `GIVEN` one row
@@ -44,314 +55,6 @@ Data = namedtuple("Data", "X Y w")
 Form = namedtuple("Form", "depth levels eps loss aggregation n_features n_outputs linear")
 # l1 and l2 strengths on split weights and leaf coefficients
 Penalty = namedtuple("Penalty", "l1_splits l2_splits l1_leaves l2_leaves")
-
-
-@kernel
-def tile_slots(levels):
-    """Rows that a tile of ``levels`` levels takes: one more than it has nodes, so that they come in fours."""
-    return 1 if levels == 1 else 1 << levels
-
-
-# The vector kernels below index rows of the buffers directly: a view would cost two atomic reference counts.
-
-
-@kernel
-def products(x, W, c, row, m, Z, at):
-    """``Z[at + j] = W[row + j] . x + c[row + j]`` for j < m and a block ``x (q/4, 4 BLOCK)``; four rows at a time.
-
-    ``x`` may hold more features than W has columns. Its layout, four features in one row, spares the compiler half of
-    its checks whether arrays overlap.
-    """
-    whole = m - m % 4
-    for j in range(0, whole, 4):
-        t, z = row + j, at + j
-        c0, c1, c2, c3 = c[t], c[t + 1], c[t + 2], c[t + 3]
-        for g in range(W.shape[1] // 4):
-            k = 4 * g
-            a00, a01, a02, a03 = W[t, k], W[t, k + 1], W[t, k + 2], W[t, k + 3]
-            a10, a11, a12, a13 = W[t + 1, k], W[t + 1, k + 1], W[t + 1, k + 2], W[t + 1, k + 3]
-            a20, a21, a22, a23 = W[t + 2, k], W[t + 2, k + 1], W[t + 2, k + 2], W[t + 2, k + 3]
-            a30, a31, a32, a33 = W[t + 3, k], W[t + 3, k + 1], W[t + 3, k + 2], W[t + 3, k + 3]
-            if g == 0:
-                for r in range(BLOCK):
-                    x0, x1, x2, x3 = x[g, r], x[g, BLOCK + r], x[g, 2 * BLOCK + r], x[g, 3 * BLOCK + r]
-                    Z[z, r] = c0 + a00 * x0 + a01 * x1 + a02 * x2 + a03 * x3
-                    Z[z + 1, r] = c1 + a10 * x0 + a11 * x1 + a12 * x2 + a13 * x3
-                    Z[z + 2, r] = c2 + a20 * x0 + a21 * x1 + a22 * x2 + a23 * x3
-                    Z[z + 3, r] = c3 + a30 * x0 + a31 * x1 + a32 * x2 + a33 * x3
-                continue
-            for r in range(BLOCK):
-                x0, x1, x2, x3 = x[g, r], x[g, BLOCK + r], x[g, 2 * BLOCK + r], x[g, 3 * BLOCK + r]
-                Z[z, r] += a00 * x0 + a01 * x1 + a02 * x2 + a03 * x3
-                Z[z + 1, r] += a10 * x0 + a11 * x1 + a12 * x2 + a13 * x3
-                Z[z + 2, r] += a20 * x0 + a21 * x1 + a22 * x2 + a23 * x3
-                Z[z + 3, r] += a30 * x0 + a31 * x1 + a32 * x2 + a33 * x3
-    for j in range(whole, m):
-        t, z = row + j, at + j
-        for r in range(BLOCK):
-            Z[z, r] = c[t]
-        for g in range(W.shape[1] // 4):
-            k = 4 * g
-            a0, a1, a2, a3 = W[t, k], W[t, k + 1], W[t, k + 2], W[t, k + 3]
-            for r in range(BLOCK):
-                Z[z, r] += a0 * x[g, r] + a1 * x[g, BLOCK + r] + a2 * x[g, 2 * BLOCK + r] + a3 * x[g, 3 * BLOCK + r]
-
-
-@kernel
-def add_gradients(x, G, at, m, dW, row):
-    """``dW[row + j] += sum_r G[at + j, r] x[:, r]`` for j < m and a block: the transpose of `products`."""
-    whole = m - m % 4
-    zero = x.dtype.type(0.0)
-    for j in range(0, whole, 4):
-        t, z = row + j, at + j
-        for g in range(dW.shape[1] // 4):
-            s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = zero
-            s20 = s21 = s22 = s23 = s30 = s31 = s32 = s33 = zero
-            for r in range(BLOCK):
-                x0, x1, x2, x3 = x[g, r], x[g, BLOCK + r], x[g, 2 * BLOCK + r], x[g, 3 * BLOCK + r]
-                g0, g1, g2, g3 = G[z, r], G[z + 1, r], G[z + 2, r], G[z + 3, r]
-                s00 += g0 * x0
-                s01 += g0 * x1
-                s02 += g0 * x2
-                s03 += g0 * x3
-                s10 += g1 * x0
-                s11 += g1 * x1
-                s12 += g1 * x2
-                s13 += g1 * x3
-                s20 += g2 * x0
-                s21 += g2 * x1
-                s22 += g2 * x2
-                s23 += g2 * x3
-                s30 += g3 * x0
-                s31 += g3 * x1
-                s32 += g3 * x2
-                s33 += g3 * x3
-            k = 4 * g
-            dW[t, k] += s00
-            dW[t, k + 1] += s01
-            dW[t, k + 2] += s02
-            dW[t, k + 3] += s03
-            dW[t + 1, k] += s10
-            dW[t + 1, k + 1] += s11
-            dW[t + 1, k + 2] += s12
-            dW[t + 1, k + 3] += s13
-            dW[t + 2, k] += s20
-            dW[t + 2, k + 1] += s21
-            dW[t + 2, k + 2] += s22
-            dW[t + 2, k + 3] += s23
-            dW[t + 3, k] += s30
-            dW[t + 3, k + 1] += s31
-            dW[t + 3, k + 2] += s32
-            dW[t + 3, k + 3] += s33
-    for j in range(whole, m):
-        t, z = row + j, at + j
-        for g in range(dW.shape[1] // 4):
-            s0 = s1 = s2 = s3 = zero
-            for r in range(BLOCK):
-                s0 += G[z, r] * x[g, r]
-                s1 += G[z, r] * x[g, BLOCK + r]
-                s2 += G[z, r] * x[g, 2 * BLOCK + r]
-                s3 += G[z, r] * x[g, 3 * BLOCK + r]
-            k = 4 * g
-            dW[t, k] += s0
-            dW[t, k + 1] += s1
-            dW[t, k + 2] += s2
-            dW[t, k + 3] += s3
-
-
-@kernel
-def add_inputs(W, row, m, G, at, dx):
-    """``dx += sum_j W[row + j] G[at + j]`` for j < m: the gradient by the block ``x`` that `products` read."""
-    whole = m - m % 4
-    for j in range(0, whole, 4):
-        t, z = row + j, at + j
-        for g in range(W.shape[1] // 4):
-            k = 4 * g
-            for f in range(4):
-                a0, a1, a2, a3 = W[t, k + f], W[t + 1, k + f], W[t + 2, k + f], W[t + 3, k + f]
-                start = f * BLOCK
-                for r in range(BLOCK):
-                    dx[g, start + r] += a0 * G[z, r] + a1 * G[z + 1, r] + a2 * G[z + 2, r] + a3 * G[z + 3, r]
-    for j in range(whole, m):
-        t, z = row + j, at + j
-        for g in range(W.shape[1] // 4):
-            for f in range(4):
-                a0, start = W[t, 4 * g + f], f * BLOCK
-                for r in range(BLOCK):
-                    dx[g, start + r] += a0 * G[z, r]
-
-
-@kernel
-def left_share(P, depth, S, i):
-    """Path probabilities of the left child into ``P[depth + 1]``; returns their sum.
-
-    Those under 1e-18 are flushed to zero: denormal numbers are slow.
-    """
-    tiny, zero = P.dtype.type(1e-18), P.dtype.type(0.0)
-    total = zero
-    for r in range(BLOCK):
-        share = P[depth, r] * S[i, r]
-        share = share if share > tiny else zero
-        P[depth + 1, r] = share
-        total += share
-    return total
-
-
-@kernel
-def right_share(P, depth):
-    """Overwrite those of the left child in ``P[depth + 1]`` by the right child's; returns their sum."""
-    total = P.dtype.type(0.0)
-    for r in range(BLOCK):
-        share = P[depth, r] - P[depth + 1, r]
-        P[depth + 1, r] = share
-        total += share
-    return total
-
-
-@kernel
-def combine(P, depth, S, i, V, at):
-    """V of a branch into ``V[at]`` from its children's; ``S[i]`` is overwritten by dL/dz, whose sum is returned."""
-    one, total = P.dtype.type(1.0), P.dtype.type(0.0)
-    left = 2 * depth + 2
-    for r in range(BLOCK):
-        s, v_right = S[i, r], V[left + 1, r]
-        difference = V[left, r] - v_right
-        g = P[depth, r] * s * (one - s) * difference
-        V[at, r] = v_right + s * difference
-        S[i, r] = g
-        total += g
-    return total
-
-
-@kernel
-def twin_leaves(P, depth, S, i, y, left, right, V, at):
-    """A branch over two constant leaves under squared loss: leaves and `combine` in one loop.
-
-    Returns the sum of dL/dz, half the gradients of the two constants, and the mass of the left leaf.
-    """
-    one, apart = P.dtype.type(1.0), left - right
-    total = d_left = d_right = mass = P.dtype.type(0.0)
-    for r in range(BLOCK):
-        s, p = S[i, r], P[depth, r]
-        e_left, e_right = left - y[0, r], right - y[0, r]
-        p_left = p * s
-        difference = apart * (e_left + e_right)  # of the squares: exactly 0 between equal leaves
-        V[at, r] = e_right * e_right + s * difference
-        g = p_left * (one - s) * difference
-        d_left += p_left * e_left
-        d_right += (p - p_left) * e_right
-        mass += p_left
-        S[i, r] = g
-        total += g
-    return total, d_left, d_right, mass
-
-
-@kernel
-def softmax_rows(T, at, K):
-    """Overwrite class scores ``T[at:at + K]`` by probabilities."""
-    for r in range(BLOCK):
-        top = T[at, r]
-        for k in range(1, K):
-            top = max(top, T[at + k, r])
-        total = T.dtype.type(0.0)
-        for k in range(K):
-            T[at + k, r] = np.exp(T[at + k, r] - top)
-            total += T[at + k, r]
-        for k in range(K):
-            T[at + k, r] /= total
-
-
-@kernel
-def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
-    """At one leaf with predictions (scores) ``T[row:row + K]``: V into ``V[at]``, and over ``T`` the gradient by them.
-
-    In the `FORWARD` pass the share of the prediction is added to ``F`` instead, and ``T`` is spoilt.
-    """
-    dtype = P.dtype.type
-    zero, one, two, tiny = dtype(0.0), dtype(1.0), dtype(2.0), dtype(1e-30)
-    if loss == LOG:
-        softmax_rows(T, row, K)
-        for r in range(BLOCK):
-            label = row + int(y[0, r])
-            own = max(T[label, r], tiny)
-            if what == FORWARD:
-                F[0, r] += P[depth, r] * own
-                continue
-            slope = P[depth, r]
-            if what == BACKWARD:
-                V[at, r] = F[0, r] * own
-                slope *= -V[at, r]
-            else:
-                V[at, r] = -np.log(own)
-            T[label, r] -= one
-            for k in range(K):
-                T[row + k, r] *= slope
-        return
-    if what == FORWARD:
-        for k in range(K):
-            for r in range(BLOCK):
-                F[k, r] += P[depth, r] * T[row + k, r]
-        return
-    for r in range(BLOCK):
-        V[at, r] = zero
-    for k in range(K):
-        if what == BACKWARD:
-            for r in range(BLOCK):
-                V[at, r] += F[k, r] * T[row + k, r]
-                T[row + k, r] = P[depth, r] * F[k, r]
-        else:
-            for r in range(BLOCK):
-                e = T[row + k, r] - y[k, r]
-                V[at, r] += e * e
-                T[row + k, r] = two * P[depth, r] * e
-
-
-@kernel
-def fill(T, row, value):
-    """``T[row] = value``."""
-    for r in range(BLOCK):
-        T[row, r] = value
-
-
-@kernel
-def copy_row(T, row, source, index):
-    """``T[row] = source[index]``."""
-    for r in range(BLOCK):
-        T[row, r] = source[index, r]
-
-
-@kernel
-def add_constant(T, row, value):
-    """``T[row] += value``."""
-    for r in range(BLOCK):
-        T[row, r] += value
-
-
-@kernel
-def row_sum(T, row):
-    """Sum of ``T[row]``."""
-    total = T.dtype.type(0.0)
-    for r in range(BLOCK):
-        total += T[row, r]
-    return total
-
-
-@kernel
-def mixture_losses(y, w, i, F, loss):
-    """Loss of the mixture's predictions ``F (K, BLOCK)``, weighted and summed; ``F`` becomes its derivative."""
-    dtype = w.dtype.type
-    total = dtype(0.0)
-    for r in range(BLOCK):
-        if loss == LOG:
-            own = max(F[0, r], dtype(1e-30))
-            total -= w[i, r] * np.log(own)
-            F[0, r] = -w[i, r] / own
-        else:
-            for k in range(F.shape[0]):
-                e = F[k, r] - y[k, r]
-                total += w[i, r] * e * e
-                F[k, r] = dtype(2.0) * w[i, r] * e
-    return total
 
 
 @kernel

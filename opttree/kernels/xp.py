@@ -5,8 +5,8 @@ axis: the (S, n, leaves) arrays that the compiled kernels avoid. ``xp`` is the a
 one floating dtype (class codes are integers). What `fused` does on a GPU is held against them.
 """
 
-EXPECTED, MIXTURE = range(2)  # as in `smooth`
-SQUARED, LOG, GIVEN = 0, 3, 4
+from opttree.kernels.codes import EXPECTED, GIVEN, LOG
+
 SURE = 18.0  # a gate whose argument is beyond this sends less than 2e-8 the other way
 NUMBERS = 1 << 26  # of an array over starts, rows and leaves, at most: `evaluate` takes the rows in portions
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import smooth
+from opttree.kernels import smooth, vectors
 from opttree.problems.tree_problem import TreeProblem
 
 Floats = NDArray[np.floating]
@@ -16,11 +16,11 @@ Floats = NDArray[np.floating]
 
 def pack_rows(problem: TreeProblem, groups: Sequence[NDArray[np.integer]], dtype: str) -> tuple[Any, NDArray[np.int64]]:
     """Rows of a statement, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
-    n_blocks = [-(-rows.size // smooth.BLOCK) for rows in groups]
+    n_blocks = [-(-rows.size // vectors.BLOCK) for rows in groups]
     ends = np.cumsum(n_blocks)
     places = np.concatenate(
         [
-            (end - count) * smooth.BLOCK + np.arange(rows.size)
+            (end - count) * vectors.BLOCK + np.arange(rows.size)
             for rows, count, end in zip(groups, n_blocks, ends, strict=True)
         ]
     )
@@ -34,13 +34,13 @@ def in_blocks(X: Floats, Y: Floats, w: Floats, places: NDArray[np.integer], n_bl
     """Rows ``X (m, p)``, ``Y (m, K)``, ``w (m,)`` as the kernels take them: at ``places (m,)`` of ``n_blocks``."""
 
     def blocks(table: Floats, width: int) -> Floats:
-        spread = np.zeros((n_blocks * smooth.BLOCK, width), dtype)
+        spread = np.zeros((n_blocks * vectors.BLOCK, width), dtype)
         spread[places, : table.shape[1]] = table
-        return np.ascontiguousarray(spread.reshape(n_blocks, smooth.BLOCK, width).transpose(0, 2, 1))
+        return np.ascontiguousarray(spread.reshape(n_blocks, vectors.BLOCK, width).transpose(0, 2, 1))
 
     q = -(-X.shape[1] // 4) * 4
     return smooth.Data(
-        blocks(X, q).reshape(n_blocks, q // 4, 4 * smooth.BLOCK),
+        blocks(X, q).reshape(n_blocks, q // 4, 4 * vectors.BLOCK),
         blocks(Y, Y.shape[1]),
-        blocks(w[:, None], 1).reshape(n_blocks, smooth.BLOCK),
+        blocks(w[:, None], 1).reshape(n_blocks, vectors.BLOCK),
     )

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opttree.kernels import dense, hard
+from opttree.kernels import codes, dense, hard
 from opttree.options import Checked, option
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
-INDEX = {"entmax": dense.ENTMAX, "gumbel": dense.GUMBEL, "soft": dense.SOFT}
+INDEX = {"entmax": codes.ENTMAX, "gumbel": codes.GUMBEL, "soft": codes.SOFT}
 DTYPES = ("float32", "float64")
 KNOWN = 1.0  # by which the logit of a known split's feature exceeds the others: they are not out of reach
 
@@ -85,7 +85,7 @@ class DenseTreeProblem(Checked):
     def form(self) -> Any:
         """The formulation as the kernels take it."""
         p = self.problem
-        loss = dense.SQUARED if p.loss == "squared" else dense.LOG
+        loss = codes.SQUARED if p.loss == "squared" else codes.LOG
         kinds = (loss, float(self.gamma), float(self.epsilon), INDEX[self.index])
         return dense.Form(p.depth, p.n_features, p.n_outputs, *kinds)
 

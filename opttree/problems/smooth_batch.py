@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from opttree import devices
 from opttree.kernels import fused, xp as arrays
-from opttree.kernels.smooth import BLOCK, LOG
+from opttree.kernels.codes import LOG
+from opttree.kernels.vectors import BLOCK
 from opttree.problems.device_arrays import DeviceArrays
 
 Floats = NDArray[np.floating]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opttree import devices
 from opttree.devices import Device
-from opttree.kernels import hard, smooth, subtree, xp as arrays
+from opttree.kernels import codes, hard, smooth, subtree, xp as arrays
 from opttree.kernels.first_order import best_constants, lbfgs, lbfgs_elsewhere, lbfgs_memory
 from opttree.options import Checked, option
 from opttree.problems.blocks import pack_rows
@@ -22,8 +22,8 @@ from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
-AGGREGATIONS = {"expected": smooth.EXPECTED, "mixture": smooth.MIXTURE}
-LOSSES = {"squared": smooth.SQUARED, "log": smooth.LOG}
+AGGREGATIONS = {"expected": codes.EXPECTED, "mixture": codes.MIXTURE}
+LOSSES = {"squared": codes.SQUARED, "log": codes.LOG}
 DTYPES = ("float32", "float64")
 TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, measured best
 CONDITIONAL_LEVELS = 2  # the same where subtrees may be skipped: three splits cost no more than two by themselves

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import smooth, subtree
+from opttree.kernels import codes, smooth, subtree, vectors
 from opttree.kernels.first_order import lbfgs, lbfgs_elsewhere, lbfgs_memory
 from opttree.problems.blocks import in_blocks
 from opttree.problems.penalties import L1, L2
@@ -174,13 +174,13 @@ class SubtreeProblem:
             losses = np.stack([np.einsum("ij,ij->i", *pair) for pair in zip(reach, parts, strict=True)], axis=1)
         m, depth = self.rows.size, losses.shape[1].bit_length() - 1
         n_tiles = -(-depth // TILE_LEVELS)
-        form = smooth.Form(depth, -(-depth // n_tiles), 0.0, smooth.GIVEN, smooth.EXPECTED, problem.n_features, 0, 0)
+        form = smooth.Form(depth, -(-depth // n_tiles), 0.0, codes.GIVEN, codes.EXPECTED, problem.n_features, 0, 0)
         l1, l2 = (problem.strength(kind, "splits") / self.share for kind in (L1, L2))
         penalty = smooth.Penalty(l1, l2, 0.0, 0.0)
         table = problem.X[self.rows], losses, self.weights * (m / self.share)
         if self.on_gpu:
             return SmoothBatch([table], form, [penalty], self.whole.dtype), form, penalty
-        return in_blocks(*table, np.arange(m), -(-m // smooth.BLOCK), self.whole.dtype), form, penalty
+        return in_blocks(*table, np.arange(m), -(-m // vectors.BLOCK), self.whole.dtype), form, penalty
 
     @property
     def start(self) -> Floats:

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.forest import Forest
-from opttree.kernels import hard, leaves, reduced
+from opttree.kernels import codes, hard, leaves, reduced
 from opttree.models import as_model
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.tree import LINKS, Tree
 
 Floats = NDArray[np.float64]
-LOSSES = {"squared": hard.SQUARED, "absolute": hard.ABSOLUTE, "zero_one": hard.ZERO_ONE, "log": hard.LOG}
+LOSSES = {"squared": codes.SQUARED, "absolute": codes.ABSOLUTE, "zero_one": codes.ZERO_ONE, "log": codes.LOG}
 CLASSIFICATION = ("zero_one", "log")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels import alternation, smooth
+from opttree.kernels import alternation, vectors
 from opttree.models import as_tree
 from opttree.problems import L1, L2, TreeProblem
 from opttree.problems.blocks import in_blocks
@@ -58,7 +58,7 @@ class Shared:
         X = problem.X.astype(np.float32)
         depth = min(options.levels or problem.depth, problem.depth)
         shape = (2**depth - 1, problem.n_features)
-        data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // smooth.BLOCK), "float32")
+        data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // vectors.BLOCK), "float32")
         return cls(
             X,
             Y,

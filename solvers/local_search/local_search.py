@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels import hard, partition
+from opttree.kernels import codes, partition
 from opttree.options import option
 from opttree.problems import L1, L2, MIPTreeProblem, SplitPrice, TreeProblem
 from opttree.tree import Tree
@@ -218,7 +218,7 @@ class Costs:
 
     def _by_y(self, rows: Rows) -> NDArray[np.int32]:
         """Rows in the order of each output, where the loss wants it."""
-        if self.problem.loss_code != hard.ABSOLUTE:
+        if self.problem.loss_code != codes.ABSOLUTE:
             return np.zeros((0, rows.size), np.int32)
         return rows[np.argsort(self.Y[rows], axis=0, kind="stable")].T.copy()
 

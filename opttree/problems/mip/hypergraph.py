@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import hard, partition, states
+from opttree.kernels import codes, partition, states
 from opttree.problems.mip.candidates import Candidates
 from opttree.problems.mip.exact_leaves import centred, linear_absolute_cost
 from opttree.problems.penalties import L1, L2
@@ -201,7 +201,7 @@ def _last_columns(
         step = 1
     X, Y, code, n_classes = as_kernels_take_it(problem)
     by_y = np.zeros((0, problem.n_samples), np.int32)
-    if code == hard.ABSOLUTE:
+    if code == codes.ABSOLUTE:
         by_y = np.ascontiguousarray(np.argsort(Y, axis=0, kind="stable").T.astype(np.int32))
     l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
     for first in range(0, len(parents), step):
