@@ -84,13 +84,7 @@ def plot_tree(
     width = place(0, 0.0)
     height = -min(y for _, y in position.values())
     texts = {node: text_of(node) for node in position}
-    if ax is None:
-        longest = max(len(line) for text in texts.values() for line in text.splitlines())
-        tallest = max(text.count("\n") + 1 for text in texts.values())
-        leaf_width = INCHES_PER_CHARACTER * fontsize * (longest + 4)
-        level_height = 0.019 * fontsize * (tallest + 2) + 0.25
-        figure = plt.figure(figsize=(max(4.0, leaf_width * width), max(2.0, level_height * (height + 1))))
-        ax = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    ax = _roomy_axes(list(texts.values()), fontsize, width, height) if ax is None else ax
     for node, (x, y) in position.items():
         if not is_end(node):
             for side, kid in zip(("yes", "no"), tree.children[node], strict=True):
@@ -111,6 +105,16 @@ def plot_tree(
     ax.set_ylim(-height - 0.5, 0.5)
     ax.axis("off")
     return ax
+
+
+def _roomy_axes(texts: Sequence[str], fontsize: float, width: float, height: float) -> Axes:
+    """Axes of a new figure with room for the texts of a tree, ``width`` leaves wide and ``height`` levels high."""
+    longest = max(len(line) for text in texts for line in text.splitlines())
+    tallest = max(text.count("\n") + 1 for text in texts)
+    leaf_width = INCHES_PER_CHARACTER * fontsize * (longest + 4)
+    level_height = 0.019 * fontsize * (tallest + 2) + 0.25
+    figure = plt.figure(figsize=(max(4.0, leaf_width * width), max(2.0, level_height * (height + 1))))
+    return figure.add_axes((0.0, 0.0, 1.0, 1.0))
 
 
 def plot_trace(results: Any, *, ax: Axes | None = None, log: bool = False) -> Axes:

@@ -35,7 +35,7 @@ from opttree import (
     TAORegressor,
     datasets,
 )
-from opttree.estimators.base import threads
+from opttree.estimators.running import threads
 from tests.conftest import own_clock
 
 VARIANTS = [

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin, is_regressor
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opttree import bridge, devices
 from opttree.checks import check_columns
+from opttree.estimators.running import as_seed, progress, threads
 from opttree.estimators.scaling import Scaling, moments, with_training
 from opttree.estimators.selection import choose_depth
 from opttree.forest import Forest
@@ -383,40 +382,6 @@ def is_cv(cv: Any) -> bool:
     return bool(fraction or folds or hasattr(cv, "split") or np.iterable(cv))
 
 
-def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) -> tuple[Any, float]:
-    """The result of ``solve(callback)`` with the tree of the step whose ``info[name]`` is lowest, and that number.
-
-    For methods that choose by another number than the objective; steps without it are passed over. ``watch`` is called
-    at every step too.
-    """
-    best: list[Any] = [np.inf, None, None]
-
-    def judge(step: Any, trace: Any) -> None:
-        number = step.info.get(name, np.inf)
-        if number < best[0]:
-            best[:] = number, step.tree, trace.rows[-1].objective
-        if watch is not None:
-            watch(step, trace)
-
-    result = solve(judge)
-    number, tree, objective = best
-    return (result if tree is None else replace(result, tree=tree, objective=objective)), number
-
-
-def keep_last(solve: Callable[..., Any], watch: Any = None) -> Any:
-    """The result of ``solve(callback=...)`` with the last step's model: a forest of more trees, not of lower loss."""
-    last: list[Any] = [None]
-
-    def keep(step: Any, trace: Any) -> None:
-        last[0] = step, trace.rows[-1].objective
-        if watch is not None:
-            watch(step, trace)
-
-    result = solve(callback=keep)
-    step, objective = last[0]
-    return replace(result, tree=step.tree, objective=objective)
-
-
 class RegressionTree(MultiOutputMixin, RegressorMixin):
     """`fit` and `predict` of regression trees, beside a `TreeEstimator`."""
 
@@ -471,49 +436,3 @@ class ClassificationTree(ClassifierMixin):
         """Class probabilities (n, K), in the order of ``classes_``."""
         X = self._validated(X)
         return self._model.predict_proba(X)
-
-
-def as_seed(random_state: Any) -> int | None:
-    """An int for what scikit-learn takes as random state; drawn from it, so that the next fit gets another."""
-    if random_state is None:
-        return None
-    if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-@contextmanager
-def threads(n_jobs: int | None) -> Iterator[None]:
-    """Run the kernels on ``n_jobs`` threads: as many as Numba is set to for None, all for -1, all but k - 1 for -k."""
-    import numba
-
-    before = numba.get_num_threads()
-    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    wanted = before if n_jobs is None else n_jobs if n_jobs > 0 else most + 1 + n_jobs
-    numba.set_num_threads(max(1, min(wanted, most)))
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
-
-
-@contextmanager
-def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
-    """A callback that moves a tqdm bar by one step and shows the best objective; where ``verbose`` is 0, ``watch``.
-
-    ``watch(step, trace)`` is called in either case.
-    """
-    if not verbose:
-        yield watch
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(desc=title, unit="step") as bar:
-
-        def show(step: Any, trace: Any) -> None:
-            bar.set_postfix_str(f"{trace.rows[-1].phase}, best objective {trace.rows[-1].best:.6g}", refresh=False)
-            bar.update()
-            if watch is not None:
-                watch(step, trace)
-
-        yield show

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from opttree import bridge
-from opttree.estimators.base import (
-    ClassificationTree,
-    Floats,
-    MinLeaf,
-    RegressionTree,
-    SplitPenalty,
-    as_forest,
-    keep_last,
-)
+from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SplitPenalty, as_forest
 from opttree.estimators.forest import ForestModel
+from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread
 from opttree.options import changed, option
 from opttree.problems import TreeProblem

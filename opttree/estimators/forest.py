@@ -22,8 +22,8 @@ from opttree.estimators.base import (
     RegressionTree,
     SplitPenalty,
     as_forest,
-    keep_last,
 )
+from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.selection import SEARCH_SHARE, folds_of
 from opttree.options import changed, option

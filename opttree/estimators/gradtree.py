@@ -11,7 +11,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SingleTree, solve_and_keep
+from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SingleTree
+from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import Scaling
 from opttree.options import changed, option
 from opttree.preprocessing import rebalanced

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, ForestEstimator, RegressionTree, SingleTree, as_forest, solve_and_keep
+from opttree.estimators.base import Floats, ForestEstimator, RegressionTree, SingleTree, as_forest
+from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.streaming import StreamingSDTR
 from opttree.interpret import average_entropy, feature_importance

@@ -9,7 +9,8 @@ import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, MinLeaf, Penalties, RegressionTree, SingleTree, solve_and_keep
+from opttree.estimators.base import Floats, MinLeaf, Penalties, RegressionTree, SingleTree
+from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import minmax, moments
 from opttree.options import changed, option
 from opttree.problems import L2, TreeProblem

@@ -12,7 +12,8 @@ from sklearn.utils.validation import validate_data
 
 from opttree import bridge
 from opttree.chunks import ROWS, Chunks
-from opttree.estimators.base import Floats, TreeEstimator, threads
+from opttree.estimators.base import Floats, TreeEstimator
+from opttree.estimators.running import threads
 from opttree.interrupts import noted_interrupts
 from opttree.problems import TreeProblem
 

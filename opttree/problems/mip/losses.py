@@ -125,18 +125,18 @@ class Leaves:
                 m.fit[i, leaf, k] <= answer(m, i, leaf, k) - ranges[i, k][0] * (1 - at(group_of[i], leaf))
             ),
         )
-        rows = range(n)
         of = (lambda i: i) if linear else (lambda i: self.group[i])
+        return total + self._loss_of_fit(model, lambda m, i, k: sum(m.fit[of(i), leaf, k] for leaf in self.leaves))
+
+    def _loss_of_fit(self, model: Any, fitted: Any) -> Any:
+        """The mean loss of rows whose answers are ``fitted(model, row, output)``, by their residuals."""
+        rows, K = range(self.X.shape[0]), range(self.problem.n_outputs)
         model.residual = pyo.Var(rows, K, domain=pyo.NonNegativeReals)
         model.residual_above = pyo.Constraint(
-            rows,
-            K,
-            rule=lambda m, i, k: m.residual[i, k] >= self.Y[i, k] - sum(m.fit[of(i), leaf, k] for leaf in self.leaves),
+            rows, K, rule=lambda m, i, k: m.residual[i, k] >= self.Y[i, k] - fitted(m, i, k)
         )
         model.residual_below = pyo.Constraint(
-            rows,
-            K,
-            rule=lambda m, i, k: m.residual[i, k] >= sum(m.fit[of(i), leaf, k] for leaf in self.leaves) - self.Y[i, k],
+            rows, K, rule=lambda m, i, k: m.residual[i, k] >= fitted(m, i, k) - self.Y[i, k]
         )
         losses: Any = model.residual
         if self.squared and not self.tangents:
@@ -144,13 +144,14 @@ class Leaves:
         if self.tangents:
             model.square = pyo.Var(rows, K, domain=pyo.NonNegativeReals)
             model.tangent = pyo.ConstraintList()
+            top = self.Y.max(axis=0)
             largest = [float(max(self.Y[i, k], top[k] - self.Y[i, k])) for i in rows for k in K]
             for (i, k), far in zip(model.square, largest, strict=True):
                 for t in np.linspace(0.0, far, FIRST_TANGENTS)[1:]:
                     self._touch(model, i, k, float(t))
             losses = model.square
         unit = self.y_scale**2 if self.squared else self.y_scale
-        return total + unit * pyo.quicksum(problem.w[i] * v for (i, _k), v in losses.items())
+        return unit * pyo.quicksum(self.problem.w[i] * v for (i, _k), v in losses.items())
 
     @staticmethod
     def _touch(model: Any, i: int, k: int, t: float) -> None:

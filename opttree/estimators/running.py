@@ -1,0 +1,91 @@
+"""Runs of solvers for estimators: seeds, threads, progress bars, and which of a run's models is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+
+def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) -> tuple[Any, float]:
+    """The result of ``solve(callback)`` with the tree of the step whose ``info[name]`` is lowest, and that number.
+
+    For methods that choose by another number than the objective; steps without it are passed over. ``watch`` is called
+    at every step too.
+    """
+    best: list[Any] = [np.inf, None, None]
+
+    def judge(step: Any, trace: Any) -> None:
+        number = step.info.get(name, np.inf)
+        if number < best[0]:
+            best[:] = number, step.tree, trace.rows[-1].objective
+        if watch is not None:
+            watch(step, trace)
+
+    result = solve(judge)
+    number, tree, objective = best
+    return (result if tree is None else replace(result, tree=tree, objective=objective)), number
+
+
+def keep_last(solve: Callable[..., Any], watch: Any = None) -> Any:
+    """The result of ``solve(callback=...)`` with the last step's model: a forest of more trees, not of lower loss."""
+    last: list[Any] = [None]
+
+    def keep(step: Any, trace: Any) -> None:
+        last[0] = step, trace.rows[-1].objective
+        if watch is not None:
+            watch(step, trace)
+
+    result = solve(callback=keep)
+    step, objective = last[0]
+    return replace(result, tree=step.tree, objective=objective)
+
+
+def as_seed(random_state: Any) -> int | None:
+    """An int for what scikit-learn takes as random state; drawn from it, so that the next fit gets another."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Run the kernels on ``n_jobs`` threads: as many as Numba is set to for None, all for -1, all but k - 1 for -k."""
+    import numba
+
+    before = numba.get_num_threads()
+    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    wanted = before if n_jobs is None else n_jobs if n_jobs > 0 else most + 1 + n_jobs
+    numba.set_num_threads(max(1, min(wanted, most)))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+@contextmanager
+def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
+    """A callback that moves a tqdm bar by one step and shows the best objective; where ``verbose`` is 0, ``watch``.
+
+    ``watch(step, trace)`` is called in either case.
+    """
+    if not verbose:
+        yield watch
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=title, unit="step") as bar:
+
+        def show(step: Any, trace: Any) -> None:
+            bar.set_postfix_str(f"{trace.rows[-1].phase}, best objective {trace.rows[-1].best:.6g}", refresh=False)
+            bar.update()
+            if watch is not None:
+                watch(step, trace)
+
+        yield show
