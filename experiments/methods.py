@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.linear_model import LinearRegression
 
 import solvers
-from opttree.methods import FAMILIES
+from opttree.methods import families
 
 
 class UnavailableError(Exception):
@@ -41,8 +41,7 @@ def _sklearn(module: str, name: str, threads: str = "n_jobs", **defaults: Any) -
     )
 
 
-METHODS: dict[str, Entry] = {
-    **{name: Entry(m.regressor, m.classifier, compiled=True) for name, m in FAMILIES.items()},
+METHODS: dict[str, Entry] = {  # other libraries'
     "cart": _sklearn("tree", "DecisionTree", threads=""),
     "random-forest": _sklearn("ensemble", "RandomForest"),
     "extra-trees": _sklearn("ensemble", "ExtraTrees"),
@@ -76,9 +75,10 @@ METHODS: dict[str, Entry] = {
 
 def entry(name: str) -> Entry:
     """The entry called ``name``; ValueError where there is none."""
-    if name not in METHODS:
-        raise ValueError(f"use must be one of {', '.join(METHODS)}; got {name!r}")
-    return METHODS[name]
+    known = {name: Entry(m.regressor, m.classifier, compiled=True) for name, m in families().items()} | METHODS
+    if name not in known:
+        raise ValueError(f"use must be one of {', '.join(known)}; got {name!r}")
+    return known[name]
 
 
 def estimator_class(name: str, task: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from opttree.methods import ESTIMATORS
+from opttree.methods import estimators as _estimators
 
 if TYPE_CHECKING:
     from opttree import (
@@ -54,7 +54,7 @@ _HOMES = {
     "Model": "opttree.io",
     "load": "opttree.io",
     "save": "opttree.io",
-    **ESTIMATORS,
+    **_estimators(),
 }
 _MODULES = ("chunks", "datasets", "interpret", "io", "plotting", "preprocessing")
 

@@ -25,11 +25,17 @@ if TYPE_CHECKING:
 
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
 ROWS_AT_ONCE = 10_000  # of predictions written to standard output, before the next look at Ctrl-C
-FIT_METHODS = {  # those whose model is a tree of ours; "tao" is "tao-c"
-    "tao": "tao-c",
-    **{name: name for name, method in METHODS.items() if method.family and not method.is_forest},
-}
-ON_GPU = [name for name, method in METHODS.items() if method.has_device]
+
+
+def fit_methods() -> dict[str, str]:
+    """Methods whose model is a tree of ours; "tao" is "tao-c"."""
+    ours = {name: name for name, method in METHODS.items() if method.family and not method.is_forest}
+    return {"tao": "tao-c", **ours}
+
+
+def on_gpu() -> list[str]:
+    """Methods that ``--device`` is for."""
+    return [name for name, method in METHODS.items() if method.has_device]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     fit = commands.add_parser("fit", help="train a tree on a CSV file and save it")
     fit.add_argument("data", metavar="DATA.csv")
     fit.add_argument("--target", required=True, metavar="COLUMN", help="column to predict")
-    fit.add_argument("--method", choices=sorted(FIT_METHODS), default="tao", help="tao is tao-c; default %(default)s")
+    fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help="tao is tao-c; default %(default)s")
     fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
     _tree_options(fit)
     fit.add_argument("--out", required=True, metavar="MODEL", help="model file, .json or .npz")
@@ -136,7 +142,7 @@ def _tree_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
     parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
-    where = f"where {', '.join(ON_GPU)} compute; default %(default)s"
+    where = f"where {', '.join(on_gpu())} compute; default %(default)s"
     parser.add_argument("--device", choices=("cpu", "gpu", "auto"), default="cpu", help=where)
 
 
@@ -147,7 +153,7 @@ def _fit(args: argparse.Namespace) -> None:
     _check_place("--out", args.out)
     X, y = _table(args)
     task = args.task or datasets.guess_task(y)
-    method = FIT_METHODS[args.method]
+    method = fit_methods()[args.method]
     _check_device(args.device, [method])
     options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
     model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
@@ -184,8 +190,8 @@ def _table(args: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
 def _check_device(device: str, methods: list[str]) -> None:
     from opttree import devices
 
-    if device == "gpu" and not set(methods) & set(ON_GPU):
-        raise ValueError(f"--device must be cpu but for {', '.join(ON_GPU)}; got 'gpu' for {', '.join(methods)}")
+    if device == "gpu" and not set(methods) & set(on_gpu()):
+        raise ValueError(f"--device must be cpu but for {', '.join(on_gpu())}; got 'gpu' for {', '.join(methods)}")
     devices.require(device)
 
 

@@ -110,17 +110,20 @@ METHODS: dict[str, Method] = {
     ),
 }  # fmt: skip
 
-FAMILIES: dict[str, Method] = {}  # of the toolkit, by the experiments' name: the first member's classes
-for _method in METHODS.values():
-    if _method.family:
-        FAMILIES.setdefault(_method.family, _method)
 
-# estimator -> its module
-ESTIMATORS: dict[str, str] = {
-    name: module
-    for method in FAMILIES.values()
-    for module, _colon, name in (place.partition(":") for place in (method.regressor, method.classifier) if place)
-}
+def families() -> dict[str, Method]:
+    """The toolkit's methods by the names that the experiments have for them: of a family, the first member."""
+    found: dict[str, Method] = {}
+    for method in METHODS.values():
+        if method.family:
+            found.setdefault(method.family, method)
+    return found
+
+
+def estimators() -> dict[str, str]:
+    """The toolkit's estimators, and the module of each."""
+    places = [place for m in families().values() for place in (m.regressor, m.classifier) if place]
+    return {name: module for module, _colon, name in (place.partition(":") for place in places)}
 
 
 def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | None = None, **options: Any) -> Any:

@@ -50,19 +50,17 @@ class Rule:
         return "" if high is None else f" {'<=' if self.below is None else '<'} {high:g}"
 
 
-def option(
-    default: Any = MISSING, doc: str | None = None, *, factory: Any = MISSING, kw_only: Any = MISSING, **rule: Any
-) -> Any:
+def option(default: Any = MISSING, doc: str | None = None, *, factory: Any = MISSING, **rule: Any) -> Any:
     """A field of a dataclass of options.
 
     Parameters
     ----------
-    default, factory, kw_only : as in `dataclasses.field`.
+    default, factory : as in `dataclasses.field`.
     doc : what the docstring says of it.
     **rule : the fields of a `Rule`: ``least``, ``above``, ``most`` and ``below`` are for all numbers in it; ``test``
         is a function of the value, and ``words`` says what it asks for.
     """
-    return field(default=default, default_factory=factory, kw_only=kw_only, metadata={"rule": Rule(doc, **rule)})
+    return field(default=default, default_factory=factory, metadata={"rule": Rule(doc, **rule)})
 
 
 def changed(default: Any = MISSING, doc: str | None = None, *, factory: Any = MISSING) -> Any:
@@ -131,16 +129,18 @@ def _either(words: Iterable[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def documented(cls: type, options: dict[str, Any]) -> str:
-    """The docstring of ``cls`` with a section on its options, its own before those of its bases."""
+def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
+    """The docstring of ``cls`` with a section on its options: ``first``, its own, those of its bases."""
     types_of = {name: text for base in cls.__mro__[::-1] for name, text in inspect.get_annotations(base).items()}
     places = [inspect.get_annotations(base) for base in cls.__mro__]
     nearest = {name: next(i for i, place in enumerate(places) if name in place) for name in options}
     lines = ["Parameters", "----------"]
-    for name in sorted(options, key=lambda name: (options[name].kw_only is not False, nearest[name])):
+    for name in sorted(options, key=lambda name: (name != first, nearest[name])):
         rule, default = options[name].metadata["rule"], options[name].default
         if rule.doc is not None:
-            text = types_of[name].replace("Device", 'Literal["cpu", "gpu", "auto"]')
+            kind = types_of[name]
+            text = kind if isinstance(kind, str) else kind.__name__ if isinstance(kind, type) else str(kind)
+            text = text.replace("Device", 'Literal["cpu", "gpu", "auto"]')
             text = re.sub(r"Literal\[([^],]*)\]", r"\1", text)
             text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ")
             lines.append(f"{name} : {text}" + (f", default {default!r}" if default is not MISSING else ""))
@@ -165,9 +165,10 @@ class Options:
             if "changes" in f.metadata:
                 rule, doc = inherited[name].metadata["rule"], f.metadata["changes"]
                 rule = rule if doc is None else replace(rule, doc=doc)
-                f.metadata, f.kw_only = types.MappingProxyType({"rule": rule}), inherited[name].kw_only
+                f.metadata = types.MappingProxyType({"rule": rule})
         if cls.__doc__:
-            cls.__doc__ = documented(cls, inherited | own)
+            first = next((name for name, f in inherited.items() if f.kw_only is False), None)  # by position
+            cls.__doc__ = documented(cls, inherited | own, first)
 
     def check_options(self) -> None:
         """Hold every option against its type and its rule.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from itertools import groupby
 from typing import Any
 
 import numba
 import numpy as np
 
+from opttree.options import Options
 from opttree.problems import L1, SplitPrice, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step
+from solvers.combinators import Chain
 from solvers.driver import solve
+from solvers.initial import CartInit
 from solvers.result import Result, SolverError, Termination, Trace
+from solvers.tao import TAO
 
 MOST_GAP = 0.01  # of what is said to be optimal
 SLACK = 3.0  # seconds past a time limit of a hundredth that a step may take
@@ -54,6 +58,37 @@ def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None)
     for check in (check_threads, check_constant_target, check_time_limit):
         check(solver)
     return refused
+
+
+SMALL = {  # options, by their names, with which a run takes moments
+    **{"max_iter": 3, "epochs": 30, "n_starts": 2, "n_init": 2, "n_trees": 2, "max_batches": 60},
+    **{"race_rows": 100, "n_thresholds": 4, "n": 3},
+}
+
+
+def small(solver: Any) -> Any:
+    """A solver, or other options, with those that `SMALL` names set to that, in the options within it too."""
+    changes: dict[str, Any] = {}
+    for option in fields(solver):
+        value = getattr(solver, option.name)
+        if option.name in SMALL and value is not None:
+            most = SMALL[option.name]
+            changes[option.name] = min(value, most) if isinstance(value, int) else most
+        elif isinstance(value, Options):
+            changes[option.name] = small(value)
+    return replace(solver, **changes)
+
+
+def example_solvers(exported: Mapping[str, Any]) -> list[Solver]:
+    """An instance of every solver among the names ``exported``, with options that make it `small`."""
+    kinds = [kind for kind in exported.values() if isinstance(kind, type) and issubclass(kind, Solver)]
+    found: list[Solver] = []
+    for kind in kinds:
+        if kind is not Solver and kind is not Chain:
+            options: Any = fields(kind)  # type: ignore[arg-type]  # they are dataclasses
+            needs = [f for f in options if f.default is MISSING and f.default_factory is MISSING]
+            found.append(small(kind(*[TAO() for _ in needs])))
+    return [*found, Chain(CartInit(), small(TAO()))]
 
 
 def example_problems() -> dict[str, TreeProblem]:

@@ -8,32 +8,23 @@ import pytest
 
 import solvers
 from opttree import Tree
+from opttree.methods import METHODS
 from solvers import (
-    GET,
     MIP,
     NODEC,
     ORRT,
     SDTR,
     TAO,
-    Anneal,
     AxisNode,
-    Boosting,
     CartInit,
-    Chain,
     ClusterInit,
-    Distilled,
-    GradTree,
-    GreedyInit,
     HingeInit,
     LiblinearNode,
     LocalSearch,
-    MultiStart,
     RandomInit,
     SklearnNode,
     Solver,
     Step,
-    SubtreePolish,
-    TAOForest,
     Termination,
     check_solver,
 )
@@ -43,37 +34,25 @@ from solvers.conformance import (
     check_threads,
     check_time_limit,
     example_problems,
+    example_solvers,
     refusal,
 )
 from tests.conftest import regression_problem
 
+FORESTS = {method.solver for method in METHODS.values() if method.is_forest}  # see test_forest.py
+EXPORTED = {name: getattr(solvers, name) for name in solvers.__all__}
 SOLVERS = [
-    RandomInit(),
+    *(solver for solver in example_solvers(EXPORTED) if type(solver).__name__ not in FORESTS),
     RandomInit(threshold="gaussian"),
-    CartInit(),
-    ClusterInit(n_init=2),
-    HingeInit(),
-    TAO(max_iter=5),
     TAO(max_iter=5, accept="improve", init=CartInit()),
     TAO(max_iter=3, node_solver=LiblinearNode()),
     TAO(max_iter=3, node_solver=LiblinearNode("resample")),
     TAO(max_iter=3, node_solver=SklearnNode()),
     TAO(max_iter=3, node_solver=AxisNode(), init=CartInit()),
-    MultiStart(TAO(max_iter=3), 3),
-    Distilled(TAOForest(2, max_iter=3), n_starts=1, max_iter=3),
-    Chain(CartInit(), TAO(max_iter=3)),
-    GreedyInit(epochs=30),
-    GET(anneal=Anneal(epochs=30), finish=Anneal(epochs=20), race_rows=100),
-    SubtreePolish(anneal=Anneal(epochs=20)),
-    NODEC(max_iter=3),
     NODEC(max_iter=3, k0=0, working_sets="node", init=HingeInit()),
-    ORRT(n_starts=2, max_iter=60),
     ORRT(method="SLSQP", max_iter=5),
     LocalSearch(n_starts=2),
-    GradTree(epochs=20, n_starts=2),
-    SDTR(max_batches=60),
     SDTR(max_batches=60, aggregation="mixture", validation=None),
-    MIP(n_thresholds=4),
     MIP("flow", n_thresholds=2, node_limit=3, max_splits=2),
 ]
 PROBLEMS = example_problems()
@@ -85,9 +64,9 @@ def supported(solver, problem):
 
 
 def test_every_solver_is_in_the_list():
-    exported = {getattr(solvers, name) for name in solvers.__all__}
-    kinds = {k for k in exported if inspect.isclass(k) and issubclass(k, Solver) and k is not Solver}
-    assert kinds == {type(s) for s in SOLVERS} | {TAOForest, Boosting}  # of forests: see test_forest.py
+    kinds = {k for k in EXPORTED.values() if inspect.isclass(k) and issubclass(k, Solver) and k is not Solver}
+    assert kinds == {type(s) for s in SOLVERS} | {EXPORTED[name] for name in FORESTS}
+    assert {EXPORTED[method.solver] for method in METHODS.values() if method.solver} <= kinds
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)

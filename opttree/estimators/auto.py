@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -48,7 +48,7 @@ class Member:
         return problem.restated(depth=depth, penalties=penalties)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class _AutoTree(ForestModel):
     """What the regressor and the classifier share."""
 
@@ -60,8 +60,8 @@ class _AutoTree(ForestModel):
         "Seconds, of which just over half go to the search; None: no limit.",
         above=0,
         words="> 0 seconds or None",
-        kw_only=False,
     )
+    _: KW_ONLY
     kind: Literal["tree", "forest"] = option("tree", "What is sought.")
     validation_fraction: float = option(0.2, "Share of the rows that is held out to choose.", above=0, below=1)
 

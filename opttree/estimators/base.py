@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -262,7 +262,7 @@ class CrossValidated(TreeEstimator):
     )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class SingleTree(CrossValidated):
     """Estimators of one tree, of a depth that is given or chosen, which another tree may start."""
 
@@ -274,8 +274,8 @@ class SingleTree(CrossValidated):
         past the best are tried), each depth's fit starting from the one before, or being no worse on its training rows.
         The depth is then in ``best_depth_``, the scores in ``cv_results_``.""",
         least=1,
-        kw_only=False,
     )
+    _: KW_ONLY
     init: Tree | None = option(None, "A tree on raw features to start from, another model's ``tree_`` say.")
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:

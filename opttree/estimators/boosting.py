@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -33,7 +33,7 @@ def boosting_base(kind: str) -> TAOForest:
     return base if kind == "oblique" else replace(base, kind="cart")
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
     """What the regressor and the classifier share."""
 
@@ -49,8 +49,8 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
             base in ("auto", *DEPTHS) if isinstance(base, str) else isinstance(base, bridge.solvers.Solver)
         ),
         words="a solver or one of ['auto', 'oblique', 'axis']",
-        kw_only=False,
     )
+    _: KW_ONLY
     n_estimators: int = option(300, "Most trees.", least=1)
     learning_rate: float = option(0.1, "Share of each tree that is added.")
     max_depth: int | None = option(

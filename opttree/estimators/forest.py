@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,13 +70,14 @@ class ForestModel(ForestEstimator):
         return sum(tree.n_leaves for tree in self.forest_.trees)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     """What the regressor and the classifier share."""
 
     splits = "oblique"
 
-    n_estimators: int = option(30, "Trees.", least=1, kw_only=False)
+    n_estimators: int = option(30, "Trees.", least=1)
+    _: KW_ONLY
     max_depth: int | Literal["oob", "cv"] | None = option(
         None,
         """Largest depth of all trees. None: TAO's trees are as deep as leaves keep 2.5 rows per parameter of a linear

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from opttree.tree import Tree
 __all__ = ["GradTreeClassifier", "GradTreeRegressor"]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class _GradTree(MinLeaf, SingleTree):
     """What both share."""
 
@@ -30,6 +30,7 @@ class _GradTree(MinLeaf, SingleTree):
     leaves = "constant"
 
     max_depth: int | Literal["cv"] = changed(8)
+    _: KW_ONLY
     learning_rates: tuple[float, float, float] = option(
         (0.01, 0.05, 0.05), "Of the logits of features, of thresholds and of leaves."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ STARTS = {"constant": 20, "linear": 3}
 LEAST_ROWS = {"constant": 1, "linear": 10}
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class _OptimalTree(SingleTree):
     """What both share."""
 
@@ -31,6 +31,7 @@ class _OptimalTree(SingleTree):
     starts_compete = True
 
     max_depth: int | Literal["cv"] = changed(3)
+    _: KW_ONLY
     splits: Literal["axis", "oblique"] = option("axis", "Single features, or hyperplanes.")
     solver: Literal["auto", "local", "mip"] = option(
         "auto",

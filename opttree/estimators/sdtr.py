@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ __all__ = ["SDTRRegressor"]
 ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
     """Soft decision tree regressor (SDTR): single, averaged ("shallow": ``n_trees``), in layers ("deep": ``n_layers``).
 
@@ -55,6 +55,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
     max_depth: int | Literal["cv"] = changed(
         7, 'Levels of splits (the paper\'s depth less one); "cv" as in `TAORegressor`.'
     )
+    _: KW_ONLY
     n_trees: int = option(1, "Trees of a layer.")
     n_layers: int = option(1, "Layers: the trees of each read the outputs of those before as further features.")
     tree_output_dim: int | None = option(

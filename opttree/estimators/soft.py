@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # times p / n, see ``l2``
 INITS = ("hinge", "cluster", "cart", "random")
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
+@dataclass(eq=False, repr=False)
 class _SoftTree(SingleTree):
     """What both share."""
 
@@ -30,6 +30,7 @@ class _SoftTree(SingleTree):
     loss = "squared"
 
     max_depth: int | Literal["cv"] = changed(3)
+    _: KW_ONLY
     leaves: Literal["linear", "constant"] = option("linear", "The paper's are linear.")
     l2: Any = option(
         "auto",
