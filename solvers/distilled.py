@@ -19,7 +19,7 @@ from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.forest import TAOForest
-from solvers.forest.grown import Shared, grow
+from solvers.forest.growth import Shared, grow
 from solvers.result import Termination
 
 Floats = NDArray[np.float64]

@@ -33,7 +33,7 @@ from opttree.kernels import alternation
 from solvers import TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, solve
 from solvers.boosting import working_targets
 from solvers.forest.forest import SHRINKAGES, Tally
-from solvers.forest.grown import Shared, grow
+from solvers.forest.growth import Shared, grow
 from tests.conftest import classification_problem, own_clock, regression_problem
 
 

@@ -238,7 +238,7 @@ def test_refusals_name_the_reason():
     cases = [
         (problem, {"formulation": "x"}, "formulation must be one of"),
         (problem, {"n_thresholds": 0}, "n_thresholds must be an integer >= 1 or 'all'; got 0"),
-        (problem, {"margin": 1e-7}, "margin must be >= 1e-05, above HiGHS's tolerance; got 1e-07"),
+        (problem, {"margin": 1e-7}, "margin must be a finite number >= 1e-05; got 1e-07"),
         (problem, {"max_splits": -1}, "max_splits must be an integer >= 0 or None; got -1"),
         (problem, {"formulation": "flow", "max_features": 1}, "max_features is stated in hyperflow only"),
         (small(12, 3, splits="oblique"), {}, "oblique splits of 3 features have too many sides"),

@@ -246,7 +246,9 @@ def test_what_it_refuses():
     assert "penalties are for one tree" in SDTR(n_trees=3).supports(regression_problem())
     with pytest.raises(ValueError, match="model must be a single tree; got a forest of 2"):
         solve(regression_problem(penalties=()), Chain(replace(FAST, n_trees=2), FAST))
-    with pytest.raises(ValueError, match="validation_fraction must be between 0 and 1, or None; got 'a'"):
+    with pytest.raises(
+        ValueError, match="validation_fraction must be a finite number between 0 and 1 or None; got 'a'"
+    ):
         SDTRRegressor(validation_fraction="a").fit(np.zeros((4, 1)), np.arange(4.0))
     for options, match in (
         ({"n_trees": 0}, "n_trees must be an integer >= 1; got 0"),

@@ -65,9 +65,9 @@ class _AutoTree(ForestModel):
     kind: Literal["tree", "forest"] = option("tree", "What is sought.")
     validation_fraction: float = option(0.2, "Share of the rows that is held out to choose.", above=0, below=1)
 
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         self._forget("forest_")
-        super()._fit_noted(X, y, sample_weight)
+        return super()._fit_noted(X, y, sample_weight)
 
     def _depth_for(self, n_samples: int) -> int:
         return 1  # members have depths of their own

@@ -87,12 +87,16 @@ class TreeEstimator(Options, BaseEstimator):
 
     # ---- fitting --------------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
-        """Fit; after Ctrl-C warn that the model is the best so far, and raise unless it is to be kept."""
+    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
+        """Fit; after Ctrl-C warn that the model is the best so far, and raise unless it is to be kept.
+
+        Returns the problem that was solved, and its scaling.
+        """
         with noted_interrupts() as interrupted:
-            self._fit_noted(X, y, sample_weight)
+            stated = self._fit_noted(X, y, sample_weight)
         if interrupted():
             self._conclude_interrupted()
+        return stated
 
     def _conclude_interrupted(self) -> None:
         """Warn, and raise KeyboardInterrupt unless it is to be kept; for methods that `fit` and its like call."""
@@ -111,7 +115,7 @@ class TreeEstimator(Options, BaseEstimator):
         for name in names:
             self.__dict__.pop(name, None)
 
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         """State the problem, solve it, and put the tree back on raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
         began = time.perf_counter()
@@ -124,6 +128,7 @@ class TreeEstimator(Options, BaseEstimator):
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
         self.n_iter_ = self.result_.n_steps
         self._keep(problem, scaling, X, weight)
+        return problem, scaling
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
         """Choose the depth, where it is not given."""
@@ -393,10 +398,14 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
         ValueError
             For bad input or options, in one sentence, before any work starts.
         """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
-        self._fit(X, y.astype(np.float64), sample_weight)
-        return self
+        me: Any = self
+        return me._fit(X, y.astype(np.float64), sample_weight)
 
     def predict(self, X: Any) -> Floats:
         """Predictions (n,), or (n, K) with several outputs."""
@@ -415,17 +424,19 @@ class ClassificationTree(ClassifierMixin):
         ValueError
             For bad input or options, in one sentence, before any work starts.
         """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
+        me: Any = self
         try:
-            self._fit(X, y, sample_weight)
-        except KeyboardInterrupt:
-            with suppress(AttributeError):  # where there is a best so far, it can be used
+            return me._fit(X, y, sample_weight)
+        finally:  # also after Ctrl-C, where there is a best so far
+            with suppress(AttributeError):
                 self.classes_ = self._model.classes
-            raise
-        self.classes_ = self._model.classes
-        return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Class labels (n,)."""

@@ -150,12 +150,12 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
             n_jobs=self.n_jobs,
         )
 
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         self._check_options()
         if not (self.warm_start and hasattr(self, "forest_")):
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._forget("forest_", "depth_", "_levels", "shrinkage_", "kind_", "cv_results_")
-        super()._fit_noted(X, y, sample_weight)
+        return super()._fit_noted(X, y, sample_weight)
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`.
@@ -299,8 +299,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         bounds = np.stack([answers.mean(axis=0) - half, answers.mean(axis=0) + half], axis=-1)
         return bounds[:, 0] if bounds.shape[1] == 1 else bounds
 
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
-        super()._fit_noted(X, y, sample_weight)
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
+        stated = super()._fit_noted(X, y, sample_weight)
         seen = ~np.isnan(self.oob_prediction_[:, 0])
         answers = np.stack([tree.outputs(X[seen]) for tree in self.forest_.trees])
         errors = abs(self.oob_prediction_[seen] - y.reshape(len(y), -1)[seen])
@@ -308,6 +308,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         self._mean_variance = variance.mean(axis=0) + 1e-300 if seen.any() else variance
         shrink = np.sqrt(self.oob_loss_ / max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300)) if seen.any() else 1.0
         self._outside_errors = shrink * errors / np.sqrt(variance + self._mean_variance)
+        return stated
 
 
 class TAOForestClassifier(ClassificationTree, _TAOForest):

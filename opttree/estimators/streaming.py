@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -14,6 +13,7 @@ from opttree import bridge
 from opttree.chunks import ROWS, Chunks
 from opttree.estimators.base import Floats, TreeEstimator
 from opttree.estimators.running import threads
+from opttree.estimators.scaling import Scaling
 from opttree.interrupts import noted_interrupts
 from opttree.problems import TreeProblem
 
@@ -75,9 +75,9 @@ class Streaming(TreeEstimator):
         self._finish(None)
         return self
 
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> None:
+    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         self._forget("_stream")  # of an earlier `partial_fit`
-        super()._fit_noted(X, y, sample_weight)
+        return super()._fit_noted(X, y, sample_weight)
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         """Set up the model and the stream from the first rows; ``missing`` are classes that these lack."""
@@ -104,12 +104,9 @@ class StreamingGET(Streaming):
         weight = np.concatenate([np.ones(len(X)), np.zeros(len(missing))])
         if len(missing):  # rows of no weight name the classes
             X, y = np.concatenate([X, np.resize(X, (len(missing), X.shape[1]))]), np.concatenate([y, missing])
-        self.fit(X, y, weight)
-        y = y if is_classifier(self) else y.astype(np.float64)
-        problem, self._scaling = self.state(X, y, weight)
-        self._stream = bridge.solvers.streaming.TreeStream(
-            problem, self._scaling.scale(self.tree_), np.random.default_rng(len(X))
-        )
+        problem, self._scaling = self._train(X, y, weight)
+        rng = np.random.default_rng(len(X))
+        self._stream = bridge.solvers.streaming.TreeStream(problem, self.result_.tree, rng)
 
     def _part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
         return self._scaling.problem(self._stream.problem, X, y)

@@ -14,6 +14,14 @@ from opttree.problems.tree_problem import TreeProblem
 Floats = NDArray[np.floating]
 
 
+def packed(problem: TreeProblem, dtype: str) -> Any:
+    """All rows of a statement in blocks, packed once: problems derived from one statement share them."""
+    known = problem.__dict__.setdefault("_packed", {})
+    if dtype not in known:
+        known[dtype] = pack_rows(problem, [np.arange(problem.n_samples)], dtype)[0]
+    return known[dtype]
+
+
 def pack_rows(problem: TreeProblem, groups: Sequence[NDArray[np.integer]], dtype: str) -> tuple[Any, NDArray[np.int64]]:
     """Rows of a statement, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
     n_blocks = [-(-rows.size // vectors.BLOCK) for rows in groups]

@@ -14,7 +14,7 @@ from opttree.devices import Device
 from opttree.forest import Forest
 from opttree.kernels import forest
 from opttree.options import Checked, option
-from opttree.problems.blocks import pack_rows
+from opttree.problems.blocks import pack_rows, packed
 from opttree.problems.forest_rows import ForestRows, memory_refusal
 from opttree.problems.smooth_problem import SmoothTreeProblem
 from opttree.problems.tree_problem import TreeProblem
@@ -137,7 +137,7 @@ class SoftForestProblem(Checked):
     @cached_property
     def data(self) -> Any:
         """All rows in blocks."""
-        return self.pack_rows([np.arange(self.problem.n_samples)])[0]
+        return packed(self.problem, self.dtype)
 
     def pack_rows(self, groups: list[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
         """See `opttree.problems.blocks.pack_rows`."""

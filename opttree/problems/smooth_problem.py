@@ -15,7 +15,7 @@ from opttree.devices import Device
 from opttree.kernels import codes, hard, smooth, subtree, xp as arrays
 from opttree.kernels.first_order import best_constants, lbfgs, lbfgs_elsewhere, lbfgs_memory
 from opttree.options import Checked, option
-from opttree.problems.blocks import pack_rows
+from opttree.problems.blocks import pack_rows, packed
 from opttree.problems.penalties import L1, L2
 from opttree.problems.smooth_batch import Rows, SmoothBatch, memory_refusal
 from opttree.problems.tree_problem import TreeProblem
@@ -95,7 +95,7 @@ class SmoothTreeProblem(Checked):
         if self.device == "gpu":
             object.__setattr__(self, "data", None)
         elif self.data is None:
-            object.__setattr__(self, "data", self.pack_rows([np.arange(self.problem.n_samples)])[0])
+            object.__setattr__(self, "data", packed(self.problem, self.dtype))
         elif self.data.w.dtype != self.dtype or np.count_nonzero(self.data.w) != self.problem.n_samples:
             raise ValueError("data must be the rows of this problem in its dtype; got others: leave it out")
 
@@ -185,6 +185,21 @@ class SmoothTreeProblem(Checked):
         """The rows as a `SmoothBatch` takes them."""
         problem = self.problem
         return problem.X, problem.Y, problem.w * problem.n_samples
+
+    @staticmethod
+    def batch_of(smooths: Sequence[SmoothTreeProblem]) -> SmoothBatch:
+        """Several problems of one form on the device, sent there once: the first of them keeps the last batch."""
+        first = smooths[0]
+        tables = [smooth.table for smooth in smooths]
+        known = first.__dict__.get("_sent")
+        if (
+            known is None
+            or len(known[0]) != len(tables)
+            or any(a is not b for a, b in zip(known[0], tables, strict=True))
+        ):
+            known = tables, SmoothBatch(tables, first.form, [smooth.penalty for smooth in smooths], first.dtype)
+            first.__dict__["_sent"] = known
+        return known[1]
 
     @cached_property
     def _batch(self) -> SmoothBatch:

@@ -198,10 +198,28 @@ class TreeProblem:
             return "the tree has linear leaves; the problem allows constant ones"
         first_layer = tree.n_features == self.n_features  # of a forest in layers; always so for a tree
         if self.min_leaf > 1 and tree.n_branches and first_layer:
-            counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)
+            counts = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)
             if np.any((counts > 0) & (counts < self.min_leaf)):
                 return f"the tree has a leaf with {counts[counts > 0].min()} rows; the problem asks for {self.min_leaf}"
         return None
+
+    def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
+        """Leaf node of each row (n,), not to be written to.
+
+        Those of the last tree are kept, so that its rows are routed once while its leaves are fitted, it is pruned and
+        its objective is taken.
+        """
+        known = self.__dict__.get("_routed")
+        if known is not None and known[0].has_splits_of(tree):
+            return known[1]
+        leaf = tree.apply(self.X)
+        self.__dict__["_routed"] = tree, leaf
+        return leaf
+
+    def live(self, tree: Tree) -> Tree:
+        """The tree without the branches that send all rows one way, see `Tree.prune_dead`."""
+        filled = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)[tree.n_branches :] > 0
+        return tree.keep(filled)
 
     def mean_loss(self, model: Tree | Forest) -> float:
         """Weighted mean loss of the model's predictions, without penalties: hard routing, but for mixtures."""
@@ -209,7 +227,7 @@ class TreeProblem:
             return self.mean_loss_of(model.answers(self.X))
         if model.mixture:
             return self.mean_loss_of(model.outputs(self.X))
-        leaf = model.apply(self.X)
+        leaf = self.leaves_of(model)
         per_row = hard.losses(
             self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
         )
@@ -307,7 +325,7 @@ class TreeProblem:
             penalties (softmax cross-entropy for classification) and, in regression, are clipped to the range
             that y and the fitted values of the leaf's rows have in common. Leaves that no row reaches keep theirs.
         """
-        leaf = tree.apply(self.X) - tree.n_branches
+        leaf = self.leaves_of(tree) - tree.n_branches
         linear = (leaves or self.leaves) == "linear"
         shape = (tree.n_leaves, self.n_outputs, self.n_features if linear else 0)
         coefs = tree.leaf_arrays[1]
@@ -360,14 +378,14 @@ class TreeProblem:
         """``tree`` with its linear leaves, as they are, clipped as `fit_leaves` clips them; regression only."""
         if self.is_classification or not tree.linear_leaves:
             return tree
-        order, start = reduced.group_rows(tree.apply(self.X) - tree.n_branches, tree.n_leaves, self.w)
+        order, start = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
         values, coefs = tree.leaf_arrays[:2]
         lower, upper = leaves.output_ranges(self.X, self.Y, order, start, values, coefs)
         return replace(tree, lower=lower, upper=upper)
 
     def trim(self, tree: Tree, *, refit: bool = True) -> Tree:
         """``tree`` without dead leaves and those under ``min_leaf``; if rows had to move, leaves are fitted again."""
-        live = tree.prune_dead(self.X)
+        live = self.live(tree)
         trimmed = self.enforce_min_leaf(live)
         if trimmed.n_leaves == live.n_leaves:
             return trimmed
@@ -376,7 +394,7 @@ class TreeProblem:
     def enforce_min_leaf(self, tree: Tree) -> Tree:
         """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""
         while tree.n_branches:
-            counts = np.bincount(tree.apply(self.X), minlength=tree.n_nodes)
+            counts = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)
             small = counts < self.min_leaf
             small[: tree.n_branches] = False
             if not small.any():

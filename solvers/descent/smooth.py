@@ -132,7 +132,7 @@ class AdamOnBatch(_Adam):
         first = smooths[0]
         super().__init__(options, first.eps, scales, rngs)
         self.closed_leaves = closed_leaves
-        self.batch = SmoothBatch([s.table for s in smooths], first.form, [s.penalty for s in smooths], first.dtype)
+        self.batch = SmoothTreeProblem.batch_of(smooths)
         self.thetas = self.batch.upload(thetas)
         self.state = self.batch.upload(np.zeros_like(thetas)), self.batch.upload(np.zeros_like(thetas))
         self._alphas, self.rows = self.batch.upload(self.scales), self.batch.every_row

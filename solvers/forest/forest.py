@@ -17,7 +17,7 @@ from opttree.options import option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
-from solvers.forest.grown import Grown, Shared, grow
+from solvers.forest.growth import GrownTree, Shared, grow
 from solvers.forest.options import GrowthOptions
 from solvers.parallel import spread
 from solvers.result import Termination
@@ -157,7 +157,7 @@ class Tally:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.shrinkages = shared.shrinkages
-        self.grown: dict[int, Grown] = {}
+        self.grown: dict[int, GrownTree] = {}
         n, n_outputs = shared.Y.shape
         sets = len(self.shrinkages)
         self.totals = np.zeros((sets, n, n_outputs))
@@ -165,7 +165,7 @@ class Tally:
         self.squares = np.zeros((sets, n))
         self.counts = np.zeros(n, np.int64)
 
-    def add(self, number: int, tree: Grown) -> None:
+    def add(self, number: int, tree: GrownTree) -> None:
         """One tree more."""
         self.grown[number] = tree
         X, Y, outside = self.shared.X, self.shared.Y, tree.outside

@@ -81,7 +81,7 @@ class Anneal(Checked):
 
     def trimmed(self, problem: TreeProblem, tree: Tree) -> Tree:
         """``tree`` without dead leaves and those under ``min_leaf``; if rows had to move, leaves are fitted again."""
-        live = tree.prune_dead(problem.X)
+        live = problem.live(tree)
         kept = problem.enforce_min_leaf(live)
         if kept.n_leaves == live.n_leaves:
             return kept

@@ -66,7 +66,7 @@ class SubtreePolish(Solver):
         for t in range(tree.n_branches):
             if tree.node_depth[t] >= depth:
                 top[tree.children[t]] = top[t]
-        owner = top[tree.apply(problem.X)]
+        owner = top[problem.leaves_of(tree)]
         device = SmoothTreeProblem.placed(problem, self.device, dtype=self.dtype)
         nodes, smooths, best = [], [], []
         for node in map(int, np.flatnonzero(tree.node_depth == depth)):

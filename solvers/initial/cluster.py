@@ -72,7 +72,7 @@ def davies_bouldin(problem: TreeProblem, tree: Tree) -> float:
     """Davies-Bouldin index of the rows' leaves; infinite where it is not defined."""
     from sklearn.metrics import davies_bouldin_score
 
-    leaf = tree.apply(problem.X)
+    leaf = problem.leaves_of(tree)
     if not 2 <= np.unique(leaf).size < leaf.size:
         return np.inf
     return float(davies_bouldin_score(problem.X, leaf))

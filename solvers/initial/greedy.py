@@ -48,7 +48,7 @@ class GreedyInit(Initial):
             yield problem.fit_leaves(tree)
         for top in range(0, problem.depth, self.levels):
             levels = min(self.levels, problem.depth - top)
-            leaf = tree.apply(problem.X)
+            leaf = problem.leaves_of(tree)
             device = SmoothTreeProblem.placed(problem, self.device, self.n_starts, dtype="float32")
             nodes, smooths, thetas, rngs = [], [], [], []
             counts = np.bincount(leaf, minlength=tree.n_nodes)

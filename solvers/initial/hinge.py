@@ -92,7 +92,7 @@ class HingeInit(Initial):
 
     def _prune(self, problem: TreeProblem, tree: Tree, target: Floats) -> Tree:
         """Replace subtrees that do not pay for their parameters by leaves."""
-        leaf = tree.apply(problem.X)
+        leaf = problem.leaves_of(tree)
         rows_of = {t: np.flatnonzero(leaf == t).astype(np.int32) for t in range(tree.n_branches, tree.n_nodes)}
         keep = np.ones(tree.n_nodes, bool)  # leaves: whether they stay; branches: unused
         error, n_leaves = np.empty(tree.n_nodes), np.ones(tree.n_nodes, int)  # of the subtree as pruned so far

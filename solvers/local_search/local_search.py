@@ -17,7 +17,7 @@ from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.initial import CartInit
 from solvers.initial.base import Initial
-from solvers.local_search.grown import Grown, Rows
+from solvers.local_search.search_tree import Rows, SearchTree
 from solvers.result import Termination
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ class Move(NamedTuple):
     """A changed tree and the cost of the changed part, prices included."""
 
     cost: float
-    tree: Grown
+    tree: SearchTree
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class LocalSearch(Solver):
         """Searches one after another; a step after every pass."""
         yield Step(problem.one_leaf(), phase="constant")
         if start is not None and (self.max_splits is None or start.n_branches <= self.max_splits):
-            yield Step(start.prune_dead(problem.X), phase="start")
+            yield Step(problem.live(start), phase="start")
         if problem.depth == 0:
             return Termination.LOCALLY_OPTIMAL
         costs = Costs(problem)
@@ -93,7 +93,7 @@ class LocalSearch(Solver):
                 tree = start
             else:
                 tree = self.init.build(problem, own)
-            grown = self._pruned(Grown.of(problem, tree).live())
+            grown = self._pruned(SearchTree.of(problem, tree).live())
             phase = f"search {run + 1}"
             yield Step(problem.fit_leaves(grown.tree()), phase=phase)
             improved = True
@@ -105,14 +105,14 @@ class LocalSearch(Solver):
                     break
         return Termination.ITERATION_LIMIT if improved else Termination.LOCALLY_OPTIMAL
 
-    def _pruned(self, grown: Grown) -> Grown:
+    def _pruned(self, grown: SearchTree) -> SearchTree:
         """The tree without as many of its last branches as are too many."""
         for t in reversed(grown.nodes()):
             if self.max_splits is not None and grown.n_splits() > self.max_splits:
                 grown = grown.without(t)
         return grown
 
-    def _one_pass(self, grown: Grown, costs: Costs, rng: Rng) -> Generator[None, None, tuple[Grown, bool]]:
+    def _one_pass(self, grown: SearchTree, costs: Costs, rng: Rng) -> Generator[None, None, tuple[SearchTree, bool]]:
         """Every node once; the tree, and whether it has become better."""
         improved = False
         places = grown.nodes()
@@ -133,7 +133,7 @@ class LocalSearch(Solver):
                 grown, improved = best.tree.live(), True
         return grown, improved
 
-    def _moves(self, grown: Grown, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
+    def _moves(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
         """The alternatives at a node that comes by ``rows`` and may have ``spare`` branches at and below it."""
         if grown.is_branch(place):
             leaf = grown.without(place)
@@ -146,7 +146,7 @@ class LocalSearch(Solver):
             yield from self._resplit(grown, place, rows, costs)
         yield from self._optimal_below(grown, place, rows, costs, spare)
 
-    def _resplit(self, grown: Grown, place: int, rows: Rows, costs: Costs) -> Iterator[Move]:
+    def _resplit(self, grown: SearchTree, place: int, rows: Rows, costs: Costs) -> Iterator[Move]:
         """The best other split."""
         problem = grown.problem
         families: list[tuple[Floats, float, tuple[int, float] | None]] = [
@@ -183,7 +183,7 @@ class LocalSearch(Solver):
             cost = costs.below(new, place, rows)
         yield Move(cost, new)
 
-    def _optimal_below(self, grown: Grown, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
+    def _optimal_below(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
         """The optimal subtree, of as many levels and thresholds as there is time for."""
         most = min(self.exact_levels, grown.depth_left(place))
         while most >= 2 and spare < 2**most - 1:
@@ -212,7 +212,7 @@ class Costs:
         )
         p = problem.n_features
         self.n_thresholds = max(FEWEST, int(SCAN_WORK / (4.0 * p * (p + 1.0) ** 3))) if self.linear else "all"
-        self.subtrees: dict[tuple[bytes, int], Grown | None] = {}
+        self.subtrees: dict[tuple[bytes, int], SearchTree | None] = {}
         rows = np.arange(problem.n_samples, dtype=np.int32)
         self.slack = LEAST_GAIN * self.of(rows, np.zeros(rows.size, np.int64), 1)
 
@@ -231,11 +231,11 @@ class Costs:
             )
         )
 
-    def below(self, grown: Grown, place: int, rows: Rows) -> float:
+    def below(self, grown: SearchTree, place: int, rows: Rows) -> float:
         """Cost of the subtree at a place for ``rows``, prices included."""
         return self.of(rows, *grown.leaves_of(rows, place)) + self.problem.price_per_split * grown.n_splits(place)
 
-    def optimal_subtree(self, rows: Rows, most: int) -> Grown | None:
+    def optimal_subtree(self, rows: Rows, most: int) -> SearchTree | None:
         """An optimal axis-aligned subtree for ``rows`` of at most ``most`` levels, as work allows; None for none."""
         key = rows.tobytes(), most
         if key not in self.subtrees:
@@ -251,11 +251,11 @@ class Costs:
             if thresholds and (few or per_feature >= 2):
                 part = problem.restrict(rows, levels, splits="axis")
                 tree = MIPTreeProblem(part, n_thresholds="all" if few else per_feature).best_tree()
-                self.subtrees[key] = Grown.of(part, tree)
+                self.subtrees[key] = SearchTree.of(part, tree)
         return self.subtrees[key]
 
     def best_split(
-        self, grown: Grown, place: int, rows: Rows, sort_by: Floats, n_thresholds: int | str
+        self, grown: SearchTree, place: int, rows: Rows, sort_by: Floats, n_thresholds: int | str
     ) -> tuple[float, int, float] | None:
         """The best split of the families that order ``rows`` by ``sort_by (F, m)``: cost, family, threshold on that."""
         order = np.argsort(sort_by, axis=1, kind="stable")

@@ -139,28 +139,28 @@ class NODEC(Solver):
             yield Step(one_leaf(problem, self.alpha), phase="constant")
             start = yield from self._initial(problem, rng)
         smooth = SmoothTreeProblem(problem, alpha=self.alpha, device=self.device)
-        theta = soft_start(smooth, start, self.steepness, own)
-        value = smooth.value(theta)
-        best, best_value = theta, value
+        point = soft_start(smooth, start, self.steepness, own)
+        value = smooth.value(point)
+        best, best_value = point, value
         imbalance = np.array(self.imbalance)
         yield self._step(smooth, best, {"smooth": best_value, "current": value}, "start")
         k = rises = 0
         for _ in range(self.max_iter):
-            before = theta
+            before = point
             for working_set in self._macro_iteration(smooth.n_branches):
                 if k == self.k0:  # what went before does not bind the exact phase
-                    best, best_value = theta, value
-                theta = self._inner_iteration(smooth, theta, working_set, imbalance, k)
-                last, value = value, smooth.value(theta)
+                    best, best_value = point, value
+                point = self._inner_iteration(smooth, point, working_set, imbalance, k)
+                last, value = value, smooth.value(point)
                 rises += value > last + ROUNDING * abs(last)
                 if value < best_value:
-                    best, best_value = theta, value
+                    best, best_value = point, value
                 k += 1
                 yield None
             imbalance = imbalance * self.decay
             info = {"smooth": best_value, "current": value, "rises": float(rises)}
             if self.k0 is not None:
-                info |= self._proposition_1(smooth, before, theta)
+                info |= self._proposition_1(smooth, before, point)
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
@@ -179,11 +179,11 @@ class NODEC(Solver):
         assert tree is not None  # initial trees yield one
         return tree
 
-    def _step(self, smooth: SmoothTreeProblem, theta: Floats, info: dict[str, float], phase: str) -> Step:
+    def _step(self, smooth: SmoothTreeProblem, point: Floats, info: dict[str, float], phase: str) -> Step:
         problem = smooth.problem
-        tree = soft_tree(smooth, theta, mixture=False, clip=self.clip)
+        tree = soft_tree(smooth, point, mixture=False, clip=self.clip)
         if problem.min_leaf > 1:
-            live = tree.prune_dead(problem.X)
+            live = problem.live(tree)
             tree = problem.enforce_min_leaf(live)
             if tree.n_leaves < live.n_leaves:  # rows have come to leaves that were not fitted to them
                 tree = problem.fit_leaves(tree)
@@ -207,13 +207,13 @@ class NODEC(Solver):
     # ---- BN step --------------------------------------------------------------------------------------------------
 
     def _inner_iteration(
-        self, smooth: SmoothTreeProblem, theta: Floats, chosen: WorkingSet, imbalance: Floats, k: int
+        self, smooth: SmoothTreeProblem, point: Floats, chosen: WorkingSet, imbalance: Floats, k: int
     ) -> Floats:
         """BN step, then LN step."""
         exact = self.k0 is not None and k >= self.k0
-        part = SubtreeProblem(smooth, theta, chosen.node, alone=chosen.splits == "own", exact=exact)
+        part = SubtreeProblem(smooth, point, chosen.node, alone=chosen.splits == "own", exact=exact)
         if not part.share > 0.0:
-            return theta
+            return point
         if chosen.splits != "none":
             part = part.at(part.insert(self._branch_step(part, imbalance, k)))
         return self._leaf_step(part, chosen.leaves, k)
@@ -280,7 +280,7 @@ class NODEC(Solver):
     # ---- LN step --------------------------------------------------------------------------------------------------
 
     def _leaf_step(self, part: SubtreeProblem, chosen: slice, k: int) -> Floats:
-        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node; the new theta."""
+        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node; the new point."""
         smooth, problem = part.whole, part.whole.problem
         leaves = range(smooth.n_branches + 1)[part.leaves][chosen]
         if not leaves:
@@ -299,15 +299,15 @@ class NODEC(Solver):
             new_values,
             new_coefs,
         )
-        theta = part.theta.copy()
-        for own, fitted in zip(smooth.unpack(theta)[2:], (new_values, new_coefs), strict=True):
+        point = part.theta.copy()
+        for own, fitted in zip(smooth.unpack(point)[2:], (new_values, new_coefs), strict=True):
             own[leaves] = fitted
-        return theta
+        return point
 
-    def _proposition_1(self, smooth: SmoothTreeProblem, before: Floats, theta: Floats) -> dict[str, float]:
+    def _proposition_1(self, smooth: SmoothTreeProblem, before: Floats, point: Floats) -> dict[str, float]:
         """Norms of the gradient and of the macro iteration's moves."""
-        _value, gradient = smooth.value_and_grad(theta)
-        move = theta - before
+        _value, gradient = smooth.value_and_grad(point)
+        move = point - before
         cut = smooth.n_branches * (smooth.problem.n_features + 1)
         return {
             "gradient_norm": float(np.linalg.norm(gradient)),

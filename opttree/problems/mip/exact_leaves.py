@@ -24,7 +24,7 @@ def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
     """The tree with the best leaves for its splits, linear ones in all leaves and without bounds."""
     if problem.leaves == "constant":
         return problem.fit_leaves(tree)
-    leaf = tree.apply(problem.X) - tree.n_branches
+    leaf = problem.leaves_of(tree) - tree.n_branches
     values = np.zeros((tree.n_leaves, problem.n_outputs))
     coefs = np.zeros((*values.shape, problem.n_features))
     if problem.loss == "squared":  # normal equations of features far from zero are inexact

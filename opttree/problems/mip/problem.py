@@ -113,7 +113,7 @@ class MIPTreeProblem(MIPStatement):
         """The tree that the variables of ``model`` hold, with the best leaves for its splits; linear ones that would be
         beyond ``coef_bound`` are the model's.
         """
-        tree = self._behind(model).decode(model).prune_dead(self.problem.X)
+        tree = self.problem.live(self._behind(model).decode(model))
         exact = fit_exact_leaves(self.problem, tree)
         return exact if self.within_bound(exact) else tree
 
@@ -147,10 +147,10 @@ class MIPTreeProblem(MIPStatement):
         middle between the rows. None where one has less than the margin, or linear leaves are beyond ``coef_bound``.
         """
         problem = self.problem
-        live = tree.prune_dead(problem.X)
+        live = problem.live(tree)
         if self.lists_candidates:
             moved = self.candidates.nearest(live, problem.X)
-            placed: Tree | None = problem.enforce_min_leaf(moved.prune_dead(problem.X))
+            placed: Tree | None = problem.enforce_min_leaf(problem.live(moved))
         else:
             placed = with_margin(live, problem.X, self.margin)
         exact = None if placed is None else fit_exact_leaves(problem, placed)

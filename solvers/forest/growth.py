@@ -86,7 +86,7 @@ class Shared:
         return self.w * keep
 
 
-class Grown(NamedTuple):
+class GrownTree(NamedTuple):
     """A tree without its leaves' models, of which there is a set for every shrinkage."""
 
     skeleton: Tree
@@ -107,7 +107,7 @@ class Grown(NamedTuple):
         return Tree(skeleton.children, skeleton.A, skeleton.b, values, coefs, lower=low, upper=high, classes=classes)
 
 
-def grow(shared: Shared, task: tuple[str, Rng]) -> Grown:
+def grow(shared: Shared, task: tuple[str, Rng]) -> GrownTree:
     """One tree, from its kind, "oblique", "axis" or "cart", and from random numbers of its own."""
     kind, rng = task
     w = shared.weights(rng)
@@ -123,7 +123,7 @@ def grow(shared: Shared, task: tuple[str, Rng]) -> Grown:
         alternation.leaf_models(children, counts, G, c, float(shrinkage), p, own)
     outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
     first = skeleton.n_branches
-    return Grown(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
+    return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
 
 
 def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:

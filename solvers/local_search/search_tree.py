@@ -12,14 +12,14 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
 
 
-class Grown:
+class SearchTree:
     """Branches ``(a, b)`` by their places in heap order: the children of t are at 2t + 1 and 2t + 2."""
 
     def __init__(self, problem: TreeProblem, branches: dict[int, tuple[Floats, float]]) -> None:
         self.problem, self.branches = problem, branches
 
     @staticmethod
-    def of(problem: TreeProblem, tree: Tree) -> Grown:
+    def of(problem: TreeProblem, tree: Tree) -> SearchTree:
         """The branches of ``tree``."""
         branches, at = {}, {0: 0}
         for node in range(tree.n_branches):
@@ -27,7 +27,7 @@ class Grown:
             branches[place] = tree.A[node], float(tree.b[node])
             left, right = tree.children[node].tolist()
             at[left], at[right] = 2 * place + 1, 2 * place + 2
-        return Grown(problem, branches)
+        return SearchTree(problem, branches)
 
     def is_branch(self, place: int) -> bool:
         """Whether the place splits."""
@@ -51,16 +51,16 @@ class Grown:
 
     # ---- other trees ----------------------------------------------------------------------------------------------
 
-    def with_split(self, place: int, a: Floats, b: float) -> Grown:
+    def with_split(self, place: int, a: Floats, b: float) -> SearchTree:
         """The tree with another split at a place, subtrees as they are."""
-        return Grown(self.problem, self.branches | {place: (a, b)})
+        return SearchTree(self.problem, self.branches | {place: (a, b)})
 
-    def without(self, place: int) -> Grown:
+    def without(self, place: int) -> SearchTree:
         """The tree with a leaf at the place."""
         gone = set(self.nodes(place))
-        return Grown(self.problem, {t: split for t, split in self.branches.items() if t not in gone})
+        return SearchTree(self.problem, {t: split for t, split in self.branches.items() if t not in gone})
 
-    def with_subtree(self, place: int, other: Grown, theirs: int) -> Grown:
+    def with_subtree(self, place: int, other: SearchTree, theirs: int) -> SearchTree:
         """The tree with the subtree that ``other`` has at ``theirs`` at ``place``."""
         branches = dict(self.without(place).branches)
         pairs = [(place, theirs)]
@@ -68,9 +68,9 @@ class Grown:
             if there in other.branches:
                 branches[here] = other.branches[there]
                 pairs += [(2 * here + 1, 2 * there + 1), (2 * here + 2, 2 * there + 2)]
-        return Grown(self.problem, branches)
+        return SearchTree(self.problem, branches)
 
-    def live(self) -> Grown:
+    def live(self) -> SearchTree:
         """The tree without branches that send all rows one way: the child on that side takes their place."""
         tree = self
         pending = [(0, np.arange(self.problem.n_samples, dtype=np.int32))]
