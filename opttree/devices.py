@@ -1,11 +1,14 @@
-"""Where smooth problems are evaluated: on the CPU, or on a GPU through CuPy, which is optional."""
+"""Where problems are evaluated and arrays live: on the CPU, or on a GPU through CuPy, which is optional."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 Device = Literal["cpu", "gpu", "auto"]
 DEVICES = get_args(Device)
@@ -13,15 +16,10 @@ FRAMES = 4096  # bytes that a thread may want of local memory, which the device 
 WORTH = 20_000_000  # products of a pass over rows, splits and starts from which "auto" takes the GPU: see `on_gpu`
 
 
-def check_device(device: object) -> None:
-    """ValueError for what is no device."""
-    if device not in DEVICES:
-        raise ValueError(f"device must be one of {list(DEVICES)}; got {device!r}")
-
-
 def require(device: object) -> None:
     """ValueError for what is no device, or one that cannot be had here."""
-    check_device(device)
+    if device not in DEVICES:
+        raise ValueError(f"device must be one of {list(DEVICES)}; got {device!r}")
     if (reason := refusal(str(device))) is not None:
         raise ValueError(reason)
 
@@ -90,3 +88,30 @@ def memory_errors(what: str, lower: str) -> Iterator[None]:
 
 def _sentence(what: str, lower: str) -> str:
     return f"device must have memory for {what}; {lower}, or use device='cpu'; got device='gpu'"
+
+
+class DeviceArrays:
+    """Arrays of one floating dtype on a device.
+
+    Parameters
+    ----------
+    xp : array namespace; None: CuPy (RuntimeError where there is no CuPy or no device).
+    dtype : "float32" or "float64".
+    what, lower : for the sentence where memory ends: what takes it, and the options that ask for less.
+    """
+
+    def __init__(self, xp: Any, dtype: str, what: str, lower: str) -> None:
+        self.xp = cupy() if xp is None else xp
+        self.dtype, self._what, self._lower = dtype, what, lower
+
+    def upload(self, array: ArrayLike) -> Any:
+        """An array on the device, a copy."""
+        return self.xp.asarray(np.array(array, self.dtype))
+
+    def download(self, array: Any) -> NDArray[np.floating]:
+        """A device's array as NumPy's, a copy."""
+        return getattr(self.xp, "asnumpy", np.array)(array)
+
+    def within_memory(self) -> AbstractContextManager[None]:
+        """Within, memory that the device does not give becomes one sentence."""
+        return memory_errors(self._what, self._lower)

@@ -179,11 +179,6 @@ class Tree:
         """Number of outputs or classes, K."""
         return int(self.values.shape[1])
 
-    def has_splits_of(self, other: Tree) -> bool:
-        """Whether both route every row to the same node."""
-        pairs = ((self.children, other.children), (self.A, other.A), (self.b, other.b))
-        return self is other or all(np.array_equal(mine, its) for mine, its in pairs)
-
     @property
     def linear_leaves(self) -> bool:
         """Whether leaves hold linear predictors."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree import devices
+from opttree.devices import DeviceArrays
 from opttree.kernels import fused_dense
-from opttree.problems.device_arrays import DeviceArrays
 
 Floats = NDArray[np.floating]
 Rows = tuple[Floats, Floats, Floats]  # X (n, p); Y (n, K) or class codes (n, 1); w (n,) in float64

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree import devices
+from opttree.devices import DeviceArrays
 from opttree.kernels import xp_forest
 from opttree.kernels.forest import layer_start
-from opttree.problems.device_arrays import DeviceArrays
 from opttree.problems.tree_problem import TreeProblem
 
 Floats = NDArray[np.floating]

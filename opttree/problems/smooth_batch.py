@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree import devices
+from opttree.devices import DeviceArrays
 from opttree.kernels import fused, xp as arrays
 from opttree.kernels.codes import LOG
 from opttree.kernels.vectors import BLOCK
-from opttree.problems.device_arrays import DeviceArrays
 
 Floats = NDArray[np.floating]
 Rows = tuple[Floats, Floats, Floats]  # X (n, p); Y (n, K), class codes (n, 1) or losses of the leaves (n, L); w (n,)
