@@ -210,9 +210,9 @@ class TreeProblem:
         its objective is taken.
         """
         splits = tree.children, tree.A, tree.b
-        known = self.__dict__.get("_routed")
-        if known is not None and all(map(np.array_equal, known[0], splits)):
-            return known[1]
+        known, leaf = self.__dict__.get("_routed", ((), None))
+        if leaf is not None and all(np.array_equal(mine, its) for mine, its in zip(known, splits, strict=True)):
+            return leaf
         leaf = tree.apply(self.X)
         self.__dict__["_routed"] = splits, leaf
         return leaf
