@@ -209,10 +209,10 @@ class TreeProblem:
         Those of the last tree are kept, so that its rows are routed once while its leaves are fitted, it is pruned and
         its objective is taken.
         """
-        splits = tree.children, tree.A, tree.b
-        known, leaf = self.__dict__.get("_routed", ((), None))
-        if leaf is not None and all(np.array_equal(mine, its) for mine, its in zip(known, splits, strict=True)):
-            return leaf
+        splits: list[NDArray[Any]] = [tree.children, tree.A, tree.b]
+        known = self.__dict__.get("_routed")
+        if known is not None and all(np.array_equal(mine, its) for mine, its in zip(known[0], splits, strict=True)):
+            return known[1]
         leaf = tree.apply(self.X)
         self.__dict__["_routed"] = splits, leaf
         return leaf
