@@ -30,6 +30,11 @@ kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
 # X (n, p) and Y (n, K) in rows; blocks (n / WIDE, q / 4, 4 WIDE) is X once more, see `smooth.Data`; w (n,) in units of
 # rows, 0 for rows left out
 Sample = namedtuple("Sample", "X Y blocks w")
+# passes, how many of them have constant leaves, whether the others' are linear; l1 and l2 on split weights; shrinkage
+# of leaves in rows; fewest rows of a linear leaf; Newton steps per node
+Rule = namedtuple("Rule", "passes constant_passes linear l1 l2 ridge min_rows steps")
+# splits A (B, p) and b (B,); words of `side_words`; leaf (n,) and loss (n,) of each row; models, low, high of leaves
+State = namedtuple("State", "A b words leaf losses models low high")
 
 
 @kernel
@@ -111,12 +116,13 @@ def best_cut(B, count, m, p, u, x, z, hist):
 
 
 @kernel
-def update_node(sample, words, order, t, A, b, losses, leaf, models, low, high, l1, l2, mask, steps, buffers):
+def update_node(sample, state, order, t, rule, mask, buffers):
     """Refit branch ``t`` to the rows ``order`` that reach it and move those of its left side to the front.
 
     Rows that change sides take over the leaf and the loss of their other side. Returns the rows on the left.
     """
     X, Y, _blocks, w = sample
+    A, b, words, leaf, losses, models, low, high = state
     B, u, z, other, other_loss, spare, hist, x, scratch = buffers
     m, p, n_branches = order.size, X.shape[1], b.size
     one = X.dtype.type
@@ -138,7 +144,7 @@ def update_node(sample, words, order, t, A, b, losses, leaf, models, low, high, 
         for k in range(p):
             x[k] = A[t, k]
         x[p] = -b[t]
-        newton(B, count, m, p, u, x, l1 / total, l2 / total, mask, steps, scratch)
+        newton(B, count, m, p, u, x, rule.l1 / total, rule.l2 / total, mask, rule.steps, scratch)
         cut = best_cut(B, count, m, p, u, x, z, hist)
         for k in range(p):
             A[t, k] = x[k]
@@ -331,11 +337,11 @@ def medians(X, rows, A, b):
 
 
 @kernel
-def alternate(sample, rows, A, b, passes, constant_passes, linear, l1, l2, ridge, min_rows, masks, steps):
+def alternate(sample, rows, A, b, rule, masks):
     """Passes of TAO over the complete tree ``A (B, p)``, ``b (B,)`` in place; leaf number (n,) of every row at the end.
 
-    ``rows`` are those of positive weight. Leaves are constant in the first ``constant_passes``, and throughout without
-    ``linear``.
+    ``rows`` are those of positive weight. See `Rule`; ``masks (B, p)`` of the features that each node may use are empty
+    for all.
     """
     X, Y, blocks, _w = sample
     n, p = X.shape
@@ -367,18 +373,19 @@ def alternate(sample, rows, A, b, passes, constant_passes, linear, l1, l2, ridge
     ends = np.zeros((2 * n_branches + 1, 2), np.int64)
     children = np.arange(1, 2 * n_branches + 1).astype(np.int32).reshape(n_branches, 2)
     no_mask = np.ones(0, np.bool_)
-    for iteration in range(passes + 1):
+    for iteration in range(rule.passes + 1):
         side_words(blocks, n, A, b, live, words)
         for i in range(n):
             leaf[i] = walk(words, i, 0, n_branches)
-        if iteration == passes:
+        if iteration == rule.passes:
             break
-        now_linear = linear and iteration >= constant_passes
-        sizes, G, c, low, high = node_moments(sample, leaf, children, now_linear, min_rows)
-        leaf_models(children, sizes, G, c, ridge, p, models)
+        now_linear = rule.linear and iteration >= rule.constant_passes
+        sizes, G, c, low, high = node_moments(sample, leaf, children, now_linear, rule.min_rows)
+        leaf_models(children, sizes, G, c, rule.ridge, p, models)
         low, high = low[n_branches:], high[n_branches:]
         for i in rows:
             losses[i] = leaf_loss(X, Y, i, leaf[i], models, low, high)
+        state = State(A, b, words, leaf, losses, models, low, high)
         order[:] = rows
         ends[0, 1] = m
         for t in range(n_branches):
@@ -386,24 +393,8 @@ def alternate(sample, rows, A, b, passes, constant_passes, linear, l1, l2, ridge
             live[t] = last > first
             left = 0
             if live[t]:
-                left = update_node(
-                    sample,
-                    words,
-                    order[first:last],
-                    t,
-                    A,
-                    b,
-                    losses,
-                    leaf,
-                    models,
-                    low,
-                    high,
-                    l1,
-                    l2,
-                    masks[t] if masks.size else no_mask,
-                    steps,
-                    buffers,
-                )
+                mask = masks[t] if masks.size else no_mask
+                left = update_node(sample, state, order[first:last], t, rule, mask, buffers)
             ends[2 * t + 1, 0], ends[2 * t + 1, 1] = first, first + left
             ends[2 * t + 2, 0], ends[2 * t + 2, 1] = first + left, last
     return leaf

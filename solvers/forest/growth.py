@@ -140,11 +140,7 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
     alternation.medians(shared.X, rows, A, b)
     mass = float(sample.w.sum())
     crowd = rows.size / (2**shared.depth * (p + 1))
-    leaf = alternation.alternate(
-        sample,
-        rows,
-        A,
-        b,
+    rule = alternation.Rule(
         options.max_iter,
         options.constant_iterations,
         shared.linear and crowd >= PINNED,
@@ -152,9 +148,9 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
         shared.l2 * mass,
         options.ridge * max(PINNED / crowd, 1.0) ** 2,
         2 * (p + 1),
-        masks,
         options.newton_steps,
     )
+    leaf = alternation.alternate(sample, rows, A, b, rule, masks)
     numbers = np.arange(n_branches + 1.0)[:, None]
     tree = Tree.complete(A[:, :p].astype(np.float64), b.astype(np.float64), 1)
     tree = Tree(tree.children, tree.A, tree.b, numbers)
