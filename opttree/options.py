@@ -25,6 +25,7 @@ class Rule:
     above: float | None = None
     most: float | None = None
     below: float | None = None
+    finite: bool = True
     test: Callable[[Any], bool] | None = None
     words: str | None = None  # of the rule, in place of those made from type and range
 
@@ -57,8 +58,8 @@ def option(default: Any = MISSING, doc: str | None = None, *, factory: Any = MIS
     ----------
     default, factory : as in `dataclasses.field`.
     doc : what the docstring says of it.
-    **rule : the fields of a `Rule`: ``least``, ``above``, ``most`` and ``below`` are for all numbers in it; ``test``
-        is a function of the value, and ``words`` says what it asks for.
+    **rule : the fields of a `Rule`: ``least``, ``above``, ``most``, ``below`` and ``finite`` are for all numbers in it;
+        ``test`` is a function of the value, and ``words`` says what it asks for.
     """
     return field(default=default, default_factory=factory, metadata={"rule": Rule(doc, **rule)})
 
@@ -100,7 +101,7 @@ def fits(kind: Any, value: Any, rule: Rule) -> bool:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and rule.holds(value)
     if kind is float:
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        return number and bool(np.isfinite(value)) and rule.holds(value)
+        return number and bool(np.isfinite(value) or not rule.finite) and rule.holds(value)
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
@@ -117,7 +118,11 @@ def allowed(kind: Any, rule: Rule) -> str:
         return f"{COUNTS.get(len(args), len(args)) if args[-1] is not Ellipsis else 'a tuple of'} {plural}"
     if kind is types.NoneType:
         return "None"
-    words = {bool: "True or False", int: f"an integer{rule.range}", float: f"a finite number{rule.range}"}
+    words = {
+        bool: "True or False",
+        int: f"an integer{rule.range}",
+        float: f"a {'finite ' * rule.finite}number{rule.range}",
+    }
     if kind in words:
         return words[kind]
     name = str(getattr(kind, "__name__", kind))

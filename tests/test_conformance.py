@@ -39,7 +39,7 @@ from solvers.conformance import (
 )
 from tests.conftest import regression_problem
 
-FORESTS = {method.solver for method in METHODS.values() if method.is_forest}  # see test_forest.py
+FORESTS = {method.solver for method in METHODS.values() if method.solver and method.is_forest}  # see test_forest.py
 EXPORTED = {name: getattr(solvers, name) for name in solvers.__all__}
 SOLVERS = [
     *(solver for solver in example_solvers(EXPORTED) if type(solver).__name__ not in FORESTS),

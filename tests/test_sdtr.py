@@ -233,7 +233,7 @@ def test_reweighting_moves_leaves_faster():
         descent.advance(1)
     moved = [np.abs(forest.unpack(d.steps.thetas[0])[3] - forest.unpack(theta)[3]).mean() for d in (slow, fast)]
     assert moved[1] == pytest.approx(8 * moved[0], rel=1e-3)
-    np.testing.assert_array_equal(forest.unpack(slow.current)[0], forest.unpack(fast.current)[0])
+    np.testing.assert_array_equal(*(forest.unpack(d.steps.thetas[0])[0] for d in (slow, fast)))
 
 
 def test_what_it_refuses():
@@ -255,8 +255,9 @@ def test_what_it_refuses():
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"l1": -1.0}, "l1 must be a finite number >= 0; got -1.0"),
         ({"aggregation": "sum"}, "aggregation"),
-        ({"validation": 1.0}, "validation must be between 0 and 1, or None; got 1.0"),
-        ({"beta": None}, "beta must be finite and > 0; got None"),
+        ({"aggregation": "expected", "n_layers": 2}, "n_layers > 1 needs 'mixture'"),
+        ({"validation": 1.0}, "validation must be a finite number between 0 and 1 or None; got 1.0"),
+        ({"beta": None}, "beta must be a finite number > 0; got None"),
     ):
         with pytest.raises(ValueError, match=match):
             SDTR(**options)

@@ -59,6 +59,7 @@ class _AutoTree(ForestModel):
         60.0,
         "Seconds, of which just over half go to the search; None: no limit.",
         above=0,
+        finite=False,
         words="> 0 seconds or None",
     )
     _: KW_ONLY

@@ -40,7 +40,7 @@ class TreeEstimator(Options, BaseEstimator):
     """
 
     time_limit: float | None = option(
-        None, "Seconds; the best tree so far is kept.", above=0, words="> 0 seconds or None"
+        None, "Seconds; the best tree so far is kept.", above=0, finite=False, words="> 0 seconds or None"
     )
     random_state: Any = option(None, "Int or RandomState. One seed gives one tree, whatever ``n_jobs``.")
     n_jobs: int | None = option(
@@ -95,16 +95,16 @@ class TreeEstimator(Options, BaseEstimator):
         with noted_interrupts() as interrupted:
             stated = self._fit_noted(X, y, sample_weight)
         if interrupted():
-            self._conclude_interrupted()
+            self._conclude_interrupted(5)
         return stated
 
-    def _conclude_interrupted(self) -> None:
-        """Warn, and raise KeyboardInterrupt unless it is to be kept; for methods that `fit` and its like call."""
+    def _conclude_interrupted(self, stacklevel: int) -> None:
+        """Warn, at the caller so many frames up, and raise KeyboardInterrupt unless the model is to be kept."""
         try:
             warnings.warn(
                 f"{type(self).__name__} was interrupted: its model is the best so far, not the finished one",
                 InterruptedFitWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
         finally:  # also where warnings are errors, which a search would take for a failed fit
             if self.on_interrupt == "raise":

@@ -58,7 +58,7 @@ class Streaming(TreeEstimator):
             cut_short = interrupted()
             self._finish(None if cut_short else chunks)
         if cut_short:
-            self._conclude_interrupted()
+            self._conclude_interrupted(3)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:

@@ -68,6 +68,13 @@ class SDTR(Solver):
         "Where batches are evaluated and the weights are kept, see `opttree.devices.on_gpu`.",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aggregation == "expected" and self.n_layers > 1:
+            raise ValueError(
+                "aggregation='expected' looks at each tree's own predictions; n_layers > 1 needs 'mixture'"
+            )
+
     def supports(self, problem: TreeProblem) -> str | None:
         """What the soft forest says; a depth of 0 is the constant tree, and a mixture has no rows of a leaf."""
         if problem.min_leaf > 1:

@@ -1,0 +1,105 @@
+"""Options: types, rules, words and documentation, each from one declaration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from opttree.options import Checked, changed, option
+
+
+@dataclass(frozen=True)
+class Base(Checked):
+    """A base.
+
+    Notes
+    -----
+    Of the base.
+    """
+
+    count: int = option(3, "How many.", least=1)
+    share: float | None = option(0.5, "Which share.", above=0, most=1)
+    kind: Literal["a", "b"] = option("a", "Which kind.")
+    rate: float | Literal["auto"] = option("auto", "How fast.", above=0, below=10)
+    pair: tuple[float, float] = option((1.0, 2.0), "Two numbers.", least=0)
+    many: tuple[int, ...] = option((), "Some numbers.", least=1)
+    flag: bool = option(True, "Whether.")
+    anything: Any = option(None, "Anything but zero.", test=lambda value: value != 0, words="anything but 0")
+    inner: Checked | None = option(None, "Other options.")
+
+
+@dataclass(frozen=True)
+class Derived(Base):
+    """A derived class."""
+
+    count: int = changed(7)
+    share: float | None = changed(None, "Of the derived class.")
+    more: int = option(0, "More.", least=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("count", np.int32(4)),
+        ("share", 1),
+        ("share", np.float32(0.25)),
+        ("share", None),
+        ("kind", np.str_("b")),
+        ("rate", 9.5),
+        ("pair", [0, 1.5]),
+        ("many", (1, 2, 3)),
+        ("flag", np.bool_(False)),
+        ("anything", "x"),
+        ("inner", Base(count=5)),
+    ],
+)
+def test_what_fits_is_taken(name, value):
+    assert getattr(Base(**{name: value}), name) is value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("count", 0, "count must be an integer >= 1; got 0"),
+        ("count", True, "count must be an integer >= 1; got True"),
+        ("count", 2.0, r"count must be an integer >= 1; got 2\.0"),
+        ("share", 0.0, r"share must be a finite number in \(0, 1\] or None; got 0\.0"),
+        ("share", np.nan, r"share must be a finite number in \(0, 1\] or None; got nan"),
+        ("kind", "c", r"kind must be one of \['a', 'b'\]; got 'c'"),
+        ("rate", 10, "rate must be a finite number between 0 and 10 or 'auto'; got 10"),
+        ("rate", "fast", "rate must be a finite number between 0 and 10 or 'auto'; got 'fast'"),
+        ("pair", (1.0,), r"pair must be two finite numbers >= 0; got \(1\.0,\)"),
+        ("pair", (1.0, -1.0), r"pair must be two finite numbers >= 0; got \(1\.0, -1\.0\)"),
+        ("many", (0,), r"many must be a tuple of integers >= 1; got \(0,\)"),
+        ("flag", 1, "flag must be True or False; got 1"),
+        ("anything", 0, "anything must be anything but 0; got 0"),
+        ("inner", "x", "inner must be a Checked or None; got 'x'"),
+    ],
+)
+def test_what_does_not_is_named_with_the_rule(name, value, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Base(**{name: value})
+
+
+def test_changed_options_keep_their_rule():
+    assert (Derived().count, Derived().share, Derived().kind) == (7, None, "a")
+    with pytest.raises(ValueError, match="count must be an integer >= 1; got 0"):
+        Derived(count=0)
+    with pytest.raises(ValueError, match="more must be an integer >= 0; got -1"):
+        Derived(more=-1)
+
+
+def test_the_docstring_has_a_section_on_them():
+    head, parameters = Base.__doc__.split("Parameters\n    ----------\n")
+    assert head.strip() == "A base."
+    assert "count : int, default 3\n        How many." in parameters
+    assert "kind : {'a', 'b'}, default 'a'" in parameters.replace('"', "'")
+    assert "rate : float or 'auto', default 'auto'" in parameters.replace('"', "'")
+    assert parameters.index("Other options.") < parameters.index("Notes\n    -----\n    Of the base.")
+    derived = Derived.__doc__
+    assert "count : int, default 7\n        How many." in derived
+    assert "share : float or None, default None\n        Of the derived class." in derived
+    assert "Which share." not in derived
