@@ -148,7 +148,8 @@ def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
             text = text.replace("Device", 'Literal["cpu", "gpu", "auto"]')
             text = re.sub(r"Literal\[([^],]*)\]", r"\1", text)
             text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ")
-            lines.append(f"{name} : {text}" + (f", default {default!r}" if default is not MISSING else ""))
+            limits = f",{rule.range}" if rule.range else ""
+            lines.append(f"{name} : {text}{limits}" + (f", default {default!r}" if default is not MISSING else ""))
             lines += [f"    {line.strip()}" for line in rule.doc.strip().splitlines()]
     text = str(cls.__doc__)
     if len(lines) == 2:

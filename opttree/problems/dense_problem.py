@@ -44,8 +44,8 @@ class DenseTreeProblem(Checked):
         doc="""The statement; axis-aligned splits, constant leaves, squared, log or zero-one loss, depth >= 1. Log and
         zero-one loss are both smoothed as said."""
     )
-    gamma: float = option(0.0, "Focal factor, >= 0.", least=0)
-    epsilon: float = option(0.0, "Of PolyLoss, >= 0.", least=0)
+    gamma: float = option(0.0, "Focal factor.", least=0)
+    epsilon: float = option(0.0, "Weight of the first term of PolyLoss.", least=0)
     index: Literal["entmax", "gumbel", "soft"] = option(
         "entmax",
         """How the gradient sees the choice of a feature: "entmax" (the paper's), "gumbel" (straight-through Gumbel

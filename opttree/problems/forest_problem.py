@@ -63,8 +63,8 @@ class SoftForestProblem(Checked):
     aggregation: Literal["expected", "mixture"] = option(
         "expected", '"expected" (one layer, no further outputs) or "mixture".'
     )
-    path_penalty: float = option(0.0, ">= 0, the paper's lambda_1 and lambda_2.", least=0)
-    l1: float = option(0.0, ">= 0, the paper's lambda_1 and lambda_2.", least=0)
+    path_penalty: float = option(0.0, "The paper's lambda_1.", least=0)
+    l1: float = option(0.0, "The paper's lambda_2.", least=0)
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option(
         "cpu",

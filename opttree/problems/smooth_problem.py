@@ -70,7 +70,7 @@ class SmoothTreeProblem(Checked):
         doc="""The statement; oblique splits, squared or log loss, depth >= 1. Leaves of the log loss hold class scores
         (softmax), constant ones too."""
     )
-    alpha: float = option(1.0, "Scale of the gates, > 0.", above=0)
+    alpha: float = option(1.0, "Scale of the gates.", above=0)
     aggregation: Literal["expected", "mixture"] = option("expected", '"expected" or "mixture".')
     dtype: Literal["float32", "float64"] = option("float64", '"float32" or "float64".')
     eps: float = option(

@@ -39,7 +39,7 @@ class GradTree(Solver):
 
     learning_rates: tuple[float, float, float] = option(
         (0.01, 0.01, 0.01),
-        "Of the logits of features, of thresholds and of leaves, > 0 (the paper's lr_index, lr_values, lr_leaf).",
+        "Of the logits of features, of thresholds and of leaves (the paper's lr_index, lr_values, lr_leaf).",
         above=LEAST,
     )
     epochs: int = option(1000, "Most epochs of a start.", least=1)

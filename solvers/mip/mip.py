@@ -75,7 +75,7 @@ class MIP(Solver):
         "Of HiGHS, >= 1; None leaves it to HiGHS. Better one number per process: HiGHS keeps its first threads.",
         least=1,
     )
-    seed: int = option(0, "Of HiGHS, >= 0.", least=0)
+    seed: int = option(0, "Of HiGHS.", least=0)
     coef_bound: float = option(10.0, "See `MIPTreeProblem`.", above=0)
     margin: float = option(0.005, "See `MIPTreeProblem`.", least=LEAST_MARGIN)
 

@@ -22,7 +22,7 @@ class ArmijoLineSearch(Checked):
     has the sign of ``g.d`` reversed; Proposition 2 needs what stands here.
     """
 
-    a: float = option(1.0, "First step, > 0.", above=0)
+    a: float = option(1.0, "First step.", above=0)
     gamma: float = option(1e-4, "Share of the descent that the slope promises, in (0, 1).", above=0, below=1)
     delta: float = option(0.5, "Factor from one step to the next, in (0, 1).", above=0, below=1)
     max_trials: int = option(

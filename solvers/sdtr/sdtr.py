@@ -47,8 +47,8 @@ class SDTR(Solver):
         which the paper trains by its average (section III-D), first "mixture" and then "expected" is tried and the
         held-out rows choose: averages fit better, trees of their own overfit less.""",
     )
-    path_penalty: float = option(0.3, "The paper's lambda_1 and lambda_2, >= 0.", least=0)
-    l1: float = option(0.005, "The paper's lambda_1 and lambda_2, >= 0.", least=0)
+    path_penalty: float = option(0.3, "The paper's lambda_1.", least=0)
+    l1: float = option(0.005, "The paper's lambda_2.", least=0)
     beta: float = option(1.5, "Inverse temperature of all gates at the start.", above=0)
     learning_rate: float = option(0.003, "> 0.", above=0)
     reweight: bool = option(True, "Whether the leaves' learning rate is multiplied by their number (section III-C).")
