@@ -1,11 +1,25 @@
-"""AdaBoost with the depth of its trees as an option, as protocols vary it."""
+"""Other libraries' methods with what protocols vary, or leave to the method: how deep AdaBoost's trees are, when
+boosting stops, the options of a random forest.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from itertools import product
 from typing import Any
 
-from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor, RandomForestRegressor
+from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from experiments.methods import estimator_class
+
+HELD_OUT = 0.2  # share of the training rows on which a method stops or chooses
+PATIENCE = 50  # trees without a lower error there
+FOREST_GRID = [{"max_features": m, "min_samples_leaf": n} for m, n in product((0.33, 0.66, 1.0), (1, 2, 5))]
 
 
 class AdaBoostedTreesRegressor(AdaBoostRegressor):
@@ -36,3 +50,89 @@ class AdaBoostedTreesClassifier(AdaBoostClassifier):
             random_state=random_state,
         )
         self.max_depth = max_depth
+
+
+class _StoppedRegressor(RegressorMixin, BaseEstimator, ABC):
+    """Boosted trees of another library, stopped where the error on a fifth of the rows, held out, gets no lower.
+
+    ``validation_loss_`` is that error, the mean square.
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 1000,
+        max_depth: int = 6,
+        learning_rate: float = 0.05,
+        *,
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> _StoppedRegressor:
+        """Fit to four fifths of the rows; `methods.UnavailableError` where the library is missing."""
+        X, valid_X, y, valid_y = train_test_split(X, y, test_size=HELD_OUT, random_state=self.random_state)
+        self.model_ = self._fitted(X, y, [(valid_X, valid_y)])
+        self.validation_loss_ = float(np.mean((self.predict(valid_X) - valid_y) ** 2))
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The sums of the trees up to the best one."""
+        return self.model_.predict(X)
+
+    def _shared(self) -> dict[str, Any]:
+        """The options that libraries call by the same names."""
+        names = ("n_estimators", "learning_rate", "n_jobs", "random_state")
+        return {name: getattr(self, name) for name in names}
+
+    @abstractmethod
+    def _fitted(self, X: NDArray[Any], y: NDArray[Any], held_out: list[tuple[NDArray[Any], NDArray[Any]]]) -> Any:
+        """The library's model, fitted."""
+
+
+class StoppedXGBRegressor(_StoppedRegressor):
+    """XGBoost with early stopping."""
+
+    def _fitted(self, X: NDArray[Any], y: NDArray[Any], held_out: list[tuple[NDArray[Any], NDArray[Any]]]) -> Any:
+        kind = estimator_class("xgboost", "regression")
+        model = kind(max_depth=self.max_depth, early_stopping_rounds=PATIENCE, **self._shared())
+        return model.fit(X, y, eval_set=held_out, verbose=False)
+
+
+class StoppedLGBMRegressor(_StoppedRegressor):
+    """LightGBM with early stopping and ``2**max_depth - 1`` leaves in a tree, at any depth."""
+
+    def _fitted(self, X: NDArray[Any], y: NDArray[Any], held_out: list[tuple[NDArray[Any], NDArray[Any]]]) -> Any:
+        kind = estimator_class("lightgbm", "regression")
+        from lightgbm import early_stopping
+
+        model = kind(num_leaves=2**self.max_depth - 1, verbose=-1, **self._shared())
+        return model.fit(X, y, eval_set=held_out, callbacks=[early_stopping(PATIENCE, verbose=False)])
+
+
+class TunedRandomForestRegressor(RegressorMixin, BaseEstimator):
+    """The best of nine forests of 100 trees on a fifth of the rows, with 300 trees on all of them."""
+
+    def __init__(self, *, n_jobs: int | None = None, random_state: int | None = None) -> None:
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> TunedRandomForestRegressor:
+        """Choose, then fit to all rows."""
+        parts = train_test_split(X, y, test_size=HELD_OUT, random_state=self.random_state)
+        fit_X, valid_X, fit_y, valid_y = parts
+        values = [self._forest(100, options).fit(fit_X, fit_y).score(valid_X, valid_y) for options in FOREST_GRID]
+        self.best_params_ = FOREST_GRID[int(np.argmax(values))]
+        self.best_estimator_ = self._forest(300, self.best_params_).fit(X, y)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The means of the trees."""
+        return self.best_estimator_.predict(X)
+
+    def _forest(self, trees: int, options: dict[str, Any]) -> RandomForestRegressor:
+        return RandomForestRegressor(trees, n_jobs=self.n_jobs, random_state=self.random_state, **options)

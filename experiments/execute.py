@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import accuracy_score, f1_score, mean_squared_error, r2_score
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, f1_score, get_scorer, mean_squared_error, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -58,9 +61,10 @@ def raw(name: str) -> tuple[pd.DataFrame, np.ndarray, str]:
 
 
 def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test rows; stratified by class where every class has the rows for it."""
+    """Training and test rows; stratified by class where the splits are and every class has the rows for it."""
     rows = np.arange(len(y))
-    counts = np.unique(y, return_counts=True)[1] if task == "classification" else np.array([0])
+    stratified = splits.stratify and task == "classification"
+    counts = np.unique(y, return_counts=True)[1] if stratified else np.array([0])
     if splits.kind == "holdout":
         stratify = y if counts.min() >= 2 else None
         train, test = train_test_split(rows, test_size=splits.test_size, random_state=seed, stratify=stratify)
@@ -79,39 +83,75 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     if run.time_limit is not None and entry.compiled:
         options.setdefault("time_limit", run.time_limit)
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=seed, threads=threads)
-    grid = dict(run.method.grid)
     if run.preprocess:
         model = gradtree_pipeline(model, random_state=seed)
-        grid = {f"model__{name}": values for name, values in grid.items()}
-    if grid:
-        fewest = np.unique(y[train], return_counts=True)[1].min() if task == "classification" else 0
-        choose = StratifiedShuffleSplit if fewest >= 2 else ShuffleSplit
-        share = choose(1, test_size=run.method.validation, random_state=seed)
-        score = "f1_macro" if task == "classification" else None
-        model = GridSearchCV(model, grid, cv=share, scoring=score, error_score="raise")
+    if run.method.grid:
+        model = search(model, run, y[train], task)
     if entry.compiled:
         _warm(run, task, threads)
+    shift, unit = units(y, train, task) if run.outputs == "standard" else (0.0, 1.0)
     started()
     began, used = time.perf_counter(), time.process_time()
-    model.fit(X.take(train, axis=0), y[train])
+    model.fit(X.take(train, axis=0), (y[train] - shift) / unit)
     row: dict[str, Any] = {"fit_seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
     began = time.perf_counter()
     predicted = model.predict(X.take(test, axis=0))
     row["predict_seconds"] = time.perf_counter() - began
-    for part, y_true, y_hat in (
-        ("train", y[train], model.predict(X.take(train, axis=0))),
-        ("test", y[test], predicted),
-    ):
-        row |= {f"{part}_{metric}": value for metric, value in scores(y_true, y_hat, task).items()}
+    for part, rows, y_hat in (("train", train, model.predict(X.take(train, axis=0))), ("test", test, predicted)):
+        row |= {f"{part}_{metric}": value for metric, value in scores(y[rows], shift + unit * y_hat, task).items()}
     best = getattr(model, "best_estimator_", model)
     best = best[-1] if run.preprocess else best
-    row |= sizes(best)
-    if grid:
-        row["chosen"] = json.dumps(model.best_params_)
+    row |= sizes(best) | choices(model, best)
     result = getattr(best, "result_", None)
     if result is None:
         return row, None
     return row | verdict(result), steps(result)
+
+
+def search(model: Any, run: Run, y: np.ndarray, task: str) -> Any:
+    """The model with options chosen among the grids of the run's method, on random parts of the training rows."""
+    prefix = "model__" if run.preprocess else ""
+    grids = [
+        {prefix + option: [methods.value(stated) for stated in values] for option, values in grid.items()}
+        for grid in run.method.grids
+    ]
+    stratified = run.splits.stratify and task == "classification"
+    fewest = np.unique(y, return_counts=True)[1].min() if stratified else 0
+    choose = StratifiedShuffleSplit if fewest >= 2 else ShuffleSplit
+    share = choose(run.method.parts, test_size=run.method.validation, random_state=run.random_state)
+    score = "f1_macro" if task == "classification" else "r2"
+    if run.method.warm:
+        return WarmSearch(model, grids, share, score)
+    return GridSearchCV(model, grids, cv=share, scoring=score, error_score="raise")
+
+
+@dataclass
+class WarmSearch:
+    """`GridSearchCV` for our single trees, whose last fit starts from the best of the trees with the chosen options.
+
+    Of options that are as good, the first as the grids are stated are chosen.
+    """
+
+    estimator: Any
+    grids: list[dict[str, Any]]
+    cv: Any
+    scoring: str
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> WarmSearch:
+        """Choose by the mean score over the parts, then fit to all rows."""
+        score, parts, best = get_scorer(self.scoring), list(self.cv.split(X, y)), -np.inf
+        for options in (dict(zip(g, values, strict=True)) for g in self.grids for values in product(*g.values())):
+            models = [clone(self.estimator).set_params(**options).fit(X[fit], y[fit]) for fit, _valid in parts]
+            values = [score(model, X[valid], y[valid]) for model, (_fit, valid) in zip(models, parts, strict=True)]
+            if np.mean(values) > best:
+                best, self.best_params_ = np.mean(values), options
+                start = models[int(np.argmax(values))]
+        self.best_estimator_ = clone(start).set_params(init=start.tree_, n_init=1).fit(X, y)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """What the last tree answers."""
+        return self.best_estimator_.predict(X)
 
 
 def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
@@ -158,7 +198,13 @@ def scaled(X: np.ndarray, rows: np.ndarray, features: str) -> np.ndarray:
 
 def outputs(y: np.ndarray, rows: np.ndarray, task: str) -> np.ndarray:
     """Targets in units of their mean and deviation over ``rows``; class labels as they are."""
-    return y if task == "classification" else (y - y[rows].mean(axis=0)) / y[rows].std(axis=0)
+    shift, unit = units(y, rows, task)
+    return (y - shift) / unit
+
+
+def units(y: np.ndarray, rows: np.ndarray, task: str) -> tuple[Any, Any]:
+    """Mean and deviation of targets over ``rows``; 0 and 1 for class labels."""
+    return (0.0, 1.0) if task == "classification" else (y[rows].mean(axis=0), y[rows].std(axis=0))
 
 
 def statement(X: np.ndarray, y: np.ndarray, task: str, run: Run) -> TreeProblem:
@@ -229,6 +275,16 @@ def sizes(model: Any) -> dict[str, float]:
         "n_leaves": leaves,
         "n_parameters": 2 * branches + leaves * outputs,
     }
+
+
+def choices(model: Any, best: Any) -> dict[str, Any]:
+    """What a model has chosen by itself: options of a grid, the kind of its trees, a member of its portfolio; and the
+    loss on held-out rows by which it did so, or stopped.
+    """
+    found = dict(getattr(model, "best_params_", {}))
+    found |= {name: getattr(best, f"{name}_") for name in ("kind", "best_member") if hasattr(best, f"{name}_")}
+    row = {"chosen": json.dumps(found, default=repr)} if found else {}
+    return row | ({"validation_loss": best.validation_loss_} if hasattr(best, "validation_loss_") else {})
 
 
 _WARM: set[Any] = set()

@@ -48,8 +48,11 @@ METHODS: dict[str, Entry] = {  # other libraries'
     "adaboost": Entry(
         "experiments.baselines:AdaBoostedTreesRegressor", "experiments.baselines:AdaBoostedTreesClassifier", threads=""
     ),
+    "tuned-random-forest": Entry("experiments.baselines:TunedRandomForestRegressor"),
     "xgboost": Entry("xgboost:XGBRegressor", "xgboost:XGBClassifier", "xgboost"),
     "lightgbm": Entry("lightgbm:LGBMRegressor", "lightgbm:LGBMClassifier", "lightgbm", {"verbose": -1}),
+    "xgboost-stopped": Entry("experiments.baselines:StoppedXGBRegressor", needs="xgboost"),
+    "lightgbm-stopped": Entry("experiments.baselines:StoppedLGBMRegressor", needs="lightgbm"),
     "catboost": Entry(
         "catboost:CatBoostRegressor",
         "catboost:CatBoostClassifier",
@@ -106,7 +109,12 @@ def estimator(name: str, task: str, options: Mapping[str, Any], *, depth: int | 
         arguments[found.threads] = threads
     if depth is not None:
         arguments["max_depth"] = depth
-    return kind(**{**arguments, **options})
+    return kind(**{**arguments, **{option: value(stated) for option, stated in options.items()}})
+
+
+def value(stated: Any) -> Any:
+    """What an option of a protocol stands for: a text such as ``"HingeInit()"`` for the solver, all else for itself."""
+    return solver(stated) if isinstance(stated, str) and stated.endswith(")") else stated
 
 
 def solver(text: str) -> solvers.Solver:

@@ -10,7 +10,7 @@ import ast
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ LEAVES = ("constant", "linear")
 FEATURES = ("standard", "unit")
 TREES = ("oblique", "axis")
 PREPROCESS = ("", "gradtree")
+OUTPUTS = ("raw", "standard")
 LISTS: dict[str, Any] = {
     "datasets": str,
     "seeds": int,
@@ -45,12 +46,14 @@ class Splits:
     test_size : share of the rows that is held out.
     k : folds.
     per_seed : whether every seed makes folds of its own, or all seeds share those of seed 0.
+    stratify : whether every part has the same shares of the classes, where a class has the rows for it.
     """
 
     kind: str = "holdout"
     test_size: float = 0.25
     k: int = 4
     per_seed: bool = True
+    stratify: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in SPLITS:
@@ -73,23 +76,27 @@ class Method:
     use : name in `experiments.methods.METHODS`; in a "solve" protocol, a solver as one writes it in Python,
         ``"Chain(TAO(), LocalSearch())"``.
     options : of the estimator.
-    grid : options to choose among, on a part of the training rows of share ``validation``; the model is then fitted to
-        all of them.
+    grid : options to choose among, by the mean score on ``parts`` random parts of the training rows of share
+        ``validation``; the model is then fitted to all of them. Several grids are a list.
+    warm : whether that last fit starts from the best of the trees that the chosen options gave on the parts.
     depth : whether the protocol's depths apply.
     per_dataset : further options on some data sets.
 
     best_of : instead of ``use``: the label of another method, of whose seeds the one with the best training score is
-        taken, per split.
+        taken, per split; or labels of several, of which the one with the lowest validation loss is, per seed and split.
 
+    Options, and values in grids, such as ``"HingeInit(price=1.0)"`` stand for solvers.
     In a file, ``like`` names another method of it, or of the file that it extends, whose keys this one starts from.
     """
 
     use: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
-    grid: Mapping[str, Any] = field(default_factory=dict)
+    grid: Mapping[str, Any] | Sequence[Mapping[str, Any]] = field(default_factory=dict)
     validation: float = 1 / 3
+    parts: int = 1
+    warm: bool = False
     depth: bool = True
-    best_of: str = ""
+    best_of: str | Sequence[str] = ""
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -97,6 +104,21 @@ class Method:
             raise ValueError(
                 f"a method must have either use or best_of; got use={self.use!r}, best_of={self.best_of!r}"
             )
+        if self.parts < 1:
+            raise ValueError(f"parts must be >= 1; got {self.parts!r}")
+        if self.warm and not self.grid:
+            raise ValueError("warm is for methods with a grid; got none")
+
+    @property
+    def grids(self) -> list[dict[str, Any]]:
+        """The grids, one or several; none where there is nothing to choose."""
+        several = [self.grid] if isinstance(self.grid, Mapping) else self.grid
+        return [dict(grid) for grid in several if grid]
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The labels in ``best_of``."""
+        return (self.best_of,) if self.best_of and isinstance(self.best_of, str) else tuple(self.best_of)
 
 
 @dataclass(frozen=True)
@@ -115,17 +137,26 @@ class Run:
     features: str
     trees: str
     preprocess: str
+    outputs: str
     time_limit: float | None
     memory_limit: float | None
     code_version: str
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What tells one run from another; limits do not, but for the time that solvers are given."""
-        method = asdict(self.method)
+        """What tells one run from another; limits do not, but for the time that solvers are given.
+
+        Keys that came later are left out where they have their default: the rows of older stores stay theirs.
+        """
+        method, splits = asdict(self.method), asdict(self.splits)
+        options = {k: method[k] for k in ("use", "options", "grid", "validation")}
+        options |= {k: method[k] for k, default in (("parts", 1), ("warm", False)) if method[k] != default}
+        if splits["stratify"]:
+            del splits["stratify"]
         statement = {"features": self.features, "seconds": self.time_limit} if self.kind == "solve" else {}
         statement |= {"preprocess": self.preprocess} if self.preprocess else {}
         statement |= {"trees": self.trees} if self.trees != TREES[0] else {}
+        statement |= {"outputs": self.outputs} if self.outputs != OUTPUTS[0] else {}
         return {
             "dataset": self.dataset,
             "depth": self.depth,
@@ -133,8 +164,8 @@ class Run:
             "split": self.split,
             "seed": self.seed,
             "method": self.label,
-            "options": _canonical({k: method[k] for k in ("use", "options", "grid", "validation")}),
-            "splits": _canonical(asdict(self.splits)),
+            "options": _canonical(options),
+            "splits": _canonical(splits),
             "statement": _canonical(statement),
         }
 
@@ -180,6 +211,7 @@ class Protocol:
     features: str = "standard"
     trees: str = "oblique"
     preprocess: str = ""
+    outputs: str = "raw"
     methods: Mapping[str, Method] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("test_r2",)
     tests: tuple[str, ...] = ()
@@ -189,6 +221,7 @@ class Protocol:
     time_limit: float | None = None
     memory_limit: float | None = None
     limits: tuple[float, ...] = ()
+    threads: int | None = None
     store: str = ""
     budget: str = "full"
     budgets: tuple[str, ...] = ()
@@ -209,6 +242,13 @@ class Protocol:
             (set(self.leaves) <= set(LEAVES), f"leaves must be among {', '.join(LEAVES)}; got {list(self.leaves)}"),
             (self.trees in TREES, f"trees must be one of {', '.join(TREES)}; got {self.trees!r}"),
             (self.preprocess in PREPROCESS, f"preprocess must be one of {PREPROCESS}; got {self.preprocess!r}"),
+            (self.outputs in OUTPUTS, f"outputs must be one of {', '.join(OUTPUTS)}; got {self.outputs!r}"),
+            (self.kind == "fit" or self.outputs == "raw", "outputs is for fit protocols; solve protocols scale theirs"),
+            (
+                not self.preprocess or not any(m.warm for m in self.methods.values()),
+                "warm is not for protocols with preprocess",
+            ),
+            (self.threads is None or self.threads >= 1, f"threads must be >= 1; got {self.threads}"),
             (self.features in FEATURES, f"features must be one of {', '.join(FEATURES)}; got {self.features!r}"),
             (set(self.tests) <= set(TESTS), f"tests must be among {', '.join(TESTS)}; got {list(self.tests)}"),
             (
@@ -220,7 +260,8 @@ class Protocol:
                 "paired_t and wilcoxon need a baseline; got none",
             ),
             (
-                all(m.best_of in self.methods and m.best_of != label for label, m in self.methods.items() if m.best_of),
+                {label for m in self.methods.values() for label in m.peers}
+                <= {label for label, m in self.methods.items() if m.use},
                 "best_of must be the label of another method",
             ),
             (bool(self.metrics), "metrics must name at least one metric; got none"),
@@ -263,6 +304,7 @@ class Protocol:
                                     self.features,
                                     self.trees,
                                     self.preprocess,
+                                    self.outputs,
                                     self.time_limit,
                                     self.memory_limit,
                                     version,

@@ -23,6 +23,7 @@ LABELS = {
     "train_rmse": "training RMSE",
     "test_mse": "test MSE",
     "fit_seconds": "seconds to fit",
+    "cpu_seconds": "CPU seconds to fit",
     "predict_seconds": "seconds to predict the test rows",
     "n_parameters": "parameters",
     "n_trees": "trees",
@@ -47,6 +48,7 @@ SHOWN = (
     "termination",
     "fit_seconds",
     "n_parameters",
+    "chosen",
     "code_version",
 )
 

@@ -35,8 +35,8 @@ def run(
 
     Parameters
     ----------
-    jobs : runs at a time; each has the machine's threads divided by this number. Of the local back end: on a Dask
-        cluster, there are as many as its workers have threads, and each run has one.
+    jobs : runs at a time; each has the machine's threads divided by this number, or as many as the protocol states. Of
+        the local back end: on a Dask cluster, there are as many as its workers have threads, and each run has one.
     only : values to keep, by one of `ONLY`; "a,b" stands for both, where it is no value itself.
     backend : "local" or "dask"; ``scheduler`` is the address of the Dask scheduler.
     progress : whether to draw a bar with the time that is left.
@@ -59,7 +59,7 @@ def run(
             except ValueError as error:
                 raise ValueError(f"protocol {protocol.name}, method {label}: {error}") from error
     wanted = _kept(list(protocol.runs(code_version())), only or {})
-    threads = max(1, (os.cpu_count() or 1) // jobs) if backend == "local" else 1
+    threads = protocol.threads or max(1, (os.cpu_count() or 1) // jobs) if backend == "local" else 1
     session = uuid.uuid4().hex[:12]
     with store.lock():
         store.compact()  # what a killed session has left

@@ -16,20 +16,33 @@ PLACE = ["depth", "dataset"]
 
 def measured(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that the protocol reports: of its runs under its budget, those that ended well, the newest of each
-    whatever the version of its code. Methods that are the best of another's starts are added.
+    whatever the version of its code. Methods that are the best of others are added.
     """
     wanted = {one.run_id for one in protocol.runs("")}
     rows = rows[(rows["status"] == "ok") & rows["run_id"].isin(wanted)]
     rows = rows.sort_values("finished").drop_duplicates("run_id", keep="last")
     best = []
     for label, method in protocol.methods.items():
-        if method.best_of:
-            starts = rows[rows["method"] == method.best_of]
-            score = "train_f1" if "train_f1" in starts else "train_r2"
-            if len(starts):
-                chosen = starts.groupby(["dataset", "depth", "split"], dropna=False)[score].idxmax()
-                best.append(starts.loc[chosen].assign(method=label))
+        theirs = rows[rows["method"].isin(method.peers)]
+        if len(theirs):
+            chosen = _best_start(theirs) if isinstance(method.best_of, str) else _best_peer(theirs, len(method.peers))
+            best.append(chosen.assign(method=label))
     return pd.concat([rows, *best], ignore_index=True)
+
+
+def _best_start(starts: pd.DataFrame) -> pd.DataFrame:
+    """Of the seeds of a method, the one that is best in training, per split."""
+    score = "train_f1" if "train_f1" in starts else "train_r2"
+    return starts.loc[starts.groupby(["dataset", "depth", "split"], dropna=False)[score].idxmax()]
+
+
+def _best_peer(rows: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Of ``count`` methods, the one with the lowest validation loss, per seed and split for which all have one."""
+    if "validation_loss" not in rows:
+        return rows.head(0)
+    where = ["dataset", "depth", "seed", "split"]
+    rows = rows[rows.groupby(where, dropna=False)["validation_loss"].transform("count") == count]
+    return rows.loc[rows.groupby(where, dropna=False)["validation_loss"].idxmin()]
 
 
 def published(protocol: Protocol) -> pd.DataFrame:

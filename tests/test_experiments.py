@@ -1,16 +1,20 @@
 """Experiments: protocols, methods, the runner's resumption, limits, failures and back ends, the store."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import ShuffleSplit, train_test_split
+from sklearn.svm import SVR
 
-from experiments import methods, protocol, runner, sandbox
+from experiments import baselines, execute, methods, protocol, runner, sandbox
 from experiments.__main__ import main
 from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
 from experiments.store import Store
@@ -72,7 +76,20 @@ def test_published_tables_have_their_protocols():
         ({"seeds": 3}, "seeds must be a list of integers; got 3"),
         ({"seeds": (0, 0)}, "seeds must hold each value once"),
         ({"tests": ("wilcoxon",)}, "paired_t and wilcoxon need a baseline; got none"),
-        ({"methods": {"a": Method(best_of="a")}}, "best_of must be the label of another method"),
+        ({"outputs": "small"}, "outputs must be one of raw, standard; got 'small'"),
+        (
+            {"kind": "solve", "leaves": ("constant",), "time_limit": 1.0, "outputs": "standard"},
+            "outputs is for fit protocols",
+        ),
+        ({"threads": 0}, "threads must be >= 1; got 0"),
+        (
+            {"methods": {"a": Method("tao", grid={"n_init": [1]}, warm=True)}, "preprocess": "gradtree"},
+            "warm is not for protocols with preprocess",
+        ),
+        (
+            {"methods": {"a": Method("cart"), "b": Method(best_of=["a", "c"])}},
+            "best_of must be the label of another method",
+        ),
     ],
 )
 def test_a_protocol_says_what_it_should_not_hold(options, sentence):
@@ -94,6 +111,22 @@ def test_a_budget_overrides_and_a_protocol_extends():
         protocol.read("srt_tableC4", "huge")
 
 
+def test_keys_that_came_later_leave_the_identity_of_older_runs():
+    one = next(small().runs("v")).identity
+    assert one["statement"] == "{}"
+    assert not any(key in one["options"] + one["splits"] for key in ("parts", "warm", "stratify"))
+    stated = small(
+        outputs="standard",
+        splits=Splits(stratify=False),
+        methods={"TAO": Method("tao", grid={"n_init": [1, 2]}, parts=3, warm=True)},
+    )
+    one = next(stated.runs("v")).identity
+    assert one["statement"] == '{"outputs":"standard"}'
+    assert '"parts":3' in one["options"]
+    assert '"warm":true' in one["options"]
+    assert '"stratify":false' in one["splits"]
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -104,6 +137,8 @@ def test_a_budget_overrides_and_a_protocol_extends():
             "protocol odd: method a must be a table of .*; got size",
         ),
         ('title = "odd"\n[methods]\na = 1', "protocol odd: method a must be a table of .*; got 1"),
+        ('title = "odd"\n[methods.a]\nuse = "cart"\nparts = 0', "protocol odd: parts must be >= 1; got 0"),
+        ('title = "odd"\n[methods.a]\nuse = "tao"\nwarm = true', "protocol odd: warm is for methods with a grid"),
         ('extends = "odd"', "protocol odd: extends must not lead back to itself"),
         ('title = "odd"\n[methods.a]\nlike = "b"', "protocol odd: like must be the label of another method; got 'b'"),
         ("title = ", "protocol odd: not TOML"),
@@ -157,6 +192,69 @@ def test_what_is_missing_is_said():
         methods.estimator_class("srt", "classification")
     with pytest.raises(ValueError, match=r"use must be one of tao, get.*; got 'svm'"):
         methods.entry("svm")
+
+
+def fake_library(name: str, monkeypatch) -> list[dict]:
+    """A module in the place of XGBoost or LightGBM; returns what its regressors are made and fitted with."""
+    seen: list[dict] = []
+
+    class Regressor(SVR):
+        def __init__(self, **options):
+            super().__init__()
+            seen.append(options)
+
+        def fit(self, X, y, **options):
+            seen.append({"rows": len(y), **options})
+            return super().fit(X, y)
+
+    module = SimpleNamespace(XGBRegressor=Regressor, LGBMRegressor=Regressor, early_stopping=lambda n, verbose: n)
+    monkeypatch.setitem(sys.modules, name, module)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_boosted_trees_of_other_libraries_stop_on_held_out_rows(name, monkeypatch):
+    seen = fake_library(name, monkeypatch)
+    X, y, _task = execute.load("diabetes")
+    options = {"n_estimators": 30, "max_depth": 3}
+    model = methods.estimator(f"{name}-stopped", "regression", options, depth=None, seed=4, threads=1).fit(X, y)
+    made, fitted = seen
+    assert {k: made[k] for k in ("n_estimators", "n_jobs", "random_state")} == {
+        "n_estimators": 30, "n_jobs": 1, "random_state": 4,
+    }  # fmt: skip
+    held_out = train_test_split(X, y, test_size=0.2, random_state=4)
+    assert fitted["rows"] == len(held_out[0])
+    ((valid_X, valid_y),) = fitted["eval_set"]
+    assert np.array_equal(valid_y, held_out[3])
+    assert model.validation_loss_ == pytest.approx(np.mean((model.predict(valid_X) - valid_y) ** 2))
+    own = {"max_depth": 3, "early_stopping_rounds": 50} if name == "xgboost" else {"num_leaves": 7, "verbose": -1}
+    assert own.items() <= made.items()
+    assert name == "xgboost" or fitted["callbacks"] == [50]
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_without_its_library_a_method_that_stops_is_skipped(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    one = next(small(depths=(), methods={"boosted": Method(f"{name}-stopped")}).runs("v"))
+    with pytest.raises(methods.UnavailableError, match=f"{name} needs {name}: pip install {name}"):
+        execute.execute(one, 1)
+
+
+def test_a_random_forest_is_tuned_on_held_out_rows(monkeypatch):
+    monkeypatch.setattr(baselines, "FOREST_GRID", [{"min_samples_leaf": 200}, {"min_samples_leaf": 5}])
+    one = next(small(depths=(), methods={"RF": Method("tuned-random-forest")}).runs("v"))
+    row, _trace = execute.execute(one, 1)
+    assert row["chosen"] == '{"min_samples_leaf": 5}'
+    assert row["n_trees"] == 300
+    assert row["test_r2"] > 0.2
+
+
+def test_what_a_model_chose_by_itself_is_in_its_row():
+    one = next(small(depths=(), methods={"f": Method("tao-forest", {"n_estimators": 2, "kind": "axis"})}).runs("v"))
+    assert execute.execute(one, 1)[0]["chosen"] == '{"kind": "axis"}'
+    auto = SimpleNamespace(best_member_="distilled", validation_loss_=0.5)
+    assert execute.choices(auto, auto) == {"chosen": '{"best_member": "distilled"}', "validation_loss": 0.5}
+    assert execute.choices(None, None) == {}
 
 
 # ---- the runner ------------------------------------------------------------------------------------------------------
@@ -291,6 +389,47 @@ def test_a_search_grid_chooses_on_held_out_rows(tmp_path):
     assert store.rows()["chosen"].iloc[0] in ('{"max_depth": 1}', '{"max_depth": 2}')
 
 
+def test_several_grids_and_parts(tmp_path):
+    grids = [{"max_depth": [20]}, {"max_depth": [1, 2], "min_samples_leaf": [5]}]
+    stated = small(methods={"CART": Method("cart", grid=grids, parts=2, depth=False)}, threads=3)
+    store = Store("small", tmp_path)
+    assert run(stated, store) == {"kept": 0, "ok": 1}
+    assert '"min_samples_leaf": 5' in store.rows()["chosen"].iloc[0]
+    assert store.sessions()["threads"].iloc[0] == 3
+
+
+def test_a_search_ends_with_a_fit_from_the_best_tree():
+    from opttree import TAORegressor, Tree
+    from solvers import HingeInit
+
+    grid = {"max_depth": [1, 2], "init": ["HingeInit()", "random"]}
+    method = Method("tao", {"leaves": "linear"}, grid, parts=2, warm=True, depth=False)
+    one = next(small(methods={"TAO": method}).runs("v"))
+    X, y, task = execute.load("diabetes")
+    search = execute.search(TAORegressor(leaves="linear", random_state=0), one, y[:200], task)
+    assert search.grids == [{"max_depth": [1, 2], "init": [HingeInit(), "random"]}]
+    assert isinstance(search.cv, ShuffleSplit)
+    best = search.fit(X[:200], y[:200]).best_estimator_
+    assert isinstance(best.init, Tree)
+    assert best.max_depth == search.best_params_["max_depth"]
+    assert np.array_equal(search.predict(X), best.predict(X))
+    row, _trace = execute.execute(one, 1)
+    assert set(json.loads(row["chosen"])) == {"max_depth", "init"}
+
+
+def test_outputs_are_standardised_for_methods_that_do_not_do_it_themselves(monkeypatch):
+    monkeypatch.setitem(methods.METHODS, "svr", methods.Entry("sklearn.svm:SVR", seed="", threads=""))
+    chosen = {"depths": (), "methods": {"SVR": Method("svr")}}
+    raw, standard = (
+        execute.execute(next(small(outputs=outputs, **chosen).runs("v")), 1)[0] for outputs in ("raw", "standard")
+    )
+    X, y, _task = execute.load("diabetes")
+    X, test_X, y, test_y = train_test_split(X, y, test_size=0.25, random_state=0)
+    predicted = SVR().fit(X, (y - y.mean()) / y.std()).predict(test_X) * y.std() + y.mean()
+    assert standard["test_rmse"] == pytest.approx(np.sqrt(np.mean((predicted - test_y) ** 2)))
+    assert standard["test_rmse"] < raw["test_rmse"] - 1.0
+
+
 def test_preprocessing_and_options_of_one_data_set(tmp_path):
     pytest.importorskip("category_encoders")
     pytest.importorskip("imblearn")
@@ -322,6 +461,8 @@ def test_classes_are_spread_over_the_parts():
     y = np.repeat([0.0, 1.0], [90, 10])
     _train, test = parts(Splits(test_size=0.2), 0, 0, y, "classification")
     assert y[test].sum() == 2
+    _train, test = parts(Splits(test_size=0.2, stratify=False), 0, 0, y, "classification")
+    assert np.array_equal(test, train_test_split(np.arange(100), test_size=0.2, random_state=0)[1])
 
 
 def test_solvers_are_run_on_one_statement(tmp_path):

@@ -116,6 +116,30 @@ def test_the_best_of_the_starts_is_chosen_by_training(fits):
     assert lines.loc[("test_r2", "CART*", "airfoil"), "ours"] == pytest.approx(0.4)  # seed 1's training R2 is higher
 
 
+def test_of_several_methods_the_one_with_the_lowest_validation_loss_is_taken(tmp_path):
+    chosen = {"a": Method("cart"), "b": Method("get"), "tuned": Method(best_of=["a", "b"])}
+    stated = replace(FIT, methods=chosen, tests=(), baseline="")
+    store = Store("get_table7", tmp_path)
+
+    def outcome(one):
+        if one.label == "b" and one.dataset == "abalone":
+            return {"status": "skipped", "reason": "no"}
+        better = (one.label == "a") == (one.seed == 0)
+        return {"status": "ok", "reason": "", "row": {"test_r2": 0.5, "validation_loss": 0.1 if better else 0.2}}
+
+    fill(store, stated, outcome)
+    kept = tables.measured(stated, store.rows())
+    tuned = kept[kept["method"] == "tuned"]
+    assert set(tuned["dataset"]) == {"airfoil", "space_ga"}  # one of them has no row on abalone
+    assert list(tuned.sort_values(["dataset", "seed"])["run_id"]) == [
+        one.run_id
+        for one in sorted(stated.runs(""), key=lambda one: (one.dataset, one.seed))
+        if one.dataset != "abalone" and (one.label == "a") == (one.seed == 0)
+    ]
+    rows = store.rows().drop(columns="validation_loss")
+    assert "tuned" not in set(tables.measured(stated, rows)["method"])
+
+
 def test_of_two_versions_the_newest_row_counts(fits):
     one = next(FIT.runs("2.0+def"))
     fits.add(one, {"status": "ok", "reason": "", "row": {"test_r2": 0.9, "train_r2": 0.0, "fit_seconds": 1.0}}, "s")

@@ -1,10 +1,6 @@
-"""What the benchmark scripts share: data, standardised problems, timing."""
+"""What the benchmark scripts share: standardised problems."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-
-import numpy as np
 
 from opttree import TAORegressor, TreeProblem, datasets
 
@@ -15,12 +11,3 @@ def standardised(name: str, depth: int, leaves: str = "constant", split_penalty:
     model = TAORegressor(depth, leaves=leaves, split_penalty=split_penalty)
     problem, _scaling = model.state(X, y)
     return problem
-
-
-def splits(n: int, share: float, seeds: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """``seeds`` random splits of n rows: seed, training rows (1 - share), test rows (share)."""
-    from sklearn.model_selection import train_test_split
-
-    for seed in range(seeds):
-        train, test = train_test_split(np.arange(n), test_size=share, random_state=seed)
-        yield seed, train, test
