@@ -1,11 +1,15 @@
 """`TreeProblem`, its penalties, its leaves, and its input checks."""
 
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 from opttree import L1, L2, SplitPrice, Tree, TreeProblem
 from opttree.problems import NodeProblem
+from solvers import CartInit
 from tests.conftest import classification_problem, regression_problem
 from tests.test_kernels import random_tree
 
@@ -424,3 +428,21 @@ def test_more_bad_input_is_named(changes, message):
     parts = {"X": np.arange(8.0).reshape(4, 2), "y": np.arange(4.0), "depth": 1}
     with pytest.raises(ValueError, match=message):
         TreeProblem(**{**parts, **changes})
+
+
+def test_rows_are_routed_once_for_a_tree_and_never_for_another(monkeypatch):
+    problem = regression_problem(200)
+    tree = problem.trim(CartInit().build(problem, np.random.default_rng(0)))
+    calls = []
+    apply = Tree.apply
+    monkeypatch.setattr(Tree, "apply", lambda self, X: calls.append(self) or apply(self, X))
+    fitted = problem.fit_leaves(tree)
+    assert problem.live(fitted) == fitted
+    assert problem.objective(fitted) <= problem.objective(tree)
+    assert len(calls) <= 1
+    moved = replace(tree, b=tree.b + 0.1)
+    np.testing.assert_array_equal(problem.leaves_of(moved), apply(moved, problem.X))
+    np.testing.assert_array_equal(problem.leaves_of(tree), apply(tree, problem.X))
+    other = problem.sample(np.arange(50))
+    np.testing.assert_array_equal(other.leaves_of(tree), apply(tree, other.X))
+    assert not {"_routed", "_packed"} & set(pickle.loads(pickle.dumps(problem)).__dict__)

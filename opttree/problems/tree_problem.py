@@ -203,6 +203,10 @@ class TreeProblem:
                 return f"the tree has a leaf with {counts[counts > 0].min()} rows; the problem asks for {self.min_leaf}"
         return None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is kept of the last tree and the rows in blocks: copies and other processes make it anew."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_routed", "_packed")}
+
     def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
         """Leaf node of each row (n,), not to be written to.
 
