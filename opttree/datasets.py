@@ -157,7 +157,7 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 
 def guess_task(y: pd.Series) -> str:
-    """ "classification" for text, booleans and categories, "regression" for numbers."""
+    """The task by the type of y: "classification" for text, booleans and categories, "regression" for numbers."""
     return "regression" if pd.api.types.is_numeric_dtype(y) and y.dtype != bool else "classification"
 
 

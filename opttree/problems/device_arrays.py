@@ -1,4 +1,4 @@
-"""What all that keeps arrays on a device has in common: there, back, and one sentence where memory ends."""
+"""Base class for data on a device: upload, download, and error messages when memory runs out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class DeviceArrays:
 
     Parameters
     ----------
-    xp : array namespace; None: CuPy (RuntimeError where there is no CuPy or no device).
+    xp : array namespace; None: CuPy (RuntimeError if CuPy or a device is missing).
     dtype : "float32" or "float64".
-    what, lower : for the sentence where memory ends: what takes it, and the options that ask for less.
+    what, lower : for the out-of-memory message: what needs the memory, and which options to reduce.
     """
 
     def __init__(self, xp: Any, dtype: str, what: str, lower: str) -> None:
@@ -26,13 +26,13 @@ class DeviceArrays:
         self.dtype, self._what, self._lower = dtype, what, lower
 
     def upload(self, array: ArrayLike) -> Any:
-        """An array on the device, a copy."""
+        """A copy of the array on the device."""
         return self.xp.asarray(np.array(array, self.dtype))
 
     def download(self, array: Any) -> NDArray[np.floating]:
-        """A device's array as NumPy's, a copy."""
+        """A copy of a device array as a NumPy array."""
         return getattr(self.xp, "asnumpy", np.array)(array)
 
     def within_memory(self) -> AbstractContextManager[None]:
-        """Within, memory that the device does not give becomes one sentence."""
+        """Context that turns out-of-memory errors of the device into a MemoryError with a one-sentence message."""
         return devices.memory_errors(self._what, self._lower)
