@@ -1,4 +1,4 @@
-"""The tree that local search changes: branches at the places of a complete tree."""
+"""The tree that local search modifies: branches at heap positions of a complete tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = NDArray[np.int32]
 
 
 class Grown:
-    """Branches ``(a, b)`` by their places in heap order: the children of t are at 2t + 1 and 2t + 2."""
+    """Branches ``(a, b)`` by heap position (place): the children of t are at 2t + 1 and 2t + 2."""
 
     def __init__(self, problem: TreeProblem, branches: dict[int, tuple[Floats, float]]) -> None:
         self.problem, self.branches = problem, branches
@@ -30,7 +30,7 @@ class Grown:
         return Grown(problem, branches)
 
     def is_branch(self, place: int) -> bool:
-        """Whether the place splits."""
+        """Whether there is a branch at the place."""
         return place in self.branches
 
     def nodes(self, place: int = 0) -> list[int]:
@@ -42,17 +42,17 @@ class Grown:
         return found
 
     def n_splits(self, place: int = 0) -> int:
-        """Branches at and below the place."""
+        """Number of branches at and below the place."""
         return len(self.nodes(place)) // 2
 
     def depth_left(self, place: int) -> int:
-        """Levels that may lie below the place."""
+        """Number of levels allowed below the place."""
         return self.problem.depth + 1 - (place + 1).bit_length()
 
     # ---- other trees ----------------------------------------------------------------------------------------------
 
     def with_split(self, place: int, a: Floats, b: float) -> Grown:
-        """The tree with another split at a place, subtrees as they are."""
+        """The tree with another split at a place; subtrees are unchanged."""
         return Grown(self.problem, self.branches | {place: (a, b)})
 
     def without(self, place: int) -> Grown:
@@ -61,7 +61,7 @@ class Grown:
         return Grown(self.problem, {t: split for t, split in self.branches.items() if t not in gone})
 
     def with_subtree(self, place: int, other: Grown, theirs: int) -> Grown:
-        """The tree with the subtree that ``other`` has at ``theirs`` at ``place``."""
+        """The tree with the subtree at ``place`` replaced by that of ``other`` at ``theirs``."""
         branches = dict(self.without(place).branches)
         pairs = [(place, theirs)]
         for here, there in pairs:
@@ -71,7 +71,7 @@ class Grown:
         return Grown(self.problem, branches)
 
     def live(self) -> Grown:
-        """The tree without branches that send all rows one way: the child on that side takes their place."""
+        """The tree without branches that send all rows one way; the child on that side replaces them."""
         tree = self
         pending = [(0, np.arange(self.problem.n_samples, dtype=np.int32))]
         while pending:
@@ -89,7 +89,7 @@ class Grown:
     # ---- rows -----------------------------------------------------------------------------------------------------
 
     def side(self, rows: Rows, place: int) -> Floats:
-        """``a . x`` of rows at a branch."""
+        """``a . x`` of ``rows`` at a branch."""
         a, _b = self.branches[place]
         used = np.flatnonzero(a)
         if used.size == 1:
@@ -101,7 +101,7 @@ class Grown:
         return self.side(rows, place) <= self.branches[place][1]
 
     def rows_at(self, place: int) -> Rows:
-        """Rows that come by the place."""
+        """Rows that reach the place."""
         turns = []
         while place:
             turns.append(((place - 1) // 2, place % 2 == 1))
@@ -125,7 +125,7 @@ class Grown:
         return slot, count
 
     def tree(self) -> Tree:
-        """The `Tree`, leaves zero."""
+        """The `Tree`, with zero leaves."""
         places = self.nodes()
         number = {t: i for i, t in enumerate(places)}
         links = np.array([(number.get(2 * t + 1, -1), number.get(2 * t + 2, -1)) for t in places])
