@@ -64,7 +64,7 @@ class ORRT(Solver):
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what the smooth formulation does, and depth 0 (the constant tree), but no ``min_leaf``."""
         if problem.min_leaf > 1:
-            return f"every row is at every leaf of a soft tree, so that min_leaf must be 1; got {problem.min_leaf}"
+            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} has no effect"
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, aggregation="mixture")
 

@@ -70,7 +70,7 @@ class SDTR(Solver):
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what the soft forest does, and depth 0 (the constant tree), but no ``min_leaf``."""
         if problem.min_leaf > 1:
-            return f"every row is at every leaf of a soft tree, so that min_leaf must be 1; got {problem.min_leaf}"
+            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} has no effect"
         if self.tree_output_dim is not None and self.tree_output_dim < problem.n_outputs:
             return f"tree_output_dim = {self.tree_output_dim} is less than its {problem.n_outputs} outputs"
         if problem.penalties and self.n_trees * self.n_layers > 1:
