@@ -14,7 +14,7 @@ def __getattr__(name: str) -> Any:
     Raises
     ------
     ImportError
-        If another module of that common name comes first on the path; the message says which.
+        If another module called ``solvers`` comes first on the path; the message names it.
     """
     if name != "solvers":
         raise AttributeError(f"module 'opttree.bridge' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Checks of input tables: one sentence that names the column, the rule and the remedy."""
+"""Checks of input tables. Each error names the column, the rule and the remedy in one sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def check_columns(X: Any) -> None:
-    """Refuse categorical and missing values by column name (or number); scikit-learn's own checks do the rest.
+    """Reject categorical, missing and infinite values, naming the column; scikit-learn checks the rest.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def check_columns(X: Any) -> None:
 
 
 def _finite_sum(array: np.ndarray) -> bool:
-    """Whether the sum, which needs no array of the same size, is finite; where it is not, every number may be."""
+    """Whether the sum is finite: a fast test without a temporary array. A sum that overflows proves nothing."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(array.sum()))
 

@@ -1,4 +1,4 @@
-"""Tables that need not fit into memory, a chunk of rows at a time."""
+"""Tables larger than memory, read in chunks of rows."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ ROWS = 65_536
 
 @dataclass(frozen=True)
 class Chunks:
-    """Rows of a table in chunks ``(X (m, p) float64, y (m,) or (m, K))``, as often as one iterates over it.
+    """Rows of a table in chunks ``(X (m, p) float64, y (m,) or (m, K))``; can be iterated over repeatedly.
 
     Parameters
     ----------
-    source : a Parquet file or a folder of them (path, needs pyarrow); a pair ``(X, y)`` of arrays, memory-mapped ones
-        among them, or X alone; a Dask DataFrame; or a function without arguments that returns an iterator of pairs.
-    target : name of the target column, or a list of them, of a file or DataFrame; None: the rows have no y.
-    rows : most rows of a chunk; partitions of a Dask DataFrame and what a function yields are cut to it.
+    source : a Parquet file or a folder of them (path, needs pyarrow); a pair ``(X, y)`` of arrays, possibly
+        memory-mapped, or X alone; a Dask DataFrame; or a function without arguments that returns an iterator of pairs.
+    target : name or names of the target columns of a file or DataFrame; None: there is no y.
+    rows : largest number of rows in a chunk; larger Dask partitions and larger chunks of a function are divided.
 
     Raises
     ------
     ValueError
-        For a source of another kind, or a target that it does not have.
+        For an unknown kind of source, or a target that it does not contain.
     """
 
     source: Any
@@ -71,7 +71,7 @@ class Chunks:
                 yield self._divide(part.compute())
 
     def _parquet(self) -> Iterator[tuple[Any, Any]]:
-        from pyarrow.parquet import ParquetFile  # not pyarrow.dataset, which reads far ahead
+        from pyarrow.parquet import ParquetFile  # pyarrow.dataset would read far ahead
 
         path = Path(self.source)
         for file in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
@@ -90,16 +90,16 @@ class Chunks:
         return frame.drop(columns=names).to_numpy(np.float64), y
 
     def labelled(self) -> Iterator[tuple[Floats, NDArray[Any]]]:
-        """The chunks of a table that has y; ValueError for one that has not."""
+        """The chunks of a table with y; ValueError if there is no y."""
         for X, y in self:
             if y is None:
                 raise ValueError("source must have a target to fit to; got none")
             yield X, y
 
     def sample(self, count: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any], int]:
-        """``count`` random rows (all, if there are no more), with their y, and the number of rows: one pass.
+        """``count`` random rows (or all, if there are fewer) with their y, and the number of rows, in one pass.
 
-        Every row carries a random number; those with the largest stay.
+        Each row gets a random number; the rows with the largest are kept.
         """
         kept_X, kept_y, kept_key = np.zeros((0, 0)), np.zeros(0), np.zeros(0)
         n = 0
@@ -123,9 +123,9 @@ class Chunks:
 def predict_chunks(
     model: Any, source: Any, *, target: str | list[str] | None = None, rows: int = ROWS, method: str = "predict"
 ) -> Iterator[NDArray[Any]]:
-    """Predictions of any fitted estimator, a chunk of ``source`` after another; ``target`` columns are left out.
+    """Predictions of any fitted estimator for each chunk of ``source`` in turn; ``target`` columns are left out.
 
-    ``method`` is the name of what predicts: "predict", "predict_proba", "apply". See `Chunks` for the rest.
+    ``method`` is the name of the estimator's method: "predict", "predict_proba" or "apply". For the rest see `Chunks`.
     """
     answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
     for X, _y in Chunks(source, target, rows):

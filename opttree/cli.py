@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from opttree.datasets import Dataset
 
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
-ROWS_AT_ONCE = 10_000  # of predictions written to standard output, before the next look at Ctrl-C
+ROWS_AT_ONCE = 10_000  # predictions written to standard output between two checks for Ctrl-C
 
 
 def fit_methods() -> dict[str, str]:
-    """Methods whose model is a tree of ours; "tao" is "tao-c"."""
+    """Methods whose model is an `opttree.Tree`; "tao" is "tao-c"."""
     ours = {name: name for name, method in METHODS.items() if method.family and not method.is_forest}
     return {"tao": "tao-c", **ours}
 
 
 def on_gpu() -> list[str]:
-    """Methods that ``--device`` is for."""
+    """Methods that take ``--device``."""
     return [name for name, method in METHODS.items() if method.has_device]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code. From its first line on Ctrl-C is noted, see `noted_interrupts`."""
+    """Entry point; returns the exit code. Ctrl-C is deferred from the first line on, see `noted_interrupts`."""
     try:
         from opttree.interrupts import noted_interrupts
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             args = _parser().parse_args(argv)
             args.interrupted = interrupted
             args.run(args)
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, OSError, MemoryError) as error:
         print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
@@ -196,13 +196,13 @@ def _check_device(device: str, methods: list[str]) -> None:
 
 
 def _go_on(args: argparse.Namespace) -> None:
-    """KeyboardInterrupt if there was a Ctrl-C: where there is nothing yet that it could cost."""
+    """Raise KeyboardInterrupt if Ctrl-C was pressed; for places where no result would be lost."""
     if args.interrupted():
         raise KeyboardInterrupt
 
 
 def _unless_interrupted(args: argparse.Namespace, work: Callable[[], Any]) -> Any:
-    """``work()`` in a thread that Ctrl-C leaves: for what has no results before its end."""
+    """Run ``work()`` in a thread that is abandoned on Ctrl-C; for work without intermediate results."""
     from opttree.interrupts import compilation_can_end, in_background
 
     running = in_background(work)
@@ -255,7 +255,7 @@ def _show(args: argparse.Namespace) -> None:
         from opttree.files import whole_file
 
         _go_on(args)
-        mpl.use("agg")  # windows are for the main thread alone
+        mpl.use("agg")  # GUI back ends work in the main thread only
         with whole_file(args.png) as file:
             _unless_interrupted(args, lambda: _draw(plotting.plot_tree(model, max_depth=args.max_depth), file))
         print(f"drawn to {args.png}")
@@ -388,8 +388,8 @@ def _solve(args: argparse.Namespace) -> None:
 
 
 def _write(stated: Any, args: argparse.Namespace) -> str:
-    """Write the program, within the time limit and up to Ctrl-C; why there is no file, in one sentence, or "" ."""
-    import pyomo.environ  # noqa: F401  not in the thread, which may be left in the middle of it
+    """Write the program, unless the time limit or Ctrl-C comes first; the reason if there is no file, else "" ."""
+    import pyomo.environ  # noqa: F401  imported here, since the thread may be abandoned in mid-import
 
     from opttree.interrupts import in_background
 

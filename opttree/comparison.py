@@ -33,13 +33,13 @@ def cross_validate(
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Cross-validate ``methods`` (of `opttree.methods.METHODS`) on the same folds.
 
-    ``go_on`` is called before every fit: a KeyboardInterrupt from it ends the comparison at the methods before.
-    ``options``, jobs and device, go to `make_estimator`.
+    ``go_on`` is called before every fit: a KeyboardInterrupt from it ends the comparison, and the methods completed so
+    far are returned. ``options`` (jobs, device) are passed to `make_estimator`.
 
     Returns
     -------
     table, results
-        Means over the folds, a row for each method, and the first fold's results of the methods that have one.
+        Means over the folds, one row per method, and the results of the first fold for methods that have a `Result`.
     """
     stratify = task == "classification" and min(pd.Series(y).value_counts()) >= folds
     splits = list((StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed).split(X, y))
@@ -49,7 +49,7 @@ def cross_validate(
         objective = partial(_result, task=task, depth=depth, seed=seed)
         try:
             rows[method], result = _folds_of_method(make, objective, splits, X, y, go_on)
-        except KeyboardInterrupt:  # the methods before it are shown
+        except KeyboardInterrupt:  # the methods completed so far are shown
             break
         if result is not None:
             results[method] = result
@@ -61,7 +61,7 @@ def _folds_of_method(
 ) -> tuple[dict[str, float], Any]:
     """Means over the folds of one method, and the first fold's result, if it has one."""
     few = np.random.default_rng(0).permutation(len(X))[:500]
-    result_of(make().fit(X[few], y[few]), X[few], y[few])  # compile off the clock
+    result_of(make().fit(X[few], y[few]), X[few], y[few])  # compile before the timing starts
     rows: list[dict[str, Any]] = []
     first = None
     for fold, (train, test) in enumerate(splits):
@@ -86,9 +86,9 @@ def _folds_of_method(
 
 
 def _result(model: Any, X: Any, y: Any, task: str, depth: int, seed: int) -> Any:
-    """The result of a fitted model, None where it has none.
+    """The result of a fitted model, or None.
 
-    CART's tree is taken as a point of the statement that tao-c solves: its objective, and a trace of one step.
+    CART's tree is evaluated in the problem that tao-c solves, which gives its objective and a trace of one step.
     """
     if not isinstance(model, BaseDecisionTree):
         return getattr(model, "result_", None)

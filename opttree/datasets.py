@@ -48,7 +48,7 @@ class Dataset:
         return X
 
     def levels(self) -> dict[str, tuple[str, str]]:
-        """The columns of `encoded` that stand for a level of a categorical column: its name, and the level."""
+        """For each one-hot column of `encoded`: the name of the categorical column, and the level."""
         numeric = self.X.select_dtypes(["number", "bool"]).columns
         text = [c for c in self.X if c not in numeric]
         return {f"{c}_{level}": (str(c), str(level)) for c in text for level in self.X[c].dropna().unique()}
@@ -133,7 +133,7 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
     Raises
     ------
     ValueError
-        For a name found nowhere; the message lists near matches.
+        For an unknown name; the message lists near matches.
     """
     files = _files()
     if name in files:
@@ -146,7 +146,7 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
 
 
 def read_csv(path: str | Path) -> pd.DataFrame:
-    """A CSV file (also gzip) as a DataFrame; ValueError in one sentence where it cannot be read."""
+    """A CSV file (also gzip) as a DataFrame; ValueError if it cannot be read."""
     try:
         frame = pd.read_csv(path)
     except (OSError, ValueError, EOFError) as error:
@@ -157,7 +157,7 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 
 def guess_task(y: pd.Series) -> str:
-    """Tell "classification" for text, booleans and categories, "regression" for numbers."""
+    """The task by the type of y: "classification" for text, booleans and categories, "regression" for numbers."""
     return "regression" if pd.api.types.is_numeric_dtype(y) and y.dtype != bool else "classification"
 
 
@@ -179,7 +179,7 @@ def _from_openml(name: str) -> Dataset:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a failed first try, which the error below tells
+            warnings.simplefilter("ignore")  # about a failed first attempt; the error below reports it
             bunch: Any = fetch_openml(name, as_frame=True, parser="auto", n_retries=1, delay=0.01)
     except (OSError, ValueError) as error:
         near = difflib.get_close_matches(name, names(), n=5, cutoff=0.5)

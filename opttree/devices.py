@@ -1,4 +1,4 @@
-"""Where problems are evaluated and arrays live: on the CPU, or on a GPU through CuPy, which is optional."""
+"""Devices that evaluate problems and hold arrays: the CPU, or a GPU through CuPy (optional)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 Device = Literal["cpu", "gpu", "auto"]
 DEVICES = get_args(Device)
-FRAMES = 4096  # bytes that a thread may want of local memory, which the device reserves for all that can run
-WORTH = 20_000_000  # products of a pass over rows, splits and starts from which "auto" takes the GPU: see `on_gpu`
+FRAMES = 4096  # bytes of local memory that the device reserves for each thread that can be resident
+WORTH = 20_000_000  # rows x splits x features x starts of a pass from which "auto" takes the GPU: see `on_gpu`
 
 
 def require(device: object) -> None:
-    """ValueError for what is no device, or one that cannot be had here."""
+    """ValueError for an unknown or unavailable device."""
     if device not in DEVICES:
         raise ValueError(f"device must be one of {list(DEVICES)}; got {device!r}")
     if (reason := refusal(str(device))) is not None:
@@ -25,21 +25,21 @@ def require(device: object) -> None:
 
 
 def refusal(device: str) -> str | None:
-    """Why ``device`` cannot be had here, or None; "auto" always can."""
+    """Why ``device`` is not available, or None; "auto" always is."""
     return _missing() if device == "gpu" else None
 
 
 def on_gpu(device: str, work: float) -> bool:
-    """Whether to go to the GPU: "auto" does so where there is one and a pass takes ``work >= WORTH`` products.
+    """Whether to use the GPU. "auto" does if there is one and a pass takes ``work >= WORTH`` products.
 
-    On two cores such a pass takes about a millisecond; a few launches of kernels take a tenth of that. The constant
-    follows from that estimate, it is not tuned.
+    On two cores such a pass takes about a millisecond; a few kernel launches take a tenth of that. The constant follows
+    from this estimate and is not tuned.
     """
     return device == "gpu" or (device == "auto" and work >= WORTH and _missing() is None)
 
 
 def cupy() -> Any:
-    """CuPy; RuntimeError with the reason where it or a device is missing."""
+    """The module CuPy; RuntimeError with the reason if CuPy or a device is missing."""
     if (reason := _missing()) is not None:
         raise RuntimeError(reason)
     import cupy
@@ -50,7 +50,7 @@ def cupy() -> Any:
 def _missing() -> str | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of toolkits that it looks for
+            warnings.simplefilter("ignore")  # about CUDA toolkits that CuPy looks for
             import cupy
     except ImportError as error:
         return f"device='gpu' needs CuPy, which cannot be imported ({error}): pip install opttree[gpu], or device='cpu'"
@@ -58,14 +58,14 @@ def _missing() -> str | None:
 
 
 def attribute(xp: Any, name: str) -> int:
-    """A number about the current device, as CUDA calls it."""
+    """A device attribute of the current device, by its CUDA name."""
     return int(xp.cuda.Device().attributes[name])
 
 
 def lacking(xp: Any, needed: float, what: str, lower: str, idle: bool = False) -> str | None:
-    """A sentence where the device has less than ``needed`` bytes for ``what`` left, or None.
+    """An error message if the device has less than ``needed`` bytes of memory for ``what``, or None.
 
-    ``lower`` names the options that ask for less; with ``idle`` all its memory counts, not what is free.
+    ``lower`` says which options to reduce; with ``idle``, total memory is compared instead of free memory.
     """
     free, total = xp.cuda.runtime.memGetInfo()
     free = total if idle else free + xp.get_default_memory_pool().free_bytes()
@@ -77,7 +77,7 @@ def lacking(xp: Any, needed: float, what: str, lower: str, idle: bool = False) -
 
 @contextmanager
 def memory_errors(what: str, lower: str) -> Iterator[None]:
-    """Within, memory that the device does not give becomes one sentence."""
+    """Context that turns out-of-memory errors of the device into a MemoryError with a one-sentence message."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files: a file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields the path of an empty file beside ``path``, with its suffix, that takes its place after the block; it is
-    removed where the block raises.
+    """Yields the path of an empty temporary file in the same folder, with the same suffix; it replaces ``path`` after
+    the block, and is removed if the block raises.
 
-    A link stays one, a file that was there keeps its permissions. Devices, pipes and files in folders that cannot be
-    written to are yielded themselves.
+    A symbolic link stays a link, and an existing file keeps its permissions. Devices, pipes and files in folders
+    without write permission are yielded themselves.
     """
     path = Path(path)
     suffix = path.suffix
@@ -36,7 +36,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _umask() -> int:
-    """The permissions that new files of the process lack; mkstemp's files lack more."""
+    """The umask of the process; the permissions of mkstemp's files are stricter."""
     umask = os.umask(0)
     os.umask(umask)
     return umask

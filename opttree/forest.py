@@ -1,4 +1,4 @@
-"""`Forest`: trees whose answers are averaged."""
+"""`Forest`: trees whose predictions are averaged."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ Floats = NDArray[np.float64]
 
 
 def shares(scores: Floats) -> Floats:
-    """Numbers (n, K) that are almost class probabilities as such: at least zero, and of sum one."""
+    """Approximate class probabilities (n, K), clipped at zero and normalised to sum to one."""
     scores = np.maximum(scores, 0.0) + 1e-12
     return scores / scores.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees whose answers (of classification trees, probabilities) are averaged, in layers. Immutable.
+    """Layers of trees whose predictions (class probabilities in classification) are averaged. Immutable.
 
-    The trees of a layer read the features and, after them, all that the layers before have put out, tree by tree. The
-    forest's answer is the mean over the trees of all layers of their first ``n_outputs`` outputs (SDTR, section III-D).
+    The inputs of a layer's trees are the features, followed by the outputs of all trees of the layers before. The
+    forest predicts the mean over the trees of all layers of their first ``n_outputs`` outputs (SDTR, section III-D).
 
     Parameters
     ----------
     layers : the trees of each layer, in order.
-    n_outputs : K, numbers that the forest answers with; trees may put out more, for later layers alone.
-    outside : to each training row, the mean answer (n, K) of the trees that were grown without it (NaN where there is
-        none) and the number of these trees (n,); or None. Not part of equality.
-    link : "identity", or "softmax" where the mean answers are class scores (`solvers.Boosting`).
+    n_outputs : K, outputs of the forest; trees may have more, which only later layers use.
+    outside : for each training row, the mean out-of-bag prediction (n, K) (NaN if every tree has seen the row) and the
+        number of out-of-bag trees (n,); or None. Ignored by ``==``.
+    link : "identity", or "softmax" if the mean outputs are class scores (`solvers.Boosting`).
 
     Raises
     ------
     ValueError
-        If a tree does not read what is there, or puts out too little.
+        If a tree has the wrong number of features, or too few outputs.
     """
 
     layers: tuple[tuple[Tree, ...], ...]
@@ -68,7 +68,7 @@ class Forest:
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """All trees, layer by layer."""
+        """The trees of all layers."""
         return tuple(tree for layer in self.layers for tree in layer)
 
     @property
@@ -94,7 +94,7 @@ class Forest:
 
     @cached_property
     def _stacked(self) -> tuple[NDArray[Any], ...] | None:
-        """The arrays of all trees, one after another, for the kernel; None where trees are soft or in layers."""
+        """The concatenated arrays of all trees for the kernel; None for soft trees or several layers."""
         trees = self.trees
         if len(self.layers) > 1 or any(
             t.mixture or t.link != "identity" or t.n_outputs > self.n_outputs for t in trees
@@ -115,7 +115,7 @@ class Forest:
         return (first, *branches, np.concatenate([tree.values for tree in trees]), *leaves)
 
     def outputs(self, X: ArrayLike, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
-        """Mean answers (n, K) to rows ``X (n, p)``; ``answer(tree, X)`` is how each tree answers."""
+        """Mean outputs (n, K) for rows ``X (n, p)``; ``answer(tree, X)`` gives the outputs of one tree."""
         X = np.ascontiguousarray(X, np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
@@ -142,8 +142,8 @@ class Forest:
     def answers(self, X: ArrayLike) -> Floats:
         """What is predicted (n, K): numbers, or class probabilities.
 
-        Linear leaves that were fitted to class indicators under squared loss answer with numbers that need not sum to
-        one: they are made to.
+        Linear leaves fitted to class indicators under squared loss need not predict numbers that sum to one; they are
+        normalised.
         """
         scores = self.outputs(X)
         if self.classes is None:
@@ -159,7 +159,7 @@ class Forest:
         return self.answers(X)
 
     def joined(self, other: Forest) -> Forest:
-        """The forest of the trees of both, which must have one layer each and the same training rows."""
+        """The forest with the trees of both; each must have one layer, and the training rows must be the same."""
         trees = (*self.trees, *other.trees)
         outside = None
         if self.outside is not None and other.outside is not None:
@@ -170,12 +170,12 @@ class Forest:
         return Forest((trees,), self.n_outputs, outside)
 
     def with_spread(self, spread: Floats) -> Forest:
-        """The same forest whose first layer knows the standard deviations ``spread (p,)`` of its features."""
+        """The same forest, with the features' standard deviations ``spread (p,)`` stored in the first layer."""
         first = tuple(tree.with_spread(spread) for tree in self.layers[0])
         return replace(self, layers=(first, *self.layers[1:]))
 
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Forest:
-        """The forest for raw data, of one for ``(X - x_mean) / x_scale`` and ``(y - y_mean) / y_scale``."""
+        """The forest on raw data, given one trained on ``(X - x_mean) / x_scale`` and ``(y - y_mean) / y_scale``."""
         shift, unit = (np.broadcast_to(part, self.n_outputs).astype(np.float64) for part in (y_mean, y_scale))
         layers = []
         for layer in self.layers:

@@ -1,4 +1,4 @@
-"""Ctrl-C without loss: noted, and acted upon where it is safe; and long calls that can be left."""
+"""Deferred handling of Ctrl-C, so that no result is lost; and long calls that can be abandoned."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from functools import cache, partial
 from typing import Any
 
 POLL = 0.02  # seconds
-# packages that an exception in the middle breaks
+# packages that an exception at an arbitrary point would break
 DELICATE = {"numba", "llvmlite", "importlib", "_frozen_importlib", "weakref"}
 
-_noted: list[int] | None = None  # the interrupts of the outermost block in force
-_dispensable: list[None] = []  # one for each block of `compilation_can_end` in force
+_noted: list[int] | None = None  # the interrupts seen by the outermost active block
+_dispensable: list[None] = []  # one entry per active `compilation_can_end` block
 
 
 class InterruptedFitWarning(UserWarning):
-    """A fit was interrupted: what it holds is the best so far, not what an undisturbed fit would have found."""
+    """A fit was interrupted: its model is the best so far, not the result of a complete fit."""
 
 
 @contextmanager
 def noted_interrupts(message: str = "", *, last: bool = False) -> Iterator[Callable[[], bool]]:
-    """Inside, the first Ctrl-C is noted and raises nothing, so that compiled code and open files end what they do; the
-    second raises KeyboardInterrupt. Yields a function that says whether there was one.
+    """Context in which the first Ctrl-C is only recorded, so that compiled code and file writes can finish; the second
+    raises KeyboardInterrupt. Yields a function that returns whether Ctrl-C was pressed.
 
-    A block within another one, in whatever thread, knows the interrupts of the outer one, also those from before it
-    began. Signals come to the main thread alone: elsewhere, and where they are ignored, nothing is noted.
+    A nested block, in any thread, sees the interrupts of the outer one, including earlier ones. Signals reach the main
+    thread only: in other threads, and where SIGINT is ignored, nothing is recorded.
 
     Parameters
     ----------
     message : what the first Ctrl-C writes to standard error at once, if anything.
-    last : whether only the process's end comes after the block: interrupts are ignored then.
+    last : whether the process ends after the block; interrupts are then ignored.
     """
     global _noted
     if _noted is not None:
@@ -67,9 +67,9 @@ def noted_interrupts(message: str = "", *, last: bool = False) -> Iterator[Calla
 
 @contextmanager
 def compilation_can_end() -> Iterator[None]:
-    """Inside, a noted Ctrl-C ends compilations too, in whatever thread: their callers get a KeyboardInterrupt.
+    """Context in which Ctrl-C also stops compilations, in any thread: their callers get a KeyboardInterrupt.
 
-    For searches, not for what has to be computed after them to give what they have found.
+    For searches, not for the computations after them that return the best result so far.
     """
     _listen_to_numba()
     _dispensable.append(None)
@@ -81,8 +81,8 @@ def compilation_can_end() -> Iterator[None]:
 
 @cache
 def _listen_to_numba() -> None:
-    """Have a look at Ctrl-C before each pass of the compiler; a pass takes up to some seconds."""
-    from numba.core import event  # imported late: much of opttree does without Numba
+    """Check for Ctrl-C before each compiler pass; a pass takes up to several seconds."""
+    from numba.core import event  # imported late: much of opttree does not need Numba
 
     class BetweenPasses(event.Listener):
         def on_start(self, event: event.Event) -> None:
@@ -96,15 +96,15 @@ def _listen_to_numba() -> None:
 
 
 class _Left(BaseException):
-    """Raised in a thread whose work nobody waits for any more."""
+    """Raised in a thread whose result is no longer needed."""
 
 
 def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
-    """Run ``work()`` in a thread of its own; yields None while it runs and returns what it returns.
+    """Run ``work()`` in a separate thread; yields None while it runs and returns its result.
 
-    For long calls into other libraries that cannot be asked to stop: a generator that is closed, or that an exception
-    is thrown into, leaves the call, which ends at the next line of Python that it comes to outside of imports and
-    compilations: these would be broken for the rest of the process.
+    For long calls into libraries that cannot be stopped. Closing the generator, or throwing an exception into it,
+    abandons the call: the thread ends at its next line of Python outside of imports and compilations, which would
+    otherwise stay broken for the rest of the process.
     """
     outcome: list[Any] = []
     error: list[BaseException] = []
@@ -116,7 +116,7 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
             except (Exception, KeyboardInterrupt) as raised:
                 error.append(raised)
 
-    logging.getLogger("pyomo.core").addFilter(_is_news)  # it logs whatever ends the building of a model as an error
+    logging.getLogger("pyomo.core").addFilter(_is_news)  # it logs any exception that stops the building of a model
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
@@ -135,15 +135,15 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
 
 
 def _is_news(_record: logging.LogRecord) -> bool:
-    """Whether a log should have a record: not if it is of a thread that was left on purpose."""
+    """Logging filter that drops the records of abandoned threads."""
     return not isinstance(sys.exception(), _Left)
 
 
 def _leave(thread: threading.Thread) -> None:
-    """End a thread with an exception, once it is not in the middle of what that would break.
+    """End a thread by an exception, at a point where that breaks nothing.
 
-    Meanwhile nothing is compiled, so that the thread cannot begin to: an exception as it takes Numba's compiler lock
-    would leave the lock taken for ever.
+    Numba's compiler lock is held meanwhile, so that the thread cannot start a compilation: an exception while it
+    acquires the lock would leave the lock locked for ever.
     """
     assert thread.ident is not None
     raise_in = partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread.ident))
@@ -154,13 +154,13 @@ def _leave(thread: threading.Thread) -> None:
                 frame = frame.f_back
             if frame is None:
                 raise_in(ctypes.py_object(_Left))
-                thread.join(0.2)  # again if it was lost, as in a callback
+                thread.join(0.2)  # retried if the exception was lost, as in a callback
                 if thread.is_alive():
-                    raise_in(None)  # it may wait for the compiler lock
+                    raise_in(None)  # withdrawn: the thread may be waiting for the compiler lock
         thread.join(POLL)
 
 
 def _no_compilation() -> AbstractContextManager[Any]:
-    """Numba's compiler lock, if Numba is there."""
+    """Numba's compiler lock, if Numba is loaded."""
     module = sys.modules.get("numba.core.compiler_lock")
     return getattr(module, "global_compiler_lock", nullcontext())

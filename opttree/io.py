@@ -40,15 +40,14 @@ _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
 
 @dataclass(frozen=True)
 class Model:
-    """A saved tree with what is needed to use it on a table: feature names, the target's name, the method.
+    """A saved tree with what is needed to apply it to a table: feature names, target name, method.
 
     `predict` takes a DataFrame (columns are found by name and may stand in any order) or an array (n, p).
 
     Attributes
     ----------
-    levels : features that say whether a column of text holds a level, by name: the column and the level.
-    fill : what missing numbers of a DataFrame are replaced by, for each feature that may have them; None: they are
-        refused.
+    levels : for each indicator feature, by name: the categorical column and the level it stands for.
+    fill : replacement of missing numbers in a DataFrame, for each feature that may have them; None: they are refused.
     """
 
     tree: Tree
@@ -73,7 +72,7 @@ class Model:
         return np.ascontiguousarray(X, np.float64)
 
     def _column(self, X: pd.DataFrame, name: str) -> Any:
-        """The column called ``name``, or whether a column of text holds the level that it stands for."""
+        """The column called ``name``, or the indicator of the level that this feature stands for."""
         column, level = (self.levels or {}).get(name, (name, None))
         if column not in X.columns:
             raise ValueError(f"X must have the columns the model was trained on; got none called {column!r}")
@@ -95,7 +94,7 @@ class Model:
 
 
 def _is_level(column: Any, level: str) -> Any:
-    """Which entries of a column are the level; one whose other levels are missing may have been read as numbers."""
+    """Which entries of a column equal the level; the column may have been read as numbers."""
     if column.dtype.kind in "iuf":
         try:
             return column == float(level)
@@ -111,10 +110,10 @@ def save(
     feature_names: Sequence[str] | None = None,
     target: str = "target",
 ) -> None:
-    """Write a `Tree`, a `Model`, a result or a fitted estimator of one tree to ``path``: JSON, or NPZ where the name
-    ends in ``.npz``.
+    """Write a `Tree`, a `Model`, a result or a fitted estimator of one tree to ``path``: JSON, or NPZ if the name ends
+    in ``.npz``.
 
-    The file appears whole or not at all: it is written beside its place and then moved there.
+    The write is atomic: a temporary file is moved into place.
     """
     if not isinstance(model, Model):
         tree = as_tree(model)
@@ -151,7 +150,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     Raises
     ------
     ValueError
-        For a file that is missing, truncated, not a model, or of another version; one sentence says which.
+        For a file that is missing, truncated, not a model, or of another version; the message says which.
     """
     try:
         if Path(path).suffix == ".npz":

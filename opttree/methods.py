@@ -12,14 +12,15 @@ TASKS = ("regression", "classification")
 
 @dataclass(frozen=True)
 class Method:
-    """A method by the name that the command line has for it.
+    """A method under its command-line name.
 
-    regressor, classifier : ``"module:Class"``, "" where a task has none.
-    solver : the class in `solvers` that it runs, "" for another library's methods.
-    family : its name in the experiments, where options make the members of a family; "" for another library's.
-    options : what makes it this member.
-    is_forest : whether its model is a forest: a model file holds one tree.
-    has_depth, has_device : whether ``--depth`` and ``--device`` are for it.
+    regressor, classifier : ``"module:Class"``, or "" if there is none for the task.
+    solver : the class in `solvers` that it runs; "" for other libraries' methods.
+    family : its name in the experiments, shared by methods that differ in options only; "" for other libraries'
+        methods.
+    options : the options that define it within its family.
+    is_forest : whether its model is a forest, which a model file cannot hold.
+    has_depth, has_device : whether it takes ``--depth`` and ``--device``.
     """
 
     doc: str
@@ -33,7 +34,7 @@ class Method:
     has_device: bool = False
 
     def estimator_class(self, task: str) -> Any:
-        """The class for a task, "regression" or "classification"; None where there is none."""
+        """The class for a task, "regression" or "classification", or None."""
         place = self.regressor if task == "regression" else self.classifier
         module, _colon, name = place.partition(":")
         return getattr(import_module(module), name) if place else None
@@ -91,7 +92,7 @@ METHODS: dict[str, Method] = {
         "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
         "soft", "ORRT", "", solver="ORRT", family="orrt", has_device=True,
     ),
-    "sdtr": _ours(  # a model file holds a tree of raw features
+    "sdtr": _ours(  # quantile_transform=False: a model file holds a tree of raw features
         "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",
         "sdtr", "SDTR", "", solver="SDTR", family="sdtr", options={"quantile_transform": False}, has_device=True,
     ),
@@ -112,7 +113,7 @@ METHODS: dict[str, Method] = {
 
 
 def families() -> dict[str, Method]:
-    """The toolkit's methods by the names that the experiments have for them: of a family, the first member."""
+    """The toolkit's methods by their names in the experiments; of each family, the first member."""
     found: dict[str, Method] = {}
     for method in METHODS.values():
         if method.family:
@@ -129,7 +130,7 @@ def estimators() -> dict[str, str]:
 def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | None = None, **options: Any) -> Any:
     """The estimator that ``method`` (a key of `METHODS`) names, for a task.
 
-    ``options`` go to it; ``device`` only where it knows one.
+    ``options`` are passed to it; ``device`` only if it has this option.
 
     Raises
     ------
@@ -143,7 +144,7 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
     if not chosen.has_device:
         options.pop("device", None)
     if method == "auto" and options.get("time_limit", 0) is None:
-        del options["time_limit"]  # it has a default
+        del options["time_limit"]  # keep the estimator's default
     if chosen.has_depth:
         options["max_depth"] = depth
     if chosen.family:

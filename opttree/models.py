@@ -1,4 +1,4 @@
-"""What may stand where a `Tree` or a `Forest` is expected: results, saved models, estimators, scikit-learn's trees."""
+"""Conversion to a `Tree` or `Forest`, from results, saved models, estimators and scikit-learn's trees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from opttree.forest import Forest
 from opttree.tree import Tree
 
-Model = Tree | Forest  # what predicts, and what a solver may yield
+Model = Tree | Forest  # the models that solvers may yield
 
 
 def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
@@ -16,15 +16,15 @@ def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
     Parameters
     ----------
     model : a `Tree`, a `Forest`, a `solvers.Result`, a saved `opttree.Model`, a fitted estimator of opttree, or a
-        fitted scikit-learn decision tree. An estimator's model is on the raw features and outputs that it was fitted
-        to, not on the scaled ones of its `state`: for that problem take its ``result_``.
-    name : of the argument, for the message.
-    raw : whether a model of transformed features is refused.
+        fitted scikit-learn decision tree. The model of an estimator is on raw features and outputs, not on the scaled
+        ones of the problem from `state`; for that problem use its ``result_``.
+    name : name of the argument, for the error message.
+    raw : whether to refuse a model of transformed features.
 
     Raises
     ------
     ValueError
-        For anything else: an estimator that is not fitted, or one whose tree reads transformed features.
+        For anything else, such as an estimator that is not fitted or whose tree uses transformed features.
     """
     if isinstance(model, (Tree, Forest)):
         return model

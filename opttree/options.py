@@ -1,4 +1,4 @@
-"""Options: each is declared once, with its type, its default, its rule and its documentation, and checked by them."""
+"""Options: each is declared once, with its type, default, validation rule and documentation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 COUNTS = {2: "two", 3: "three"}
-SECTIONS = ("Attributes", "Returns", "Raises", "Notes", "References", "Examples")  # that follow the parameters
+SECTIONS = ("Attributes", "Returns", "Raises", "Notes", "References", "Examples")  # sections that follow the parameters
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What an option allows beyond its type: the range of its numbers, and what only a function can tell."""
+    """Validation of an option beyond its type: a range for its numbers, and a test function."""
 
     doc: str | None = None
     least: float | None = None
@@ -27,7 +27,7 @@ class Rule:
     below: float | None = None
     finite: bool = True
     test: Callable[[Any], bool] | None = None
-    words: str | None = None  # of the rule, in place of those made from type and range
+    words: str | None = None  # description of the rule, in place of the one made from type and range
 
     def holds(self, number: Any) -> bool:
         """Whether a number is within the range."""
@@ -65,7 +65,7 @@ def option(default: Any = MISSING, doc: str | None = None, *, factory: Any = MIS
 
 
 def changed(default: Any = MISSING, doc: str | None = None, *, factory: Any = MISSING) -> Any:
-    """An inherited option with another default, or another line of documentation, under the rule that it has."""
+    """An inherited option with another default or documentation; its rule stays."""
     return field(default=default, default_factory=factory, metadata={"changes": doc})
 
 
@@ -106,7 +106,7 @@ def fits(kind: Any, value: Any, rule: Rule) -> bool:
 
 
 def allowed(kind: Any, rule: Rule) -> str:
-    """What `fits` asks for, in words."""
+    """The condition of `fits` in words."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return _either(allowed(part, rule) for part in args)
@@ -135,7 +135,7 @@ def _either(words: Iterable[str]) -> str:
 
 
 def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
-    """The docstring of ``cls`` with a section on its options: ``first``, its own, those of its bases."""
+    """The docstring of ``cls`` with a section on its options: ``first``, then its own, then those of its bases."""
     types_of = {name: text for base in cls.__mro__[::-1] for name, text in inspect.get_annotations(base).items()}
     places = [inspect.get_annotations(base) for base in cls.__mro__]
     nearest = {name: next(i for i, place in enumerate(places) if name in place) for name in options}
@@ -161,7 +161,7 @@ def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
 
 
 class Options:
-    """Base of dataclasses whose fields are options: their docstrings get a section on them."""
+    """Base of dataclasses whose fields are options; adds a section on the options to their docstrings."""
 
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
@@ -173,16 +173,16 @@ class Options:
                 rule = rule if doc is None else replace(rule, doc=doc)
                 f.metadata = types.MappingProxyType({"rule": rule})
         if cls.__doc__:
-            first = next((name for name, f in inherited.items() if f.kw_only is False), None)  # by position
+            first = next((name for name, f in inherited.items() if f.kw_only is False), None)  # the positional option
             cls.__doc__ = documented(cls, inherited | own, first)
 
     def check_options(self) -> None:
-        """Hold every option against its type and its rule.
+        """Check every option against its type and its rule.
 
         Raises
         ------
         ValueError
-            For the first that breaks them, in one sentence.
+            For the first invalid option, in one sentence.
         """
         cls: Any = type(self)
         for name, kind, rule in rules(cls):
@@ -192,7 +192,7 @@ class Options:
 
 
 class Checked(Options):
-    """`Options` that are checked when they are made."""
+    """`Options` that are checked on construction."""
 
     def __post_init__(self) -> None:
         self.check_options()

@@ -1,4 +1,4 @@
-"""Trees as plain lists and scalars, which `json` can write, and the way back."""
+"""Conversion of trees to plain lists and scalars, which `json` can write, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 FORMAT = "opttree.Tree"
 VERSION = 1
-SOFT_VERSION = 2  # of trees with gates, which version 1 does not know
+SOFT_VERSION = 2  # version of trees with gates, which version 1 does not have
 NEEDED = ("n_features", "children", "A", "b", "values", "coefs", "link")
 OPTIONAL = ("lower", "upper", "classes", "share", "spread")
 

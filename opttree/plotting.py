@@ -37,13 +37,13 @@ def plot_tree(
     fontsize: float = 8.0,
 ) -> Axes:
     """Draw a tree: a branch shows its largest weights, threshold and share of the samples, a leaf its value or the
-    largest terms of its equation. Large is a weight times the deviation of its feature, where the tree knows that
-    (`Tree.spread`, as fitted trees do).
+    largest terms of its equation. Weights are ranked by weight times standard deviation of the feature, if the tree
+    stores it (`Tree.spread`; fitted trees do).
 
     Parameters
     ----------
     model : a `Tree`, a saved `Model` or a fitted estimator.
-    max_depth : draw no deeper; what is cut off is shown as "... (k leaves)".
+    max_depth : largest depth drawn; subtrees below are shown as "... (k leaves)".
     ax : axes to draw on; by default a new figure wide enough for the leaves.
     """
     tree, names = _tree_of(model, feature_names)
@@ -59,7 +59,7 @@ def plot_tree(
     position: dict[int, tuple[float, float]] = {}
 
     def place(node: int, left: float) -> float:
-        """Lay out the subtree from x = ``left`` on; returns where the next one may begin."""
+        """Lay out the subtree from x = ``left`` on; returns the left edge of the next one."""
         depth = -float(tree.node_depth[node])
         if is_end(node):
             position[node] = (left, depth)
@@ -79,7 +79,7 @@ def plot_tree(
         else:
             text = leaf_text(tree, node, names, 3, MOST_TERMS)
         share = "" if tree.share is None else f"\n{100 * tree.share[node]:.3g} % of samples"
-        return re.sub(r" (?=[+-] |<= )|(?<=;) ", "\n", text) + share  # a term per line
+        return re.sub(r" (?=[+-] |<= )|(?<=;) ", "\n", text) + share  # one term per line
 
     width = place(0, 0.0)
     height = -min(y for _, y in position.values())
@@ -171,8 +171,8 @@ def plot_partition(
 ) -> Axes:
     """Draw how a tree divides the plane of two features, the others held at their medians in ``X (n, p)``.
 
-    Colours are predictions (class indices for classification), lines the boundaries between leaves; the rows of X are
-    drawn on top, coloured by ``y`` where it is given.
+    Colours are predictions (class indices for classification) and lines are the boundaries between leaves; the rows of
+    X are drawn on top, coloured by ``y`` if given.
     """
     tree, names = _tree_of(model, feature_names)
     X = np.asarray(X, np.float64)
@@ -227,16 +227,16 @@ def plot_partition(
 def plot_node_weights(
     model: Any, *, levels: int = 3, feature_names: Sequence[str] | None = None, most_names: int = 12
 ) -> NDArray[Any]:
-    """Draw the split weights of each branch of the first ``levels`` levels as bars, a level in a row (SDTR figure 5).
+    """Draw the split weights of the branches of the first ``levels`` levels as bars, one row per level (SDTR figure 5).
 
-    Weights are drawn times the deviations of their features (`Tree.spread`), which makes them comparable; as they are,
-    where the tree does not know these.
+    Weights are multiplied by the standard deviations of their features, which makes them comparable, if the tree stores
+    these (`Tree.spread`).
 
     Parameters
     ----------
     model : a `Tree`, a saved `Model` or a fitted estimator of one tree.
     levels : >= 1.
-    most_names : with more features than this, axes show their numbers in place of their names.
+    most_names : with more features than this, axes show feature numbers instead of names.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def plot_node_weights(
     drawn = [t for t in range(tree.n_branches) if tree.node_depth[t] < levels]
     if not drawn:
         raise ValueError("model must have a branch; got a single leaf")
-    place = {0: 0}  # from the left, in its level
+    place = {0: 0}  # position from the left, within its level
     for t in range(tree.n_branches):
         place |= {int(kid): 2 * place[t] + side for side, kid in enumerate(tree.children[t])}
     rows = int(max(tree.node_depth[t] for t in drawn)) + 1
@@ -278,10 +278,10 @@ def plot_node_weights(
 def plot_split_evolution(
     steps: Sequence[Any], *, levels: int = 2, feature_names: Sequence[str] | None = None
 ) -> NDArray[Any]:
-    """Draw which feature, and which threshold of it, the branches near the root split on while `solvers.GradTree` runs.
+    """Draw the features and thresholds of the branches near the root over the epochs of `solvers.GradTree`.
 
-    One axes for each place in the first ``levels`` levels: thresholds over epochs, a colour for each feature; gaps
-    where the tree had a leaf there.
+    One axes per node position in the first ``levels`` levels: thresholds over epochs, one colour per feature, with gaps
+    where the tree had a leaf.
 
     Parameters
     ----------

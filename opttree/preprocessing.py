@@ -1,4 +1,4 @@
-"""The preprocessing of the GradTree paper (section 4.1), made of other libraries' parts, for scikit-learn pipelines."""
+"""The preprocessing of the GradTree paper (section 4.1) for scikit-learn pipelines."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import QuantileTransformer
 from sklearn.utils.validation import check_is_fitted
 
-FEW = 0.25  # share of the smallest class, times classes less one, under which classes are rebalanced
-NEIGHBOURS = 5  # of SMOTE
+FEW = 0.25  # classes are rebalanced if share of the smallest class x (classes - 1) is below this
+NEIGHBOURS = 5  # neighbours of SMOTE
 
 
 def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: int | None = None) -> Any:
-    """``estimator`` behind the paper's preprocessing: a pipeline of imbalanced-learn.
+    """``estimator`` after the paper's preprocessing, as a pipeline of imbalanced-learn.
 
-    1. Categorical columns become means of the target (`LeaveOneOutMeans`), missing numbers medians.
+    1. Categorical columns are replaced by means of the target (`LeaveOneOutMeans`), missing numbers by medians.
     2. Every feature is mapped to normal quantiles.
-    3. Where the smallest class has less than 25 / (c - 1) % of the rows, c the number of classes, SMOTE fills up the
-       smaller ones: in `fit` alone, so that in a cross-validation held-out rows stay as they are. An estimator that
-       holds rows out itself and has a parameter ``rebalance``, as `opttree.GradTreeClassifier`, takes this step within.
+    3. If the smallest class of c has less than 25 / (c - 1) % of the rows, SMOTE oversamples the smaller classes: only
+       in `fit`, so that in cross-validation the held-out rows are unchanged. An estimator with a parameter
+       ``rebalance``, such as `opttree.GradTreeClassifier`, does this itself, after it has held out its validation rows.
 
     Parameters
     ----------
     estimator : a classifier (or a regressor, with ``rebalance=False``).
     rebalance : whether to take the third step.
-    random_state : seed of SMOTE, and of the rows that quantiles are taken from where there are more than 10,000.
+    random_state : seed of SMOTE, and of the sample of rows for the quantiles if there are more than 10,000.
 
     Raises
     ------
     ImportError
-        Where category_encoders or imbalanced-learn is missing: ``pip install opttree[gradtree]``.
+        If category_encoders or imbalanced-learn is missing: ``pip install opttree[gradtree]``.
     """
     try:
         from imblearn import FunctionSampler
@@ -59,16 +59,16 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
 class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
     """Leave-one-out encoding of the columns of a DataFrame that are not numbers (category_encoders).
 
-    A category becomes the mean of the target over its rows; one of a single row, or one that is new, the mean over all.
-    Text labels count by their place in sorted order, numbers as they are. Missing values are a category of their own.
+    A category is replaced by the mean of the target over its rows; a category of a single row, or a new one, by the
+    mean over all rows. Text labels are numbered in sorted order. Missing values are a separate category.
 
     Parameters
     ----------
     leave_out : bool, default False
-        Whether training rows get the mean over the *other* rows. That is the name's meaning, but it tells a tree the
-        row's own target: within a category, rows of the higher class have the lower mean. On a column of three
-        categories, a tree of depth 2 so fell from .9 to .4 on held-out rows. The code that the paper follows
-        (Popov et al., 2020) encodes training rows like new ones; so does the default.
+        Whether training rows get the mean over the *other* rows of their category. This is what the name means, but it
+        leaks the row's own target: within a category, rows of the higher class have the lower mean. On a column of
+        three categories, the held-out score of a tree of depth 2 fell from .9 to .4. The code that the paper follows
+        (Popov et al., 2020) encodes training rows like new ones, as the default does.
     """
 
     def __init__(self, leave_out: bool = False) -> None:
@@ -80,7 +80,7 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Training rows; with ``leave_out``, each without its own target in the means."""
+        """The encoded training rows; with ``leave_out``, each row's own target is left out of its mean."""
         left_out = self._encode(X, y)
         return left_out if self.leave_out else self.transform(X)
 
@@ -107,7 +107,7 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
 
 
 class NormalQuantiles(QuantileTransformer):
-    """scikit-learn's `QuantileTransformer` to normal quantiles, without a warning where rows are few."""
+    """scikit-learn's `QuantileTransformer` with a normal output distribution, without the warning for few rows."""
 
     def __init__(self, random_state: int | None = None) -> None:
         super().__init__(output_distribution="normal", random_state=random_state)
@@ -120,9 +120,9 @@ class NormalQuantiles(QuantileTransformer):
 
 
 def rebalanced(X: NDArray[Any], y: NDArray[Any], random_state: int | None = None) -> tuple[Any, Any]:
-    """``(X, y)`` with the smaller classes filled up by SMOTE, where the smallest is small enough (see above).
+    """``(X, y)`` with the smaller classes oversampled by SMOTE if the smallest is too small, see `gradtree_pipeline`.
 
-    A class of one row has no neighbour to interpolate with: rows are then repeated instead.
+    A class of one row has no neighbour to interpolate with; its row is repeated instead.
     """
     try:
         from imblearn.over_sampling import SMOTE, RandomOverSampler

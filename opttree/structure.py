@@ -1,4 +1,4 @@
-"""The structure of trees, as arrays: children (B, 2), branches 0..B-1 before leaves B..2B, each below its parent."""
+"""Tree structure as arrays: children (B, 2); branches 0..B-1, leaves B..2B; children are numbered after parents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Nodes = NDArray[np.integer]
 
 
 def check_children(children: Nodes) -> None:
-    """ValueError where the children (B, 2) are not those of a tree."""
+    """ValueError if the children (B, 2) do not form a tree."""
     kids, n_branches = children.ravel(), len(children)
     parents = np.repeat(np.arange(n_branches), 2)
     each_once = np.array_equal(np.sort(kids), np.arange(1, 2 * n_branches + 1))
@@ -49,8 +49,8 @@ def breadth_first(root: int, left: Nodes, right: Nodes) -> tuple[NDArray[np.intp
 
 
 def kept(children: Nodes, leaf_mask: NDArray[np.bool_]) -> tuple[int, Any, Any]:
-    """Root, left and right links of the tree of the leaves in ``leaf_mask (B + 1,)``, in the old numbering: a branch
-    left with one child is replaced by it. ValueError if no leaf is kept.
+    """Root, left and right links, in the old numbering, of the tree restricted to the leaves in ``leaf_mask (B + 1,)``:
+    a branch with one remaining child is replaced by it. ValueError if no leaf is kept.
     """
     if not leaf_mask.any():
         raise ValueError("leaf_mask must keep at least one leaf; got none")
@@ -66,16 +66,16 @@ def kept(children: Nodes, leaf_mask: NDArray[np.bool_]) -> tuple[int, Any, Any]:
 
 
 def grafted(children: Sequence[Nodes], nodes: Sequence[int]) -> tuple[Nodes, Nodes, NDArray[np.int32]]:
-    """The first tree with other ones in the place of some of its ``nodes``.
+    """The first tree, with some of its ``nodes`` replaced by the other trees.
 
     Returns
     -------
     branches, leaves, children
-        Of the new tree: rows of its branches and leaves in the arrays of all trees, one after another, and its children
+        For the new tree: indices of its branches and leaves in the concatenated arrays of all trees, and its children
         (B, 2).
     """
     offsets = np.cumsum([0] + [2 * len(own) + 1 for own in children])
-    # all nodes of all trees in one numbering; a replaced node reads as the root of its replacement
+    # all nodes of all trees in one numbering; a replaced node maps to the root of its replacement
     each = [links(own) for own in children]
     left, right = (
         np.concatenate([np.where(own[k] >= 0, own[k] + o, -1) for own, o in zip(each, offsets, strict=False)])

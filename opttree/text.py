@@ -31,12 +31,12 @@ def tree_text(tree: Tree, names: Sequence[str], digits: int = 4) -> str:
 
 
 def gate_text(tree: Tree, digits: int = 4) -> str:
-    """What a split of a mixture means, in one line."""
+    """One line that explains the splits of a mixture."""
     return f"soft: 'if a.x <= b' holds to the degree 1 / (1 + exp(-{number(tree.gate or 0.0, digits)} (b - a.x)))"
 
 
 def leaf_text(tree: Tree, node: int, names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
-    """What leaf ``node`` answers, in one line; at most ``most`` linear terms, the largest."""
+    """The prediction of leaf ``node`` in one line; at most the ``most`` largest linear terms."""
     leaf = node - tree.n_branches
     values, coefs = tree.leaf_arrays[:2]
     if tree.classes is not None and not tree.linear_leaves:
@@ -65,10 +65,9 @@ def terms(
     most: int | None = None,
     spread: NDArray[np.float64] | None = None,
 ) -> str:
-    """``w . x`` as text, without zero terms; with ``most``, only the largest and an ellipsis.
+    """``w . x`` as text without zero terms; with ``most``, only the largest terms and an ellipsis.
 
-    The largest are those that move ``w . x`` most: weights times the deviations ``spread (p,)`` of the features, where
-    these are known.
+    Terms are ranked by weight times standard deviation of the feature, ``spread (p,)``, if it is given.
     """
     chosen = np.flatnonzero(weights)
     cut = most is not None and chosen.size > most

@@ -1,4 +1,4 @@
-"""`Tree`: the one model that every solver returns."""
+"""`Tree`: the decision-tree model that solvers return."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Tree:
     """A decision tree with oblique or axis-aligned splits and constant or linear leaves. Immutable.
 
     Branch nodes are numbered 0..B-1 and leaves B..2B, each breadth-first (heap order in a complete tree). Row x goes
-    left at branch t where ``A[t] . x <= b[t]`` and gets the answer of the leaf it ends at. A soft tree also knows the
-    scale of the gates it was trained with: x goes left with probability ``1 / (1 + exp(-gate (b[t] - A[t] . x)))``; as
-    a ``mixture`` it answers with the mean of all leaves' answers by these probabilities (SRT paper, eq. 4).
+    left at branch t where ``A[t] . x <= b[t]`` and gets the prediction of the leaf it reaches. A soft tree also stores
+    the scale of the gates it was trained with: x goes left with probability ``1 / (1 + exp(-gate (b[t] - A[t] . x)))``;
+    as a ``mixture`` it predicts the probability-weighted mean over all leaves (SRT paper, eq. 4).
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Tree:
     lower, upper : (B + 1, K) bounds to which the output of a linear leaf is clipped, or None.
     classes : (K,) class labels of a classification tree, or None for regression.
     link : how class scores become probabilities: "identity" (they are) or "softmax".
-    share : (2 B + 1,) share of the training weight that reaches each node, or None. Not part of equality.
-    gate : scale of the gates, > 0, or None for a tree that has none.
+    share : (2 B + 1,) share of the training weight that reaches each node, or None. Ignored by ``==``.
+    gate : scale of the gates, > 0, or None for a hard tree.
     mixture : whether `predict`, `outputs` and `predict_proba` are the mixture's.
-    spread : (p,) standard deviation of each feature in training, or None. Weights are compared between features as
-        weight times spread: in pictures, and in `opttree.interpret`. Not part of equality.
+    spread : (p,) standard deviation of each feature in training, or None. Plots and `opttree.interpret` compare
+        features by weight times spread. Ignored by ``==``.
     """
 
     children: NDArray[np.int32]
@@ -100,7 +100,7 @@ class Tree:
 
     @staticmethod
     def constant(value: ArrayLike, n_features: int, classes: ArrayLike | None = None) -> Tree:
-        """The one-leaf tree that answers ``value`` (K,) everywhere."""
+        """The one-leaf tree that predicts ``value`` (K,) everywhere."""
         return Tree(
             children=np.zeros((0, 2), np.int32),
             A=np.zeros((0, n_features)),
@@ -230,12 +230,12 @@ class Tree:
 
     @property
     def branch_arrays(self) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32]]:
-        """``children, A, b, feature`` as the kernels take them; not to be written to."""
+        """``children, A, b, feature`` as the kernels take them; do not modify."""
         return writable(self.children), writable(self.A), writable(self.b), writable(self.feature)
 
     @property
     def leaf_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); not to be written to."""
+        """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); do not modify."""
         bounds = [np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper)]
         return writable(self.values), writable(self._coefs), bounds[0], bounds[1]
 
@@ -244,7 +244,7 @@ class Tree:
         return hard.route(self._check(X), *self.branch_arrays)
 
     def decision_path(self, X: ArrayLike) -> Any:
-        """Sparse indicator (n, 2 B + 1), CSR: which nodes each row passes, the leaf included."""
+        """Sparse indicator (n, 2 B + 1), CSR: the nodes on each row's path, the leaf included."""
         from scipy.sparse import csr_matrix
 
         leaf = self.apply(X)
@@ -270,16 +270,16 @@ class Tree:
         return hard.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
-        """Probability of each leaf (n, B + 1) under the gates; ValueError from a tree that has none."""
+        """Probability of each leaf (n, B + 1) under the gates; ValueError for a hard tree."""
         if self.gate is None:
             raise ValueError("leaf_proba needs a soft tree; this one has no gates")
         X = self._check(X)
         return subtree.leaf_shares(X, *self.branch_arrays[:3], float(self.gate))
 
     def likeliest(self, X: ArrayLike) -> Floats:
-        """Answer (n, K) of the most probable leaf of each row (SDTR, section III-A): values or probabilities.
+        """Prediction (n, K) of the most probable leaf of each row (SDTR, section III-A): values or probabilities.
 
-        It need not be the leaf that `apply` gives, at the end of the more probable branches.
+        This may differ from the leaf of `apply`, which follows the more probable branch at each node.
         """
         leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
         return self._probabilities(hard.outputs(self._check(X), leaf, self.n_branches, *self.leaf_arrays))
@@ -304,12 +304,12 @@ class Tree:
 
     @property
     def as_mixture(self) -> Tree:
-        """The soft tree that answers with all leaves, weighted by their probabilities."""
+        """The soft tree that predicts with all leaves, weighted by their probabilities."""
         return replace(self, mixture=True)
 
     @property
     def as_hard(self) -> Tree:
-        """The tree that answers with one leaf."""
+        """The tree that predicts with one leaf per row."""
         return replace(self, mixture=False)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -327,10 +327,10 @@ class Tree:
         return scores if self.mixture else self._probabilities(scores)
 
     def flops(self, X: ArrayLike) -> float:
-        """Mean floating-point operations to predict one row of X, as the TAO paper's tables.
+        """Mean floating-point operations to predict one row of X, counted as in the TAO paper's tables.
 
         One comparison per axis-aligned split; ``2 nnz`` (products, sums and the comparison) per oblique one;
-        ``2 nnz(coefs)`` at a linear leaf. Of a mixture, all nodes (and none for the exponentials).
+        ``2 nnz(coefs)`` at a linear leaf. For a mixture, all nodes count; exponentials are not counted.
         """
         nonzero = np.count_nonzero(self.A, axis=1)
         if self.mixture:
@@ -342,7 +342,7 @@ class Tree:
         return float(cost[self.apply(X)].mean())
 
     def node_share(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> Floats:
-        """(2 B + 1,) share of the rows (by weight) of ``X`` that pass each node."""
+        """(2 B + 1,) share of the (weighted) rows of ``X`` that pass each node."""
         leaf = self.apply(X)
         weight = np.ones(leaf.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
         share = np.bincount(leaf, weights=weight, minlength=self.n_nodes) / weight.sum()
@@ -358,9 +358,10 @@ class Tree:
         return self.keep(counts[self.n_branches :] > 0)
 
     def keep(self, leaf_mask: NDArray[np.bool_]) -> Tree:
-        """The tree of the leaves in ``leaf_mask (B + 1,)`` only: a branch left with one child is replaced by it.
+        """The tree restricted to the leaves in ``leaf_mask (B + 1,)``; a branch with one remaining child is replaced by
+        it.
 
-        Nodes come out breadth-first. At least one leaf must be kept.
+        Nodes are renumbered breadth-first. At least one leaf must be kept.
         """
         return self._of(*breadth_first(*kept(self.children, leaf_mask)))
 
@@ -377,11 +378,11 @@ class Tree:
         )
 
     def subtree(self, node: int) -> Tree:
-        """The tree below ``node``, which becomes its root."""
+        """The subtree with root ``node``."""
         return replace(self._of(*breadth_first(node, *links(self.children))), share=None)
 
     def graft(self, subtrees: Mapping[int, Tree]) -> Tree:
-        """The tree with the subtrees below some nodes, none above another, replaced. Leaves must be of one form."""
+        """The tree with the subtrees at some nodes, none above another, replaced. Leaves must be of one form."""
         trees = [self, *subtrees.values()]
         branches, leaves, children = grafted([tree.children for tree in trees], list(subtrees))
         stacked: dict[str, Any] = {
@@ -403,7 +404,7 @@ class Tree:
 
     @property
     def canonical(self) -> Tree:
-        """The same tree with every axis-aligned split read "feature <= threshold": "-x <= -b" is turned round.
+        """The same tree with every axis-aligned split in the form "feature <= threshold": "-x <= -b" is flipped.
 
         Rows that lie exactly on such a threshold change sides; solvers put thresholds between data points.
         """
@@ -414,7 +415,7 @@ class Tree:
         return turned.keep(np.ones(self.n_leaves, bool))
 
     def with_share(self, share: Floats) -> Tree:
-        """The same tree with ``share (2 B + 1,)`` noted at its nodes."""
+        """The same tree with the nodes' ``share (2 B + 1,)``."""
         return replace(self, share=share)
 
     def with_spread(self, spread: Floats) -> Tree:
@@ -422,10 +423,10 @@ class Tree:
         return replace(self, spread=spread)
 
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
-        """The tree on raw inputs and outputs, where this one was trained on ``(x - x_mean) / x_scale`` and same for y.
+        """The tree on raw inputs and outputs, if this one was trained on ``(x - x_mean) / x_scale`` and likewise for y.
 
-        ``x_mean, x_scale (p,)``; ``y_mean, y_scale (K,)`` or scalars. Axis-aligned splits come out with weight 1, but
-        not those of a soft tree, whose weights are the gates' steepness.
+        ``x_mean, x_scale (p,)``; ``y_mean, y_scale (K,)`` or scalars. Axis-aligned splits get weight 1, except in a
+        soft tree, whose weights are the steepness of the gates.
         """
         y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
         A = self.A / x_scale
@@ -444,7 +445,7 @@ class Tree:
         return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1], spread=spread)
 
     def scale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
-        """The inverse of `unscale`: a tree on raw data as one on ``(x - x_mean) / x_scale`` and same for y."""
+        """The inverse of `unscale`: from raw data to a tree on ``(x - x_mean) / x_scale``, and likewise for y."""
         y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
         return self.unscale(-x_mean / x_scale, 1.0 / x_scale, -y_mean / y_scale, 1.0 / y_scale)
 
@@ -456,7 +457,7 @@ class Tree:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Tree:
-        """The tree that `to_dict` wrote. ValueError for another format, version, or a damaged content."""
+        """The tree that `to_dict` wrote. ValueError for another format or version, or damaged content."""
         try:
             return Tree(**plain.fields(data))
         except (TypeError, OverflowError) as error:

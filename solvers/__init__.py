@@ -1,4 +1,4 @@
-"""Solvers of `opttree.TreeProblem`: the driver `solve`, the algorithms, and solvers made of solvers."""
+"""Solvers of `opttree.TreeProblem`: the driver `solve`, the algorithms, and combinators of solvers."""
 
 from types import ModuleType as _Module
 

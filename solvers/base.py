@@ -1,4 +1,4 @@
-"""What a solver is: frozen options and a generator of iterates. The loop around it is `solve`."""
+"""The interface of solvers: frozen options and a generator of iterates, which `solve` runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from solvers.result import Termination, Verdict
 
 @dataclass(frozen=True)
 class Step:
-    """One iterate: a model, its objective where the solver knows it, a proved bound if there is one, and the phase.
+    """One iterate: a model, its objective if the solver knows it, a proved lower bound if there is one, and the phase.
 
-    ``n_evaluations`` counts the passes over the data since the last step; ``info`` holds further numbers for the trace.
+    ``n_evaluations`` counts the passes over the data since the last step; ``info`` holds additional numbers for the
+    trace.
     """
 
     tree: Model
@@ -35,9 +36,9 @@ class Step:
 
 
 class LastCall(Exception):  # noqa: N818
-    """Thrown into a solver's generator when the time is up: it may yield one more step, or let it pass.
+    """Thrown into a solver's generator when the time is up; the solver may catch it and yield one more step.
 
-    Thrown again after that step; what a solver then returns as a `Verdict` completes the message (not in a chain).
+    It is thrown again after that step; a `Verdict` that the solver then returns completes the message (not in a chain).
     """
 
 
@@ -46,7 +47,7 @@ _DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by ti
 
 @contextmanager
 def due_at(deadline: float) -> Iterator[None]:
-    """Let solvers know that their work within the block ends then, or earlier if a block around it says so."""
+    """Context that sets the deadline of `seconds_left`; an earlier deadline of an enclosing block takes precedence."""
     token = _DEADLINE.set(min(_DEADLINE.get(), deadline))
     try:
         yield
@@ -55,7 +56,7 @@ def due_at(deadline: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Seconds until the run's time limit, inf without one: for calls that cannot be stopped but take a limit."""
+    """Seconds until the run's time limit, inf without one; for calls that take a time limit but cannot be stopped."""
     return _DEADLINE.get() - time.perf_counter()
 
 
@@ -67,7 +68,7 @@ def at_last_call(
     last: Callable[[], Step | None],
     ends: tuple[type[BaseException], ...] = (LastCall,),
 ) -> Generator[Step | None, Any, Any]:
-    """``work``; at the last call, or where it ``ends`` otherwise, the step that ``last`` makes of what there is."""
+    """Run ``work``; when it is stopped by one of the exceptions ``ends``, yield the step that ``last`` returns."""
     try:
         return (yield from work)
     except ends:
@@ -77,7 +78,7 @@ def at_last_call(
 
 
 def changed_steps(inner: Steps, change: Callable[[Step], Step]) -> Steps:
-    """The steps of ``inner``, that of its last call too, each as ``change`` makes it."""
+    """The steps of ``inner``, including that of its last call, each transformed by ``change``."""
     step: Step | None = None
     while True:
         try:
@@ -87,32 +88,32 @@ def changed_steps(inner: Steps, change: Callable[[Step], Step]) -> Steps:
         try:
             yield None if step is None else change(step)
         except LastCall as call:
-            with suppress(StopIteration):  # the solver was about to end
+            with suppress(StopIteration):  # the solver ends without another step
                 step = inner.throw(call)
                 yield None if step is None else change(step)
             raise
 
 
 class Solver(Checked):
-    """Base class of solvers: frozen dataclasses of options, without state and without data."""
+    """Base class of solvers: frozen dataclasses of options, without state or data."""
 
-    takes_gates = False  # whether it starts from soft trees as they are, or from the hard trees below them
+    takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """None, or the reason why this solver cannot treat ``problem``, in one sentence."""
+        """None, or the reason why this solver cannot solve ``problem``, in one sentence."""
         return None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The algorithm: yields a `Step` per iterate and, in between, None wherever it can be stopped.
+        """The algorithm: yields a `Step` per iterate and None in between wherever it can be stopped.
 
-        The generator's return value says why it ended, as a `Termination` or, with words of its own, a `Verdict`;
-        `Termination.ITERATION_LIMIT` if it is None.
+        The generator's return value says why it ended: a `Termination`, or a `Verdict` with an additional message; None
+        means `Termination.ITERATION_LIMIT`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define steps")
 
 
 def start_for(solver: Solver, tree: Tree | None) -> Tree | None:
-    """``tree`` as ``solver`` starts from it; ValueError for a forest, which a link of a chain may have made."""
+    """``tree`` as a start for ``solver``; ValueError for a forest, which an earlier solver of a chain may return."""
     if tree is not None and not isinstance(tree, Tree):
         raise ValueError(f"start must be a Tree; got a {type(tree).__name__}")
     return tree if tree is None or solver.takes_gates else replace(tree, gate=None, mixture=False)

@@ -1,4 +1,4 @@
-"""`Boosting`: trees one after another, each fitted to what those before have left."""
+"""`Boosting`: trees fitted one after another, each to the errors of those before."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from solvers.result import Termination
 
 Floats = NDArray[np.float64]
 SMALLEST_ERROR = (
-    1.0  # of the mean absolute error: of smaller ones the absolute loss is taken for quadratic, as Huber does
+    1.0  # of the mean absolute error: below it the absolute loss is treated as quadratic, as in Huber's loss
 )
-SMALLEST_CURVATURE = 0.05  # of the log loss in a class score
+SMALLEST_CURVATURE = 0.05  # lower limit for the curvature of the log loss in a class score
 
 
 @dataclass(frozen=True)
 class Boosting(Solver):
-    """Gradient boosting (Friedman, Annals of Statistics 2001) with trees that are optimised as a whole.
+    """Gradient boosting (Friedman, Annals of Statistics 2001) with optimised trees.
 
-    Every tree is fitted under weighted squared loss to the minimiser of a quadratic function that lies above the loss
-    of a row and touches it at the present answer: with weights w and targets t beyond that answer,
+    Every tree is fitted by weighted least squares to a quadratic majoriser of each row's loss, tangent at the current
+    prediction F; weights w and targets t (relative to F) are
 
         squared    w = 1                                      t = y - F
         absolute   w = 1 / (2 max(|y - F|, small))            t = y - F
         log        w = max(2 max_k p_k (1 - p_k), .05)        t_k = (1[y = k] - p_k) / w
 
-    for p the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
+    where p is the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
     Gershgorin's theorem.
     """
 
     base: Solver = option(
         factory=lambda: TAOForest(1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7),
-        doc="""Solver of the trees. A `TAOForest` lends its options to single trees of its kind on data that is
-        prepared once, on samples of ``subsample``; with any other solver, each tree is a `TreeProblem` of its own.""",
+        doc="""Solver of the trees. With a `TAOForest`, single trees are grown with its options and kind, on samples of
+        ``subsample`` of data that is prepared once; any other solver solves a separate `TreeProblem` for each tree.""",
     )
     n_trees: int = option(300, "Most trees.", least=1)
-    learning_rate: float = option(0.1, "Share of each tree that is added, in (0, 1].", above=0, most=1)
-    subsample: float = option(0.7, "Share of the rows that each tree gets.", above=0, most=1)
+    learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied, in (0, 1].", above=0, most=1)
+    subsample: float = option(0.7, "Share of the rows in each tree's sample.", above=0, most=1)
     validation: float | None = option(
-        0.1, "Share of the rows held out to choose the number of trees; None: all trees stay.", above=0, below=1
+        0.1, "Share of the rows held out to choose the number of trees; None: all trees are kept.", above=0, below=1
     )
-    patience: int = option(20, "Trees without a lower held-out loss after which to stop.", least=1)
+    patience: int = option(20, "Stop after this many trees without a lower held-out loss.", least=1)
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Losses with a slope, and what ``base`` says of a problem under squared loss."""
+        """Differentiable losses; ``base`` must support the problem under squared loss."""
         if problem.loss == "zero_one":
             return "boosting needs a loss with a slope; the problem asks for loss='zero_one'"
         if problem.depth < 1:
@@ -64,7 +64,7 @@ class Boosting(Solver):
         return self.base.supports(replace(problem, y=y, loss="squared"))
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The best constant, then the sum of the trees that do best on the held-out rows."""
+        """The best constant, then the sum of the trees up to the lowest held-out loss."""
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
@@ -97,7 +97,7 @@ class Boosting(Solver):
         return termination
 
     def _step(self, problem: TreeProblem, trees: list[Tree], losses: list[float], offset: Floats, held: bool) -> Step:
-        """The sum of the trees, up to the best on held-out rows, as the mean of a forest of trees so much larger."""
+        """The sum of the trees, up to the best number on held-out rows, as the mean of a forest of scaled-up trees."""
         count = int(np.argmin(losses)) + 1 if held else len(trees)
         still, unit = np.zeros(problem.n_features), np.ones(problem.n_features)
         scaled = tuple(tree.unscale(still, unit, offset, self.learning_rate * count) for tree in trees[:count])
@@ -109,7 +109,7 @@ class Boosting(Solver):
         return Step(forest, problem.objective(forest), phase="boosting", info=info)
 
     def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
-        """Trees by any solver, each on a problem of its own."""
+        """A function that fits a tree by any solver, on a separate problem."""
 
         def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
             rows = np.sort(rng.choice(train.n_samples, max(round(self.subsample * train.n_samples), 1), replace=False))
@@ -121,13 +121,13 @@ class Boosting(Solver):
 
 
 def starting_scores(problem: TreeProblem) -> Floats:
-    """(K,) the best constant answer; logarithms of class frequencies for classes."""
+    """(K,) the best constant prediction; for classes, logarithms of class frequencies."""
     value = problem.best_constant().values[0]
     return np.log(np.maximum(value, 1e-6)) if problem.is_classification else value
 
 
 def working_targets(problem: TreeProblem, scores: Floats) -> tuple[Floats, Floats]:
-    """Weights (n,), of mean one, and targets (n, K) of the next tree, see `Boosting`."""
+    """Weights (n,) of mean one and targets (n, K) for the next tree, see `Boosting`."""
     if problem.is_classification:
         shares = softmax(scores)
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] - shares
@@ -142,7 +142,7 @@ def working_targets(problem: TreeProblem, scores: Floats) -> tuple[Floats, Float
 
 
 def mean_loss(problem: TreeProblem, scores: Floats) -> float:
-    """Mean loss of answers with these scores."""
+    """Mean loss of predictions with these scores."""
     return problem.mean_loss_of(softmax(scores) if problem.is_classification else scores)
 
 

@@ -1,4 +1,4 @@
-"""Solvers made of solvers: restarts and chains."""
+"""Combinators of solvers: restarts and chains."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from solvers.result import Termination, Verdict
 
 @dataclass(frozen=True)
 class MultiStart(Solver):
-    """Run ``solver`` ``n`` times with random numbers of their own; `solve` keeps the best tree by the objective.
+    """Run ``solver`` ``n`` times with independent random numbers; `solve` keeps the tree with the lowest objective.
 
-    A start tree, if one is given, serves the first run only. Phases are numbered: "2: ..." is the second run's.
+    A start tree, if given, is used in the first run only. Phases are numbered: "2: ..." belongs to the second run.
     """
 
     takes_gates = True
@@ -31,18 +31,18 @@ class MultiStart(Solver):
     n: int = option(10, "Runs.", least=1)
     n_jobs: int | None = option(
         None,
-        """None: one after another, all their steps in the trace. A number: so many runs at a time, or on a cluster,
-        see `solvers.parallel.spread`; a step is then the best tree of a run. The trees are the same.""",
+        """None: run one after another, with all steps in the trace. A number: this many runs in parallel, or on a
+        cluster, see `solvers.parallel.spread`; a step is then the best tree of a run. The trees are the same.""",
         test=lambda n_jobs: n_jobs != 0,
         words="None or an integer other than 0",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the solver itself says."""
+        """Supports what ``solver`` supports."""
         return self.solver.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The runs, one after another; the runs of a smaller ``n`` are the first of a larger one."""
+        """The runs one after another; the runs of a smaller ``n`` are the first ones of a larger ``n``."""
         if self.n_jobs is not None:
             return (yield from self._spread_out(problem, start, rng))
         termination: Termination | Verdict | None = None
@@ -53,7 +53,7 @@ class MultiStart(Solver):
         return termination
 
     def _spread_out(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The runs at the same time; the termination is that of the last one to end."""
+        """The runs in parallel; the termination is that of the last run to finish."""
         tasks = [(start_for(self.solver, start) if run == 0 else None, rng.spawn(1)[0]) for run in range(self.n)]
         termination: Termination | Verdict | None = None
         results = spread(_run, (problem, self.solver), tasks, self.n_jobs)
@@ -86,14 +86,14 @@ class Chain(Solver):
         return f"Chain({', '.join(map(repr, self.solvers))})"
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """The first reason that one of the solvers gives."""
+        """The first reason given by one of the solvers."""
         for solver in self.solvers:
             if (reason := solver.supports(problem)) is not None:
                 return f"{type(solver).__name__}: {reason}"
         return None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The links in turn; the termination is the last one's."""
+        """The solvers in turn; the termination is that of the last one."""
         best, best_objective = start, float("inf")
         if start is not None:
             best_objective = problem.objective(start)
@@ -110,8 +110,8 @@ class Chain(Solver):
 def follow(
     problem: TreeProblem, inner: Steps, label: str, best: Tree | None = None, best_objective: float = float("inf")
 ) -> Generator[Step | None, Any, tuple[Tree | None, float, Termination | Verdict | None]]:
-    """Pass on the steps of ``inner``, labelled; returns the best tree of them and ``best``, its objective, and how
-    ``inner`` ended.
+    """Yield the steps of ``inner``, labelled; returns the best tree among them and ``best``, its objective, and the
+    return value of ``inner``.
     """
 
     def seen(step: Step) -> Step:

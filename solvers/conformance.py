@@ -1,4 +1,4 @@
-"""`check_solver`: what every solver must do, whatever it is, tried on small problems of every kind."""
+"""`check_solver`: conformance tests for any solver, on small problems of every kind."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from solvers.initial import CartInit
 from solvers.result import Result, SolverError, Termination, Trace
 from solvers.tao import TAO
 
-MOST_GAP = 0.01  # of what is said to be optimal
-SLACK = 3.0  # seconds past a time limit of a hundredth that a step may take
+MOST_GAP = 0.01  # largest relative gap of a result that is reported as optimal
+SLACK = 3.0  # seconds that a run may take beyond a time limit of .01 seconds
 
 
 def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None) -> dict[str, str]:
     """Run the conformance tests of opttree's own solvers on ``solver``, a user's instance.
 
-    The solver must be frozen; refuse a problem with a sentence, or return a feasible tree with no dead leaves whose
-    objective is what `TreeProblem.objective` says and the lowest of the trace; come to the same tree from the same
-    seed, on any number of threads; answer one leaf to a constant y; and end soon after a time limit. Takes some
-    seconds, more where the solver compiles.
+    The solver must be frozen. It must refuse a problem with a sentence, or return a feasible tree without dead leaves,
+    whose objective equals `TreeProblem.objective` and is the lowest of the trace. The same seed must give the same tree
+    on any number of threads, a constant y must give one leaf, and the run must end soon after a time limit. Takes a few
+    seconds, or more if the solver compiles.
 
     Parameters
     ----------
     solver : an instance of a `Solver`.
-    problems : problems by name, to be tried in place of `example_problems`.
+    problems : problems by name, used instead of `example_problems`.
 
     Returns
     -------
-    Which problems the solver refused, and its sentences.
+    The names of the problems that the solver refused, with its reasons.
 
     Raises
     ------
     AssertionError
-        With the solver, the problem and the rule that is broken; what the solver raises itself passes.
+        Names the solver, the problem and the violated rule; exceptions of the solver itself are passed on.
     """
     _require(isinstance(solver, Solver), f"{solver!r} must be an instance of a subclass of solvers.Solver")
     check_frozen(solver)
@@ -60,14 +60,14 @@ def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None)
     return refused
 
 
-SMALL = {  # options, by their names, with which a run takes moments
+SMALL = {  # option values that make a run fast, by name
     **{"max_iter": 3, "epochs": 30, "n_starts": 2, "n_init": 2, "n_trees": 2, "max_batches": 60},
     **{"race_rows": 100, "n_thresholds": 4, "n": 3},
 }
 
 
 def small(solver: Any) -> Any:
-    """A solver, or other options, with those that `SMALL` names set to that, in the options within it too."""
+    """A solver (or other options) with the option values of `SMALL`, also in nested options."""
     changes: dict[str, Any] = {}
     for option in fields(solver):
         value = getattr(solver, option.name)
@@ -80,12 +80,12 @@ def small(solver: Any) -> Any:
 
 
 def example_solvers(exported: Mapping[str, Any]) -> list[Solver]:
-    """An instance of every solver among the names ``exported``, with options that make it `small`."""
+    """A `small` instance of every solver among the names ``exported``."""
     kinds = [kind for kind in exported.values() if isinstance(kind, type) and issubclass(kind, Solver)]
     found: list[Solver] = []
     for kind in kinds:
         if kind is not Solver and kind is not Chain:
-            options: Any = fields(kind)  # type: ignore[arg-type]  # they are dataclasses
+            options: Any = fields(kind)  # type: ignore[arg-type]  # solvers are dataclasses
             needs = [f for f in options if f.default is MISSING and f.default_factory is MISSING]
             found.append(small(kind(*[TAO() for _ in needs])))
     return [*found, Chain(CartInit(), small(TAO()))]
@@ -148,14 +148,14 @@ def refusal(solver: Solver, problem: TreeProblem) -> str | None:
 
 
 def check_frozen(solver: Solver) -> None:
-    """Options cannot be changed, and the text form starts with the name."""
+    """Options cannot be changed, and the repr starts with the class name."""
     name = type(solver).__name__
     _require(is_dataclass(solver) and solver.__dataclass_params__.frozen, f"{name} must be a frozen dataclass")
     _require(repr(solver).startswith(name), f"{name}'s text form must start with its name; got {solver!r}")
 
 
 def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem") -> Result:
-    """Feasible, recomputable, repeatable; the result."""
+    """Check that results are feasible, reproducible and have the reported objective; returns the result."""
     where = f"{solver!r} on {name!r}"
 
     def recompute(step: Step, _trace: Trace) -> None:
@@ -184,7 +184,7 @@ def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem
         _require(result.tree.n_leaves == reached, f"{where}: {result.tree.n_leaves - reached} leaves hold no row")
     again = solve(problem, solver, random_state=1)
     _require(again.tree == result.tree, f"{where}: one seed must give one tree; got two")
-    # when bounds are told of, between incumbents, is a matter of time; objectives are not
+    # the number of bound updates between incumbents depends on timing; the objectives do not
     told = [row.objective for row in result.trace], [row.objective for row in again.trace]
     if any(row.bound is not None for row in result.trace):
         told = tuple([value for value, _same in groupby(values)] for values in told)  # type: ignore[assignment]
@@ -209,7 +209,7 @@ def check_threads(solver: Solver, problem: TreeProblem | None = None) -> None:
 
 
 def check_constant_target(solver: Solver) -> None:
-    """A constant y has one leaf."""
+    """A constant y gives one leaf."""
     base = regression_problem(50)
     problem = TreeProblem(base.X, np.full(50, 3.3), depth=3, penalties=base.penalties)
     if refusal(solver, problem) is None:
@@ -219,11 +219,11 @@ def check_constant_target(solver: Solver) -> None:
 
 
 def check_time_limit(solver: Solver) -> None:
-    """A time limit ends the run soon, with a tree."""
+    """A run ends soon after a time limit, with a tree."""
     problem = regression_problem(3000, depth=8)
     if refusal(solver, problem) is not None:
         return
-    for _ in range(4):  # each compiles what it comes to
+    for _ in range(4):  # repeated, since each run compiles what it reaches
         solve(problem, solver, time_limit=0.01, random_state=0)
     seconds = solve(problem, solver, time_limit=0.01, random_state=0).seconds
     _require(seconds < SLACK, f"{solver!r}: a time limit of .01 s must end the run; it took {seconds:.2f} s")

@@ -1,4 +1,4 @@
-"""`Distilled`: one tree that learns from the answers of a forest."""
+"""`Distilled`: one tree trained on the predictions of a forest."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ MOST_ROWS = 200_000
 
 @dataclass(frozen=True)
 class Distilled(Solver):
-    """Fit a forest, and a tree to the forest's answers on the training rows and on many rows between them ("born-again
-    trees", Breiman and Shang 1996; here with optimised trees on either side).
+    """Fit a forest, and then a tree to the forest's predictions on the training rows and on many rows between them
+    ("born-again trees", Breiman and Shang 1996; here teacher and student are optimised trees).
 
-    The forest's answers have less noise than y, and there are as many as one likes: new rows are random points on the
-    lines from training rows to their near neighbours. Measured on 8 of the GET paper's sets, a distilled tree is 1 to 4
-    points of R2 above a tree of the same kind that was fitted to y, and on some above the forest itself.
+    The forest's predictions have less noise than y, and their number is not limited: new rows are random points on the
+    lines from training rows to their nearest neighbours. Measured on 8 of the GET paper's sets, a distilled tree is 1
+    to 4 points of R2 better than the same kind of tree fitted to y, and on some sets better than the forest.
 
-    Trees of every depth in ``depths`` and ``n_starts`` random starts are grown; those that agree best with the forest
-    are the steps, one for each depth. `solve` keeps the one of the lowest objective, as always.
+    Trees of every depth in ``depths`` and ``n_starts`` random starts are grown; the steps are those that agree best
+    with the forest, one per depth. `solve` keeps the one with the lowest objective, as always.
     """
 
     teacher: Solver = option(
         factory=TAOForest,
-        doc="""A solver that returns a forest or a tree; `TAOForest` by default, whose "cart" trees may be deeper than
-        the problem allows: only the student is held to that.""",
+        doc="""A solver that returns a forest or a tree; by default `TAOForest`, whose "cart" trees may be deeper than
+        the problem allows: the limit applies to the student only.""",
     )
     depths: tuple[int, ...] | None = option(
         None,
-        "Of the trees, at most the problem's; None: that one.",
+        "Depths of the trees, at most the problem's; None: the problem's depth.",
         least=1,
         test=lambda depths: depths is None or len(depths) > 0,
     )
     n_starts: int = option(3, "Random starts per depth.", least=1)
-    factor: int = option(10, "New rows per training row, as far as there are 200,000 rows in all.", least=0)
-    neighbours: int = option(10, "Nearest neighbours that a row is joined with.", least=1)
+    factor: int = option(10, "New rows per training row, up to 200,000 rows in total.", least=0)
+    neighbours: int = option(10, "Number of nearest neighbours for new rows.", least=1)
     max_iter: int = option(20, "Passes of TAO over the tree.", least=0)
-    shrinkage: float = option(3.0, "Rows that a leaf's parent is worth to it, see `TAOForest`.", above=0)
+    shrinkage: float = option(3.0, "Weight of the parent's model in a leaf, in rows, see `TAOForest`.", above=0)
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique splits and what the teacher supports."""
@@ -96,7 +96,7 @@ class Distilled(Solver):
     def _grown(
         self, problem: TreeProblem, shared: Shared, rng: Rng, found: list[tuple[float, Tree]]
     ) -> Generator[None, Any, None]:
-        """Put trees into ``found``, each with how much its answers differ from the teacher's."""
+        """Add trees to ``found``, each with the distance of its predictions from the teacher's."""
         for seed in rng.spawn(self.n_starts):
             grown = grow(shared, ("oblique", seed))
             answers = alternation.answers(shared.X, grown.leaf, grown.models[0], grown.low, grown.high)
@@ -105,7 +105,7 @@ class Distilled(Solver):
             yield None
 
     def _teacher(self, problem: TreeProblem) -> tuple[Solver, TreeProblem]:
-        """The teacher and its statement: trees that a forest grows to the end may be deeper than the student."""
+        """The teacher and its problem: fully grown trees of a forest may be deeper than the student."""
         if isinstance(self.teacher, TAOForest) and self.teacher.levels is None and problem.depth > 0:
             any_depth = problem.restated(depth=max(problem.n_samples, problem.depth))
             return replace(self.teacher, levels=problem.depth), any_depth
@@ -116,7 +116,7 @@ class Distilled(Solver):
 
 
 def student(found: list[tuple[float, Tree]], depth: int) -> Step:
-    """The step of the tree that agrees best with the teacher; there is one before the first pause."""
+    """The step of the tree that agrees best with the teacher; ``found`` is not empty after the first pause."""
     error, tree = min(found, key=lambda pair: pair[0])
     return Step(tree, phase="student", info={"depth": float(depth), "unlike_teacher": error})
 

@@ -1,4 +1,4 @@
-"""`solve`: the only loop. It owns the clock, the best tree, the trace, the callback, Ctrl-C and the verdict."""
+"""`solve`: the loop that runs every solver, with the clock, incumbent, trace, callback, Ctrl-C and termination."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, due_at, start_for
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
-SAME, ROUNDING = 1e-6, 1e-9  # of a bound, and of the worst objective seen: a tree that much below a bound is at it
-SAID_GAP = 1e-3  # relative gap of what counts as proved, above which the message states it
-CLAIM = 1e-4  # share of the objective, or of the best constant's, that single precision may hide from a solver
+SAME, ROUNDING = 1e-6, 1e-9  # relative to a bound, to the worst objective: a tree this little below a bound equals it
+SAID_GAP = 1e-3  # the message states relative gaps above this
+CLAIM = 1e-4  # error of a reported objective allowed for single precision, relative to it or to the best constant's
 
 Callback = Callable[[Step, Trace], object]
 
@@ -33,32 +33,32 @@ def solve(
     callback: Callback | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> Result:
-    """Run ``solver`` on ``problem`` and return the best tree it came by.
+    """Run ``solver`` on ``problem`` and return the best tree it found.
 
-    The result's objective is computed anew, whatever the solver said of it, and its tree is held against the limits of
-    the problem.
+    The objective of the result is recomputed, whatever the solver reported, and its tree is checked against the limits
+    of the problem.
 
     Parameters
     ----------
     start : tree to start from, or a `Result`, an estimator (fitted to the problem's own X and y, as its tree is on raw
-        data) or a scikit-learn tree that holds one, see `opttree.models.as_model`; the solver's own initial tree by
-        default.
+        data) or a scikit-learn tree that holds one, see `opttree.models.as_model`; by default the solver's initial
+        tree.
     time_limit : wall-clock seconds, > 0. Checked between the solver's steps; the best tree so far is returned.
-    callback : called with each `Step`, that of the last call too, and the `Trace` so far; return True to stop.
-    random_state : seed or Generator. One seed gives one tree, whatever the number of threads.
+    callback : called with each `Step`, including that of the last call, and the `Trace` so far; return True to stop.
+    random_state : seed or Generator. The same seed gives the same tree on any number of threads.
 
     Raises
     ------
     ValueError
-        If ``solver`` is no solver or does not support the problem, the start is not feasible, or ``time_limit`` is not
+        If ``solver`` is not a solver or does not support the problem, the start is infeasible, or ``time_limit`` is not
         positive.
     SolverError
-        If the solver's best tree breaks a limit of the problem or has another objective than the solver said, beyond
-        what single precision explains. The error's ``result`` holds the run, with the true objective. (A bound above
-        the objective is dropped, with a word in the message.)
+        If the solver's best tree is infeasible, or its objective differs from the reported one by more than single
+        precision explains. The error's ``result`` holds the run with the true objective. (A bound above the objective
+        is dropped, and the message says so.)
     KeyboardInterrupt
-        On Ctrl-C before there is any tree; afterwards the result so far is returned as INTERRUPTED. The first Ctrl-C
-        waits for the solver's next step or pause; the second does not.
+        On Ctrl-C before there is any tree; later the result so far is returned as INTERRUPTED. The first Ctrl-C takes
+        effect at the solver's next step or pause, the second at once.
     """
     if time_limit is not None and not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
@@ -91,7 +91,7 @@ def solve(
             end = Termination.INTERRUPTED, ""
         finally:
             iterates.close()
-    if interrupted():  # also where it came while the solver was about to end
+    if interrupted():  # also if Ctrl-C came during the solver's last step
         if run.best is None:
             raise KeyboardInterrupt
         end = Termination.INTERRUPTED, end[1]
@@ -99,7 +99,7 @@ def solve(
 
 
 class _Recorder:
-    """What a run has come by so far: best tree, bound and trace, on a clock that leaves out its own work."""
+    """State of a run: incumbent, bound and trace; its clock excludes the time of `solve` itself."""
 
     def __init__(self, problem: TreeProblem, solver: Solver, callback: Callback | None) -> None:
         self.problem, self.solver, self.callback = problem, solver, callback
@@ -115,11 +115,11 @@ class _Recorder:
         return time.perf_counter() - self.began - self.off_clock
 
     def deadline(self, time_limit: float) -> float:
-        """When the time is up, by `time.perf_counter`."""
+        """The deadline, as a value of `time.perf_counter`."""
         return self.began + self.off_clock + time_limit
 
     def take(self, step: Any) -> tuple[Termination, str] | None:
-        """Take account of an iterate; why the run is to end, if it is."""
+        """Record an iterate; returns the reason if the run is to end."""
         name = type(self.solver).__name__
         if not isinstance(step, Step) or not isinstance(step.tree, (Tree, Forest)):
             what = step if isinstance(step, Step) else type(step).__name__
@@ -142,7 +142,7 @@ class _Recorder:
         return (Termination.NUMERICAL_ERROR, " (the objective is not a number)") if math.isnan(objective) else None
 
     def result(self, termination: Termination, detail: str) -> Result:
-        """The result, its numbers held against the tree; `SolverError` where they do not agree."""
+        """The result, with its numbers checked against the tree; `SolverError` if they disagree."""
         if self.best is None:
             raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree")
         problem, bound, seconds = self.problem, self.bound, self.seconds
@@ -187,7 +187,7 @@ class _Recorder:
 def _loop(
     iterates: Steps, run: _Recorder, time_limit: float, interrupted: Callable[[], bool]
 ) -> tuple[Termination, str]:
-    """Take the steps to their end, the time limit or Ctrl-C: why it ended, and the words on it."""
+    """Run the steps until they end, the time limit or Ctrl-C; returns the termination and its message."""
     while True:
         try:
             with due_at(run.deadline(time_limit)), compilation_can_end():
@@ -209,7 +209,7 @@ def _loop(
 
 
 def _last_call(iterates: Steps, run: _Recorder) -> str:
-    """Let the solver yield one more step; what it says of the end."""
+    """Let the solver yield one more step; returns its message on the end."""
     try:
         if (last := iterates.throw(LastCall())) is not None:
             run.take(last)
@@ -222,7 +222,7 @@ def _last_call(iterates: Steps, run: _Recorder) -> str:
 
 
 def _verdict(value: Any, name: str) -> tuple[Termination, str]:
-    """What a solver's return value says of the end."""
+    """Termination and message from a solver's return value."""
     termination, detail = value if isinstance(value, Verdict) else (value or Termination.ITERATION_LIMIT, "")
     if not isinstance(termination, Termination):
         raise SolverError(f"{name}.steps must return a Termination, a Verdict or None; got {termination!r}") from None
@@ -230,7 +230,7 @@ def _verdict(value: Any, name: str) -> tuple[Termination, str]:
 
 
 def _check_solver(solver: Any) -> None:
-    """ValueError, with the remedy, for what is no solver."""
+    """ValueError, with the remedy, if ``solver`` is not a solver."""
     if isinstance(solver, Solver):
         return
     rule = "solver must be an instance of a solver, such as TAO()"

@@ -1,4 +1,4 @@
-"""`ORRT`: soft trees that answer with the mixture of all leaves, trained over all variables at once."""
+"""`ORRT`: soft trees that predict with the mixture of all leaves, trained over all variables at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from solvers.threads import calm_threads
 Floats = NDArray[np.floating]
 METHODS = ("L-BFGS-B", "SLSQP")
 PORTION = 50  # iterations between two steps
-TRIALS = 20  # evaluations that an iteration may take on average
+TRIALS = 20  # mean number of evaluations allowed per iteration
 
 
 @dataclass(frozen=True)
@@ -39,32 +39,32 @@ class ORRT(Solver):
     alpha: float = option(1.0, "Scale of the gates, the paper's mu.", above=0)
     method: Literal["L-BFGS-B", "SLSQP"] = option(
         "L-BFGS-B",
-        """"L-BFGS-B", or "SLSQP", what the paper uses: its steps take the cube of the number of variables.""",
+        """"L-BFGS-B", or "SLSQP" as in the paper, whose steps cost the cube of the number of variables.""",
     )
-    n_starts: int = option(1, "Starts; a tree that `solve` starts from takes the place of the first.", least=1)
+    n_starts: int = option(1, "Starts; a start tree given to `solve` replaces the first.", least=1)
     max_iter: int = option(
-        500, "Iterations of each, in one run of SciPy's; every fifty of them there is a step.", least=1
+        500, "Iterations per start, in one run of SciPy's minimiser; every fifty iterations are a step.", least=1
     )
     tol: float = option(
-        1e-6, "Stop at a projected gradient (L-BFGS-B) or a change of the objective (SLSQP) under this.", above=0
+        1e-6, "Stop if the projected gradient (L-BFGS-B) or the change of the objective (SLSQP) is below this.", above=0
     )
     scale: float = option(
         1.0,
-        """Deviation of the normal numbers of a random start: weights of splits and leaves, on the scale of the data as
-        they stand.""",
+        """Standard deviation of the normal initial weights of splits and leaves in a random start, on the scale of the
+        given data.""",
         above=0,
     )
-    steepness: float | None = option(1.0, "Of gates made from a hard tree, see `NODEC`.", above=0)
+    steepness: float | None = option(1.0, "Steepness of gates from a hard tree, see `NODEC`.", above=0)
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objective and its gradient are evaluated;
-        SciPy's steps stay on the CPU.""",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): device for the objective and its gradient; SciPy's
+        steps stay on the CPU.""",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the smooth formulation says, but for depth 0, the constant tree; a mixture has no rows of a leaf."""
+        """Supports what the smooth formulation does, and depth 0 (the constant tree), but no ``min_leaf``."""
         if problem.min_leaf > 1:
-            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
+            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} has no effect"
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, aggregation="mixture")
 
@@ -94,7 +94,7 @@ class ORRT(Solver):
     def _descend(
         self, smooth: SmoothTreeProblem, theta: Floats, label: str
     ) -> Generator[Step | None, None, Termination]:
-        """One run of SciPy's, from its start to its end."""
+        """One complete run of SciPy's minimiser."""
         if self.method == "L-BFGS-B":
             options = {"maxiter": self.max_iter, "maxfun": TRIALS * self.max_iter, "gtol": self.tol, "ftol": 0.0}
         else:

@@ -1,4 +1,4 @@
-"""Independent tasks on one common load: threads of this process, or whatever joblib's back end in force offers."""
+"""Independent tasks on shared data, in threads of this process or on joblib's active back end."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-ATTEMPTS = 3  # at the tasks that a cluster lost
+ATTEMPTS = 3  # at tasks that a cluster lost
 
 
 def spread(
     function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any], n_jobs: int | None
 ) -> Generator[tuple[int, Any]]:
-    """``(i, function(shared, tasks[i]))`` for all tasks, in the order in which they are done.
+    """``(i, function(shared, tasks[i]))`` for all tasks, in the order of completion.
 
-    By default in ``n_jobs`` threads (None and -1: one per core) of this process, that share ``shared``. Under
-    ``joblib.parallel_config(backend="dask")`` the tasks go to the cluster, and ``shared`` once to each of its workers;
-    tasks that are lost with a worker are handed out again.
+    By default in ``n_jobs`` threads (None and -1: one per core) of this process, which share ``shared``. Under
+    ``joblib.parallel_config(backend="dask")`` the tasks run on the cluster, and ``shared`` is sent once to each worker;
+    tasks lost with a worker are resubmitted.
     """
     from joblib import Parallel, delayed
 
@@ -35,7 +35,7 @@ def spread(
                 if attempt == ATTEMPTS - 1 or not type(error).__module__.startswith(("distributed", "concurrent")):
                     raise
             finally:
-                with warnings.catch_warnings():  # of tasks that are cancelled because nobody waits for them
+                with warnings.catch_warnings():  # about tasks cancelled because their results are no longer needed
                     warnings.simplefilter("ignore")
                     results.close()
 
@@ -46,7 +46,7 @@ def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: An
 
 @contextmanager
 def everywhere(shared: Any) -> Iterator[None]:
-    """Within, every worker of a Dask back end in force has ``shared``; joblib would send it to one of them."""
+    """Context in which every worker of an active Dask back end has ``shared``; joblib would send it to one only."""
     from joblib.parallel import get_active_backend
 
     backend, _n_jobs = get_active_backend()

@@ -1,4 +1,4 @@
-"""What comes back from a solve: the tree, why the solver stopped, and the trace of how it got there."""
+"""The result of a solve: the tree, why the solver stopped, and the trace of its progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Termination(Enum):
 
 
 class SolverError(RuntimeError):
-    """A solver broke its word: no tree, an infeasible one, or another objective than it said.
+    """A solver violated its contract: no tree, an infeasible tree, or a wrong objective.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class SolverError(RuntimeError):
 
 
 class Verdict(NamedTuple):
-    """Why a solver stopped, and what it adds to the sentence."""
+    """Why a solver stopped, and an addition to the sentence."""
 
     termination: Termination
     detail: str
 
 
 class TraceRow(NamedTuple):
-    """One line of a trace: seconds since the start, and what the solver held then."""
+    """One row of a trace: seconds since the start, and the state of the solver then."""
 
     seconds: float
     step: int
@@ -74,7 +74,7 @@ class Trace:
     def to_frame(self) -> pd.DataFrame:
         """The trace as a DataFrame with columns seconds, step, phase, objective, best, bound.
 
-        Further numbers that the solver notes at its steps (see `Step.info`) are further columns.
+        Additional numbers of the solver's steps (see `Step.info`) are additional columns.
         """
         import pandas as pd
 
@@ -91,12 +91,12 @@ class Result:
     tree : the best model found, a `Tree` or a `opttree.Forest`.
     objective : its ``problem.objective``.
     bound : proved lower bound on the objective, or None.
-    termination, message : why the solver stopped, and the sentence that says so.
+    termination, message : why the solver stopped, as a code and as a sentence.
     n_steps : iterates the solver yielded.
-    n_evaluations : passes over the data that the solver reports to have made for them.
+    n_evaluations : passes over the data, as reported by the solver.
     seconds : wall-clock time.
     trace : objective, best and bound against time.
-    solver : the solver's own text form, options included.
+    solver : the solver's repr, options included.
     """
 
     tree: Model
@@ -112,7 +112,7 @@ class Result:
 
     @property
     def gap(self) -> float | None:
-        """``(objective - bound) / max(|objective|, 1e-12)``, or None where no bound is proved."""
+        """``(objective - bound) / max(|objective|, 1e-12)``, or None without a proved bound."""
         if self.bound is None:
             return None
         return max(self.objective - self.bound, 0.0) / max(abs(self.objective), 1e-12)

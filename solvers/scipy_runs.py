@@ -1,4 +1,4 @@
-"""SciPy's minimisers, an iterate at a time: one run from its start to its end, memory and all, that can be left."""
+"""SciPy's minimisers as generators of iterates: a single run that keeps its memory and can be abandoned."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Floats = NDArray[np.floating]
 
 
 class Iterate(NamedTuple):
-    """Where a run stands, and how often it has evaluated the function since the iterate before."""
+    """The current point of a run, and the number of evaluations since the iterate before."""
 
     theta: Floats
     n_evaluations: int
 
 
 class _Left(Exception):  # noqa: N818
-    """Raised in a run that nobody waits for any more."""
+    """Raised in a run whose result is no longer needed."""
 
 
 def minimise(
@@ -32,8 +32,8 @@ def minimise(
 ) -> Generator[Iterate | None, None, tuple[Any, int]]:
     """`scipy.optimize.minimize` from ``theta``, in a thread that waits at every ``portion``-th iterate.
 
-    Yields these iterates, and None now and then in between; returns SciPy's result and the number of evaluations since
-    the last iterate. ``how`` are its options, "method" first of all. A generator that is closed ends the run at its
+    Yields these iterates, and None from time to time in between; returns SciPy's result and the number of evaluations
+    since the last iterate. ``how`` are options of SciPy, such as ``method``. Closing the generator ends the run at its
     next evaluation.
     """
     from scipy.optimize import minimize
@@ -65,7 +65,7 @@ def minimise(
                     raise _Left
 
     def run() -> None:
-        numba.set_num_threads(n_threads)  # it is the thread's
+        numba.set_num_threads(n_threads)  # the setting is per thread
         try:
             news.put(minimize(counted, theta, jac=True, callback=seen, **how))
         except _Left:

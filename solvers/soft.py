@@ -1,4 +1,4 @@
-"""What the solvers of soft trees share: where they start and what they return."""
+"""Common functions of the solvers of soft trees: starting points and resulting trees."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
 TINY = 1e-12
-DIFFERENCE = 0.01  # of copied leaves, relative to the deviation of y
+DIFFERENCE = 0.01  # perturbation of copied leaves, relative to the standard deviation of y
 
 
 def soft_start(smooth: SmoothTreeProblem, tree: Tree, steepness: float | None, rng: np.random.Generator) -> Floats:
-    """Theta of ``tree``: gates as steep as its own. Where it has none, the argument of each gate is to deviate by
-    ``steepness`` over the rows that pass the node; None takes the split weights as they are.
+    """Theta of ``tree``, with the steepness of its gates. For a hard tree, each gate is scaled so that its argument has
+    the standard deviation ``steepness`` over the rows that pass the node; None: split weights are used as they are.
 
-    A hard tree says nothing of how steep its gates are to be, and steep ones leave rows no way to the other side.
-    Levels that it lacks get random hyperplanes, and leaves that were copied for them small differences: between equal
-    leaves no gradient tells one side from the other.
+    A hard tree does not determine the steepness of gates, and with steep gates the gradient hardly moves rows to the
+    other side. Missing levels get random hyperplanes, and their copied leaves small random differences, since between
+    equal leaves the gradient of the split is zero.
     """
     theta = smooth.soften(tree.as_hard, rng)
     A, b, values, _coefs = smooth.unpack(theta)
@@ -46,7 +46,7 @@ def soft_start(smooth: SmoothTreeProblem, tree: Tree, steepness: float | None, r
 
 
 def soft_tree(smooth: SmoothTreeProblem, theta: Floats, *, mixture: bool, clip: bool) -> Tree:
-    """The complete tree of ``theta`` with its gates; with ``clip``, linear leaves are bounded by the range of y."""
+    """The complete tree of ``theta`` with its gates; with ``clip``, linear leaves are clipped to the range of y."""
     tree, Y = smooth.harden(theta), smooth.problem.Y
     if clip and smooth.linear:
         lower, upper = (np.tile(bound, (tree.n_leaves, 1)) for bound in (Y.min(axis=0), Y.max(axis=0)))
@@ -60,6 +60,6 @@ def one_leaf(problem: TreeProblem, gate: float) -> Tree:
 
 
 def constant_tree(problem: TreeProblem, gate: float) -> Tree | None:
-    """`one_leaf` where there is nothing to split, None elsewhere."""
+    """`one_leaf` if there is nothing to split, else None."""
     splits = problem.depth > 0 and np.ptp(problem.Y, axis=0).max() > 0.0
     return None if splits else one_leaf(problem, gate)

@@ -1,6 +1,6 @@
-"""Training on rows that come in parts: mini-batch descent from part to part, the best model kept by the first rows.
+"""Training on rows that arrive in parts: mini-batch descent on each part; the first rows select the best model.
 
-Parts are `TreeProblem`s that state the same on other rows, see `TreeProblem.with_rows`.
+Parts are `TreeProblem`s with the same options on other rows, see `TreeProblem.with_rows`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from solvers.sdtr import SDTR
 from solvers.sdtr.descent import DIVERGED, QHADAM, rates
 
 BATCH = 4096  # rows of a gradient step
-RATE = 1e-3  # of Adam, from a tree that is trained already
-SCALE = 20.0  # of the gates meanwhile
+RATE = 1e-3  # learning rate of Adam, from a trained tree
+SCALE = 20.0  # gate scale
 ADAM = first_order.Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
 
 
 class TreeStream:
-    """GET's smooth tree at a steep gate, from a tree that `problem` has been solved with.
+    """Training of GET's smooth tree with steep gates, from a tree that solves ``problem``.
 
-    After every part the hard tree, its leaves fitted to the first rows, is kept if its objective there is lower.
+    After every part the hard tree, with leaves fitted to the first rows, is kept if its objective on them is lower.
     """
 
     def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng) -> None:
@@ -57,9 +57,9 @@ class TreeStream:
             self.tree, self.objective = self.problem.trim(tree), objective
 
     def refit(self, parts: Iterable[TreeProblem]) -> Tree:
-        """The best tree, its leaves fitted to the rows of all parts: exactly, by sums over them.
+        """The best tree, with leaves fitted exactly to the rows of all parts, by accumulated sums.
 
-        Linear leaves of classes have no such sums and stay as they are; bounds of leaves are those of the first rows.
+        Linear leaves for classes have no such sums and are unchanged; bounds of leaves are those of the first rows.
         """
         tree, problem = self.tree, self.problem
         if problem.is_classification and tree.linear_leaves:
@@ -88,7 +88,7 @@ class TreeStream:
 
 
 class ForestStream:
-    """SDTR's QHAdam from random numbers; theta is judged on the first rows after every part."""
+    """Training by SDTR's QHAdam from a random start; after every part theta is validated on the first rows."""
 
     def __init__(self, solver: SDTR, problem: TreeProblem, rng: Rng) -> None:
         self.solver, self.rng = solver, rng

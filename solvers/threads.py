@@ -1,4 +1,4 @@
-"""Threads that do not fight: solvers that alternate our kernels with those of other libraries."""
+"""Limits on threads for solvers that alternate our kernels with those of other libraries."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from opttree.problems import TreeProblem
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-_lock = threading.Lock()  # fits may run side by side in threads, and the limits are the process's
+_lock = threading.Lock()  # fits may run in parallel threads, and the limits are per process
 _wanted: Counter[str] = Counter()
 _limits: dict[str, Any] = {}
 LIBRARIES = ("blas", "openmp")
-SMALL = 40_000  # numbers in X up to which threads cost more than they bring
+SMALL = 40_000  # numbers in X up to which threads cost more than they gain
 
 
 @contextmanager
 def calm_threads(problem: TreeProblem) -> Iterator[None]:
-    """One thread for BLAS and OpenMP, and for small problems one for our kernels too.
+    """Context with one thread for BLAS and OpenMP, and for small problems also for our kernels.
 
-    Idle threads of one library wait for work by spinning; on few cores each call into another library then waits for
-    the end of a time slice, milliseconds for a call of microseconds. Beside other busy processes each parallel region
-    does so: scikit-learn's KMeans of 30000 rows in two threads took 1.0 s there, .17 s in one (.06 and .09 s alone).
+    Idle threads of one library spin while they wait for work; on few cores each call into another library then waits
+    for the end of a time slice: milliseconds for a call of microseconds. Next to other busy processes this happens in
+    each parallel region: scikit-learn's KMeans of 30000 rows in two threads took 1.0 s there, .17 s in one thread (.06
+    and .09 s on an idle machine).
     """
     before = numba.get_num_threads()
     if problem.X.size <= SMALL:
@@ -45,7 +46,7 @@ def calm_threads(problem: TreeProblem) -> Iterator[None]:
 
 
 def _limit(library: str, change: int) -> None:
-    """Note that one solver more (+1) or less (-1) wants one thread of ``library``: the last to leave restores it."""
+    """Count the solvers that limit ``library`` to one thread (``change``: +1 or -1); the last one lifts the limit."""
     with _lock:
         if _wanted[library] == 0:
             _limits[library] = _controller().limit(limits=1, user_api=library)
@@ -56,7 +57,7 @@ def _limit(library: str, change: int) -> None:
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Looking for the libraries of a process takes milliseconds; those with threads of their own are loaded first."""
+    """The controller, cached since the search for libraries takes milliseconds; these are loaded first."""
     import sklearn.cluster  # noqa: F401
     from threadpoolctl import ThreadpoolController
 

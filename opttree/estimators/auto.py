@@ -24,16 +24,16 @@ from opttree.tree import Tree
 
 __all__ = ["AutoTreeClassifier", "AutoTreeRegressor"]
 
-SEARCH_SHARE = 0.55  # of the time, for the members on part of the rows; the rest is the best one's, on all
+SEARCH_SHARE = 0.55  # of the time limit, for the search on the training rows; the rest refits the best member
 FOREST_PENALTY = 1e-6  # l2, on the splits of forests and boosted trees
-SPLIT_PENALTY, LEAF_PENALTY = 1e-4, 1e-4  # l1, of trees by solvers that do not shrink leaves
-FINAL_STARTS = 12  # of a distilled tree on all rows, as far as time allows
-MEMBER_SHARE = 0.5  # of the time that is left, for a member
+SPLIT_PENALTY, LEAF_PENALTY = 1e-4, 1e-4  # l1, for single trees by solvers that do not shrink leaves
+FINAL_STARTS = 12  # random starts of a distilled tree on all rows, as far as time allows
+MEMBER_SHARE = 0.5  # of the remaining search time, for one member
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of the portfolio: a solver, what changes in the statement, and whether it starts from the best tree."""
+    """A member of the portfolio: a solver, its changes to the problem, and whether the best tree warm-starts it."""
 
     name: str
     solver: Any
@@ -42,7 +42,7 @@ class Member:
     warm: bool = False
 
     def statement(self, problem: TreeProblem) -> TreeProblem:
-        """``problem`` as the member solves it; in a forest that limits TAO's trees, CART's are grown to the end."""
+        """The problem that the member solves; forests, whose ``levels`` limit TAO trees, get no depth limit."""
         penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),) if self.penalised else problem.penalties
         depth = problem.n_samples if getattr(self.solver, "levels", None) else self.depth
         return problem.restated(depth=depth, penalties=penalties)
@@ -64,20 +64,20 @@ class _AutoTree(ForestModel):
     )
     _: KW_ONLY
     kind: Literal["tree", "forest"] = option("tree", "What is sought.")
-    validation_fraction: float = option(0.2, "Share of the rows that is held out to choose.", above=0, below=1)
+    validation_fraction: float = option(0.2, "Share of the rows held out to choose the best member.", above=0, below=1)
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         self._forget("forest_")
         return super()._fit_noted(X, y, sample_weight)
 
     def _depth_for(self, n_samples: int) -> int:
-        return 1  # members have depths of their own
+        return 1  # each member sets its own depth
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
         return (L2(splits=FOREST_PENALTY),)
 
     def _members(self, problem: TreeProblem) -> Iterator[Member]:
-        """The portfolio, in the order of the chances that its members have had in the race experiments."""
+        """The portfolio, ordered by how well its members did in the race experiments, the best first."""
         solvers = bridge.solvers
         depth = default_depth(problem.n_samples, problem.n_features)
         deepest = FOREST_DEPTHS[1] + 2
@@ -103,7 +103,7 @@ class _AutoTree(ForestModel):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Run the members on part of the rows, and the one whose step is best on the others once more on all rows."""
+        """Run the members on the training rows, then the one with the lowest validation loss again on all rows."""
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31 - 1))
         began = time.perf_counter()
@@ -136,7 +136,7 @@ class _AutoTree(ForestModel):
     def _try(
         self, member: Member, train: TreeProblem, valid: TreeProblem, best: dict[str, Any], seed: int, limit: Any
     ) -> dict[str, Any]:
-        """Run the member on ``train``; of distilled trees, the depth best on the held-out rows is its result."""
+        """Run the member on ``train``; for distilled trees, the depth with the lowest validation loss is its result."""
         began = time.perf_counter()
         students: list[Any] = []
         last: list[Any] = [None]
@@ -158,16 +158,16 @@ class _AutoTree(ForestModel):
 
     @staticmethod
     def _from(best: dict[str, Any], member: Member) -> Tree | None:
-        """The tree that a member starts from."""
+        """The warm start of a member, if it takes one."""
         return best.get("tree") if member.warm else None
 
     def _again(self, best: dict[str, Any], problem: TreeProblem, seed: int, until: float | None, watch: Any) -> Any:
-        """The best member on all rows, from the member that it started from; None where time does not suffice."""
+        """Run the best member on all rows, after the member that gave its warm start; None if time runs out."""
         member, solver = best["member"], best["member"].solver
         before = self._again(best["from"], problem, seed, until, watch) if member.warm else None
         if member.warm and before is None:
             return None
-        if "depth" in best["info"]:  # distilled: the depth that was best, from more starts
+        if "depth" in best["info"]:  # distilled: only the best depth, from more starts
             solver = replace(solver, depths=(int(best["info"]["depth"]),), n_starts=FINAL_STARTS)
         limit = None if until is None else max(until - time.perf_counter(), 0.1)
         start = None if before is None else before.tree
@@ -180,7 +180,7 @@ class _AutoTree(ForestModel):
 
         result = self._run(solver, member.statement(problem), start, seed, limit, keep)
         done = steps[-1]
-        if isinstance(best["tree"], Forest) or "depth" in best["info"]:  # the last step, not that of the lowest loss
+        if isinstance(best["tree"], Forest) or "depth" in best["info"]:  # the last step, not that of lowest objective
             if isinstance(best["tree"], Forest) != isinstance(done.tree, Forest) or not done.info:
                 return before
             return replace(result, tree=done.tree, objective=valid_loss(problem, done.tree))
@@ -194,7 +194,7 @@ class _AutoTree(ForestModel):
             self.forest_ = model.with_spread(spread(X, weight))
 
     def report(self) -> str:
-        """What was tried, in order: the held-out loss and the seconds of each member."""
+        """The members in the order they ran, with held-out loss and seconds."""
         check_is_fitted(self, "members_")
         lines = [f"{row['name']:20s} {row['loss']:10.5g} {row['seconds']:8.2f} s" for row in self.members_]
         return "\n".join([*lines, f"best: {self.best_member_}"])
@@ -214,9 +214,9 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest`; ``tree_`` where it is one tree.
-    members_ : what was tried: dictionaries of "name", "loss" (held out, outputs standardised) and "seconds".
-    best_member_, validation_loss_ : the one chosen, and its held-out loss: the lowest of all.
+    forest_ : `opttree.Forest`; ``tree_`` if it has a single tree.
+    members_ : the members that ran: dictionaries of "name", "loss" (held out, outputs standardised) and "seconds".
+    best_member_, validation_loss_ : the chosen member and its held-out loss, the lowest of all.
     result_ : `solvers.Result` of the last run.
     """
 
@@ -224,7 +224,7 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 
 
 class AutoTreeClassifier(ClassificationTree, _AutoTree):
-    """`AutoTreeRegressor` for classes: chosen by held-out log loss.
+    """`AutoTreeRegressor` for classification: members are compared by held-out log loss.
 
     Attributes
     ----------

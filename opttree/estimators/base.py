@@ -1,4 +1,4 @@
-"""What all estimators share: their options, scaling in, unscaling out, prediction and text."""
+"""Base classes of all estimators: options, scaling of the data, unscaling of the model, prediction and text."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ Penalties = tuple[L1 | L2, ...]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TreeEstimator(Options, BaseEstimator):
-    """Base of the estimators. Subclasses give ``_solver()``, `_depth_for`, and the statement's ``splits``, ``leaves``
-    and ``loss``, as options or as attributes of the class.
+    """Base class of the estimators. Subclasses define ``_solver()`` and `_depth_for`, and ``splits``, ``leaves`` and
+    ``loss`` of the problem, as options or as class attributes.
     """
 
     time_limit: float | None = option(
         None, "Seconds; the best tree so far is kept.", above=0, finite=False, words="> 0 seconds or None"
     )
-    random_state: Any = option(None, "Int or RandomState. One seed gives one tree, whatever ``n_jobs``.")
+    random_state: Any = option(None, "Int or RandomState. The same seed gives the same tree for any ``n_jobs``.")
     n_jobs: int | None = option(
         None,
         """Threads; None: as many as Numba is set to, which is all unless `numba.set_num_threads` was called; -1: all.
-        Beside other busy processes 1 is fastest: threads wait for each other by spinning.""",
+        1 is fastest when other processes keep the cores busy, since idle threads spin.""",
         test=lambda n_jobs: n_jobs != 0,
         words="None or an integer other than 0",
     )
@@ -70,12 +70,12 @@ class TreeEstimator(Options, BaseEstimator):
         raise NotImplementedError(f"{type(self).__name__} must define _depth_for")
 
     def _check_options(self) -> None:
-        """Options by their own rules; the statement and the solver check what they take."""
+        """Check the options' own rules; the problem and the solver check the options they receive."""
         self.check_options()
-        devices.require(getattr(self, "device", "cpu"))  # the CPU is always there
+        devices.require(getattr(self, "device", "cpu"))  # "cpu" is always available
 
     def _made(self, kind: type[Any], **given: Any) -> Any:
-        """A solver of this class: its options are ``given``, or those of the same names here."""
+        """A solver of class ``kind``; options that are not ``given`` are taken from the estimator by name."""
         own = {f.name for f in fields(self)} - {f.name for f in fields(TreeEstimator)}
         shared = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own and f.name not in given}
         return kind(**shared, **given)
@@ -88,7 +88,7 @@ class TreeEstimator(Options, BaseEstimator):
     # ---- fitting --------------------------------------------------------------------------------------------------
 
     def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        """Fit; after Ctrl-C warn that the model is the best so far, and raise unless it is to be kept.
+        """Fit; after Ctrl-C, warn that the model is the best so far and re-raise unless ``on_interrupt`` is "keep".
 
         Returns the problem that was solved, and its scaling.
         """
@@ -99,14 +99,14 @@ class TreeEstimator(Options, BaseEstimator):
         return stated
 
     def _conclude_interrupted(self, stacklevel: int) -> None:
-        """Warn, at the caller so many frames up, and raise KeyboardInterrupt unless the model is to be kept."""
+        """Warn, at the caller so many frames up, and raise KeyboardInterrupt unless ``on_interrupt`` is "keep"."""
         try:
             warnings.warn(
                 f"{type(self).__name__} was interrupted: its model is the best so far, not the finished one",
                 InterruptedFitWarning,
                 stacklevel=stacklevel,
             )
-        finally:  # also where warnings are errors, which a search would take for a failed fit
+        finally:  # even if warnings are errors, which a hyperparameter search would count as a failed fit
             if self.on_interrupt == "raise":
                 raise KeyboardInterrupt
 
@@ -116,7 +116,7 @@ class TreeEstimator(Options, BaseEstimator):
             self.__dict__.pop(name, None)
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        """State the problem, solve it, and put the tree back on raw features."""
+        """State the problem, solve it, and transform the tree back to raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
         began = time.perf_counter()
         self._forget("best_depth_", "cv_results_", "validation_loss_")
@@ -131,21 +131,21 @@ class TreeEstimator(Options, BaseEstimator):
         return problem, scaling
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
-        """Choose the depth, where it is not given."""
+        """Choose the depth if it is not given."""
 
     def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, Scaling]:
-        """`state`, where `fit` calls it: what is fitted for it on the way may be kept."""
+        """`state` as `fit` calls it; subclasses may keep fitted transformers."""
         return self.state(X, y, weight)
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` that `fit` solves, on standardised features (and outputs in regression).
 
-        The estimator stays as it is.
+        The estimator is not changed.
 
         Returns
         -------
         problem, (x_mean, x_scale, y_mean, y_scale)
-            ``tree.unscale(x_mean, ...)`` puts a tree of the problem back on raw data.
+            ``tree.unscale(x_mean, ...)`` transforms a tree of the problem to raw data.
         """
         self._check_options()
         if X.shape[0] < 2:
@@ -157,7 +157,7 @@ class TreeEstimator(Options, BaseEstimator):
         if is_regressor(self):
             units = self._output_units(y.reshape(y.shape[0], -1), weight)
         scaling = Scaling(*self._feature_units(X, weight), *units)
-        me: Any = self  # these three are options of some estimators and facts of others
+        me: Any = self  # these three are options of some estimators and class attributes of others
         problem = TreeProblem(
             scaling.features(X),
             scaling.outputs(y) if is_regressor(self) else y,
@@ -180,11 +180,11 @@ class TreeEstimator(Options, BaseEstimator):
         return moments(Y, weight)
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        """Penalties of the statement."""
+        """Penalties of the problem."""
         return ()
 
     def _start(self, problem: TreeProblem, scaling: Scaling) -> Tree | None:
-        """The tree to start from, on the scaled problem."""
+        """The start tree, scaled to the problem."""
         return None
 
     def _solve(
@@ -208,12 +208,12 @@ class TreeEstimator(Options, BaseEstimator):
             )
 
     def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        """Put the result's model back on raw features, to predict with."""
+        """Transform the result's model to raw features and keep it for prediction."""
         raise NotImplementedError(f"{type(self).__name__} must define _keep")
 
     @property
     def _merit(self) -> float:
-        """What fits of one problem are compared by."""
+        """The number by which fits of the same problem are compared; lower is better."""
         return float(self.result_.objective)
 
     # ---- what was fitted ------------------------------------------------------------------------------------------
@@ -229,12 +229,12 @@ class TreeEstimator(Options, BaseEstimator):
         return validate_data(self, X, reset=False, dtype=np.float64, order="C")
 
     def apply(self, X: Any) -> NDArray[np.int32]:
-        """Leaf node of each row, as numbered in ``tree_``: (n,) int."""
+        """Leaf node of each row, numbered as in ``tree_``: (n,) int."""
         X = self._validated(X)
         return self.tree_.apply(X)
 
     def decision_path(self, X: Any) -> Any:
-        """Sparse indicator (n, nodes) of the nodes each row passes."""
+        """Sparse indicator matrix (n, nodes) of the nodes on each row's path."""
         X = self._validated(X)
         return self.tree_.decision_path(X)
 
@@ -269,19 +269,19 @@ class CrossValidated(TreeEstimator):
 
 @dataclass(eq=False, repr=False)
 class SingleTree(CrossValidated):
-    """Estimators of one tree, of a depth that is given or chosen, which another tree may start."""
+    """Estimators of one tree, of given or cross-validated depth, with an optional start tree."""
 
-    starts_compete = False  # whether the solver takes a start as one candidate among its own
+    starts_compete = False  # whether the solver treats a start tree as one candidate among others
 
     max_depth: int | Literal["cv"] = option(
         6,
-        """Largest depth of the tree. "cv": the depth in 1..12 with the best mean score on held-out rows (up to 4 levels
-        past the best are tried), each depth's fit starting from the one before, or being no worse on its training rows.
-        The depth is then in ``best_depth_``, the scores in ``cv_results_``.""",
+        """Largest depth of the tree. "cv": the depth in 1..12 with the best mean score on held-out rows (the search
+        stops after 4 depths without improvement); each depth is warm-started from the one before, or at least no worse
+        on its training rows. See ``best_depth_`` and ``cv_results_``.""",
         least=1,
     )
     _: KW_ONLY
-    init: Tree | None = option(None, "A tree on raw features to start from, another model's ``tree_`` say.")
+    init: Tree | None = option(None, "A tree on raw features to start from, such as another model's ``tree_``.")
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
         if self.max_depth == "cv":
@@ -291,7 +291,7 @@ class SingleTree(CrossValidated):
         return int(getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth)
 
     def _start(self, problem: TreeProblem, scaling: Scaling) -> Tree | None:
-        """The tree given as ``init``, where it is one and has a depth that a search allows."""
+        """``init``, scaled, if it is a tree; None if a depth search is on and it is deeper than the present depth."""
         if not isinstance(self.init, Tree) or (self.max_depth == "cv" and self.init.depth > problem.depth):
             return None
         if self.init.n_features != problem.n_features:
@@ -305,13 +305,13 @@ class SingleTree(CrossValidated):
         self.tree_ = with_training(tree, X, weight)
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """The tree to predict with, given the solver's."""
+        """The tree used for prediction, made from the solver's."""
         return tree
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ForestEstimator(TreeEstimator):
-    """Estimators that hold a ``forest_``, of which ``tree_`` is the only tree, if there is one."""
+    """Estimators that hold a ``forest_``; ``tree_`` is its tree if there is only one."""
 
     if TYPE_CHECKING:
         forest_: Forest = field(init=False)
@@ -322,7 +322,7 @@ class ForestEstimator(TreeEstimator):
 
     @property  # type: ignore[misc]
     def tree_(self) -> Tree:  # type: ignore[override]
-        """The tree, where there is one."""
+        """The only tree of the forest; AttributeError if there are several."""
         check_is_fitted(self, "forest_")
         if len(self.forest_.trees) > 1:
             raise AttributeError(
@@ -333,7 +333,7 @@ class ForestEstimator(TreeEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MinLeaf(TreeEstimator):
-    """Estimators whose leaves must hold some rows."""
+    """Estimators with a minimum number of rows per leaf."""
 
     min_samples_leaf: int = option(1, "Fewest training rows in a leaf.", least=1)
 
@@ -344,14 +344,15 @@ class MinLeaf(TreeEstimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SplitPenalty(TreeEstimator):
-    """Estimators with a penalty on the weights of oblique splits, and on linear leaves where there is one."""
+    """Estimators with penalties on the weights of oblique splits and, in some of them, of linear leaves."""
 
     split_penalty: float = option(
         1e-4,
         """Penalty on the weights of the splits, in units of the mean loss on scaled features and outputs: the objective
-        is ``mean loss + split_penalty * sum_t |a_t|_1 + leaf_penalty * |coefs|_1``, a_t the weights of split t at unit
-        length (axis-aligned splits have no penalty). A paper's alpha or lambda, for a sum over n rows, is ``alpha / n``
-        here, so that neither the number of rows nor the scale of the sample weights changes its meaning.""",
+        is ``mean loss + split_penalty * sum_t |a_t|_1 + leaf_penalty * |coefs|_1``, where a_t are the weights of split
+        t scaled to unit length (axis-aligned splits are not penalised). The alpha or lambda of a paper, for a sum over
+        n rows, is ``alpha / n`` here, so that its meaning depends neither on the number of rows nor on the scale of the
+        sample weights.""",
         least=0,
     )
     l1_ratio: float = option(
@@ -369,26 +370,26 @@ class SplitPenalty(TreeEstimator):
 
 
 def mixed(ratio: float, splits: float, leaves: float) -> Penalties:
-    """l1 and l2 penalties in the ratio ``ratio`` to ``1 - ratio``, without those of no strength."""
+    """l1 and l2 penalties mixed in the ratio ``ratio`` to ``1 - ratio``; penalties of strength zero are left out."""
     l1 = L1(splits=splits * ratio, leaves=leaves * ratio)
     l2 = L2(splits=splits * (1 - ratio), leaves=leaves * (1 - ratio))
     return tuple(q for q in (l1, l2) if q.splits > 0 or q.leaves > 0)
 
 
 def as_forest(model: Model, n_outputs: int) -> Forest:
-    """A model as a forest, of one tree perhaps."""
+    """The model as a forest; a tree becomes a forest of one."""
     return model if isinstance(model, Forest) else Forest(((model,),), n_outputs)
 
 
 def is_cv(cv: Any) -> bool:
-    """Whether ``cv`` says how to hold out rows: a number of folds, a share of the rows, or splits."""
+    """Whether ``cv`` is a number of folds, a share of the rows, or a splitter or splits."""
     fraction = isinstance(cv, (float, np.floating)) and 0.0 < cv < 1.0
     folds = isinstance(cv, (int, np.integer)) and cv >= 2
     return bool(fraction or folds or hasattr(cv, "split") or np.iterable(cv))
 
 
 class RegressionTree(MultiOutputMixin, RegressorMixin):
-    """`fit` and `predict` of regression trees, beside a `TreeEstimator`."""
+    """Mixin with `fit` and `predict` for regression; combine with a `TreeEstimator`."""
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
@@ -414,7 +415,7 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
 
 
 class ClassificationTree(ClassifierMixin):
-    """`fit`, `predict` and `predict_proba` of classification trees, beside a `TreeEstimator`."""
+    """Mixin with `fit`, `predict` and `predict_proba` for classification; combine with a `TreeEstimator`."""
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on ``X (n, p)`` and labels ``y (n,)``, with weights ``(n,)`` >= 0.

@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 __all__ = ["BoostedTreesClassifier", "BoostedTreesRegressor"]
 
-DEPTHS = {"oblique": 5, "axis": 8}  # of the trees, by default
-DEPTH = 4  # of the trees of other solvers
-PASSES = 6  # of TAO per tree
-ROWS = 10.0  # what the model of a leaf's parent is worth to it
+DEPTHS = {"oblique": 5, "axis": 8}  # default depth of the trees
+DEPTH = 4  # default depth for other solvers' trees
+PASSES = 6  # TAO passes per tree
+ROWS = 10.0  # shrinkage: weight of the parent's model in a leaf, in rows
 
 
 def boosting_base(kind: str) -> TAOForest:
-    """The solver of "oblique" trees (TAO's) or "axis" ones (scikit-learn's, to a depth, with leaves of ours)."""
+    """The solver of "oblique" trees (TAO) or "axis" trees (scikit-learn's, of limited depth, with our leaves)."""
     base = bridge.solvers.TAOForest(1, kind="oblique", max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
     return base if kind == "oblique" else replace(base, kind="cart")
 
 
 @dataclass(eq=False, repr=False)
 class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
-    """What the regressor and the classifier share."""
+    """Common part of the regressor and the classifier."""
 
     splits = "oblique"
 
     base: Any = option(
         "auto",
-        """"auto", "oblique", "axis" or a solver. Trees: oblique ones by passes of TAO over the whole tree;
-        scikit-learn's randomised ones with leaves of ours; "auto" tries both, in twice the time, and keeps the one of
-        the lower held-out loss. Or any solver of `solvers`, such as ``TAO(max_iter=10)``: every tree is then a problem
-        of its own, which takes longer.""",
+        """"auto", "oblique", "axis" or a solver: how trees are grown. "oblique": passes of TAO over the whole tree.
+        "axis": scikit-learn's randomised trees with our leaves. "auto" tries both, in twice the time, and keeps the one
+        with the lower held-out loss. A solver of `solvers`, such as ``TAO(max_iter=10)``, solves a separate problem for
+        every tree, which takes longer.""",
         test=lambda base: (
             base in ("auto", *DEPTHS) if isinstance(base, str) else isinstance(base, bridge.solvers.Solver)
         ),
@@ -52,25 +52,25 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
     )
     _: KW_ONLY
     n_estimators: int = option(300, "Most trees.", least=1)
-    learning_rate: float = option(0.1, "Share of each tree that is added.")
+    learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied.")
     max_depth: int | None = option(
         None,
         "Depth of the trees; None: 5 for oblique ones, 8 for axis-aligned ones, 4 for those of a solver.",
         least=1,
     )
-    leaves: Literal["linear", "constant"] = option("linear", "Linear functions, or numbers.")
-    subsample: float = option(0.7, "Share of the rows that each tree gets.")
+    leaves: Literal["linear", "constant"] = option("linear", "Linear functions or constants in the leaves.")
+    subsample: float = option(0.7, "Share of the rows in each tree's sample.")
     validation_fraction: float | None = option(
         0.1, "Share of the rows held out to choose the number of trees, or None.", above=0, below=1
     )
-    n_iter_no_change: int = option(20, "Trees without a lower held-out loss after which to stop.", least=1)
+    n_iter_no_change: int = option(20, "Stop after this many trees without a lower held-out loss.", least=1)
     split_penalty: float = changed(1e-6)
     l1_ratio: float = changed(0.0)
 
     def _check_options(self) -> None:
         super()._check_options()
         for kind in self._kinds:
-            self._boosting(kind)  # checks the options that it takes
+            self._boosting(kind)  # checks the solver's options
 
     @property
     def _kinds(self) -> list[Any]:
@@ -91,7 +91,7 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Solve with every kind of trees that ``base`` allows, and keep the one of the lowest held-out loss."""
+        """Solve with each kind of tree that ``base`` allows; keep the model with the lowest held-out loss."""
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31 - 1))
         results = {}
@@ -129,10 +129,10 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest`, whose mean is the boosted sum: its trees are scaled accordingly.
-    n_estimators_ : trees that it has.
-    base_ : what ``base="auto"`` chose.
-    validation_loss_ : mean loss on the held-out rows, of standardised outputs.
+    forest_ : `opttree.Forest`; its trees are scaled so that their mean is the boosted sum.
+    n_estimators_ : number of trees.
+    base_ : the kind that ``base="auto"`` chose.
+    validation_loss_ : mean loss of the standardised outputs on the held-out rows.
     result_ : `solvers.Result` of the run.
     """
 
@@ -150,4 +150,4 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     classes_ : (K,) class labels.
     """
 
-    loss: Literal["log"] = option("log", "The only one: boosting needs a slope.", words="'log', boosting needs a slope")
+    loss: Literal["log"] = option("log", "Boosting needs a differentiable loss.", words="'log', boosting needs a slope")

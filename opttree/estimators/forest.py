@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["TAOForestClassifier", "TAOForestRegressor"]
 
-ROWS_PER_PARAMETER = 2.5  # of a linear leaf in a complete tree of the default depth
+ROWS_PER_PARAMETER = 2.5  # rows per parameter of a linear leaf, which sets the default depth
 DEPTHS = (2, 10)
-SEARCH_TREES = 8  # of a forest that stands for a depth in the search
+SEARCH_TREES = 8  # trees of the small forest fitted for each depth in the depth search
 DEEPEST = 14
 
 
 class ForestModel(ForestEstimator):
-    """What estimators of several trees share."""
+    """Base class of estimators of several trees."""
 
     @property
     def n_parameters_(self) -> int:
@@ -65,14 +65,14 @@ class ForestModel(ForestEstimator):
         return max(tree.depth for tree in self.forest_.trees)
 
     def get_n_leaves(self) -> int:
-        """Leaves of all trees."""
+        """Number of leaves of all trees."""
         check_is_fitted(self, "forest_")
         return sum(tree.n_leaves for tree in self.forest_.trees)
 
 
 @dataclass(eq=False, repr=False)
 class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
-    """What the regressor and the classifier share."""
+    """Common part of the regressor and the classifier."""
 
     splits = "oblique"
 
@@ -80,45 +80,45 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     _: KW_ONLY
     max_depth: int | Literal["oob", "cv"] | None = option(
         None,
-        """Largest depth of all trees. None: TAO's trees are as deep as leaves keep 2.5 rows per parameter of a linear
-        model, 2 to 10, and those of kind "cart" are grown to the end. "oob" and "cv": likewise, with the depth of TAO's
-        trees in 1..14 at which forests of eight of them do best, on rows left out or held out (see ``cv``); the losses
-        are in ``cv_results_``.""",
+        """Largest depth of all trees. None: the depth, from 2 to 10, at which leaves of TAO trees keep 2.5 rows per
+        parameter of a linear model; trees of kind "cart" are fully grown. "oob" and "cv": the same, but the depth of
+        TAO trees is the one in 1..14 with the lowest out-of-bag or held-out loss (see ``cv``) of forests of eight
+        trees; the losses are in ``cv_results_``.""",
         least=1,
         words="an integer >= 1, None, 'oob' or 'cv'",
     )
     leaves: Literal["linear", "constant"] = option(
-        "linear", "Models of the leaves, each a ridge regression towards that of its parent, see ``shrinkage``."
+        "linear", "Leaf models, each a ridge regression shrunk towards its parent's model, see ``shrinkage``."
     )
     kind: Literal["auto", "oblique", "axis", "cart"] = option(
         "auto",
-        """"oblique" and "axis": trees of TAO. "cart": scikit-learn's randomised trees, whose leaves alone are ours, for
-        data in which near rows say more than trends. "auto": oblique ones, or "cart" where its expected error by the
-        rows left out is below .96 of theirs; see `solvers.TAOForest`.""",
+        """"oblique" and "axis": TAO trees. "cart": scikit-learn's randomised trees with our leaf models, for data where
+        near neighbours predict better than trends. "auto": oblique trees, or "cart" if its out-of-bag error is below
+        .96 of theirs; see `solvers.TAOForest`.""",
     )
-    max_samples: float = option(0.9, "Share of the rows that a tree gets.", above=0, most=1)
-    bootstrap: bool = option(False, "Whether it gets a bootstrap sample instead.")
+    max_samples: float = option(0.9, "Share of the rows in each tree's sample.", above=0, most=1)
+    bootstrap: bool = option(False, "Whether each tree gets a bootstrap sample instead.")
     max_iter: int = option(8, "Passes over each tree.")
     split_penalty: float = changed(
         1e-6, "Penalty on the weights of splits as in `TAORegressor`; by default ``1e-6 |A|_2^2``."
     )
     l1_ratio: float = changed(0.0)
     shrinkage: float | Literal["oob"] = option(
-        "oob", 'Number of rows that the model of a leaf\'s parent is worth to it; "oob" chooses on the rows left out.'
+        "oob", 'Weight of the parent\'s model in a leaf, in rows; "oob": chosen by the out-of-bag error.'
     )
     max_features: float | None = option(
-        None, "Number or share of features, drawn for each tree or node (section 5.5 of the paper); None: all."
+        None, "Number or share of random features for each tree or node (section 5.5 of the paper); None: all."
     )
-    feature_subsets: Literal["global", "local"] = option("global", "Whether they are drawn for a tree or for a node.")
+    feature_subsets: Literal["global", "local"] = option("global", "Whether features are drawn per tree or per node.")
     common_start: bool = option(False, "Whether all trees start from the same random hyperplanes (section 5.5).")
     warm_start: bool = option(
         False,
-        "Whether `fit` keeps the trees that there are, with their depth, kind and shrinkage, and adds what is missing.",
+        "Whether `fit` keeps the existing trees, with their depth, kind and shrinkage, and adds the missing ones.",
     )
     n_jobs: int | None = changed(
         None,
-        """Trees at a time, in threads of one process that share the data; under
-        ``joblib.parallel_config(backend="dask")`` trees are grown on a Dask cluster. The forest is the same.""",
+        """Trees grown at the same time, in threads that share the data; under
+        ``joblib.parallel_config(backend="dask")`` on a Dask cluster. It does not change the forest.""",
     )
 
     # ---- fitting --------------------------------------------------------------------------------------------------
@@ -130,11 +130,11 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
                 f"n_estimators must be at least the {len(self.forest_.trees)} trees that there are, with "
                 f"warm_start=True; got {self.n_estimators}"
             )
-        self._forest()  # checks the options that it takes
+        self._forest()  # checks the solver's options
 
     @property
     def _is_searched(self) -> bool:
-        """Whether the depth of TAO's trees is ours to choose, so that there is no limit on the others'."""
+        """Whether the depth of TAO trees is chosen here; CART trees then have no depth limit."""
         return self.max_depth in (None, "oob", "cv")
 
     def _solver(self, problem: TreeProblem) -> Any:
@@ -160,7 +160,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`.
 
-        Where ``max_depth`` is None, "oob" or "cv" the problem allows any depth: the solver limits its own trees.
+        If ``max_depth`` is None, "oob" or "cv", the problem allows any depth and the solver limits its trees.
         """
         return super().state(X, y, sample_weight)
 
@@ -170,7 +170,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Solve; with ``max_depth="oob"`` after a search for the depth, with ``warm_start`` only what is missing."""
+        """Solve; "oob" and "cv" search for the depth first, ``warm_start`` grows only the missing trees."""
         solver = self._forest()
         if self._is_searched:
             if not hasattr(self, "_levels"):
@@ -191,8 +191,8 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
 
     def _search(self, problem: TreeProblem, time_limit: float | None) -> int:
-        """The depth whose small forest does best on rows left out, or in cross-validation; stops after two worse, or
-        after half the time.
+        """The depth whose small forest has the lowest out-of-bag or cross-validation loss; the search stops after two
+        depths without improvement, or after half the time limit.
         """
         solvers = bridge.solvers
         until = np.inf if time_limit is None else time.perf_counter() + SEARCH_SHARE * time_limit
@@ -218,7 +218,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         return best + 1
 
     def _left(self, until: float) -> dict[str, Any]:
-        """Seed and time limit of a forest of the search."""
+        """Seed and time limit of a forest in the depth search."""
         left = None if np.isinf(until) else max(until - time.perf_counter(), 1e-3)
         return {"random_state": self._seed, "time_limit": left}
 
@@ -254,18 +254,18 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
 
     The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` the trees are scikit-learn's CART trees
-    with leaves of ours where the rows left out say so; ``kind_`` tells. The paper's are ``max_iter=40,
+    with our leaf models where the out-of-bag error is lower; see ``kind_``. The paper's settings are ``max_iter=40,
     split_penalty=0.01 / n, l1_ratio=1, kind="oblique"``.
 
     Attributes
     ----------
-    forest_ : `opttree.Forest` on raw features; ``tree_`` where it is one tree.
-    oob_prediction_ : (n, K) answers to the training rows by the trees that did not see them; NaN where there are none.
-    oob_loss_ : squared error per row, summed over the outputs in units of their mean variance, that is expected on new
-        rows from those left out.
-    kind_ : "oblique", "axis" or "cart": what the trees are.
-    depth_ : depth to which TAO's trees were grown, where it was chosen; else the depth of the deepest tree.
-    shrinkage_ : what was chosen.
+    forest_ : `opttree.Forest` on raw features; ``tree_`` if it has a single tree.
+    oob_prediction_ : (n, K) out-of-bag predictions of the training rows; NaN for rows that every tree has seen.
+    oob_loss_ : expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
+        variance.
+    kind_ : kind of the trees: "oblique", "axis" or "cart".
+    depth_ : depth of the TAO trees if it was chosen; else the depth of the deepest tree.
+    shrinkage_ : the shrinkage used.
     n_parameters_ : parameters of all trees.
     result_ : `solvers.Result` of the run, on the standardised problem.
 
@@ -278,11 +278,11 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     loss = "squared"
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
-        """Bounds between which y is expected with this probability: (n, 2), or (n, K, 2) with several outputs.
+        """Prediction interval with probability ``coverage``: (n, 2), or (n, K, 2) with several outputs.
 
-        The prediction plus and minus a multiple of ``sqrt(v + mean v)``, v the variance of the trees' answers to a row:
-        the multiple that covers this share of the training rows, predicted by the trees that did not see them, once
-        their errors are scaled to those expected of the whole forest.
+        The prediction plus and minus a multiple of ``sqrt(v + mean v)``, where v is the variance of the trees'
+        predictions of a row. The multiple is the one that covers this share of the training rows, by their out-of-bag
+        errors scaled to those expected of the whole forest.
 
         Raises
         ------
@@ -314,15 +314,15 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
 class TAOForestClassifier(ClassificationTree, _TAOForest):
     """Classification forest of oblique trees, each by tree alternating optimization under Brier's score.
 
-    Class indicators are the outputs of regression trees (`solvers.TAOForest`), whose answers are averaged and scaled to
-    sum to one.
+    Regression trees predict class indicators (`solvers.TAOForest`); their predictions are averaged and scaled to sum to
+    one.
 
     Attributes are those of `TAOForestRegressor`, and:
 
     Attributes
     ----------
     classes_ : (K,) class labels.
-    oob_loss_ : Brier's score, summed over the classes, that is expected on new rows.
+    oob_loss_ : expected Brier score of new rows, summed over the classes.
     """
 
     loss = "log"

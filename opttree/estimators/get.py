@@ -23,24 +23,24 @@ LEAF_PENALTY = 3e-5  # of linear leaves, by default
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _GETTree(StreamingGET, SplitPenalty, MinLeaf, SingleTree):
-    """What the regressor and the classifier share."""
+    """Common part of the regressor and the classifier."""
 
     splits = "oblique"
     starts_compete = True
 
     leaves: Literal["constant", "linear"] = option(
         "constant",
-        """GET or GET-Linear. Linear leaves (of classes: multinomial logistic regressions) need ``2 (p + 1)`` rows,
-        smaller ones stay constant; they are clipped to the range that y and the fitted values have in common among
-        their rows.""",
+        """GET or GET-Linear. Linear leaves (of classes: multinomial logistic regressions) need ``2 (p + 1)`` rows;
+        smaller leaves stay constant. Their predictions are clipped to the intersection of the ranges of y and of the
+        fitted values on their rows.""",
     )
     n_starts: int | None = option(
         None, "Random starts; None: chosen by depth and leaves (see `solvers.GET`), 10 for the paper's preset.", least=1
     )
     preset: Literal["default", "paper"] = option(
         "default",
-        """The best method we found, or Algorithms 1 and 2 as printed, on features and outputs scaled to [0, 1]: then
-        all leaves of a linear tree are linear, without penalty, and answers are not bounded.""",
+        """"default": the best method we found. "paper": Algorithms 1 and 2 as printed, on features and outputs scaled
+        to [0, 1]; all leaves of a linear tree are then linear, without penalty, and predictions are not clipped.""",
     )
     polish: Literal["auto", True, False] = option(
         "auto", 'Subtree polish (Algorithm 2); "auto": for constant leaves only, as the paper.'
@@ -55,20 +55,19 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, SingleTree):
     )
     validation_fraction: float | None = option(
         None,
-        "Share of the rows that is held out; of all trees that the solver passes through, the best on them is kept.",
+        "Share of the rows held out for validation; the tree with the lowest validation loss of all steps is kept.",
         above=0,
         below=1,
     )
     dtype: Literal["float32", "float64"] | None = option(
         None,
-        """Precision of the gradients; None: "float64" for linear leaves, which then depend on sample weights as on
-        repeated rows to the last digits, "float32" for constant ones. Trees and objectives are float64.""",
+        """Precision of the gradients. None: "float64" for linear leaves, so that sample weights and repeated rows agree
+        to the last digits, "float32" for constant ones. Trees and objectives are float64.""",
     )
     device: Device = option(
         "cpu",
-        """Where the trees are annealed; "gpu" needs CuPy and a CUDA device (``pip install
-        opttree[gpu]``), "auto" takes it where there is one and the problem is large. Rows that come later, by
-        `partial_fit`, stay on the CPU.""",
+        """Device of the anneals. "gpu" needs CuPy and a CUDA device (``pip install opttree[gpu]``); "auto" uses it if
+        there is one and the problem is large. `partial_fit` always runs on the CPU.""",
     )
 
     @property
@@ -95,7 +94,9 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, SingleTree):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Solve; with ``validation_fraction``, on part of the rows, and keep the step that is best on the others."""
+        """Solve; with ``validation_fraction``, on the training rows, and keep the step with the lowest validation
+        loss.
+        """
         if self.validation_fraction is None:
             return super()._solve(problem, start, seed, time_limit, watch)
         train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
@@ -121,7 +122,7 @@ class GETRegressor(RegressionTree, _GETTree):
     tree_ : `opttree.Tree` on raw features.
     result_ : `solvers.Result` of the run; its tree and objective are on the scaled problem.
     n_iter_ : steps taken.
-    validation_loss_ : mean loss of the kept tree on the held-out rows, with ``validation_fraction``.
+    validation_loss_ : mean loss of the tree on the held-out rows, with ``validation_fraction``.
 
     References
     ----------

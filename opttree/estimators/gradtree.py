@@ -32,32 +32,32 @@ class _GradTree(MinLeaf, SingleTree):
     max_depth: int | Literal["cv"] = changed(8)
     _: KW_ONLY
     learning_rates: tuple[float, float, float] = option(
-        (0.01, 0.05, 0.05), "Of the logits of features, of thresholds and of leaves."
+        (0.01, 0.05, 0.05), "Learning rates of feature logits, thresholds and leaves."
     )
-    epochs: int = option(1000, "Most epochs of a start.")
-    batch_size: int = option(512, "Rows of a batch, at most half of them.")
-    patience: int = option(200, "Epochs without a lower loss on the held-out rows after which a start ends.")
-    average: int = option(5, "The last so many epochs' weights are averaged before they are judged.")
+    epochs: int = option(1000, "Largest number of epochs per start.")
+    batch_size: int = option(512, "Rows per batch, at most half of all rows.")
+    patience: int = option(200, "A start stops after this many epochs without a lower validation loss.")
+    average: int = option(5, "The weights of the last so many epochs are averaged before validation.")
     n_starts: int = option(3, "Random starts.")
     validation_fraction: float | None = option(
         0.2,
-        """Share of the rows that is held out to stop early and to choose among starts; None: the training rows
-        judge.""",
+        """Share of the rows held out for early stopping and to choose among starts; None: the training rows are
+        used.""",
         above=0,
         below=1,
     )
-    index: str = option("entmax", "How the gradient sees the choice of a feature, see `opttree.DenseTreeProblem`.")
+    index: str = option("entmax", "How the gradient treats the choice of a feature, see `opttree.DenseTreeProblem`.")
     temperatures: tuple[float, float] = option(
-        (1.0, 1.0), "By which the logits of features are divided in the first and in the last epoch."
+        (1.0, 1.0), "Divisors of the feature logits in the first and the last epoch."
     )
-    refit: bool = option(False, "Whether leaves are fitted again on all rows, or stay as the gradient has left them.")
+    refit: bool = option(False, "Whether leaves are refitted on all rows, or kept as the gradient left them.")
     init: Tree | Literal["cart"] | None = changed(  # type: ignore[assignment]
         None,
-        """A tree on raw features to start from, of axis-aligned splits and constant leaves; "cart": scikit-learn's on
-        the rows that are not held out. It takes the place of the first start's random numbers.""",
+        """A tree on raw features to start from, of axis-aligned splits and constant leaves; "cart": scikit-learn's tree
+        on the rows that are not held out. It replaces the random numbers of the first start.""",
     )
     device: Device = option(
-        "cpu", 'Where the starts descend, see `solvers.GradTree`; "gpu" needs CuPy and a CUDA device.'
+        "cpu", 'Device of the descents, see `solvers.GradTree`; "gpu" needs CuPy and a CUDA device.'
     )
 
     def _solver(self, problem: TreeProblem) -> Any:
@@ -67,7 +67,7 @@ class _GradTree(MinLeaf, SingleTree):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Solve, and keep the tree of the lowest loss on the held-out rows, as the paper does."""
+        """Solve, and keep the tree with the lowest validation loss, as the paper does."""
         result, self.validation_loss_ = solve_and_keep(
             "validation", lambda judge: super(_GradTree, self)._solve(problem, start, seed, time_limit, judge), watch
         )
@@ -82,16 +82,16 @@ class _GradTree(MinLeaf, SingleTree):
 class GradTreeClassifier(ClassificationTree, _GradTree):
     """Axis-aligned classification tree by gradient descent on all its splits at once (GradTree).
 
-    Features are standardised; where they have long tails, scikit-learn's ``QuantileTransformer`` (as in the paper)
+    Features are standardised; if they have long tails, scikit-learn's ``QuantileTransformer`` (used in the paper)
     before this estimator helps the gradient.
 
     Attributes
     ----------
     classes_ : (K,) class labels.
-    tree_, n_iter_ : as `TAOClassifier`; without the branches that no training row reaches.
+    tree_, n_iter_ : as in `TAOClassifier`; branches that no training row reaches are removed.
     result_ : `solvers.Result` of the run; its objective is the error rate on all training rows.
-    validation_loss_ : loss on the held-out rows by which the tree was chosen; infinite where there was no choice, as
-        with one class.
+    validation_loss_ : loss on the held-out rows by which the tree was chosen; infinite if nothing was chosen, as with
+        one class.
 
     References
     ----------
@@ -101,18 +101,18 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 
     loss = "zero_one"
 
-    gamma: float = option(0.0, "Focal factor of the cross-entropy (the paper's is 3 where it has one).")
-    epsilon: float = option(0.0, "Of PolyLoss (the paper's are 2 and 5 where it has one).")
+    gamma: float = option(0.0, "Focal factor of the cross-entropy; the paper uses 3 where it uses one.")
+    epsilon: float = option(0.0, "Coefficient of PolyLoss; the paper uses 2 and 5 where it uses one.")
     rebalance: bool = option(
         False,
-        """Whether SMOTE fills up small classes as in the paper, see `opttree.preprocessing.rebalanced`: in the rows
-        that the gradient sees, not in the held-out ones. ``refit``, ``min_samples_leaf`` and ``result_`` are then of
-        these rows, all of one weight.""",
+        """Whether SMOTE oversamples small classes as in the paper, see `opttree.preprocessing.rebalanced`: in the
+        training rows, not in the held-out ones. ``refit``, ``min_samples_leaf`` and ``result_`` then refer to the
+        oversampled rows, all of equal weight.""",
     )
     class_weight: Any = option(None, 'A dict, "balanced" or None: weights of the classes, as in scikit-learn.')
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`; rows weigh as their classes do."""
+        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`; class weights multiply the sample weights."""
         if self.class_weight is not None:
             of_rows = compute_sample_weight(self.class_weight, y)
             sample_weight = of_rows if sample_weight is None else of_rows * sample_weight
@@ -123,7 +123,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
     def _run(
         self, solver: Any, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: Any, watch: Any
     ) -> Any:
-        """Run; with ``rebalance`` on rebalanced rows, the others held out before that."""
+        """Run; with ``rebalance``, hold out the validation rows first and oversample the rest."""
         if self.rebalance:
             train = problem
             if self.validation_fraction is not None:

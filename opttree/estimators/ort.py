@@ -17,8 +17,8 @@ from opttree.tree import Tree
 
 __all__ = ["OCTClassifier", "ORTRegressor"]
 
-PROOF_WORK = 1e9  # rows x features x sets of rows, up to which "auto" proves
-LINEAR_WORK = 50.0  # of a linear leaf, in that of a constant one
+PROOF_WORK = 1e9  # rows x features x sets of rows up to which "auto" solves to a proof
+LINEAR_WORK = 50.0  # cost of a linear leaf relative to a constant one
 STARTS = {"constant": 20, "linear": 3}
 LEAST_ROWS = {"constant": 1, "linear": 10}
 
@@ -32,31 +32,32 @@ class _OptimalTree(SingleTree):
 
     max_depth: int | Literal["cv"] = changed(3)
     _: KW_ONLY
-    splits: Literal["axis", "oblique"] = option("axis", "Single features, or hyperplanes.")
+    splits: Literal["axis", "oblique"] = option("axis", "Axis-aligned splits or hyperplanes.")
     solver: Literal["auto", "local", "mip"] = option(
         "auto",
         """"local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip": `solvers.MIP` from a tree of
-        local search, with a proof. "auto": "mip" where a proof takes some seconds at most, "local" elsewhere.""",
+        local search, with a proof of optimality. "auto": "mip" if the proof takes a few seconds at most, else
+        "local".""",
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
-        "hyperflow", 'Of "mip", see `opttree.problems.MIPTreeProblem`.'
+        "hyperflow", 'Formulation of "mip", see `opttree.problems.MIPTreeProblem`.'
     )
     cp: float = option(0.0, "Complexity price of a split, as a share of the loss of the best constant.", least=0)
-    max_splits: int | None = option(None, "Most splits of the tree, or None.")
+    max_splits: int | None = option(None, "Largest number of splits, or None.")
     n_thresholds: int | Literal["all"] = option(
         "all",
-        """Candidate thresholds per feature; a proof is over trees of these. Local search tries so many first (by
-        default, for linear leaves of many features, fewer than all), and then those next to the best.""",
+        """Candidate thresholds per feature; a proof covers trees of these thresholds. Local search tries this many
+        first (fewer than all by default for linear leaves of many features), then those next to the best.""",
     )
     gap: float | None = option(None, "Relative gap that counts as proved; None as in `solvers.MIP`.")
     min_samples_leaf: int | None = option(
         None,
-        """Fewest training rows in a leaf; None is 1 for constant leaves and 10 for linear ones (the better of 1, 5, 10
-        and 20 over depths 2 and 3 on inner folds of the training parts of six small data sets).""",
+        """Fewest training rows in a leaf; None: 1 for constant leaves, 10 for linear ones (the best of 1, 5, 10 and 20
+        for depths 2 and 3, chosen by inner cross-validation on six small data sets).""",
         least=1,
     )
     n_init: int | None = option(
-        None, 'Searches of "local"; None is 20 for constant leaves, 3 for linear ones.', least=1
+        None, 'Number of searches of "local"; None: 20 for constant leaves, 3 for linear ones.', least=1
     )
 
     @property
@@ -64,8 +65,8 @@ class _OptimalTree(SingleTree):
         return LEAST_ROWS[self.leaves] if self.min_samples_leaf is None else self.min_samples_leaf
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, as in the other estimators, with the price of a split: ``cp`` times the
-        loss of the best constant.
+        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`, with a `SplitPrice` of ``cp`` times the loss
+        of the best constant.
         """
         problem, scaling = super().state(X, y, sample_weight)
         if self.cp:
@@ -90,7 +91,7 @@ class _OptimalTree(SingleTree):
         return replace(mip, init=replace(local, n_starts=1))
 
     def _is_provable(self, problem: TreeProblem, mip: Any) -> bool:
-        """Whether an exact solution is a matter of seconds."""
+        """Whether an exact solution takes a few seconds at most."""
         if self.formulation != "hyperflow" or mip.supports(problem) is not None:
             return False
         if problem.splits == "oblique":
@@ -114,7 +115,7 @@ class _OptimalTree(SingleTree):
         return result
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """Linear leaves of "mip" are exact and have no bounds: for prediction they get them."""
+        """Linear leaves of "mip" are not clipped during the proof; bounds are added here for prediction."""
         return tree if tree.lower is not None else problem.bound_leaves(tree)
 
 
@@ -124,9 +125,10 @@ class ORTRegressor(RegressionTree, _OptimalTree):
 
     Attributes
     ----------
-    tree_ : `opttree.Tree` on raw features; linear leaves are bounded by what y and their fitted values have in common.
-    bound_, gap_ : proved lower bound of ``result_.objective`` and relative gap, None without a proof.
-    is_optimal_ : whether the tree is proved optimal among those of the candidate splits.
+    tree_ : `opttree.Tree` on raw features; linear leaves are clipped to the intersection of the ranges of y and of the
+        fitted values.
+    bound_, gap_ : proved lower bound on ``result_.objective`` and relative gap; None without a proof.
+    is_optimal_ : whether the tree is proved optimal among trees of the candidate splits.
     result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
     n_iter_ : steps taken.
 
@@ -136,7 +138,7 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     Optimization Lens" (2019).
     """
 
-    leaves: Literal["constant", "linear"] = option("constant", "Numbers, or linear functions.")
+    leaves: Literal["constant", "linear"] = option("constant", "Constants or linear functions.")
     loss: Literal["squared", "absolute"] = option("squared", "Summed over the outputs.")
     leaf_penalty: float = option(
         1e-3,

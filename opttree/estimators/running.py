@@ -1,4 +1,4 @@
-"""Runs of solvers for estimators: seeds, threads, progress bars, and which of a run's models is kept."""
+"""How estimators run solvers: seeds, threads, progress bars, and the choice of the model to keep."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sklearn.utils import check_random_state
 
 
 def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) -> tuple[Any, float]:
-    """The result of ``solve(callback)`` with the tree of the step whose ``info[name]`` is lowest, and that number.
+    """The result of ``solve(callback)`` with the tree of the step with the lowest ``info[name]``, and that value.
 
-    For methods that choose by another number than the objective; steps without it are passed over. ``watch`` is called
-    at every step too.
+    For methods that select by something other than the objective; steps without this entry are skipped. ``watch`` is
+    called at every step, too.
     """
     best: list[Any] = [np.inf, None, None]
 
@@ -32,7 +32,9 @@ def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) ->
 
 
 def keep_last(solve: Callable[..., Any], watch: Any = None) -> Any:
-    """The result of ``solve(callback=...)`` with the last step's model: a forest of more trees, not of lower loss."""
+    """The result of ``solve(callback=...)`` with the model of the last step: the forest with the most trees, not the
+    one with the lowest loss.
+    """
     last: list[Any] = [None]
 
     def keep(step: Any, trace: Any) -> None:
@@ -46,7 +48,7 @@ def keep_last(solve: Callable[..., Any], watch: Any = None) -> Any:
 
 
 def as_seed(random_state: Any) -> int | None:
-    """An int for what scikit-learn takes as random state; drawn from it, so that the next fit gets another."""
+    """An int seed from a scikit-learn random state; drawn from a RandomState, so that the next fit gets another one."""
     if random_state is None:
         return None
     if isinstance(random_state, (int, np.integer)):
@@ -71,7 +73,7 @@ def threads(n_jobs: int | None) -> Iterator[None]:
 
 @contextmanager
 def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
-    """A callback that moves a tqdm bar by one step and shows the best objective; where ``verbose`` is 0, ``watch``.
+    """A callback that advances a tqdm bar and shows the best objective; with ``verbose=0``, ``watch`` itself.
 
     ``watch(step, trace)`` is called in either case.
     """

@@ -34,15 +34,15 @@ class Scaling(NamedTuple):
         return ((table - self.y_mean) / self.y_scale).reshape(np.shape(y))
 
     def scale(self, tree: Tree) -> Tree:
-        """A tree on raw features and outputs, on scaled ones."""
+        """A tree on raw features and outputs, transformed to scaled ones."""
         return tree.scale(*self)
 
     def unscale(self, model: Model) -> Any:
-        """A model of the scaled problem, a tree or a forest, on raw features and outputs."""
+        """A tree or forest of the scaled problem, transformed to raw features and outputs."""
         return model.unscale(*self)
 
     def problem(self, problem: TreeProblem, X: Floats, y: NDArray[Any]) -> TreeProblem:
-        """The statement ``problem`` on further raw rows; ValueError for a class that it does not know."""
+        """The same problem on new raw rows; ValueError for an unknown class."""
         if problem.classes is None:
             y = self.outputs(y)
         elif not np.isin(y, problem.classes).all():
@@ -54,7 +54,7 @@ class Scaling(NamedTuple):
 def moments(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
     """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
 
-    One column at a time, so that no temporary of the size of ``X`` exists.
+    Columns are processed one at a time, to avoid a temporary array of the size of ``X``.
     """
     share = weight / weight.sum()
     mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
@@ -81,5 +81,7 @@ def spread(X: Floats, weight: Floats) -> Floats:
 
 
 def with_training(tree: Tree, X: Floats, weight: Floats) -> Tree:
-    """``tree`` with what it should know of its training rows: shares of the weight at its nodes, features' spread."""
+    """``tree`` with statistics of its training rows: weight shares of the nodes, standard deviations of the
+    features.
+    """
     return tree.with_share(tree.node_share(X, weight)).with_spread(spread(X, weight))

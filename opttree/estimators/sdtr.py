@@ -28,18 +28,18 @@ ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 @dataclass(eq=False, repr=False)
 class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
-    """Soft decision tree regressor (SDTR): single, averaged ("shallow": ``n_trees``), in layers ("deep": ``n_layers``).
+    """Soft decision tree regressor (SDTR): a single tree, averaged trees (``n_trees``) or layers (``n_layers``).
 
     Attributes
     ----------
-    forest_ : `opttree.Forest` of all trees, mixtures all. It reads ``transformer_.transform(X)`` with
-        ``quantile_transform``, raw features otherwise.
-    tree_ : its tree, where it is one (AttributeError otherwise).
+    forest_ : `opttree.Forest` of all trees, which are mixtures. With ``quantile_transform`` its input is
+        ``transformer_.transform(X)``, otherwise raw features.
+    tree_ : the tree, if there is only one (else AttributeError).
     transformer_ : the fitted quantile transform, or None.
-    average_entropy_ : the paper's eq. (12) on the training scale, see `opttree.interpret.average_entropy`.
+    average_entropy_ : the paper's eq. (12), on the scaled features, see `opttree.interpret.average_entropy`.
     feature_importances_ : (p,), from the weights near the root, see `opttree.interpret.feature_importance`.
-    validation_loss_ : squared error of the standardised outputs, summed over them, on the held-out rows by which theta
-        was chosen; infinite where there was no choice, as for constant y.
+    validation_loss_ : squared error on the held-out rows, summed over the standardised outputs, by which theta was
+        chosen; infinite if nothing was chosen, as for constant y.
     result_ : `solvers.Result` of the run; its model and objective are on the scaled problem.
     n_iter_ : steps taken.
 
@@ -56,45 +56,45 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
         7, 'Levels of splits (the paper\'s depth less one); "cv" as in `TAORegressor`.'
     )
     _: KW_ONLY
-    n_trees: int = option(1, "Trees of a layer.")
-    n_layers: int = option(1, "Layers: the trees of each read the outputs of those before as further features.")
+    n_trees: int = option(1, "Trees per layer.")
+    n_layers: int = option(1, "Number of layers; each takes the outputs of the layers before as additional features.")
     tree_output_dim: int | None = option(
         None,
-        "Numbers per leaf, of which the first ones predict and all go to later layers; None: one for each output.",
+        "Numbers per leaf: the first are the predictions, all are inputs of later layers; None: one per output.",
     )
-    aggregation: str | None = option(None, "Loss of the average, or of every tree: see `solvers.SDTR`.")
+    aggregation: str | None = option(None, "Loss of the average or of each tree, see `solvers.SDTR`.")
     path_penalty: float = option(0.3, "The paper's lambda_1.")
     l1: float = option(0.005, "The paper's lambda_2.")
-    beta: float = option(1.5, "Inverse temperature of all gates at the start.")
+    beta: float = option(1.5, "Initial inverse temperature of all gates.")
     learning_rate: float = option(0.003, "Of QHAdam.")
     reweight: bool = option(True, "Whether the leaves' learning rate is multiplied by their number (section III-C).")
-    batch_size: int = option(1024, "Rows of a batch, at most.")
+    batch_size: int = option(1024, "Largest number of rows in a batch.")
     max_batches: int = option(50_000, "Most batches.")
-    patience: int = option(1000, "Batches without a lower loss on the held-out rows after which a run ends.")
+    patience: int = option(1000, "A run stops after this many batches without a lower validation loss.")
     validation_fraction: float | None = option(
         0.1,
-        "Share of the rows that is held out to stop early; None: the training rows judge.",
+        "Share of the rows held out for early stopping; None: the training rows are used.",
         above=0,
         below=1,
     )
     prediction: Literal["mixture", "leaf"] = option(
         "mixture",
-        "Whether trees answer with all leaves weighted by their probabilities, or with the most probable one.",
+        "Whether trees predict the probability-weighted mean of all leaves, or the most probable leaf.",
     )
     quantile_transform: bool = option(
         True, "Whether features are transformed to normal quantiles first, as in the paper, or standardised."
     )
     init: Tree | None = changed(
-        None, "A tree on the features as ``tree_`` reads them, in place of the first tree's random numbers."
+        None, "A tree on the input features of ``tree_``; it replaces the random initial values of the first tree."
     )
     device: Device = option(
         "cpu",
-        """Where batches are evaluated; see `GETRegressor`. It is for many trees: batches of one are too small to
-        gain.""",
+        """Device of the descent, see `GETRegressor`. A GPU pays off for many trees; batches of a single tree are too
+        small.""",
     )
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, on normal quantiles or standardised features: `TreeEstimator.state`."""
+        """The `TreeProblem` that `fit` solves, on normal quantiles or standardised features."""
         return self._stated(self._transformer(X, sample_weight), X, y, sample_weight)
 
     def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, Scaling]:
@@ -102,7 +102,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
         return self._stated(self.transformer_, X, y, weight)
 
     def _transformer(self, X: Floats, sample_weight: Floats | None) -> NormalQuantiles | None:
-        """The quantile transform of the rows of positive weight."""
+        """The quantile transform, fitted to the rows of positive weight."""
         some = X if sample_weight is None or not sample_weight.any() else X[sample_weight != 0.0]
         return NormalQuantiles(random_state=0).fit(some) if self.quantile_transform else None
 
@@ -125,7 +125,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Solve, and keep the model of the lowest loss on the held-out rows."""
+        """Solve, and keep the model with the lowest validation loss."""
         result, self.validation_loss_ = solve_and_keep(
             "validation",
             lambda judge: super(SDTRRegressor, self)._solve(problem, start, seed, time_limit, judge),
@@ -141,7 +141,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
             self.forest_ = as_forest(tree, problem.n_outputs)
 
     def _keep_model(self, model: Model, problem: TreeProblem, scaling: Scaling, deviations: Floats) -> None:
-        """Put a model of the scaled problem on features whose standard deviations are ``deviations (p,)``."""
+        """Transform a model of the scaled problem to features with the standard deviations ``deviations (p,)``."""
         self.forest_ = as_forest(scaling.unscale(model), problem.n_outputs).with_spread(deviations)
         self.average_entropy_, self.feature_importances_ = average_entropy(model), feature_importance(self.forest_)
 

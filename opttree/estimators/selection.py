@@ -1,4 +1,4 @@
-"""Choices on held-out rows: ``max_depth="cv"``, each fold's tree grown from the last depth's, and the folds."""
+"""Choice of the depth by cross-validation (``max_depth="cv"``), warm-started from depth to depth, and the folds."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
-DEPTHS = range(1, 13)  # the GET paper's
-SEARCH_SHARE = 0.5  # of a time limit, after which no further depth is tried: the rest is the final fit's
-PATIENCE = 4  # depths without a better score after which deeper ones are not tried
+DEPTHS = range(1, 13)  # as in the GET paper
+SEARCH_SHARE = 0.5  # of the time limit, for the depth search; the rest is for the final fit
+PATIENCE = 4  # the search stops after this many depths without a better score
 
 
 def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
     """Set ``best_depth_`` and ``cv_results_`` of ``model``.
 
-    Every fold runs through the depths, see `fit_warm`; R2 or accuracy on the fold's held-out rows, weighted, is
-    averaged over the folds, which are spread out under a Dask back end of joblib. With ``cv`` a fraction, there is one
-    fold with that share of the rows held out. An interrupt, or half of a time limit, ends the search at the depths seen
+    Every fold fits the depths in turn, see `fit_warm`; the weighted R2 or accuracy on the held-out rows is averaged
+    over the folds, which run in parallel under a Dask back end of joblib. If ``cv`` is a fraction, there is one fold
+    with that share of the rows held out. An interrupt, or half of the time limit, ends the search with the depths tried
     so far.
     """
     began = time.perf_counter()
@@ -35,7 +35,7 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     folds = folds_of(model, X, y, seed)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
-    own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the fit around it passes it on
+    own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes the interrupt on
     search = type(model)(**(model.get_params(deep=False) | own))
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []
@@ -76,7 +76,7 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, float]:
 
 
 def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Training and held-out rows of every fold that ``model.cv`` asks for."""
+    """Training and held-out rows of each fold of ``model.cv``."""
     stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
     kind: Any
     if isinstance(model.cv, (int, np.integer)):
@@ -89,10 +89,11 @@ def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[ND
 
 
 def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:
-    """A copy of ``model`` of this depth, fitted to ``data``, whose objective is no higher than that of ``last``.
+    """A copy of ``model`` with this depth, fitted to ``data``; its objective is at most that of ``last``.
 
-    ``last`` is the fit of the depth before, or None; a forest starts nothing. Where the solver lets a start compete
-    with its own ideas, it gets the last tree at once; otherwise a fit that comes out worse is done again from there.
+    ``last`` is the fit of the depth before, or None; a forest is no warm start. If the solver treats a start as one
+    candidate among others (``starts_compete``), it gets the last tree at once; otherwise a fit that turns out worse is
+    repeated from that tree.
     """
     warm = {"init": last.tree_} if hasattr(last, "tree_") else {}
     fitted = clone(model).set_params(max_depth=depth, **(warm if model.starts_compete else {}))

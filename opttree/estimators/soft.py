@@ -18,7 +18,7 @@ from opttree.tree import Tree
 
 __all__ = ["ORRTRegressor", "SRTRegressor"]
 
-SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # times p / n, see ``l2``
+SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # factors of p / n, see ``l2``
 INITS = ("hinge", "cluster", "cart", "random")
 
 
@@ -31,25 +31,25 @@ class _SoftTree(SingleTree):
 
     max_depth: int | Literal["cv"] = changed(3)
     _: KW_ONLY
-    leaves: Literal["linear", "constant"] = option("linear", "The paper's are linear.")
+    leaves: Literal["linear", "constant"] = option("linear", "Kind of leaf models; linear in the paper.")
     l2: Any = option(
         "auto",
         """"auto", "paper", a float or a pair of floats. l2 penalty: the objective is ``mean loss + l2_splits |A|^2 +
-        l2_leaves |coefs|^2`` on scaled features and standardised outputs; constant terms are free. "auto": features are
-        standardised, and the pair is ``(.01 p / n, .03 p / n)`` for p features and n, the sum of the weights (they
-        count as repeated rows) or the number of rows, whichever is larger: one setting, chosen on inner folds of
-        training parts of ten of the paper's data sets. "paper": features are scaled to [0, 1], and the lambdas are the
-        printed ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit.""",
+        l2_leaves |coefs|^2`` on scaled features and standardised outputs; constant terms are not penalised. "auto":
+        features are standardised, and the pair is ``(.01 p / n, .03 p / n)`` for p features, with n the sum of the
+        weights (which count as repeated rows) or the number of rows, whichever is larger; the factors were chosen by
+        inner cross-validation on ten of the paper's data sets. "paper": features are scaled to [0, 1], and the lambdas
+        are the printed ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit.""",
         test=lambda l2: is_l2(l2),
         words="'auto', 'paper', a number >= 0 or a pair of them",
     )
-    device: Device = option("cpu", "Where the objective is evaluated; see `GETRegressor`.")
+    device: Device = option("cpu", "Device that evaluates the objective, see `GETRegressor`.")
 
     def _strengths(self, n: float, p: int) -> tuple[float, float]:
         """Strengths of the l2 penalties on splits and leaves, for n rows and p features."""
         if self.l2 == "auto":
             return SPLIT_RIDGE * p / n, LEAF_RIDGE * p / n
-        if isinstance(self.l2, str):  # lambda / 2 |.|^2, lambda = 2 / (p nodes), on split weights p times ours
+        if isinstance(self.l2, str):  # lambda / 2 |.|^2, lambda = 2 / (p nodes), for split weights p times ours
             n_leaves = 2 ** self._depth_for(0)
             return p / (n_leaves - 1), 1.0 / (p * n_leaves)
         splits, leaves = self.l2 if np.iterable(self.l2) else (self.l2, self.l2)
@@ -64,7 +64,7 @@ class _SoftTree(SingleTree):
         return (minmax if isinstance(self.l2, str) and self.l2 == "paper" else moments)(X, weight)
 
     def predict_soft(self, X: Any) -> Floats:
-        """Means of all leaves' predictions by their probabilities: (n,), or (n, K) with several outputs."""
+        """Mean of all leaves' predictions, weighted by probability: (n,), or (n, K) with several outputs."""
         X = self._validated(X)
         return self.tree_.as_mixture.predict(X)
 
@@ -92,13 +92,13 @@ class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
 
     init: Any = changed(
         "hinge",
-        """"hinge", "cluster", "cart", "random", an initial tree of `solvers`, or a `Tree`: the start. "cluster" is the
-        paper's; hinging hyperplanes take less time and led to the same or better trees.""",
+        """"hinge", "cluster", "cart", "random", an initial tree of `solvers`, or a `Tree`: the initial tree. "cluster"
+        is the paper's; hinging hyperplanes take less time and led to equal or better trees.""",
     )
     steepness: float | None = option(
         1.0,
-        """Deviation of the gates' arguments at the start, over the rows that pass a node; None: the split weights of
-        ``init`` are taken as they are.""",
+        """Initial standard deviation of each gate's argument over the rows that pass the node; None: the split weights
+        of ``init`` are used as they are.""",
     )
     n_init: int = option(1, "Restarts; the lowest smooth objective wins.", least=1)
     max_iter: int = option(10, "Macro iterations, the paper's M_it.", least=1)
@@ -107,18 +107,14 @@ class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
         """None: the early-stopped version of the paper's experiments. An integer: from inner iteration k0 on, steps are
         exact and the conditions for convergence are enforced; see `solvers.NODEC`.""",
     )
-    joint_iterations: int = option(
-        50, "Iterations of L-BFGS on all variables at the end; 0 for the paper's method alone."
-    )
+    joint_iterations: int = option(50, "Final iterations of L-BFGS on all variables; 0: the paper's method alone.")
     clip: bool = option(True, "Bound the leaves' predictions by the range of y in training.")
     min_samples_leaf: int = changed(1, "Fewest training rows in a leaf; smaller leaves are cut off at the end.")
-    device: Device = changed(
-        "cpu", "Where the objectives are evaluated that have 2000 rows or more; see `GETRegressor`."
-    )
+    device: Device = changed("cpu", "Device for objectives of 2000 rows or more, see `GETRegressor`.")
 
     def _solver(self, problem: TreeProblem) -> Any:
         solvers, init = bridge.solvers, self.init
-        if isinstance(init, Tree):  # the start itself, before restarts
+        if isinstance(init, Tree):  # given as start; the restarts after it are random
             init = "hinge"
         if isinstance(init, str) and init in INITS:
             init = {
@@ -135,7 +131,7 @@ class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
-        """Solve, and keep the tree of the lowest smooth objective, as the paper does, not of the lowest hard one."""
+        """Solve, and keep the tree with the lowest smooth objective, as the paper does, not the lowest hard one."""
         result, self.smooth_objective_ = solve_and_keep(
             "smooth", lambda judge: super(SRTRegressor, self)._solve(problem, start, seed, time_limit, judge), watch
         )
@@ -148,7 +144,7 @@ class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ORRTRegressor(RegressionTree, _SoftTree):
-    """Soft regression tree that answers with the mixture of all leaves, trained as one smooth problem (ORRT).
+    """Soft regression tree that predicts with the mixture of all leaves, trained as one smooth problem (ORRT).
 
     Attributes
     ----------
@@ -162,14 +158,14 @@ class ORRTRegressor(RegressionTree, _SoftTree):
     method: Literal["L-BFGS-B", "SLSQP"] = option("L-BFGS-B", "SciPy's minimiser; the paper uses SLSQP.")
     n_init: int = option(1, "Starts; the best training objective wins.", least=1)
     max_iter: int = option(500, "Iterations of each.", least=1)
-    init: Tree | None = changed(None, "A tree on raw features to start from; None: random numbers.")
+    init: Tree | None = changed(None, "A tree on raw features to start from; None: a random start.")
 
     def _solver(self, problem: TreeProblem) -> Any:
         return self._made(bridge.solvers.ORRT, n_starts=self.n_init)
 
 
 def is_l2(l2: Any) -> bool:
-    """Whether ``l2`` says how strong the penalties are, see ``l2`` of the estimators."""
+    """Whether ``l2`` is a valid value of the option ``l2``."""
     if isinstance(l2, str):
         return l2 in ("auto", "paper")
     pair = l2 if isinstance(l2, (tuple, list, np.ndarray)) else (l2, l2)

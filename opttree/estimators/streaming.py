@@ -1,4 +1,4 @@
-"""`fit_chunks` and `partial_fit`: training on tables that do not fit into memory, or come in parts."""
+"""`fit_chunks` and `partial_fit`: training on data that does not fit into memory or arrives in parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE = np.zeros(0)
 
 
 class Streaming(TreeEstimator):
-    """Adds `fit_chunks` and `partial_fit` to an estimator. Subclasses say how a part of the rows is learnt from."""
+    """Adds `fit_chunks` and `partial_fit` to an estimator. Subclasses define how to learn from a part of the rows."""
 
     def fit_chunks(
         self,
@@ -33,14 +33,14 @@ class Streaming(TreeEstimator):
         sample_rows: int = SAMPLE_ROWS,
         chunk_rows: int = ROWS,
     ) -> Self:
-        """Train on a table of any length: a random sample sets up the model, all rows train it, chunk by chunk.
+        """Train on a table of any length: a random sample initialises the model, then all rows train it chunk by chunk.
 
         Parameters
         ----------
         source, target : see `opttree.chunks.Chunks`.
         epochs : passes over all rows, after the one that draws the sample; >= 1.
-        sample_rows : rows of the sample, which stays in memory and by which the best model is kept.
-        chunk_rows : most rows of a chunk.
+        sample_rows : rows of the sample; it stays in memory and is used to select the best model.
+        chunk_rows : largest number of rows in a chunk.
         """
         for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
             if not isinstance(value, (int, np.integer)) or value < 1:
@@ -62,9 +62,9 @@ class Streaming(TreeEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Train on some rows more. The first call is a `fit`; by its rows the best model is kept later on.
+        """Train on more rows. The first call is a `fit`; its rows are used to select the best model later.
 
-        ``classes``, of a classifier's first call: all labels that there will be; those of ``y`` by default.
+        ``classes``, for the first call of a classifier: all labels that will occur; by default those of ``y``.
         """
         if not hasattr(self, "_stream"):
             missing = np.setdiff1d([] if classes is None else classes, y)
@@ -80,11 +80,11 @@ class Streaming(TreeEstimator):
         return super()._fit_noted(X, y, sample_weight)
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
-        """Set up the model and the stream from the first rows; ``missing`` are classes that these lack."""
+        """Set up the model and the stream from the first rows; ``missing`` are classes that do not occur in them."""
         raise NotImplementedError(f"{type(self).__name__} must define _begin")
 
     def _part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
-        """The statement on some raw rows more."""
+        """The problem on more raw rows."""
         raise NotImplementedError(f"{type(self).__name__} must define _part")
 
     def _learn(self, X: Floats, y: NDArray[Any]) -> None:
@@ -93,16 +93,16 @@ class Streaming(TreeEstimator):
             self._stream.learn(part)
 
     def _finish(self, chunks: Chunks | None) -> None:
-        """Predict with the best model of the stream, made the best for all of ``chunks``."""
+        """Keep the best model of the stream for prediction, refitted to all ``chunks`` where possible."""
         raise NotImplementedError(f"{type(self).__name__} must define _finish")
 
 
 class StreamingGET(Streaming):
-    """GET: the sample's tree, then mini-batches of the smooth tree, then all rows' leaves; see `solvers.streaming`."""
+    """GET: fit the sample, train on mini-batches, refit the leaves to all rows; see `solvers.streaming`."""
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         weight = np.concatenate([np.ones(len(X)), np.zeros(len(missing))])
-        if len(missing):  # rows of no weight name the classes
+        if len(missing):  # rows of weight zero declare the missing classes
             X, y = np.concatenate([X, np.resize(X, (len(missing), X.shape[1]))]), np.concatenate([y, missing])
         problem, self._scaling = self._train(X, y, weight)
         rng = np.random.default_rng(len(X))
@@ -121,7 +121,7 @@ class StreamingGET(Streaming):
 
 
 class StreamingSDTR(Streaming):
-    """SDTR: mini-batches from random numbers, as ever; the sample holds the quantiles and judges theta."""
+    """SDTR: train on mini-batches from a random start; the sample gives the quantiles and serves as validation rows."""
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         self._check_options()
@@ -140,5 +140,5 @@ class StreamingSDTR(Streaming):
 
     def _finish(self, chunks: Chunks | None) -> None:
         self.validation_loss_, self.result_ = self._stream.loss, None
-        problem, units = self._stream.whole.problem, self._scaling.x_scale  # deviations of the first rows
+        problem, units = self._stream.whole.problem, self._scaling.x_scale  # standard deviations in the first rows
         self._keep_model(self._stream.model, problem, self._scaling, problem.X.std(axis=0) * units)

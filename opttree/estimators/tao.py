@@ -19,18 +19,18 @@ NODES = ("newton", "liblinear", "sklearn")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _TAOTree(SplitPenalty, MinLeaf, SingleTree):
-    """What the regressor and the classifier share."""
+    """Common part of the regressor and the classifier."""
 
     leaves: Literal["constant", "linear"] = option(
         "constant",
-        """TAO-c or TAO-l. Linear leaves (of classes: multinomial logistic regressions) need ``2 (p + 1)`` rows, smaller
-        ones stay constant; they are clipped to the range that y and the fitted values have in common among their
-        rows.""",
+        """TAO-c or TAO-l. Linear leaves (of classes: multinomial logistic regressions) need ``2 (p + 1)`` rows; smaller
+        leaves stay constant. Their predictions are clipped to the intersection of the ranges of y and of the fitted
+        values on their rows.""",
     )
     splits: Literal["oblique", "axis"] = option(
-        "oblique", "Hyperplanes, or single features with exact threshold search."
+        "oblique", "Hyperplanes, or axis-aligned splits with exact threshold search."
     )
-    max_iter: int = option(40, "Most passes over the tree (the paper's 40).")
+    max_iter: int = option(40, "Largest number of passes over the tree; 40 in the paper.")
     leaf_penalty: float = option(1e-5, "Penalty on the weights of linear leaves, see ``split_penalty``.", least=0)
     accept: Literal["always", "improve"] = option(
         "always", "Take every new hyperplane (the paper's choice), or only those that do not raise the objective."
@@ -38,19 +38,19 @@ class _TAOTree(SplitPenalty, MinLeaf, SingleTree):
     init: Any = changed(
         "auto",
         """"auto", "random", "cart", "cluster", "hinge", an initial tree `solvers`, or a `Tree`. "auto" is "hinge" for
-        linear leaves with oblique splits and "cart" otherwise. A `Tree` on raw features (another model's ``tree_``,
-        say) is the start itself.""",
+        linear leaves with oblique splits and "cart" otherwise. A `Tree` on raw features, such as another model's
+        ``tree_``, is itself the start.""",
     )
     n_init: int = option(
         1,
-        """Restarts; the best training objective wins. With "cart" and "hinge" they differ in ties and random trials
-        only.""",
+        """Restarts; the tree with the lowest training objective is kept. With "cart" and "hinge" they differ only in
+        ties and random trials.""",
         least=1,
     )
     node_solver: Any = option(
         "newton",
-        """"newton", "liblinear", "sklearn" or a node solver of `solvers`: for the oblique splits' logistic
-        regressions.""",
+        """"newton", "liblinear", "sklearn" or a node solver of `solvers`: it solves the logistic regressions of oblique
+        splits.""",
     )
 
     @property

@@ -1,1 +1,1 @@
-"""Numba functions on arrays and scalars. They check nothing; importing them compiles nothing."""
+"""Numba functions on arrays and scalars. They do not check their arguments; importing them compiles nothing."""

@@ -1,15 +1,15 @@
-"""A whole run of tree alternating optimization on one complete tree, in single precision and one thread.
+"""Complete runs of tree alternating optimization on one complete tree, in single precision and one thread.
 
-What `solvers.TAO` does level by level with exact parts, done at once for squared loss, for the trees of a forest:
+A faster, approximate version of `solvers.TAO` in one function, for squared loss and the trees of a forest:
 
-* one pass over column-blocked data (shared by all trees) gives the side of every row at every live branch, a bit each;
-  the leaf on a row's other side is then found in the bits, level after level, since the hyperplanes below a level are
-  still the old ones when it is refitted;
+* one pass over column-blocked data (shared by all trees) gives the side of every row at every live branch, as one bit;
+  the leaf on a row's other side is found from these bits, level by level, since the hyperplanes below a level are still
+  the old ones when it is refitted;
 * the rows of a node are gathered once, transposed; both Newton steps of its logistic regression, the threshold and the
-  new sides are computed on that copy;
-* the threshold is the best of `BINS` along the margin, without sorting;
-* linear leaves are ridge regressions towards the model of their parent, from the root down: Gram matrices add up along
-  the tree, a leaf of few rows keeps close to its ancestors, and none needs a least number of rows.
+  new sides use that copy;
+* the threshold is the best of `BINS` candidates along the margin, without sorting;
+* linear leaves are ridge regressions shrunk towards their parent's model, from the root down: Gram matrices add up
+  along the tree, a leaf of few rows stays close to its ancestors, and there is no least number of rows.
 """
 
 from collections import namedtuple
@@ -23,11 +23,11 @@ from opttree.kernels.gram import BLOCK, FASTMATH, add_block_gram, gather_block, 
 from opttree.kernels.vectors import BLOCK as WIDE, products
 
 BINS = 256
-ROOT_RIDGE = 1e-6  # of the root's own model, relative to the weight of all rows
+ROOT_RIDGE = 1e-6  # ridge of the root's model, relative to the weight of all rows
 
 kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
 
-# X (n, p) and Y (n, K) in rows; blocks (n / WIDE, q / 4, 4 WIDE) is X once more, see `smooth.Data`; w (n,) in units of
+# X (n, p) and Y (n, K) in rows; blocks (n / WIDE, q / 4, 4 WIDE) is X in blocks, see `smooth.Data`; w (n,) in units of
 # rows, 0 for rows left out
 Sample = namedtuple("Sample", "X Y blocks w")
 # passes, how many of them have constant leaves, whether the others' are linear; l1 and l2 on split weights; shrinkage
@@ -39,7 +39,7 @@ State = namedtuple("State", "A b words leaf losses models low high")
 
 @kernel
 def side_words(blocks, n, A, b, live, words):
-    """``words (n, ceil(B / 64))``: bit t of row i is set where ``A[t] . x_i > b[t]``; of dead branches it is not."""
+    """``words (n, ceil(B / 64))``: bit t of row i is set if ``A[t] . x_i > b[t]`` and branch t is live."""
     n_branches = b.size
     Z = np.empty((4, WIDE), A.dtype)
     own = np.empty((words.shape[1], WIDE), np.uint64)
@@ -67,7 +67,7 @@ def side_words(blocks, n, A, b, live, words):
 
 @kernel
 def walk(words, i, t, n_branches):
-    """Leaf number (0-based) that row ``i`` reaches from node ``t`` by its bits."""
+    """Leaf number (0-based) that row ``i`` reaches from node ``t``, by its bits."""
     while t < n_branches:
         t = 2 * t + 1 + np.int64((words[i, t >> 6] >> np.uint64(t & 63)) & np.uint64(1))
     return t - n_branches
@@ -91,7 +91,7 @@ def leaf_loss(X, Y, i, leaf, models, low, high):
 
 @kernel
 def best_cut(B, count, m, p, u, x, z, hist):
-    """Margins ``z`` of all rows and, of `BINS` cuts along them, that of the lowest weighted 0/1 loss, into ``x[p]``."""
+    """Margins ``z`` of all rows; the cut with the lowest weighted 0/1 loss out of `BINS` goes to ``x[p]``."""
     one = z.dtype.type
     hist[:] = 0.0
     s = np.empty((1, BLOCK), z.dtype)
@@ -119,7 +119,7 @@ def best_cut(B, count, m, p, u, x, z, hist):
 def update_node(sample, state, order, t, rule, mask, buffers):
     """Refit branch ``t`` to the rows ``order`` that reach it and move those of its left side to the front.
 
-    Rows that change sides take over the leaf and the loss of their other side. Returns the rows on the left.
+    Rows that change sides get the leaf and the loss of their other side. Returns the number of rows on the left.
     """
     X, Y, _blocks, w = sample
     A, b, words, leaf, losses, models, low, high = state
@@ -133,7 +133,7 @@ def update_node(sample, state, order, t, rule, mask, buffers):
         right = (words[i, word] >> shift) & np.uint64(1)
         other[e] = walk(words, i, 2 * t + 2 - np.int64(right), n_branches)
         other_loss[e] = leaf_loss(X, Y, i, other[e], models, low, high)
-        gain = w[i] * (losses[i] - other_loss[e])  # of changing sides
+        gain = w[i] * (losses[i] - other_loss[e])  # gain from changing sides
         u[e] = -gain if right else gain
         total += abs(gain)
     if total > 0.0:
@@ -203,10 +203,10 @@ def solve_towards(G, c, ridge, parent, model, H, v):
 
 @kernel
 def node_moments(sample, leaf, children, linear, min_rows):
-    """Per node, from the rows of positive weight: their number, Gram matrices, moments with Y, and a range of Y.
+    """Statistics of each node's rows of positive weight: number, Gram matrices, moments with Y, and a range of Y.
 
     ``leaf (n,)`` is every row's leaf number. The range, to which predictions are clipped, is that of the smallest
-    subtree around the node with at least ``min_rows`` rows. Without ``linear`` the matrices are of the intercept alone.
+    subtree around the node with at least ``min_rows`` rows. Without ``linear`` the matrices contain the intercept only.
     """
     X, Y, _blocks, w = sample
     n, p = X.shape
@@ -281,7 +281,7 @@ def node_moments(sample, leaf, children, linear, min_rows):
 def leaf_models(children, rows, G, c, ridge, p, models):
     """Models of the leaves, each shrunk towards its parent's from the root down: ``models (L, K, p + 1)``, overwritten.
 
-    ``ridge`` is in units of rows; leaves without rows get the model of their parent.
+    ``ridge`` is in units of rows; leaves without rows get their parent's model.
     """
     n_nodes, K, used = c.shape
     n_branches = children.shape[0]
@@ -306,7 +306,7 @@ def leaf_models(children, rows, G, c, ridge, p, models):
 
 @kernel
 def medians(X, rows, A, b):
-    """Thresholds ``b``: each branch cuts the rows that reach it at their median along ``A[t]``."""
+    """Set thresholds ``b``: each branch cuts the rows that reach it at their median along ``A[t]``."""
     order = rows.copy()
     ends = np.zeros((2 * b.size + 1, 2), np.int64)
     ends[0, 1] = rows.size
@@ -402,7 +402,7 @@ def alternate(sample, rows, A, b, rule, masks):
 
 @kernel
 def answers(X, leaf, models, low, high):
-    """Answers (n, K) of the models at leaves ``leaf (n,)``."""
+    """Predictions (n, K) of the models at leaves ``leaf (n,)``."""
     n, p = X.shape
     out = np.empty((n, models.shape[1]), X.dtype)
     for i in range(n):

@@ -9,14 +9,14 @@ from opttree.kernels.logistic import directional
 from opttree.kernels.quadratic import minimise_quadratic, solve_face
 
 JITTER = 1e-6  # share of the mean curvature that keeps a single-precision Hessian positive definite
-FARTHEST = 4.0  # mean |margin| to which warm starts are shrunk: farther out the logistic loss has no curvature
+FARTHEST = 4.0  # mean |margin| to which warm starts are shrunk: beyond it the logistic loss has almost no curvature
 
 kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
 
 
 @kernel
 def gather(X, rows, B):
-    """Transpose ``X[rows]`` into blocks ``B (blocks, q, BLOCK)``; how many there are."""
+    """Transpose ``X[rows]`` into blocks ``B (blocks, q, BLOCK)``; returns the number of blocks."""
     count = 0
     for start in range(0, rows.size, BLOCK):
         gather_block(X, rows, start, B[count])
@@ -44,7 +44,7 @@ def margins(B, p, x, z, width):
 
 @kernel
 def lanes(m, block):
-    """Rows of ``m`` in a block, and that number rounded up to whole vectors."""
+    """Number of the ``m`` rows in a block, and that number rounded up to whole vectors."""
     width = min(BLOCK, m - block * BLOCK)
     return width, (width + 15) // 16 * 16
 
@@ -85,8 +85,8 @@ def logistic_derivatives(B, count, m, p, u, x, g, H, scratch):
 def newton(B, count, m, p, u, x, l1, l2, mask, steps, scratch):
     """Up to ``steps`` proximal Newton steps on a node's logistic regression, from ``x = (a, intercept)`` and in place.
 
-    A step that ends on a rising slope is shortened to where the slope between its ends, were it linear, is zero.
-    Features off ``mask`` (empty: none is) keep zero weights.
+    If the slope is positive at the end of a step, the step is shortened to the zero of its linear interpolation.
+    Features outside ``mask`` (empty: no mask) keep zero weights.
     """
     q = padded(p)
     g, ahead = np.empty(p + 1), np.empty(p + 1)

@@ -1,6 +1,6 @@
-"""Codes of losses, aggregations and choices, once for the compiled kernels, the array functions and CUDA."""
+"""Codes of losses, aggregations and choices, shared by the compiled kernels, the array functions and CUDA."""
 
-SQUARED, ABSOLUTE, ZERO_ONE, LOG, GIVEN = range(5)  # GIVEN: the losses of the leaves stand in the rows of Y
+SQUARED, ABSOLUTE, ZERO_ONE, LOG, GIVEN = range(5)  # GIVEN: Y holds the losses of the leaves
 EXPECTED, MIXTURE = range(2)
 ENTMAX, GUMBEL, SOFT = range(3)  # straight-through entmax, straight-through Gumbel softmax, entmax without the hardmax
 

@@ -5,11 +5,11 @@ features and the feature ``f`` of the largest,
 
     z = T[t, f] - x[f],   s = round(1 / (1 + exp(-z)))   (s = 1: left),
 
-and the gradient passes by the rounding, and by the choice of f, as if they were not there (GradTree, section 3.3):
+and the gradient is computed as if there were no rounding and no choice of f (straight-through; GradTree, section 3.3):
 ``ds/dz = s'(z)`` of the logistic function, ``dz/dP[j] = T[t, j] - x[j]``, ``dz/dT[t, f] = 1``. A row takes one path.
-The derivative of its scores by s at a node off the path is zero, since a factor above it is; at a node t of the path it
-is the scores of the leaf that the row reaches by going left at t, less those by going right. So a row costs
-O(depth^2 + depth p), where the dense evaluation costs O(2^depth p).
+The derivative of its scores with respect to s is zero at a node off the path, because a factor above it is zero; at a
+node t of the path it is the difference between the scores of the leaves that the row reaches by going left and right at
+t. So a row costs O(depth^2 + depth p), instead of O(2^depth p) for the dense evaluation.
 """
 
 from collections import namedtuple
@@ -41,13 +41,13 @@ def parts(theta, form):
 def entmax(z, out):
     """1.5-entmax of ``z (p,)`` into ``out``: ``max(z / 2 - tau, 0)^2`` with the tau at which it sums to one.
 
-    Newton's method from ``max(z) / 2 - 1``, where the sum is at least one: it is convex and falls in tau, so that the
-    iterates rise to the root (Peters, Niculae and Martins, ACL 2019, sort instead).
+    Newton's method from ``max(z) / 2 - 1``, where the sum is at least one; the sum is convex and decreasing in tau, so
+    that the iterates increase to the root (Peters, Niculae and Martins, ACL 2019, sort instead).
     """
     top = z[0]
     for j in range(z.size):
         top = max(top, z[j])
-    tau = -1.0  # relative to half the largest
+    tau = -1.0  # relative to half the largest entry
     for _ in range(50):
         total, slope = 0.0, 0.0
         for j in range(z.size):
@@ -55,7 +55,7 @@ def entmax(z, out):
             if s > 0.0:
                 total += s * s
                 slope += 2.0 * s
-        if not slope > 0.0:  # not finite: the caller stops at the loss
+        if not slope > 0.0:  # not finite: the caller stops because of the loss
             break
         move = (total - 1.0) / slope
         tau += move
@@ -82,8 +82,8 @@ def softmax(z, out):
 
 @njit(cache=True, nogil=True)
 def pull_back(P, g, index, out):
-    """Gradient by the arguments of entmax or softmax from ``g``, that by its values ``P``: ``s (g - s.g / s.1)`` with
-    s = sqrt(P) for entmax and P for softmax.
+    """Gradient with respect to the arguments of entmax or softmax, given the gradient ``g`` with respect to its values
+    ``P``: ``s (g - s.g / s.1)`` with s = sqrt(P) for entmax and P for softmax.
     """
     total, product = 0.0, 0.0
     for j in range(P.size):
@@ -98,7 +98,7 @@ def pull_back(P, g, index, out):
 
 @njit(cache=True, nogil=True)
 def gumbel(seed, place):
-    """The number of a standard Gumbel distribution at a place of a sequence (SplitMix64)."""
+    """The standard Gumbel number at a position of a random sequence (SplitMix64)."""
     x = np.uint64(seed) + np.uint64(place + 1) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -109,7 +109,7 @@ def gumbel(seed, place):
 
 @njit(cache=True, nogil=True)
 def row_loss(scores, y, form, slope):
-    """Loss of one row and its derivatives by the scores, into ``slope (K,)``.
+    """Loss of one row; its derivatives with respect to the scores go to ``slope (K,)``.
 
     LOG: ``-(1 - q)^gamma log q + epsilon (1 - q)`` of the softmax probability q of class ``y[0]``: cross-entropy with a
     focal factor (Lin et al.) and PolyLoss (Leng et al.). SQUARED: ``sum (score - y)^2``.
@@ -130,7 +130,7 @@ def row_loss(scores, y, form, slope):
     if form.gamma > 0.0:
         focus = miss**form.gamma
         factor = form.gamma * q * miss ** (form.gamma - 1.0) * log_q if miss > 0.0 else 0.0
-    along = factor - focus - form.epsilon * q  # q times the derivative by q
+    along = factor - focus - form.epsilon * q  # q times the derivative with respect to q
     for k in range(scores.size):
         slope[k] *= -along
     slope[own] += along
@@ -139,7 +139,7 @@ def row_loss(scores, y, form, slope):
 
 @njit(cache=True, nogil=True)
 def largest(z):
-    """Place of the largest entry, the first of equal ones."""
+    """Index of the largest entry, the first of equal ones."""
     best = 0
     for j in range(1, z.size):
         if z[j] > z[best]:
@@ -149,7 +149,7 @@ def largest(z):
 
 @njit(cache=True, nogil=True)
 def features_of(theta, form):
-    """The feature of every branch, (B,): that of the largest logit."""
+    """The feature of every branch (B,), with the largest logit."""
     logits = parts(theta, form)[0]
     out = np.empty(logits.shape[0], np.int64)
     for t in range(out.size):
@@ -176,7 +176,7 @@ def value(theta, X, Y, w, form):
 
 @njit(cache=True, nogil=True, inline="always")
 def _argument(X, i, t, feature, P, T, soft):
-    """``z`` of row i at branch t; of all features by their weights where the choice is soft."""
+    """``z`` of row i at branch t; a weighted mean over all features if the choice is soft."""
     f = feature[t]
     z = T[t, f] - X[i, f]
     if soft:
@@ -192,9 +192,9 @@ def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
 
     Parameters
     ----------
-    w : (n,) > 0, in float64, whatever the type of the rest: weights may differ by more than float32 holds.
-    temperature : by which logits are divided.
-    seed : of the Gumbel noise; other forms have none.
+    w : (n,) > 0, always in float64, since the range of the weights may exceed float32.
+    temperature : divisor of the logits.
+    seed : seed of the Gumbel noise; unused in other forms.
     """
     dtype = theta.dtype
     logits, T, scores = parts(theta, form)
@@ -221,7 +221,7 @@ def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
     slope = np.empty(form.n_outputs, dtype)
     path = np.empty(form.depth, np.int64)
     z = np.empty(form.depth, dtype)
-    through = np.zeros(n_branches, dtype)  # sum over rows of the derivative by z
+    through = np.zeros(n_branches, dtype)  # sum over rows of the derivative with respect to z
     visited = np.zeros(n_branches, np.bool_)
     total, weight = 0.0, 0.0
     for r in range(rows.size):
@@ -256,7 +256,7 @@ def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
             along *= e / ((1 + e) * (1 + e))
             through[t] += along
             visited[t] = True
-            g = g_logits[t]  # holds the gradient by P until it is pulled back
+            g = g_logits[t]  # the gradient with respect to P until it is pulled back
             for j in range(p):
                 g[j] -= along * x[j]
 
@@ -288,7 +288,7 @@ def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
 
 @njit(cache=True, nogil=True)
 def descend(theta, state, done, rates, temperatures, seed, X, Y, w, order, ends, form, moments):
-    """One step of Adam for each batch ``order[ends[i - 1] : ends[i]]`` of rows; theta and ``state (2, size)`` move.
+    """One step of Adam for each batch ``order[ends[i - 1] : ends[i]]`` of rows; updates theta and ``state (2, size)``.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def descend(theta, state, done, rates, temperatures, seed, X, Y, w, order, ends,
 
     Returns
     -------
-    Mean of the batches' losses; not finite where theta has ceased to be.
+    Mean of the batches' losses; not finite if theta is not.
     """
     gradient = np.empty_like(theta)
     n_leaves = 1 << form.depth

@@ -1,4 +1,4 @@
-"""exp and the sigmoid over a block, written so that the compiler vectorises them: numba's own exp is a scalar call."""
+"""Vectorised exp and sigmoid over a block; numba's own exp is a scalar call."""
 
 import math
 
@@ -16,7 +16,7 @@ LN2_LOW = 1.90821492927058770002e-10
 def exp_minus_abs(z, start, width, bits, out):
     """``out[r] = exp(-|z[start + r]|)`` for r < ``width``, to a few units in the last place; below e^-700 it is e^-700.
 
-    ``bits`` is an int64 scratch array: the powers of two are made by writing exponents into it (Cody and Waite's
+    ``bits`` is an int64 scratch array: powers of two are formed by writing exponent bits into it (Cody and Waite's
     reduction, then the Taylor polynomial on [-ln2/2, ln2/2]).
     """
     powers = bits.view(np.float64)
@@ -84,9 +84,9 @@ def _taylor(degree):
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz", "arcp"}, error_model="numpy")
 def sigmoid(Z, i, width=-1):
-    """Overwrite ``Z[i]``, float32 or float64, by ``1 / (1 + exp(-Z[i]))``; ``|z|`` is clamped at 40.
+    """Replace ``Z[i]``, float32 or float64, by ``1 / (1 + exp(-Z[i]))``; ``|z|`` is clamped at 40.
 
-    Only its first ``width`` numbers where that is given.
+    If ``width`` is given, only the first ``width`` numbers.
     """
     dtype = Z.dtype.type
     one, half, limit, scale = dtype(1.0), dtype(0.5), dtype(40.0 * LOG2_E), dtype(-LOG2_E)

@@ -1,6 +1,4 @@
-"""Adam, QHAdam and L-BFGS on the smooth tree, whole loops compiled: small problems would spend their time between
-calls.
-"""
+"""Adam, QHAdam and L-BFGS on the smooth tree as compiled loops, since call overhead would dominate small problems."""
 
 from collections import namedtuple
 
@@ -21,10 +19,10 @@ Moments = namedtuple("Moments", "beta1 beta2 nu1 nu2 epsilon")
 
 @njit(cache=True, nogil=True)
 def best_constants(theta, gradient, mass, form):
-    """Put the constants of the leaves at their minimum for the gates at which ``gradient`` and ``mass`` were taken.
+    """Set the leaves' constants to their optimum for the gates at which ``gradient`` and ``mass`` were computed.
 
-    Expected squared loss: ``dL/dh = 2 (h mass - sum P y)``, so that the minimum is a Newton step away; expected log
-    loss: ``dL/dscore_k = mass p_k - sum P [y = k]`` gives the class shares. Empty leaves keep theirs.
+    Expected squared loss: ``dL/dh = 2 (h mass - sum P y)``, so that the optimum is one Newton step away; expected log
+    loss: ``dL/dscore_k = mass p_k - sum P [y = k]`` gives the class shares. Empty leaves are unchanged.
     """
     values, slopes = unpack(theta, form)[2], unpack(gradient, form)[2]
     dtype = theta.dtype
@@ -46,11 +44,11 @@ def best_constants(theta, gradient, mass, form):
 
 @njit(cache=True, nogil=True)
 def adam_step(theta, gradient, first, second, step, rate, moments):
-    """Step number ``step`` (from 1) of Adam, or of QHAdam, along ``gradient``; theta and its two moments move."""
+    """Step number ``step`` (from 1) of Adam, or of QHAdam, along ``gradient``; updates theta and its two moments."""
     dtype = theta.dtype
     one, rate = dtype.type(1.0), dtype.type(rate)
     beta1, beta2 = dtype.type(moments.beta1), dtype.type(moments.beta2)
-    # in double precision, as 1 - beta^step cancels, but of the betas as rounded, by which the sums below are weighted
+    # double precision, as 1 - beta^step cancels, but with the rounded betas that weight the sums below
     scale1 = dtype.type(1.0 / (1.0 - np.float64(beta1) ** step))
     scale2 = dtype.type(1.0 / (1.0 - np.float64(beta2) ** step))
     nu1, nu2 = dtype.type(moments.nu1), dtype.type(moments.nu2)
@@ -70,21 +68,21 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
 
     Parameters
     ----------
-    done : steps taken before, for the corrections of the moments.
+    done : number of earlier steps, for the bias correction of the moments.
     rates, alphas : (steps,) learning rate and gate scale of each step.
-    batches : (steps, 2) first block and end of the blocks that each step reads.
-    closed_leaves : put the leaves' constants at their minimum for the gates of each step, see `best_constants`,
-        instead of moving them along the gradient.
+    batches : (steps, 2) first and last block (exclusive) of each step.
+    closed_leaves : set the leaves' constants to their optimum for the gates of each step, see `best_constants`, instead
+        of gradient steps.
 
     Returns
     -------
-    (steps,) objectives before each step, on its batch.
+    (steps,) objectives on each step's batch, before the step.
     """
     gradient = np.empty_like(theta)
     mass = np.empty(1 << form.depth, theta.dtype)
     losses = np.empty(rates.size)
     first, second = state[0], state[1]
-    moved = theta.size  # entries before the leaves' constants, where these are closed
+    moved = theta.size  # entries before the leaves' constants, if these are in closed form
     rest = theta.size
     if closed_leaves:
         moved = ((1 << form.depth) - 1) * (form.n_features + 1)
@@ -101,7 +99,7 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
 
 @njit(cache=True, nogil=True)
 def lbfgs_direction(g, steps, changes, rho, held):
-    """Direction of descent and its slope from the last `MEMORY` of ``held`` pairs (two loops over them)."""
+    """Descent direction and its slope from the last `MEMORY` of ``held`` pairs (two-loop recursion)."""
     weight = np.empty(MEMORY)
     d = -g.astype(np.float64)
     for j in range(min(held, MEMORY)):
@@ -119,7 +117,7 @@ def lbfgs_direction(g, steps, changes, rho, held):
 
 @njit(cache=True, nogil=True)
 def lbfgs_keep(step, change, steps, changes, rho, held):
-    """Keep a pair, unless its curvature is negative; returns how many have been kept."""
+    """Store a pair, unless its curvature is negative; returns the number of stored pairs."""
     curvature = np.sum(step * change)
     if curvature > CURVED * np.sum(change * change):
         i = held % MEMORY
@@ -130,29 +128,30 @@ def lbfgs_keep(step, change, steps, changes, rho, held):
 
 @njit(cache=True, nogil=True)
 def shortened(t, slope, rise):
-    """The next step length after one along which the objective rose: quadratic interpolation, within limits."""
+    """The next step length after one that raised the objective, by safeguarded quadratic interpolation."""
     return t * min(max(-0.5 * t * slope / (rise - t * slope), 0.1), 0.5)
 
 
 def lbfgs_memory(size):
-    """Room for the pairs of L-BFGS: steps and changes (MEMORY, size), the inverses of their products, their number."""
+    """Storage for the pairs of L-BFGS: steps and changes (MEMORY, size), the inverses of their products, their
+    number.
+    """
     return np.empty((MEMORY, size)), np.empty((MEMORY, size)), np.empty(MEMORY), np.zeros(1, np.int64)
 
 
-# theta and its gradient g, the point to evaluate next and the gradient there, the direction between them, numbers by
-# the indices below, and the pairs
+# theta and its gradient g, the next point and its gradient, the direction, scalars by the indices below, the pairs
 LBFGS = namedtuple("LBFGS", "theta g new new_g direction numbers memory")
 VALUE, SLOPE, LENGTH, TRIAL, LEFT, EVALUATIONS, ENDED = range(7)
 
 
 @njit(cache=True, nogil=True)
 def lbfgs_begin(theta, iterations, memory):
-    """State of up to ``iterations`` of limited-memory BFGS (Nocedal and Wright, algorithm 7.5), moving ``theta``.
+    """State of up to ``iterations`` iterations of L-BFGS (Nocedal and Wright, algorithm 7.5), which updates ``theta``.
 
-    Evaluate the objective at ``state.new``, its gradient into ``state.new_g``, and hand it to `lbfgs_take` until
-    ``state.numbers[ENDED]``. Steps are shortened by Armijo's rule with quadratic interpolation; pairs of negative
-    curvature are left out. ``memory``, see `lbfgs_memory`, is that of the iterations before, and is kept up to date:
-    where a run is cut into parts does not change it.
+    Evaluate the objective at ``state.new`` and its gradient into ``state.new_g``, and pass the value to `lbfgs_take`,
+    until ``state.numbers[ENDED]``. Steps are shortened by Armijo's rule with quadratic interpolation; pairs of negative
+    curvature are skipped. ``memory``, see `lbfgs_memory`, holds the pairs of earlier iterations and is updated, so that
+    splitting a run into parts does not change it.
     """
     numbers = np.zeros(7)
     numbers[LEFT] = iterations
@@ -162,7 +161,7 @@ def lbfgs_begin(theta, iterations, memory):
 
 @njit(cache=True, nogil=True)
 def lbfgs_take(state, value):
-    """Take note of the objective at ``state.new``, and set the next point to evaluate, or the end."""
+    """Process the objective at ``state.new``, and set the next point to evaluate, or the end."""
     theta, g, new, new_g, d, numbers, memory = state
     steps, changes, rho, number = memory
     numbers[EVALUATIONS] += 1
@@ -196,7 +195,7 @@ def lbfgs_take(state, value):
 
 @njit(cache=True, nogil=True)
 def lbfgs(theta, alpha, data, form, penalty, iterations, parallel, memory):
-    """`lbfgs_begin` to its end on the smooth tree, compiled: the objective and the number of evaluations."""
+    """A complete L-BFGS run on the smooth tree, compiled; returns the objective and the number of evaluations."""
     blocks = np.array([0, data.w.shape[0]])
     mass = np.empty(1 << form.depth, theta.dtype)
     state = lbfgs_begin(theta, iterations, memory)
@@ -207,7 +206,7 @@ def lbfgs(theta, alpha, data, form, penalty, iterations, parallel, memory):
 
 
 def lbfgs_elsewhere(theta, value_and_gradient, iterations, memory):
-    """`lbfgs_begin` to its end on an objective evaluated elsewhere: ``value_and_gradient(theta)`` gives both."""
+    """A complete L-BFGS run on an objective given as a Python function, ``value_and_gradient(theta)``."""
     state = lbfgs_begin(theta, iterations, memory)
     while not state.numbers[ENDED]:
         value, state.new_g[:] = value_and_gradient(state.new)

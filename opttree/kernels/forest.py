@@ -1,12 +1,13 @@
-"""Soft trees side by side and one after another, as one differentiable model: loss, gradient, descent.
+"""Soft forests in layers, as one differentiable model: loss, gradient, descent.
 
 All trees are complete, of one depth, with constant leaves of ``width`` numbers, the first ``n_outputs`` of which are
-predictions. A layer's trees read the features and everything that the layers before have put out; the model predicts
-the mean over all trees (SDTR, section III-D). Gate t of a tree is ``sigmoid(beta_t (b_t - a_t . x))``: every branch has
-a beta of its own.
+predictions. The inputs of a layer's trees are the features and all outputs of the layers before; the model predicts the
+mean over all trees (SDTR, section III-D). Gate t of a tree is ``sigmoid(beta_t (b_t - a_t . x))``: every branch has its
+own beta.
 
-Trees are walked by `opttree.kernels.smooth`, one block of rows at a time: forward for predictions and for the leaves'
-masses, backward with the derivative of the loss by each tree's outputs, to which later layers have added theirs.
+Trees are evaluated by `opttree.kernels.smooth`, one block of rows at a time: forward for predictions and the leaves'
+masses, backward with the derivative of the loss with respect to each tree's outputs, including the contributions of
+later layers.
 """
 
 from collections import namedtuple
@@ -20,12 +21,12 @@ from opttree.kernels.first_order import adam_step
 from opttree.kernels.smooth import tile_order, walk
 from opttree.kernels.vectors import BACKWARD, BLOCK, FORWARD, kernel, tile_slots
 
-MOST_CHUNKS = 16  # parts of the trees that may run at the same time
+MOST_CHUNKS = 16  # chunks of trees that may run in parallel
 TILE_LEVELS = 4
-LEAST_SHARE = 1e-6  # of the weight, in the leaf of a tree: the path penalty sees no smaller one
+LEAST_SHARE = 1e-6  # smallest share of the weight in a leaf that the path penalty uses
 
 # levels of splits; trees of a layer; layers; features of the rows; outputs; numbers per leaf; whether the loss is the
-# expected one of each tree's leaves, or that of the mean of all; strengths of path penalty and decayed l1 norm
+# expected loss of each tree, or the loss of the mean; strengths of path penalty and decayed l1 norm
 Form = namedtuple("Form", "depth n_trees n_layers n_features n_outputs width expected path_penalty l1")
 
 
@@ -39,7 +40,7 @@ def layer_size(form, layer):
 
 @njit(cache=True, nogil=True)
 def layer_start(form, layer):
-    """Where a layer's part of theta begins."""
+    """Start of a layer's part of theta."""
     start = 0
     for i in range(layer):
         start += layer_size(form, i)
@@ -75,7 +76,7 @@ def tile_form(form):
 
 @kernel
 def walk_buffers(form, dtype):
-    """What `smooth.walk` works in."""
+    """Work buffers for `smooth.walk`."""
     n_levels = (form.depth + form.levels - 1) // form.levels
     return (
         np.empty((form.depth + 1, BLOCK), dtype),
@@ -110,8 +111,8 @@ def forward_chunk(X, y, w, trees, form, slots, W, c, values, outs, mass):
 def backward_chunk(X, y, w, trees, form, slots, W, c, values, extra, slopes, grads):
     """Gradients of the trees ``trees[0]..trees[1]`` into ``grads``: dW, dc, dvalues by tree, mass, dX of the chunk.
 
-    ``slopes (T, blocks, width, BLOCK)``: derivative of the loss by the trees' outputs; of the expected loss, which
-    needs none, the sum over rows is returned.
+    ``slopes (T, blocks, width, BLOCK)``: derivative of the loss with respect to the trees' outputs; the expected loss
+    does not need it, and its sum over rows is returned.
     """
     dtype = W.dtype
     buffers = walk_buffers(form, dtype)
@@ -137,14 +138,14 @@ def backward_chunk(X, y, w, trees, form, slots, W, c, values, extra, slopes, gra
 
 @njit(cache=True, nogil=True, parallel=True)
 def forward_parallel(X, y, w, bounds, form, slots, W, c, values, outs, mass):
-    """`forward_chunk` for all chunks of trees at the same time."""
+    """`forward_chunk` for all chunks of trees in parallel."""
     for k in prange(bounds.size - 1):
         forward_chunk(X, y, w, bounds[k : k + 2], form, slots, W, c, values, outs, mass)
 
 
 @njit(cache=True, nogil=True, parallel=True)
 def backward_parallel(X, y, w, bounds, form, slots, W, c, values, extra, slopes, grads, totals):
-    """`backward_chunk` for all chunks of trees at the same time, each with a gradient by the inputs of its own."""
+    """`backward_chunk` for all chunks of trees in parallel, each with its own gradient with respect to the inputs."""
     for k in prange(bounds.size - 1):
         own = (grads[0], grads[1], grads[2], grads[3], grads[4][k])
         totals[k] = backward_chunk(X, y, w, bounds[k : k + 2], form, slots, W, c, values, extra, slopes, own)
@@ -152,7 +153,7 @@ def backward_parallel(X, y, w, bounds, form, slots, W, c, values, extra, slopes,
 
 @njit(cache=True, nogil=True)
 def backward_chunks(X, y, w, bounds, form, slots, W, c, values, extra, slopes, grads, totals):
-    """`backward_parallel` one chunk after another: same numbers."""
+    """`backward_parallel` one chunk after another, with identical results."""
     for k in range(bounds.size - 1):
         own = (grads[0], grads[1], grads[2], grads[3], grads[4][k])
         totals[k] = backward_chunk(X, y, w, bounds[k : k + 2], form, slots, W, c, values, extra, slopes, own)
@@ -160,7 +161,7 @@ def backward_chunks(X, y, w, bounds, form, slots, W, c, values, extra, slopes, g
 
 @njit(cache=True, nogil=True)
 def gates_of(theta, form, layer, slots, n_rows):
-    """Splits of a layer as `smooth.walk` takes them: W (T, n_rows, q), c (T, n_rows), beta in them."""
+    """Splits of a layer as `smooth.walk` takes them: W (T, n_rows, q), c (T, n_rows), multiplied by beta."""
     A, b, beta, _values = unpack(theta, form, layer)
     T, B, p = A.shape
     W = np.zeros((T, n_rows, (p + 3) // 4 * 4), theta.dtype)
@@ -191,7 +192,7 @@ def forward(theta, X, y, w, form, parallel):
     -------
     outs : (layers, T, blocks, width, BLOCK).
     mass : (layers, T, L) summed weight of the rows in each leaf.
-    inputs : (blocks, q/4, 4 BLOCK) the rows with the outputs of all layers but the last as further features.
+    inputs : (blocks, q/4, 4 BLOCK) the rows with the outputs of all layers but the last as additional features.
     """
     dtype = theta.dtype
     n_blocks, T, width = X.shape[0], form.n_trees, form.width
@@ -240,7 +241,7 @@ def value_and_gradient(theta, X, y, w, form, gradient, parallel):
 
     Mean loss plus, averaged over trees, the path penalty on these rows and the decayed l1 norm; ``gradient`` (as theta)
     is overwritten. SDTR eq. (5) with its weights 2^-d telescopes: per tree,
-    ``L_pp = -2^-depth sum over leaves of log(share of the rows in the leaf)``; no share counts under `LEAST_SHARE`.
+    ``L_pp = -2^-depth sum over leaves of log(share of the rows in the leaf)``; shares are at least `LEAST_SHARE`.
     """
     dtype = theta.dtype
     n_blocks, T, K = X.shape[0], form.n_trees, form.n_outputs
@@ -282,7 +283,7 @@ def value_and_gradient(theta, X, y, w, form, gradient, parallel):
                     value -= strength * np.log(max(share, LEAST_SHARE))
                     if share > LEAST_SHARE:
                         extra[t, leaf] = -strength / share
-                        if form.expected:  # whose losses the kernel sums with what is added to them, and for T trees
+                        if form.expected:  # the kernel's sum includes the terms added to the losses, for T trees
                             extra[t, leaf] *= T
                             value += strength
         if not form.expected:
@@ -332,9 +333,10 @@ def value_and_gradient(theta, X, y, w, form, gradient, parallel):
 
 @njit(cache=True, nogil=True)
 def descend(theta, state, done, rates, batches, data, form, moments, parallel):
-    """One step of (QH)Adam for each batch of blocks ``batches (steps, 2)``; theta and ``state (2, size)`` move.
+    """One step of (QH)Adam for each batch of blocks ``batches (steps, 2)``; updates theta and ``state (2, size)``.
 
-    ``rates (2,)`` are those of splits and of leaves; ``done`` steps were taken before. Returns the mean objective.
+    ``rates (2,)`` are the learning rates of splits and leaves; ``done`` is the number of earlier steps. Returns the
+    mean objective.
     """
     gradient = np.empty_like(theta)
     total = 0.0

@@ -1,4 +1,4 @@
-"""Compiles the kernels of ``smooth.cu`` for a formulation, and launches them: the GPU's `smooth` and `first_order`."""
+"""Compiles the kernels of ``smooth.cu`` for a formulation, and launches them: `smooth` and `first_order` on a GPU."""
 
 from collections import namedtuple
 from functools import cache
@@ -10,14 +10,14 @@ from opttree.kernels.codes import GIVEN, MACROS, MIXTURE
 from opttree.kernels.vectors import BLOCK
 
 SOURCE = Path(__file__).with_name("smooth.cu")
-WIDTH = 256  # threads of a block where each takes one number
-WAVES = 8  # blocks of threads for each processor, about: of rows x starts
-SHARED_FEATURES = 96 << 10  # bytes of rows that go to shared memory; more stay in the caches
-PARTS = 1 << 29  # bytes of gradients that blocks of threads add to, at most
+WIDTH = 256  # threads per block in elementwise kernels
+WAVES = 8  # blocks of threads per multiprocessor, about, over rows x starts
+SHARED_FEATURES = 96 << 10  # largest rows, in bytes, that go to shared memory; larger ones rely on the caches
+PARTS = 1 << 29  # largest size, in bytes, of the partial gradients
 
-# as `smooth.cu` counts them: tiles, numbers of splits, leaves and gradients of a start, bytes of shared memory
+# sizes in `smooth.cu`: tiles; numbers of splits, leaves and gradients per start; bytes of shared memory
 Sizes = namedtuple("Sizes", "levels n_tiles pad q rows splits leaves part theta shared features_shared")
-# kernels, sizes, chunks of rows, and what they write: laid-out splits and leaves, gradients and losses of the chunks,
+# kernels, sizes, chunks of rows, and their outputs: laid-out splits and leaves, gradients and losses of the chunks,
 # rows that are not in shared memory, gradient (S, size), masses (S, L)
 Space = namedtuple("Space", "lay_out walk gather adam sizes chunks W C parts values scratch gradient mass")
 
@@ -46,7 +46,7 @@ def sizes(cp, form, dtype):
 
 
 def shared_limit(cp):
-    """Bytes of shared memory that a block of threads can have on the current device."""
+    """Largest shared memory, in bytes, of a block of threads on the current device."""
     return cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
 
 
@@ -54,7 +54,7 @@ def shared_limit(cp):
 def kernels(cp, device, form, dtype):
     """Compiled kernels of a form: lay_out, walk, gather, adam; ``device``: number of the current device.
 
-    CuPy keeps them on the disk.
+    CuPy caches them on disk.
     """
     size = sizes(cp, form, dtype)
     double = dtype == "float64"
@@ -84,7 +84,7 @@ def kernels(cp, device, form, dtype):
 
 
 def n_chunks(cp, form, dtype, n_starts, n_blocks):
-    """Parts of the rows that have gradients of their own: enough to keep the device busy, as many as fit."""
+    """Number of chunks of rows with separate gradients: enough to keep the device busy, if memory allows."""
     size = sizes(cp, form, dtype)
     busy = -(-WAVES * cp.cuda.Device().attributes["MultiProcessorCount"] // n_starts)
     fit = PARTS // (n_starts * size.part * np.dtype(dtype).itemsize)
@@ -119,7 +119,7 @@ def space(cp, form, dtype, n_starts, n_blocks):
 
 
 def features(X, q, dtype):
-    """Rows (n, q) as the kernels take them, of ``X (n, p)``: a feature that is 1, then zeros."""
+    """``X (n, p)`` in the kernels' format (n, q): the features, a constant 1, then zeros."""
     padded = np.zeros((X.shape[0], q), dtype)
     padded[:, : X.shape[1]] = X
     padded[:, X.shape[1]] = 1.0
@@ -127,7 +127,7 @@ def features(X, q, dtype):
 
 
 def evaluate(own, theta, alpha, data, rows, weight, form, penalty):
-    """Objectives' gradients and masses, into those of ``own``, and summed losses of chunks, all without waiting.
+    """Compute gradients, masses and the chunks' summed losses into ``own``, without waiting.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def evaluate(own, theta, alpha, data, rows, weight, form, penalty):
     weight : (S,) sums of the weights of the rows; penalty : (S, 4) strengths, as in `smooth.Penalty`.
     """
     real, size, n_starts = theta.dtype.type, own.sizes, theta.shape[0]
-    cut = real(form.eps / BLOCK)  # no row of a block that is skipped has more, so that all have less than eps
+    cut = real(form.eps / BLOCK)  # limit for each row, so that the sum over a skipped block is below eps
     own.lay_out((-(-max(size.splits, size.leaves) // WIDTH), n_starts), (WIDTH,), (theta, alpha, own.W, own.C))
     own.walk(
         (own.chunks, n_starts),

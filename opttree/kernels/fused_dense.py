@@ -1,4 +1,4 @@
-"""Compiles the kernels of ``dense.cu`` for a formulation, and launches them: the GPU's `dense`."""
+"""Compiles the kernels of ``dense.cu`` for a formulation, and launches them: the GPU version of `dense`."""
 
 from collections import namedtuple
 from functools import cache
@@ -10,9 +10,9 @@ from opttree.kernels.codes import MACROS
 
 SOURCE = Path(__file__).with_name("dense.cu")
 WIDTH = 128  # threads of a block
-JUDGING = 64  # blocks of threads that judge a start, at most
+JUDGING = 64  # blocks of threads per start in validation, at most
 
-# kernels, and what they write for batches of up to so many rows: features (S, B), weights (S, B, p); of the rows, leaf,
+# kernels, and their outputs for batches of a given largest size: features (S, B), weights (S, B, p); of the rows, leaf,
 # derivatives by gates and by scores, losses; sums of losses
 Space = namedtuple("Space", "prepare descend update judge feature weights leaf along slope loss sums")
 
@@ -57,7 +57,7 @@ def space(cp, form, dtype, n_starts, n_batch):
 
 
 def prepare(own, theta, seeds, step, temperature, noisy):
-    """Features of the largest logits; where ``noisy``, with noise, and the weights that the gradient sees."""
+    """Features of the largest logits (with noise if ``noisy``), and the feature weights for the gradient."""
     n_starts, n_branches = own.feature.shape
     grid = -(-n_branches * 32 // WIDTH), n_starts
     scale = theta.dtype.type(1.0 / temperature)
@@ -65,7 +65,7 @@ def prepare(own, theta, seeds, step, temperature, noisy):
 
 
 def descend_step(own, theta, state, data, batch, seeds, step, temperature, rates, form, moments):
-    """One step of Adam for all starts, as `dense.descend` takes it, without waiting.
+    """One step of Adam for all starts, as in `dense.descend`, without waiting.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def descend_step(own, theta, state, data, batch, seeds, step, temperature, rates
 
 
 def losses(own, theta, seeds, data, form):
-    """Weighted losses of the hard trees of theta, summed over all rows in parts: (S, parts), on the device."""
+    """Weighted losses of the hard trees of theta, as partial sums over rows: (S, parts), on the device."""
     X, Y, w = data
     prepare(own, theta, seeds, 0, 1.0, False)
     numbers = np.int32(X.shape[0]), np.float64(form.gamma), np.float64(form.epsilon)

@@ -25,7 +25,7 @@ def padded(p):
 
 @njit(cache=True, nogil=True)
 def gather_block(X, rows, start, B):
-    """Transpose rows ``rows[start:start + BLOCK]`` of ``X`` into ``B (q, BLOCK)``; returns how many there were."""
+    """Transpose rows ``rows[start:start + BLOCK]`` of ``X`` into ``B (q, BLOCK)``; returns their number."""
     p = X.shape[1]
     width = min(BLOCK, rows.size - start)
     whole = width - width % 4

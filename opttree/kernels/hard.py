@@ -18,13 +18,13 @@ from opttree.kernels.codes import ABSOLUTE, SQUARED, ZERO_ONE
 from opttree.kernels.gram import FASTMATH
 
 IDENTITY, SOFTMAX = range(2)
-ROWS = 64  # of a forest's predictions that run through one tree after the other
+ROWS = 64  # rows per block in a forest's predictions
 SMALLEST_PROBABILITY = 1e-6  # the log loss of a row is capped at -log of this
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
 def split_value(X, i, A, feature, t):
-    """``A[t] . X[i]``: the one number every routing decision is made from."""
+    """``A[t] . X[i]``, on which all routing decisions are based."""
     f = feature[t]
     if f >= 0:
         return A[t, f] * X[i, f]
@@ -87,7 +87,7 @@ def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def project(X, rows, a):
-    """``X[rows] @ a`` (m,) without the copy of the rows."""
+    """``X[rows] @ a`` (m,) without copying the rows."""
     out = np.empty(rows.size)
     for i in prange(rows.size):
         x = X[rows[i]]
@@ -119,10 +119,10 @@ def outputs(X, leaf_node, n_branches, values, coefs, lower, upper):
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def forest_outputs(X, first, children, A, b, feature, values, coefs, lower, upper):
-    """Summed leaf outputs (n, K) of trees that stand one after another in the arrays: tree t has the branches
-    ``first[t]:first[t + 1]`` and, after its own ``first[t] + t``, as many leaves and one.
+    """Summed leaf outputs (n, K) of trees stored one after another in the arrays: tree t has the branches
+    ``first[t]:first[t + 1]``, and its leaves, one more, start at ``first[t] + t``.
 
-    Rows are taken `ROWS` at a time, so that these stay in cache with one tree after the other.
+    Blocks of `ROWS` rows pass through all trees, so that they stay in the cache.
     """
     n, n_outputs = X.shape[0], values.shape[1]
     out = np.zeros((n, n_outputs))

@@ -1,6 +1,6 @@
 """Leaf predictors given their rows (TAO, Theorem 3.3): means, medians, class frequencies, lasso/ridge, softmax.
 
-Rows of leaf l are ``order[start[l]:start[l + 1]]``; leaves without rows keep what they had. ``w`` sums to one over the
+Rows of leaf l are ``order[start[l]:start[l + 1]]``; leaves without rows are unchanged. ``w`` sums to one over the
 training set, so penalties are in the units of the mean loss.
 """
 
@@ -20,7 +20,7 @@ NEWTON_STEPS = 5
 
 @njit(cache=True, nogil=True)
 def weighted_median(y, w):
-    """Smallest value whose cumulative weight reaches half of the total; the midpoint where it is met exactly."""
+    """Smallest value whose cumulative weight reaches half of the total; the midpoint if it is met exactly."""
     order = np.argsort(y)
     half = 0.5 * w.sum()
     slack = 1e-12 * half
@@ -49,8 +49,8 @@ def moment(X, rows, h, y, c):
 
 @njit(cache=True, nogil=True)
 def fit_linear(X, rows, h, Y, l1, l2, value, coef):
-    """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, each output by itself; of
-    several solutions, the smallest (`quadratic.least_norm`).
+    """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, for each output separately; of
+    several solutions, the one of least norm (`quadratic.least_norm`).
     """
     p = X.shape[1]
     q = padded(p)
@@ -97,8 +97,8 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
 def fit_softmax(X, rows, h, label, l1, l2, value, coef):
     """Multinomial logistic leaf by block coordinate descent over classes.
 
-    With the other classes' scores fixed, class k sees a binary logistic problem with offset
-    ``-log sum_{c != k} exp(score_c)``: each block is `fit_logistic`.
+    With the other classes' scores fixed, class k has a binary logistic problem with offset ``-log sum_{c != k}
+    exp(score_c)``: each block is `fit_logistic`.
     """
     n_classes = value.size
     p = X.shape[1]
@@ -190,7 +190,7 @@ def fit_frequencies(Y, w, order, start, n_classes):
 
 # The three below share a signature: they fit the linear predictor of every leaf with at least ``min_rows`` rows, from
 # the constants in ``values (L, K)`` and the warm starts in ``coefs (L, K, p)``, both overwritten; other leaves keep
-# their constants. They are apart so that a program compiles only the one it uses.
+# their constants. They are separate so that a program compiles only the one it uses.
 
 
 @njit(cache=True, nogil=True, parallel=True)
@@ -228,10 +228,10 @@ def fit_softmaxes(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
 
 @njit(cache=True, nogil=True, parallel=True)
 def output_ranges(X, Y, order, start, values, coefs):
-    """``(lower, upper)``, each (L, K): the range that y and the fitted values of a leaf have in common.
+    """``(lower, upper)``, each (L, K): the intersection of the ranges of y and of the fitted values of a leaf.
 
-    On the leaf's own rows clipping to it is as good as clipping to the range of y alone, and rows far outside do not
-    extrapolate. Leaves without rows get the range of their constant.
+    On the leaf's own rows clipping to it is as good as clipping to the range of y alone, and it limits extrapolation.
+    Leaves without rows get the range of their constant.
     """
     lower, upper = values.copy(), values.copy()
     for leaf in prange(start.size - 1):

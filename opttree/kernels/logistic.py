@@ -5,12 +5,12 @@ The problem of one branch node (``z = a.x - b``; the signed weight ``u`` is posi
     minimise over (a, b)   sum_i |u_i| log(1 + exp(-sign(u_i) (o_i + z_i)))  +  l1 |a|_1  +  l2 |a|_2^2
 
 Each outer step forms the p x p Hessian of the loss once and minimises the quadratic model plus the penalty exactly
-(`minimise_quadratic`): newGLMNET (Yuan, Ho and Lin, JMLR 2012) with the Gram matrix in place of products with the data,
-since p is small here and inner iterations then cost nothing in n. Along a convex function a full step that ends on a
-falling slope has lowered it all the way, and that slope comes from the gradient which the next step needs anyway; the
-loss itself, with its logarithms, is evaluated only where the slope has risen. A first step that raises the objective
-tells of a bad warm start (rows far on their wrong side have a slope but no curvature): the method starts again at zero
-weights, where every row has its full curvature. Later ones are shortened by Armijo's rule.
+(`minimise_quadratic`): newGLMNET (Yuan, Ho and Lin, JMLR 2012) with the Gram matrix instead of products with the data,
+since p is small here and the cost of inner iterations then does not depend on n. As the loss is convex, a full step
+with a negative slope at its end has decreased the objective all the way, and that slope comes from the gradient, which
+the next step needs anyway; the loss itself, with its logarithms, is evaluated only if the slope is positive. If the
+first step raises the objective, the warm start was bad (rows far on their wrong side have a slope but no curvature),
+and the method restarts at zero weights, where every row has full curvature. Later steps are shortened by Armijo's rule.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from opttree.kernels.quadratic import JITTER, minimise_quadratic
 ARMIJO_SIGMA = 0.01
 MAX_TRIALS = 30
 MOST_MARGIN = 1e6
-ROUNDING = 1e-8  # a predicted descent below this share of the loss may drown in rounding: the start was the solution
+ROUNDING = 1e-8  # a predicted decrease below this share of the loss may be rounding error: the start is the solution
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
@@ -39,7 +39,7 @@ def logistic_loss(z, new_z, t, u):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _margins(X, rows, offset, x, z):
-    """``z_i = offset_i + x[:p] . X[rows[i]] + x[p]``; an empty ``offset`` is none."""
+    """``z_i = offset_i + x[:p] . X[rows[i]] + x[p]``; an empty ``offset`` means none."""
     p = X.shape[1]
     for i in range(rows.size):
         s = x[p] + (offset[i] if offset.size else 0.0)
@@ -70,7 +70,7 @@ def _weighted_sum(X, rows, c, g):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _derivatives(u, z, bits, slope, curvature):
-    """First and second derivatives of each row's loss in its margin, into ``slope`` and ``curvature``."""
+    """First and second derivatives of each row's loss with respect to its margin, into ``slope`` and ``curvature``."""
     for start in range(0, z.size, BLOCK):
         width = min(BLOCK, z.size - start)
         e = curvature[start : start + width]
@@ -101,7 +101,9 @@ def _violation(g, x, p, l1, l2):
 
 @njit(cache=True, nogil=True)
 def _armijo(z, new_z, u, x, d, descent, p, l1, l2, trials):
-    """First of the steps 1, 1/2, 1/4, ... along ``d`` that lowers the objective enough, 0 where none of them does."""
+    """First of the steps 1, 1/2, 1/4, ... along ``d`` with sufficient decrease of the objective, or 0 if there is
+    none.
+    """
     before = logistic_loss(z, z, 0.0, u)
     t = 1.0
     for _ in range(trials):
@@ -127,7 +129,7 @@ def directional(g, x, d, p, l1, l2, ahead):
 
 @njit(cache=True, nogil=True)
 def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
-    """Solve one node problem from the warm start ``(a, b)``; returns ``(b, Newton steps)``, the weights stay in ``a``.
+    """Solve one node problem from the warm start ``(a, b)``; returns ``(b, Newton steps)``; the weights are in ``a``.
 
     ``rows (m,)`` index ``X``; ``u`` and ``offset`` (empty for none) are aligned with ``rows``. Stops when the 1-norm of
     the minimum-norm subgradient is at most ``tol * min(W+, W-) / W`` times that at zero weights, liblinear's rule.
@@ -170,7 +172,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         H[:] = 0.0
         add_weighted_gram(X, rows, curvature, H)
         mirror_lower(H)
-        # one jitter for all coordinates: rows without curvature leave directions in which the model is unbounded
+        # the same jitter for all coordinates: without curvature the model is unbounded in some directions
         jitter = 0.0
         for j in range(p + 1):
             jitter += JITTER * H[j, j] / (p + 1)
@@ -190,7 +192,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
             break
         _margins(X, rows, offset, new, new_z)
         farthest = np.abs(new_z).max()
-        if farthest > MOST_MARGIN:  # separable rows without a penalty: the minimum is at infinity
+        if farthest > MOST_MARGIN:  # separable rows without a penalty: the minimiser is at infinity
             if np.abs(z).max() >= 0.5 * MOST_MARGIN:
                 break
             shrink = 0.25 * MOST_MARGIN / farthest

@@ -1,8 +1,8 @@
-"""Costs of the leaves that a split makes, for all splits of a family in one pass.
+"""Costs of the leaves on both sides of a split, for all splits of a family in one pass.
 
-The rows of a family are ordered so that each of its splits sends the first ones left. Adding rows one by one in that
-order, and in the reverse one, gives the cost of either side at every cut. A row adds to its own leaf, ``slot_of[i]``:
-one leaf for a split above two leaves, several where subtrees lie below.
+The rows of a family are ordered so that each of its splits sends the first ones left. Adding rows one by one in this
+order, and in reverse, gives the cost of either side at every cut. Row i belongs to leaf ``slot_of[i]``: a side is one
+leaf at the last level, and several leaves if it is a subtree.
 """
 
 import numpy as np
@@ -71,7 +71,8 @@ def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
 def add_absolute(rows, y, w, slot_of, n_slots, by_y, out):
     """Add to ``out[e]`` the absolute deviations of ``rows[:e + 1]`` from the medians of their leaves.
 
-    Backwards: rows are taken out of lists in the order of y, and each leaf's median moves to a neighbour.
+    It runs backwards: rows are removed from linked lists in the order of y, and each leaf's median moves to a
+    neighbour.
     """
     m = rows.size
     largest = 0
@@ -82,7 +83,7 @@ def add_absolute(rows, y, w, slot_of, n_slots, by_y, out):
     rank = np.empty(largest + 1, np.int64)
     tail = np.full(n_slots, -1)
     weight = np.zeros(n_slots)
-    high_weight = np.zeros(n_slots)  # of the rows after the median, and their sum of w y
+    high_weight = np.zeros(n_slots)  # weight of the rows after the median, and their sum of w y
     high_sum = np.zeros(n_slots)
     median = np.full(n_slots, -1)
     low_weight = np.zeros(n_slots)
@@ -188,7 +189,7 @@ def linear_leaf_cost(rows, X, Y, w, l1, l2):
 
 @njit(cache=True, nogil=True, inline="always")
 def holds(words, i):
-    """Whether row ``i`` is in the set ``words``, 64 rows a word."""
+    """Whether row ``i`` is in the set ``words``, 64 rows per word."""
     return (words[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) != 0
 
 
@@ -227,8 +228,8 @@ def best_cuts(sets, order, start, cut, X, Y, w, y_order, loss, n_classes, linear
 
     Returns
     -------
-    cost (S, families), split (S, families) : summed cost of the two leaves, infinite and -1 where no split has
-        ``min_leaf`` rows on either side.
+    cost (S, families), split (S, families) : summed cost of the two leaves, infinite and -1 if no split has
+        ``min_leaf`` rows on both sides.
     """
     n = Y.shape[0]
     n_families = order.shape[0]
@@ -296,7 +297,8 @@ def solve_leaf(G, c, yy, l1, l2, v):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wanted, out):
-    """`prefix_costs` for linear leaves of squared loss, where ``wanted[e]``: normal equations grow by rank one.
+    """`prefix_costs` for linear leaves under squared loss, where ``wanted[e]``: the normal equations get rank-one
+    updates.
 
     Leaves of fewer than ``min_rows`` rows are constant.
     """
@@ -352,7 +354,7 @@ def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wante
 
 @njit(cache=True, nogil=True)
 def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
-    """``out[e]``: whether every leaf that holds some of ``rows[:e + 1]`` holds ``min_leaf``."""
+    """``out[e]``: whether every nonempty leaf of ``rows[:e + 1]`` has ``min_leaf`` rows."""
     count = np.zeros(n_slots, np.int64)
     small = 0
     for e in range(rows.size):
@@ -367,19 +369,19 @@ def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
 
 @njit(cache=True, nogil=True, parallel=True)
 def best_splits(families, wanted, X, Y, w, left_slot, right_slot, n_left, n_right, form, min_leaf, y_order):
-    """Best split of each family above given subtrees: rows on the left go on to leaf ``left_slot[i]``, others to
-    ``right_slot[i]``, all leaves refitted.
+    """Best split of each family above given subtrees: rows on the left go to leaf ``left_slot[i]``, others to
+    ``right_slot[i]``; all leaves are refitted.
 
     Parameters
     ----------
     families : (F, m) the rows, those that go left first.
-    wanted : (F, m) whether a cut after position e is to be tried.
+    wanted : (F, m) whether to try a cut after position e.
     form : (loss, n_classes, linear, l1, l2, min_rows) of the leaves.
     y_order : (K, m) the rows in increasing order of each output, for the absolute loss; else empty.
 
     Returns
     -------
-    cost (F,), position (F,) : the cheapest cut, after this position; infinite and -1 for none.
+    cost (F,), position (F,) : the cheapest cut is after this position; infinite and -1 for none.
     """
     loss, n_classes, linear, l1, l2, min_rows = form
     F, m = families.shape
@@ -412,7 +414,7 @@ def best_splits(families, wanted, X, Y, w, left_slot, right_slot, n_left, n_righ
 
 @njit(cache=True, nogil=True)
 def leaves_cost(rows, X, Y, w, slot_of, n_slots, form, min_leaf, y_order):
-    """Cost of the leaves ``slot_of`` that hold ``rows``, refitted; infinite where one is under ``min_leaf``."""
+    """Cost of the leaves ``slot_of`` that hold ``rows``, refitted; infinite if one is below ``min_leaf``."""
     loss, n_classes, linear, l1, l2, min_rows = form
     out = np.empty(rows.size)
     ok = np.empty(rows.size, np.bool_)

@@ -2,8 +2,8 @@
 
     minimise over v (q,)    c.v + v'Hv / 2 + l1 * sum_{j < n_penalised} |v_j|
 
-Coordinate descent finds the signs; the minimiser on the face of those signs is then exact (Cholesky), walking back
-to the first coordinate that would change sign. Coordinate descent alone needs thousands of sweeps where features are
+Coordinate descent finds the signs; the minimiser on the face with these signs is computed by Cholesky, going only to
+the first coordinate that would change sign. Coordinate descent alone needs thousands of sweeps where features are
 nearly collinear (elevators, ailerons); the face steps make the count independent of the conditioning.
 """
 
@@ -13,7 +13,7 @@ from numba import njit
 from opttree.kernels.gram import FASTMATH
 
 SWEEPS = 3
-JITTER = 1e-10  # share of the diagonal that callers add to it
+JITTER = 1e-10  # callers add this share of the diagonal to it
 RANK = 1e-10  # pivots and diagonals below it, of a Gram matrix scaled to a diagonal of at most one, count as zero
 MAX_ROUNDS = 50
 RELATIVE_TOLERANCE = 1e-9
@@ -21,7 +21,7 @@ RELATIVE_TOLERANCE = 1e-9
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def solve_face(H, c, l1, n_penalised, v, support, size, L, u):
-    """Minimise over the coordinates ``support[:size]`` with the signs of ``v`` held; the solution goes to ``u``.
+    """Minimise over the coordinates ``support[:size]`` with the signs of ``v`` fixed; the solution goes to ``u``.
 
     Returns False where the face's Hessian is not positive definite.
     """
@@ -53,7 +53,9 @@ def solve_face(H, c, l1, n_penalised, v, support, size, L, u):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def minimise_quadratic(H, c, l1, n_penalised, v):
-    """Minimise the quadratic plus l1 term in place, from the start ``v``; where ``H[j, j] <= 0``, j stays put."""
+    """Minimise the quadratic plus l1 term in place, from the start ``v``; coordinates with ``H[j, j] <= 0`` are
+    fixed.
+    """
     q = v.size
     slope = np.empty(q)
     support = np.empty(q, np.int64)
@@ -114,7 +116,7 @@ def minimise_quadratic(H, c, l1, n_penalised, v):
 
 @njit(cache=True, nogil=True)
 def solve_linear_leaf(G, c, l1, l2, v):
-    """Linear leaf from its sums: least ``v'Gv - 2 c.v + l1 |v|_1 + l2 |v|_2^2``, the last entry, the constant, free.
+    """Linear leaf from its sums: minimise ``v'Gv - 2 c.v + l1 |v|_1 + l2 |v|_2^2``; the last entry is not penalised.
 
     ``G (p + 1, p + 1)`` and ``c (p + 1,)`` are sums over the rows of ``h (x, 1)(x, 1)'`` and ``h y (x, 1)``;
     ``v (p + 1,)`` is the start for l1 and the result. Without l1 it is the minimum-norm solution, see `least_norm`.
@@ -131,12 +133,12 @@ def solve_linear_leaf(G, c, l1, l2, v):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def least_norm(G, c, l2, v):
-    """The smallest of the solutions of a least-squares problem with a free constant and ridge ``l2``, see
+    """The least-norm solution of a least-squares problem with an unpenalised constant and ridge ``l2``, see
     `solve_linear_leaf`.
 
-    The constant is eliminated, features are put into units of their root mean square, and the Gram matrix of what is
-    left is factorised as LL', pivot by pivot, largest first, until the rest is rounding: L is (p, rank). With full rank
-    the solution is unique; else it is the one of least norm, in those units, L (L'L)^-2 L'c.
+    The constant is eliminated, features are scaled to root mean square one, and their Gram matrix is factorised as LL'
+    with pivoting, largest pivot first, until the rest is rounding error: L is (p, rank). With full rank the solution is
+    unique; else it is the one of least norm, in those units, L (L'L)^-2 L'c.
     """
     p = v.size - 1
     mass = G[p, p]
@@ -221,7 +223,7 @@ def least_norm(G, c, l2, v):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def factorise(W):
-    """Cholesky factor in place, in the lower triangle of a positive definite matrix."""
+    """Cholesky factorisation of a positive definite matrix in place, in the lower triangle."""
     for i in range(W.shape[0]):
         for k in range(i + 1):
             s = W[i, k]
@@ -232,7 +234,7 @@ def factorise(W):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def solve_factorised(W, u):
-    """Solve in place with the factor that `factorise` left in ``W``."""
+    """Solve in place with the factor in ``W`` from `factorise`."""
     for i in range(u.size):
         s = u[i]
         for k in range(i):

@@ -1,8 +1,8 @@
-"""Reduced problems of the branch nodes of one level (TAO, Theorem 3.2), and the row bookkeeping around them.
+"""Reduced problems of the branch nodes of one level (TAO, Theorem 3.2), and the bookkeeping of rows.
 
-``node_of[i]`` is the node of the current level that holds row i; ``leaf[i]`` the leaf it reaches under the parameters
-of the moment and ``own[i]`` its loss there. A row's loss on the side it already takes is ``own[i]``, inherited from
-the level above; only the other side is routed and evaluated.
+``node_of[i]`` is the node of the current level that holds row i; ``leaf[i]`` the leaf it reaches under the current
+parameters and ``own[i]`` its loss there. The loss on a row's current side is ``own[i]``, known from the level above;
+only the other side is routed and evaluated.
 """
 
 import numpy as np
@@ -37,10 +37,10 @@ def pseudolabels(
     u,
     other,
 ):
-    """Fill, for every row in a branch of the level: its side, its signed weight, and the leaf of the other side.
+    """Set, for every row in a branch of the level: its side, its signed weight, and the leaf of the other side.
 
-    ``slot_of[node]`` is the node's place in the level or -1; the row's goes to ``slot``. ``u[i] = w_i (loss left - loss
-    right)``: positive where right is better. Returns the losses on the other side (n,).
+    ``slot_of[node]`` is the node's index in the level or -1; each row's index goes to ``slot``. ``u[i] = w_i (loss left
+    - loss right)``: positive where right is better. Returns the losses on the other side (n,).
     """
     n_branches = b.size
     other_loss = np.zeros(X.shape[0])
@@ -62,7 +62,7 @@ def pseudolabels(
 def group_rows(key, n_groups, keep):
     """Stable counting sort: ``(order, start)`` with the rows of group g in ``order[start[g]:start[g + 1]]``.
 
-    ``key (n,)`` is the group of each row, negative for none; rows where ``keep`` is zero are left out.
+    ``key (n,)`` is the group of each row, negative for none; rows with ``keep`` zero are left out.
     """
     start = np.zeros(n_groups + 1, np.int64)
     for i in range(key.size):
@@ -95,7 +95,9 @@ def level_weights(order, start, u, side):
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def advance(X, node_of, slot, children, A, b, feature, side, other, other_loss, leaf, own):
-    """Send the rows of the level's branches to their children; rows that change sides take over leaf and loss."""
+    """Send the rows of the level's branches to their children; rows that change sides get the leaf and loss of the
+    other side.
+    """
     for i in prange(X.shape[0]):
         if slot[i] < 0:
             continue

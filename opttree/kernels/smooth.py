@@ -9,12 +9,12 @@ transposed (features x rows); a block walks the complete tree depth-first with o
     up     V = S V[left] + (1 - S) V[right]                expected loss below the node
            dL/dz = P S (1 - S) (V[left] - V[right])        z = alpha (b - a . x)
 
-Splits are evaluated a *tile* at a time: the ``levels`` levels below a node together, as a small matrix product, with
-gradients gathered in the same way on the way up. With ``eps > 0`` a subtree that a block reaches with less than this
-summed probability is skipped; small tiles then do less in vain.
+Splits are evaluated a *tile* at a time: the ``levels`` levels below a node together, as a small matrix product, and
+gradients are accumulated in the same way on the way up. With ``eps > 0`` a subtree that a block reaches with less than
+this summed probability is skipped; small tiles then waste less work.
 
 `EXPECTED` aggregation (GET eq. 3, SRT eq. 3, SDTR eq. 3) is one such pass. `MIXTURE` (the loss of the
-probability-weighted prediction: SRT eq. 4) is two: `FORWARD` sums the prediction, `BACKWARD` takes as V the derivative
+probability-weighted prediction: SRT eq. 4) is two: `FORWARD` sums the prediction, `BACKWARD` uses as V the derivative
 of the loss along each leaf's prediction.
 """
 
@@ -46,10 +46,10 @@ from opttree.kernels.vectors import (
     twin_leaves,
 )
 
-MOST_CHUNKS = 16  # parts of the rows that may run at the same time; sums are over chunks, whatever the threads
+MOST_CHUNKS = 16  # chunks of rows that may run in parallel; sums are over chunks, for any number of threads
 
 # rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK), under `GIVEN` one row
-# per leaf; w (blocks, BLOCK), 1 on average and 0 on rows that only fill a block
+# per leaf; w (blocks, BLOCK), 1 on average and 0 on padding rows
 Data = namedtuple("Data", "X Y w")
 # depth of the tree, levels of a tile, eps; loss and aggregation codes; n_features; n_outputs; linear leaves (0, 1)
 Form = namedtuple("Form", "depth levels eps loss aggregation n_features n_outputs linear")
@@ -61,10 +61,10 @@ Penalty = namedtuple("Penalty", "l1_splits l2_splits l1_leaves l2_leaves")
 def walk(x, y, buffers, form, slots, params, grads, what):
     """Depth-first pass of one block over the tree, from the path probabilities at the root in ``P[0]``.
 
-    V of the root is left in ``V[0]``. ``params``: W, c (splits in the order of ``slots``), values (L K,) and coefs of
-    the leaves, and what is added to their V (L,) or nothing (0,); ``grads`` alike, with the leaves' masses: sums of P,
-    and the gradient by ``x`` or nothing (0, .). A node at depth d leaves its V in row 2 d (left children) or 2 d + 1
-    (right children); tile m keeps its splits in rows ``m tile_slots`` of S.
+    V of the root goes to ``V[0]``. ``params``: W, c (splits in the order of ``slots``), values (L K,) and coefs of the
+    leaves, and terms added to their V, (L,) or empty (0,); ``grads`` likewise, with the leaves' masses (sums of P) and
+    the gradient with respect to ``x``, or empty (0, .). A node at depth d stores its V in row 2 d (left children) or 2
+    d + 1 (right children); tile m keeps its splits in rows ``m tile_slots`` of S.
     """
     P, V, S, T, F, first = buffers
     W, c, values, coefs, extra = params
@@ -112,7 +112,7 @@ def walk(x, y, buffers, form, slots, params, grads, what):
             row = (leaf - first_leaf) * K if linear else 0
             if total < form.eps:
                 fill(V, at, 0.0)
-                # in a tile that is under way, neither its splits nor its leaves have a gradient below this node
+                # within a tile, neither splits nor leaves below this node have a gradient
                 m = depth // form.levels
                 levels = min(form.levels, form.depth - m * form.levels)
                 if leaf < 0 and depth > m * form.levels:
@@ -211,7 +211,7 @@ def add_chunk(data, blocks, form, slots, params, grads):
 
 @njit(cache=True, nogil=True, parallel=True)
 def add_chunks_parallel(data, bounds, form, slots, params, grads, totals):
-    """`add_chunk` for all chunks of rows, at the same time, each into gradients of its own."""
+    """`add_chunk` for all chunks of rows in parallel, each into its own gradients."""
     for c in prange(bounds.size - 1):
         own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c], grads[5])
         totals[c] = add_chunk(data, bounds[c : c + 2], form, slots, params, own)
@@ -219,7 +219,7 @@ def add_chunks_parallel(data, bounds, form, slots, params, grads, totals):
 
 @njit(cache=True, nogil=True)
 def add_chunks(data, bounds, form, slots, params, grads, totals):
-    """`add_chunks_parallel` one after another: same numbers, for callers that are parallel themselves."""
+    """`add_chunks_parallel` one after another, with identical results, for callers that are parallel themselves."""
     for c in range(bounds.size - 1):
         own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c], grads[5])
         totals[c] = add_chunk(data, bounds[c : c + 2], form, slots, params, own)

@@ -1,7 +1,7 @@
-"""Enumeration of the sets of rows that splits make, each set once: the states of the hypergraph of trees.
+"""Enumeration of the distinct sets of rows that splits produce: the states of the hypergraph of trees.
 
-Sets are bit strings, 64 rows a word, kept in the order they were found, with an open-addressing hash table of their
-numbers beside them.
+Sets are bit strings, 64 rows per word, in the order in which they were found, with an open-addressing hash table of
+their numbers.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ def pack_rows(rows, n):
 
 @njit(cache=True, nogil=True)
 def differences(splits, inside, left):
-    """(m,) rows of ``inside`` that each split ``(m, words)`` and ``left`` send different ways."""
+    """(m,) number of rows of ``inside`` that each split ``(m, words)`` routes differently from ``left``."""
     out = np.zeros(splits.shape[0], np.int64)
     for c in range(splits.shape[0]):
         for k in range(inside.size):
@@ -67,7 +67,7 @@ def sizes(sets):
 
 @njit(cache=True, nogil=True)
 def slot_of(words, table, sets):
-    """Where in the table the set is, or would be put."""
+    """Index in the table where the set is, or would be inserted."""
     h = np.uint64(1469598103934665603)
     for k in range(words.size):
         h = (h ^ words[k]) * np.uint64(1099511628211)
@@ -88,7 +88,7 @@ def slot_of(words, table, sets):
 
 @njit(cache=True, nogil=True)
 def fill_table(table, sets, count):
-    """Enter the first ``count`` sets."""
+    """Insert the first ``count`` sets."""
     table[:] = EMPTY
     for s in range(count):
         table[slot_of(sets[s], table, sets)] = s
@@ -96,14 +96,14 @@ def fill_table(table, sets, count):
 
 @njit(cache=True, nogil=True)
 def split_sets(parents, first, last, splits, start, min_leaf, by_family, every, table, sets, count, columns):
-    """Split the sets ``parents[first:last]`` every way that differs; new sets are entered, ``columns`` filled.
+    """Split the sets ``parents[first:last]`` in every distinct way; inserts new sets and fills ``columns``.
 
     Parameters
     ----------
     splits, start : bit strings of the left sides (m, words), families ``start[f]..start[f + 1] - 1`` nested.
     by_family : keep equal partitions by splits of different families apart.
     every : keep equal partitions by splits of one family apart, too.
-    table, sets, count : the sets so far; large enough.
+    table, sets, count : the sets so far; the arrays must be large enough.
     columns : (capacity, 4) int64: parent, split, left set, right set.
 
     Returns
@@ -161,12 +161,11 @@ def best_actions(columns, cost, leaf, below, below_count, price, value, count, c
 
     Parameters
     ----------
-    columns (C, 4), cost (C,) : the level's splits and what they cost without ``price``; ``columns[:, 2:]`` number the
-        states of the level below, or are -1 where the cost includes both leaves.
+    columns (C, 4), cost (C,) : the level's splits and their cost without ``price``; ``columns[:, 2:]`` are numbers of
+        states of the level below, or -1 if the cost includes both leaves.
     leaf (S,) : cost of being a leaf.
     below, below_count : values and numbers of splits of the states below.
-    value, count, choice (S,) : overwritten; ``choice`` is a column, -1 for a leaf. Of equal actions, the one with
-        fewer splits.
+    value, count, choice (S,) : overwritten; ``choice`` is a column, -1 for a leaf. Ties are broken by fewer splits.
     """
     value[:] = leaf
     count[:] = 0
@@ -187,9 +186,9 @@ def best_actions(columns, cost, leaf, below, below_count, price, value, count, c
 
 @njit(cache=True, nogil=True)
 def least_excess(columns, cost, leaf, below, price, value, excess, below_excess, column_excess, leaf_excess):
-    """Forward step: by how much, at least, a tree that takes an action is dearer than the cheapest.
+    """Forward step: lower bounds (reduced costs) on how much more than the cheapest a tree with an action costs.
 
-    ``excess (S,)`` of the level's states is given; that of the states below, of columns and of leaves is written.
+    ``excess (S,)`` of the level's states is given; those of the states below, the columns and the leaves are computed.
     """
     below_excess[:] = np.inf
     for s in range(value.size):

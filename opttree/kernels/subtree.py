@@ -1,4 +1,4 @@
-"""The smooth tree as the working set of a decomposition sees it: gates and leaf losses of chosen rows, leaf by leaf."""
+"""The smooth tree in the working sets of a decomposition: gates and leaf losses of selected rows."""
 
 import numpy as np
 from numba import njit, prange
@@ -7,8 +7,8 @@ from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padd
 from opttree.kernels.leaves import moment
 from opttree.kernels.quadratic import solve_linear_leaf
 
-MOST_ARGUMENT = 40.0  # gates are this far from 0 and 1 in their logarithms, as in `smooth`
-LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, keeps what it has
+MOST_ARGUMENT = 40.0  # |arguments| of gates are clamped at this, as in `smooth`
+LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, is unchanged
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
@@ -48,7 +48,7 @@ def leaf_shares(X, children, A, b, alpha):
 
 @njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
 def squared_losses(X, Y, rows, values, coefs):
-    """Squared loss (m, L) of rows at each of the leaves ``values (L, K)``, ``coefs (L, K, p or 0)``."""
+    """Squared loss (m, L) of rows at each leaf: ``values (L, K)``, ``coefs (L, K, p or 0)``."""
     L, K, p = coefs.shape
     out = np.empty((rows.size, L))
     for i in prange(rows.size):
@@ -68,8 +68,8 @@ def squared_losses(X, Y, rows, values, coefs):
 def fit_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
     """Weighted least squares of each leaf, ``sum_i W[i, l] |y_i - f_l(x_i)|^2 + l1 |coefs|_1 + l2 |coefs|_2^2``.
 
-    ``W (m, L)`` belongs to ``X[rows]``. Leaves are left as they are where the norm of the gradient by all of them
-    (without the l1 term) is at most ``threshold``. Returns that norm, before the fit.
+    ``W (m, L)`` belongs to ``X[rows]``. Leaves are unchanged if the norm of the gradient with respect to all of them
+    (without the l1 term) is at most ``threshold``. Returns that norm before the fit.
     """
     L, K, p = coefs.shape
     q = padded(p)

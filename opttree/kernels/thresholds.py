@@ -1,7 +1,7 @@
 """Exact weighted 0/1 threshold searches: along one direction, and over all features for every node of a level.
 
-Rows carry a signed weight ``u``: positive where the row should go right, negative where left, |u| what the wrong side
-costs. With everything sent right the cost is ``sum(-u where u < 0)``; moving a row left changes it by ``u``, so the
+Rows carry a signed weight ``u``: positive where the row should go right, negative where left; |u| is the cost of the
+wrong side. With all rows sent right the cost is ``sum(-u where u < 0)``; moving a row left changes it by ``u``, so the
 best threshold is the smallest prefix sum of ``u`` in sorted order.
 """
 
@@ -9,17 +9,17 @@ import numpy as np
 from numba import njit, prange
 
 MAX_BUCKETS = 1024
-OFF_CENTRE = 0.4987  # rows of zero weight may lie at the exact middle, where rounding would decide their side
-RELATIVE_GAP = 1e-11  # closer values are not told apart: rounding in A.x must not change a side
+OFF_CENTRE = 0.4987  # rows of zero weight may lie at the exact midpoint, where rounding would decide their side
+RELATIVE_GAP = 1e-11  # closer values count as equal: rounding in A.x must not change a side
 
 
 @njit(cache=True, nogil=True)
 def best_threshold(z, u, min_rows):
     """``(threshold, cost)`` minimising the 0/1 cost of "left where ``z <= threshold``", exactly.
 
-    Both sides get at least ``min_rows`` rows, or one of them none. Only rows that can matter are sorted: z is cut
-    into buckets, and inside a bucket the prefix sum falls by at most the sum of its negative weights, so buckets that
-    cannot reach the best cut between buckets are passed over. O(m) in practice, O(m log m) at worst.
+    Both sides get at least ``min_rows`` rows, or one gets none. Only rows that can matter are sorted: z is divided into
+    buckets, and inside a bucket the prefix sum falls by at most the sum of its negative weights, so buckets that cannot
+    beat the best cut between buckets are skipped. O(m) in practice, O(m log m) at worst.
     """
     m = z.size
     first = z[0]
@@ -39,7 +39,7 @@ def best_threshold(z, u, min_rows):
     n_buckets = max(1, min(m // 4, MAX_BUCKETS))
     scale = (n_buckets - 1) / (last - first) if last > first else 0.0
     bucket = np.empty(m, np.int32)
-    count = np.zeros(n_buckets + 1, np.int64)  # rows in the buckets before this one, after the cumulation
+    count = np.zeros(n_buckets + 1, np.int64)  # after the cumulative sum: rows in the buckets before this one
     change = np.zeros(n_buckets)
     fall = np.zeros(n_buckets)
     low = np.full(n_buckets, np.inf)
@@ -102,15 +102,15 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows, price):
     Parameters
     ----------
     presorted : (p, n) int32, rows in increasing order of each feature.
-    slot : (n,) int32, which node of the level the row belongs to, -1 for none.
+    slot : (n,) int32, the row's node in the level, -1 for none.
     u : (n,) signed weights.
-    price : what a split costs on top, against sending all rows one way.
+    price : additional cost of a split, compared with sending all rows one way.
 
     Returns
     -------
     feature (n_slots,) int32, threshold (n_slots,), cost (n_slots,), side (n_slots,)
         ``side`` is +1 where low values go left and -1 where they go right (the split is ``-x <= -threshold``).
-        Where no cut beats sending all rows one way, ``threshold`` is infinite with the sign of that way.
+        If no cut beats sending all rows one way, ``threshold`` is infinite with the sign of that way.
     """
     p, n = presorted.shape
     all_right = np.zeros(n_slots)
@@ -123,7 +123,7 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows, price):
             total[s] += u[i]
             if u[i] < 0.0:
                 all_right[s] -= u[i]
-    slack = 1e-12 * all_right  # the order of equally good cuts must not hang on rounding
+    slack = 1e-12 * all_right  # the choice among equally good cuts must not depend on rounding
     cut = np.empty((p, n_slots))
     cost = np.empty((p, n_slots))
     side = np.ones((p, n_slots))

@@ -1,4 +1,4 @@
-"""Vector operations on blocks of `BLOCK` rows, which `smooth` and `forest` are made of."""
+"""Vector operations on blocks of `BLOCK` rows, the building blocks of `smooth` and `forest`."""
 
 import numpy as np
 from numba import njit
@@ -6,14 +6,14 @@ from numba import njit
 from opttree.kernels.codes import LOG
 from opttree.kernels.gram import FASTMATH
 
-BLOCK = 256  # rows of a block: 128 spends a quarter more of the time between the vector loops
-FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has one, of its own name
-kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")  # zero-divisor checks do not vectorise
+BLOCK = 256  # rows per block: 128 spends a quarter more of the time between the vector loops
+FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has a single pass of the same name
+kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")  # checks of divisors do not vectorise
 
 
 @kernel
 def tile_slots(levels):
-    """Rows that a tile of ``levels`` levels takes: one more than it has nodes, so that they come in fours."""
+    """Rows that a tile of ``levels`` levels takes: one more than its nodes, for a multiple of four."""
     return 1 if levels == 1 else 1 << levels
 
 
@@ -24,8 +24,8 @@ def tile_slots(levels):
 def products(x, W, c, row, m, Z, at):
     """``Z[at + j] = W[row + j] . x + c[row + j]`` for j < m and a block ``x (q/4, 4 BLOCK)``; four rows at a time.
 
-    ``x`` may hold more features than W has columns. Its layout, four features in one row, spares the compiler half of
-    its checks whether arrays overlap.
+    ``x`` may hold more features than W has columns. Its layout, four features in one row, saves half of the compiler's
+    checks for overlapping arrays.
     """
     whole = m - m % 4
     for j in range(0, whole, 4):
@@ -126,7 +126,7 @@ def add_gradients(x, G, at, m, dW, row):
 
 @kernel
 def add_inputs(W, row, m, G, at, dx):
-    """``dx += sum_j W[row + j] G[at + j]`` for j < m: the gradient by the block ``x`` that `products` read."""
+    """``dx += sum_j W[row + j] G[at + j]`` for j < m: the gradient with respect to the block ``x`` of `products`."""
     whole = m - m % 4
     for j in range(0, whole, 4):
         t, z = row + j, at + j
@@ -150,7 +150,7 @@ def add_inputs(W, row, m, G, at, dx):
 def left_share(P, depth, S, i):
     """Path probabilities of the left child into ``P[depth + 1]``; returns their sum.
 
-    Those under 1e-18 are flushed to zero: denormal numbers are slow.
+    Values below 1e-18 are set to zero, since denormal numbers are slow.
     """
     tiny, zero = P.dtype.type(1e-18), P.dtype.type(0.0)
     total = zero
@@ -164,7 +164,7 @@ def left_share(P, depth, S, i):
 
 @kernel
 def right_share(P, depth):
-    """Overwrite those of the left child in ``P[depth + 1]`` by the right child's; returns their sum."""
+    """Replace the left child's probabilities in ``P[depth + 1]`` by the right child's; returns their sum."""
     total = P.dtype.type(0.0)
     for r in range(BLOCK):
         share = P[depth, r] - P[depth + 1, r]
@@ -175,7 +175,7 @@ def right_share(P, depth):
 
 @kernel
 def combine(P, depth, S, i, V, at):
-    """V of a branch into ``V[at]`` from its children's; ``S[i]`` is overwritten by dL/dz, whose sum is returned."""
+    """V of a branch into ``V[at]``, from its children's V; ``S[i]`` becomes dL/dz, whose sum is returned."""
     one, total = P.dtype.type(1.0), P.dtype.type(0.0)
     left = 2 * depth + 2
     for r in range(BLOCK):
@@ -200,7 +200,7 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
         s, p = S[i, r], P[depth, r]
         e_left, e_right = left - y[0, r], right - y[0, r]
         p_left = p * s
-        difference = apart * (e_left + e_right)  # of the squares: exactly 0 between equal leaves
+        difference = apart * (e_left + e_right)  # difference of the squares: exactly 0 for equal leaves
         V[at, r] = e_right * e_right + s * difference
         g = p_left * (one - s) * difference
         d_left += p_left * e_left
@@ -213,7 +213,7 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
 
 @kernel
 def softmax_rows(T, at, K):
-    """Overwrite class scores ``T[at:at + K]`` by probabilities."""
+    """Replace class scores ``T[at:at + K]`` by probabilities."""
     for r in range(BLOCK):
         top = T[at, r]
         for k in range(1, K):
@@ -228,9 +228,10 @@ def softmax_rows(T, at, K):
 
 @kernel
 def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
-    """At one leaf with predictions (scores) ``T[row:row + K]``: V into ``V[at]``, and over ``T`` the gradient by them.
+    """At one leaf with predictions (scores) ``T[row:row + K]``: V goes to ``V[at]``, and the gradient with respect to
+    them to ``T``.
 
-    In the `FORWARD` pass the share of the prediction is added to ``F`` instead, and ``T`` is spoilt.
+    In the `FORWARD` pass the weighted prediction is added to ``F`` instead, and ``T`` is overwritten.
     """
     dtype = P.dtype.type
     zero, one, two, tiny = dtype(0.0), dtype(1.0), dtype(2.0), dtype(1e-30)

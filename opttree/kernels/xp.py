@@ -1,14 +1,14 @@
-"""Array-API twin of the smooth kernels, batched over starts: NumPy, CuPy and whatever else follows the standard.
+"""Array-API twin of the smooth kernels, batched over starts, for NumPy, CuPy and other array-API libraries.
 
-Same functions as in `smooth` and `first_order`, written level by level on whole arrays, with the starts as the leading
-axis: the (S, n, leaves) arrays that the compiled kernels avoid. ``xp`` is the array namespace; every array is of it, of
-one floating dtype (class codes are integers). What `fused` does on a GPU is held against them.
+The functions of `smooth` and `first_order`, level by level on whole arrays with the starts as the leading axis; unlike
+the compiled kernels they form (S, n, leaves) arrays. ``xp`` is the array namespace of all arrays, which have one
+floating dtype (class codes are integers). The GPU kernels of `fused` are tested against them.
 """
 
 from opttree.kernels.codes import EXPECTED, GIVEN, LOG
 
-SURE = 18.0  # a gate whose argument is beyond this sends less than 2e-8 the other way
-NUMBERS = 1 << 26  # of an array over starts, rows and leaves, at most: `evaluate` takes the rows in portions
+SURE = 18.0  # a gate with a larger |argument| sends less than 2e-8 the other way
+NUMBERS = 1 << 26  # largest size of an array over starts, rows and leaves: `evaluate` takes the rows in portions
 
 
 def value_and_gradient(xp, A, b, values, coefs, alpha, X, Y, w, loss, aggregation):
@@ -20,12 +20,12 @@ def value_and_gradient(xp, A, b, values, coefs, alpha, X, Y, w, loss, aggregatio
         for constant leaves.
     alpha : scale of the gates, a number or (S, 1, 1).
     X : (n, p); Y : (n, K) outputs, (n,) integer class codes for `LOG`, or (n, L) losses of the leaves for `GIVEN`, for
-        which ``values`` is (S, L, 0); w : (n,) weights that sum to one. Or (S, n, p) and so on: rows of each start's
-        own.
+        which ``values`` is (S, L, 0); w : (n,) weights that sum to one. Or (S, n, p) and so on, for separate rows of
+        each start.
 
     Returns
     -------
-    value (S,), and the gradient as A, b, values, coefs; coefs None for constant leaves.
+    value (S,), and the gradient as A, b, values, coefs; coefs is None for constant leaves.
     """
     return _pass(xp, A, b, values, coefs, alpha, X, Y, w, loss, aggregation)[:2]
 
@@ -84,7 +84,7 @@ def moments(xp, d_scores, X):
 
 
 def squared_terms(xp, scores, Y, P, w, aggregation):
-    """V (S, n, L): the derivative of each row's loss by its path probabilities; mean loss (S,); that by the scores."""
+    """V (S, n, L), the derivative of each row's loss by path probabilities; mean loss (S,); derivative by scores."""
     weight = xp.expand_dims(xp.expand_dims(w, axis=2), axis=3)
     share = xp.expand_dims(P, axis=3)
     target = xp.expand_dims(Y, axis=2)
@@ -121,7 +121,7 @@ def log_terms(xp, scores, Y, P, w, aggregation):
 
 
 def gate_gradients(xp, S, levels, V):
-    """Derivative by the gates' arguments (S, n, B), from that by the leaves' probabilities: V (S, n, L)."""
+    """Derivative by the gates' arguments (S, n, B), from that by the leaves' probabilities, V (S, n, L)."""
     parts = []
     last = S.shape[2]
     for P in reversed(levels):
@@ -136,7 +136,7 @@ def gate_gradients(xp, S, levels, V):
 
 
 def backward(xp, alpha, X, S, levels, V, w):
-    """Gradient by A (S, B, p) and b (S, B) of gates of scale alpha; ``w`` weights the rows, None: V holds it."""
+    """Gradient by A (S, B, p) and b (S, B) at gate scale alpha; ``w``: weights of the rows, None if V includes them."""
     dz = alpha * gate_gradients(xp, S, levels, V)
     if w is not None:
         dz = dz * xp.expand_dims(w, axis=2)
@@ -212,10 +212,10 @@ def evaluate(xp, theta, alpha, X, Y, w, form, penalty):
 
 
 def path_keys(xp, A, b, alpha, X, depth):
-    """Keys (n,) of the rows X (n, p), sorted by which neighbours share their paths in the tree A (B, p), b (B,).
+    """Sort keys (n,) of the rows X (n, p), for which neighbours share their paths in the tree A (B, p), b (B,).
 
-    Rows follow their hard paths from the root, those that go both ways at a branch between those that go left and those
-    that go right.
+    Rows are ordered by their hard paths from the root; rows that go both ways at a branch come between those that go
+    left and those that go right.
     """
     node = key = xp.zeros(X.shape[0], dtype=xp.int64)
     for _ in range(depth):
@@ -226,7 +226,7 @@ def path_keys(xp, A, b, alpha, X, depth):
 
 
 def best_constants(xp, values, slopes, mass, loss):
-    """`first_order.best_constants`: the values (S, L, K) of leaves at their minimum for the gates."""
+    """`first_order.best_constants`: the optimal leaf values (S, L, K) for the gates."""
     reached = xp.expand_dims(mass > 1e-9, axis=2)
     weight = xp.where(reached, xp.expand_dims(mass, axis=2), xp.ones_like(mass[:, :, None]))
     if loss == LOG:
@@ -251,7 +251,7 @@ def adam_step(xp, theta, gradient, state, step, rate, moments):
 
 
 def descend_step(xp, theta, gradient, mass, state, step, rate, moments, form, closed_leaves):
-    """`adam_step`, with the leaves' constants put at their minimum instead where they are closed."""
+    """`adam_step`, with the leaves' constants set to their optimum if these are in closed form."""
     moved, state = adam_step(xp, theta, gradient, state, step, rate, moments)
     if closed_leaves:
         values, slopes = (unpack(xp, part, form)[2] for part in (theta, gradient))

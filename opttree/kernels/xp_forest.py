@@ -1,13 +1,13 @@
-"""Array-API twin of `forest`: soft trees side by side and one after another, with the trees as the leading axis.
+"""Array-API twin of `forest`: soft forests in layers, with the trees as the leading axis.
 
-As in `xp`, ``xp`` is the array namespace, and every array is of it and of one floating dtype. (T, n, leaves) arrays
-exist, for the rows of a batch.
+As in `xp`, ``xp`` is the array namespace of all arrays, which have one floating dtype. (T, n, leaves) arrays are formed
+for the rows of a batch.
 """
 
 from opttree.kernels import xp as single
 from opttree.kernels.forest import LEAST_SHARE, layer_start
 
-NUMBERS = 1 << 24  # of an array over trees, rows and leaves, at most: `mean_loss` takes the rows in portions
+NUMBERS = 1 << 24  # largest size of an array over trees, rows and leaves: `mean_loss` takes the rows in portions
 
 
 def unpack(xp, theta, form, layer):
@@ -26,11 +26,11 @@ def unpack(xp, theta, form, layer):
 
 
 def forward(xp, theta, X, form):
-    """Answers of the trees on rows X (n, p).
+    """Outputs of the trees for rows X (n, p).
 
     Returns
     -------
-    outs : (T, n, width) of each layer; inputs : (1, n, p) what each layer reads; gates : of each layer, see `xp.gates`.
+    outs : (T, n, width) of each layer; inputs : (1, n, p) of each layer; gates : of each layer, see `xp.gates`.
     """
     outs, inputs, gates = [], [xp.expand_dims(X, axis=0)], []
     for layer in range(form.n_layers):
@@ -66,7 +66,7 @@ def value_and_gradient(xp, theta, X, y, w, form):
     weight = xp.expand_dims(w, axis=1)
     outs, inputs, gates = forward(xp, theta, X, form)
     value = 0.0
-    slopes = []  # derivative by what the trees of each layer put out, times the weights: (T, n, width)
+    slopes = []  # derivative by the outputs of each layer's trees, times the weights: (T, n, width)
     if not form.expected:
         error = predictions(xp, outs, form) - y
         value = xp.sum(weight * error * error)
@@ -112,9 +112,10 @@ def value_and_gradient(xp, theta, X, y, w, form):
 
 
 def descend(xp, theta, state, done, rate, rows, groups, form, moments):
-    """`forest.descend`: a step of Adam for each group of row numbers; theta, its moments, and the mean objective.
+    """`forest.descend`: one step of Adam per group of row numbers; returns theta, its moments, and the mean objective.
 
-    ``rate (size,)`` is that of each entry; ``rows`` X (n, p), y (n, K), w (n,) > 0. ``groups`` are NumPy's.
+    ``rate (size,)`` is the learning rate of each entry; ``rows`` X (n, p), y (n, K), w (n,) > 0. ``groups`` are NumPy
+    arrays.
     """
     total = 0.0
     for i, group in enumerate(groups):

@@ -1,4 +1,4 @@
-"""What is minimised: the statement `TreeProblem`, its penalties, and the reduced problems derived from it."""
+"""Optimization problems: the statement `TreeProblem`, its penalties, and the problems derived from it."""
 
 from opttree.problems.dense_problem import DenseTreeProblem
 from opttree.problems.forest_problem import SoftForestProblem

@@ -1,4 +1,4 @@
-"""Rows in blocks, as the smooth kernels take them."""
+"""Packing of rows into blocks, the input format of the smooth kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def packed(problem: TreeProblem, dtype: str) -> Any:
 
 
 def pack_rows(problem: TreeProblem, groups: Sequence[NDArray[np.integer]], dtype: str) -> tuple[Any, NDArray[np.int64]]:
-    """Rows of a statement, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
+    """Rows in blocks, a new block for each group of row numbers, and the groups' block ranges (groups, 2)."""
     n_blocks = [-(-rows.size // vectors.BLOCK) for rows in groups]
     ends = np.cumsum(n_blocks)
     places = np.concatenate(
@@ -39,7 +39,7 @@ def pack_rows(problem: TreeProblem, groups: Sequence[NDArray[np.integer]], dtype
 
 
 def in_blocks(X: Floats, Y: Floats, w: Floats, places: NDArray[np.integer], n_blocks: int, dtype: str) -> Any:
-    """Rows ``X (m, p)``, ``Y (m, K)``, ``w (m,)`` as the kernels take them: at ``places (m,)`` of ``n_blocks``."""
+    """Rows ``X (m, p)``, ``Y (m, K)``, ``w (m,)`` in the kernels' format, at ``places (m,)`` of ``n_blocks`` blocks."""
 
     def blocks(table: Floats, width: int) -> Floats:
         spread = np.zeros((n_blocks * vectors.BLOCK, width), dtype)

@@ -18,7 +18,7 @@ LOWER = "lower n_starts, max_depth or batch_size"
 
 
 def memory_refusal(n_starts: int, n: int, form: Any, dtype: str, batch_size: int) -> str | None:
-    """Why the GPU has no room for so many starts on ``n`` rows, or None."""
+    """Why GPU memory does not suffice for ``n_starts`` starts on ``n`` rows, or None."""
     needed = n * ((form.n_features + form.n_outputs) * np.dtype(dtype).itemsize + 8 + 4 * n_starts)
     needed += fused_dense.needed(form, dtype, n_starts, min(batch_size, n))
     what = f"{n_starts} starts of depth {form.depth} on {n} rows of {form.n_features} features in {dtype}"
@@ -26,21 +26,21 @@ def memory_refusal(n_starts: int, n: int, form: Any, dtype: str, batch_size: int
 
 
 class DenseBatch(DeviceArrays):
-    """What the kernels of `opttree.kernels.dense` do, on a GPU and for S starts at a time.
+    """The functions of `opttree.kernels.dense` on a GPU, for S starts at a time.
 
     Parameters
     ----------
-    train, judge : rows to learn from and to judge by, as `DenseTreeProblem.data` holds them.
+    train, judge : training and validation rows, in the format of `DenseTreeProblem.data`.
     form : as the kernels take it; dtype : "float32" or "float64".
     n_starts : S.
-    batch_size : rows of a batch, at most.
+    batch_size : largest number of rows in a batch.
 
     Raises
     ------
     RuntimeError
-        Where there is no CuPy or no device.
+        If CuPy or a device is missing.
     MemoryError
-        Where the device has too little memory, in one sentence.
+        If the device has too little memory.
     """
 
     def __init__(self, train: Rows, judge: Rows, form: Any, dtype: str, n_starts: int, batch_size: int) -> None:
@@ -53,7 +53,7 @@ class DenseBatch(DeviceArrays):
             self._space = fused_dense.space(self.xp, form, dtype, n_starts, min(batch_size, train[0].shape[0]))
 
     def batches(self, orders: NDArray[np.integer], ends: NDArray[np.integer]) -> list[Any]:
-        """Batches for `step`: rows ``orders (S, n)`` of each start, cut at ``ends``."""
+        """Batches for `step`: the rows ``orders (S, n)`` of each start, divided at ``ends``."""
         begins = np.append(0, ends[:-1])
         weights = self.xp.asarray(np.ascontiguousarray(np.add.reduceat(self._w[orders], begins, axis=1).T))
         order = self.xp.asarray(orders.astype(np.int32))
@@ -76,7 +76,7 @@ class DenseBatch(DeviceArrays):
         Parameters
         ----------
         theta : (S, size) on the device; state : its moments. All are overwritten.
-        rates : of logits, thresholds and leaves.
+        rates : learning rates of logits, thresholds and leaves.
         seeds : (S,) on the device.
         """
         fused_dense.descend_step(
@@ -84,6 +84,6 @@ class DenseBatch(DeviceArrays):
         )
 
     def losses(self, theta: Any, seeds: Any) -> Floats:
-        """Mean losses (S,) of the hard trees of theta on the rows that judge."""
+        """Mean losses (S,) of the hard trees of theta on the validation rows."""
         sums = fused_dense.losses(self._space, theta, seeds, self.judge, self.form)
         return self.download(self.xp.sum(sums, axis=1)) / self._judging

@@ -17,7 +17,7 @@ from opttree.tree import Tree
 Floats = NDArray[np.floating]
 INDEX = {"entmax": codes.ENTMAX, "gumbel": codes.GUMBEL, "soft": codes.SOFT}
 DTYPES = ("float32", "float64")
-KNOWN = 1.0  # by which the logit of a known split's feature exceeds the others: they are not out of reach
+KNOWN = 1.0  # margin of a known split's logit over the others, small enough for these to catch up
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,25 +31,26 @@ class DenseTreeProblem(Checked):
     - otherwise ``-(1 - q)^gamma log q + epsilon (1 - q)``, q the probability of the row's class: cross-entropy with a
       focal factor and the first term of PolyLoss (GradTree, appendix C).
 
-    It is piecewise constant in I and T; `value_and_grad` returns the gradient of GradTree, which leaves out the two
-    roundings (section 3.3), so that it is not the derivative of the value. Penalties of the statement are left out.
+    It is piecewise constant in I and T; `value_and_grad` returns GradTree's straight-through gradient, which ignores
+    the two rounding steps (section 3.3) and so is not the derivative of the value. Penalties of the statement are
+    ignored.
 
     Raises
     ------
     ValueError
-        For a statement that has no dense form, or an unknown option.
+        For a statement without a dense form, or an invalid option.
     """
 
     problem: TreeProblem = option(
         doc="""The statement; axis-aligned splits, constant leaves, squared, log or zero-one loss, depth >= 1. Log and
-        zero-one loss are both smoothed as said."""
+        zero-one loss are both replaced by the smooth loss above."""
     )
     gamma: float = option(0.0, "Focal factor.", least=0)
     epsilon: float = option(0.0, "Weight of the first term of PolyLoss.", least=0)
     index: Literal["entmax", "gumbel", "soft"] = option(
         "entmax",
-        """How the gradient sees the choice of a feature: "entmax" (the paper's), "gumbel" (straight-through Gumbel
-        softmax) or "soft" (entmax itself weighs the features; sharpened by lower temperatures).""",
+        """How the gradient treats the choice of a feature: "entmax" (the paper's), "gumbel" (straight-through Gumbel
+        softmax) or "soft" (features are weighted by entmax itself, which lower temperatures sharpen).""",
     )
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
 
@@ -93,7 +94,7 @@ class DenseTreeProblem(Checked):
     def data(self) -> tuple[Floats, Floats, Floats]:
         """X (n, p), and Y (n, K) or class codes (n, 1), in the problem's dtype, and weights (n,) in float64.
 
-        FloatingPointError where a number is too large for the dtype.
+        FloatingPointError if a number is too large for the dtype.
         """
         problem = self.problem
         with np.errstate(over="ignore"):
@@ -110,7 +111,7 @@ class DenseTreeProblem(Checked):
         return dense.parts.py_func(theta, self.form)
 
     def random_theta(self, rng: np.random.Generator) -> Floats:
-        """Glorot's uniform numbers: within ``sqrt(6 / (rows + columns))`` of zero.
+        """Glorot uniform initial values: within ``sqrt(6 / (rows + columns))`` of zero.
 
         GradTree's algorithm 2, whose exponents 2^(2d-1) and 2^(2d) are read as the rows 2^d - 1 and 2^d.
         """
@@ -129,7 +130,7 @@ class DenseTreeProblem(Checked):
     ) -> tuple[float, Floats]:
         """Loss on ``rows`` (numbers; all by default) and its straight-through gradient (size,).
 
-        ``temperature`` divides the logits, > 0; ``seed`` is that of the Gumbel noise of ``index="gumbel"``.
+        ``temperature`` > 0 divides the logits; ``seed`` is for the Gumbel noise of ``index="gumbel"``.
         """
         theta, n = self._checked(theta), self.problem.n_samples
         gradient = np.empty_like(theta)
@@ -150,7 +151,7 @@ class DenseTreeProblem(Checked):
         return theta
 
     def harden(self, theta: Floats) -> Tree:
-        """The complete tree of ``theta``, leaves as they stand."""
+        """The complete hard tree of ``theta``; leaves are not refitted."""
         theta, problem = self._checked(theta), self.problem
         _logits, T, scores = (np.array(part, np.float64) for part in self.unpack(theta))
         feature, branch = dense.features_of(theta, self.form), np.arange(self.n_branches)
@@ -163,16 +164,16 @@ class DenseTreeProblem(Checked):
         return replace(tree, values=scores)
 
     def soften(self, tree: Tree, rng: np.random.Generator) -> Floats:
-        """Theta of ``tree``: `harden` gives it back, completed to the problem's depth by random splits.
+        """Theta of ``tree``, the inverse of `harden`; random splits complete it to the problem's depth.
 
-        Splits that read "-x <= -b" are turned round. ValueError if the tree is no feasible point of the problem.
+        Splits "-x <= -b" are flipped. ValueError if the tree is infeasible for the problem.
         """
         tree = tree.canonical
         if (reason := self.problem.violation(tree)) is not None:
             raise ValueError(f"tree must be feasible; {reason}")
         theta = self.random_theta(rng)
         logits, T, scores = self.unpack(theta)
-        node = np.zeros(2 * self.n_branches + 1, np.intp)  # the tree's node at each place of the heap
+        node = np.zeros(2 * self.n_branches + 1, np.intp)  # the tree's node at each heap position
         for t in range(self.n_branches):
             known = node[t] < tree.n_branches
             node[2 * t + 1], node[2 * t + 2] = tree.children[node[t]] if known else (node[t], node[t])

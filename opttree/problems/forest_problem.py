@@ -1,4 +1,4 @@
-"""SDTR's formulation: soft trees with an inverse temperature at every branch, side by side and one after another."""
+"""SDTR's formulation: soft trees with an inverse temperature at every branch, averaged and in layers."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
-BATCH = 1024  # rows of a batch, about, by which "auto" judges
-BLOCKS_AT_ONCE = 16  # of rows whose outputs exist at one time
+BATCH = 1024  # assumed batch size when "auto" chooses the device
+BLOCKS_AT_ONCE = 16  # blocks of rows whose outputs are held in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
 class SoftForestProblem(Checked):
-    """Minimise over theta the loss of a forest of complete soft trees; of one tree by default.
+    """Minimise over theta the loss of a forest of complete soft trees (by default, one tree).
 
-    At branch t row x goes left with probability ``1 / (1 + exp(-beta_t (b_t - a_t . x)))``, beta_t being a variable
+    At branch t row x goes left with probability ``1 / (1 + exp(-beta_t (b_t - a_t . x)))``, where beta_t is a variable
     like the others (SDTR, eq. 1 and below). The objective is the weighted mean over rows of
 
-    - "expected": ``mean over trees of sum_l P_l(x) |R_l - y|^2`` (SDTR eq. 3), in which trees do not see each other, or
+    - "expected": ``mean over trees of sum_l P_l(x) |R_l - y|^2`` (SDTR eq. 3): trees are trained independently; or
     - "mixture": ``|mean over trees of sum_l P_l(x) R_l - y|^2`` (section III-D: the average is used in training),
 
     plus, averaged over trees,
 
     - ``path_penalty`` times SDTR eq. (5), ``-sum_t 2^-d_t [log(alpha_t) + log(1 - alpha_t)] / 2`` with alpha_t the
-      share of the rows at branch t that go left. The weights make the sum over branches collapse to
-      ``-2^-depth sum_l log(share of the rows in leaf l)``, the cross-entropy of an even split over leaves;
+      share of the rows at branch t that go left. With these weights the sum over branches telescopes to ``-2^-depth
+      sum_l log(share of the rows in leaf l)``, the cross-entropy to the uniform distribution over leaves;
     - ``l1`` times eq. (7), ``sum_t 2^-d_t |a_t|_1``.
 
-    d_t is 0 at the root. Penalties of the statement are left out.
+    d_t is the depth of branch t, 0 at the root. Penalties of the statement are ignored.
 
     Raises
     ------
     ValueError
-        For a statement that it cannot smooth, or an unknown option.
+        For a statement that has no such form, or an invalid option.
     """
 
     problem: TreeProblem = option(doc="The statement; oblique splits, constant leaves, squared loss, depth >= 1.")
-    n_trees: int = option(1, "Trees of a layer.", least=1)
+    n_trees: int = option(1, "Trees per layer.", least=1)
     n_layers: int = option(
-        1, "Layers; a layer's trees read what the layers before put out as further features.", least=1
+        1, "Layers; the outputs of the layers before are additional features of a layer's trees.", least=1
     )
     tree_output_dim: int | None = option(
         None,
-        """Numbers per leaf, at least as many as there are outputs; the first ones predict. None: no more.""",
+        """Numbers per leaf, at least the number of outputs; the first ones are the predictions. None: equal to it.""",
         least=1,
     )
     aggregation: Literal["expected", "mixture"] = option(
@@ -68,8 +68,8 @@ class SoftForestProblem(Checked):
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_forest`), or "auto", which becomes either:
-        see `opttree.devices.on_gpu`. Thetas are NumPy arrays all the same, but for those of `descend`.""",
+        """"cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_forest`), or "auto", which selects one, see
+        `opttree.devices.on_gpu`. Thetas are NumPy arrays in any case, except those of `descend`.""",
     )
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class SoftForestProblem(Checked):
         return SmoothTreeProblem.refusal(problem)
 
     def memory_refusal(self, batch_size: int, idle: bool = False) -> str | None:
-        """Why its device has no room for batches of so many rows, or None; ``idle``: if nobody else were there."""
+        """Why device memory is too small for such batches, or None; ``idle``: as if all of it were free."""
         if self.device == "cpu":
             return None
         return memory_refusal(self.problem, self.form, self.dtype, batch_size, idle)
@@ -146,15 +146,15 @@ class SoftForestProblem(Checked):
     def unpack(self, theta: Floats, layer: int = 0) -> tuple[Floats, Floats, Floats, Floats]:
         """Views of a layer's theta: A (T, B, p), b (T, B), beta (T, B), values (T, L, tree_output_dim).
 
-        p grows from layer to layer by what the trees before put out.
+        p grows from layer to layer by the number of outputs of the layer before.
         """
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
         return forest.unpack.py_func(theta, self.form, layer)
 
     def random_theta(self, rng: np.random.Generator, beta: float = 1.5) -> Floats:
-        """Xavier's uniform numbers for splits, each branch a layer of p inputs and one output, standard normal leaves
-        (SDTR, section IV-C).
+        """Initial values: Xavier uniform for splits, with each branch a layer of p inputs and one output; standard
+        normal for leaves (SDTR, section IV-C).
         """
         theta = np.empty(self.size, self.dtype)
         for layer in range(self.n_layers):
@@ -175,7 +175,7 @@ class SoftForestProblem(Checked):
         return float(forest.value_and_gradient(theta, X, Y, w, self.form, gradient, parallel)), gradient
 
     def mean_loss(self, theta: Floats, *, parallel: bool = True) -> float:
-        """Squared error of the forest's answers, the mixtures: summed over outputs, averaged over all rows."""
+        """Squared error of the forest's mixture predictions, summed over outputs, averaged over all rows."""
         if self.device == "gpu":
             return self._on_device.mean_loss(theta)
         theta, total = self._checked(theta), 0.0
@@ -188,7 +188,7 @@ class SoftForestProblem(Checked):
         return total / float(np.sum(w, dtype=np.float64))
 
     def descent_state(self, theta: Floats) -> tuple[Any, Any]:
-        """Theta and its two moments as `descend` takes them: where they are to be."""
+        """Theta and its two moments as arrays for `descend`, on the device in use."""
         if self.device == "gpu":
             return self._on_device.upload(theta), tuple(self._on_device.upload(np.zeros((2, theta.size))))
         return np.array(theta, self.dtype), np.zeros((2, theta.size), self.dtype)
@@ -203,11 +203,11 @@ class SoftForestProblem(Checked):
         moments: Any,
         parallel: bool,
     ) -> tuple[Any, Any, float]:
-        """A step of Adam for each group of row numbers, see `opttree.kernels.forest.descend`.
+        """One step of Adam per group of row numbers, see `opttree.kernels.forest.descend`.
 
         Returns
         -------
-        theta, state, and the mean objective; what came in may be overwritten.
+        theta, state, and the mean objective; the inputs may be overwritten.
         """
         if self.device == "gpu":
             return self._on_device.descend(theta, state, done, rates, groups, moments)
@@ -215,7 +215,7 @@ class SoftForestProblem(Checked):
         return theta, state, forest.descend(theta, state, done, rates, bounds, data, self.form, moments, parallel)
 
     def to_numpy(self, theta: Any) -> Floats:
-        """A theta of `descend` as a NumPy array, a copy."""
+        """A copy of a theta of `descend` as a NumPy array."""
         return self._on_device.download(theta) if self.device == "gpu" else theta.copy()
 
     @cached_property
@@ -231,12 +231,12 @@ class SoftForestProblem(Checked):
     # ---- to trees and back ----------------------------------------------------------------------------------------
 
     def harden(self, theta: Floats) -> Tree | Forest:
-        """The model of ``theta``: mixtures with gates of scale 1, beta in their weights; a `Tree` where it is one."""
+        """The model of ``theta``: mixtures with gates of scale 1 (beta is in the weights); a `Tree` if there is one."""
         layers = []
         for layer in range(self.n_layers):
             A, b, beta, values = (np.array(part, np.float64) for part in self.unpack(np.asarray(theta), layer))
             trees = []
-            if layer == self.n_layers - 1:  # nobody reads its further outputs
+            if layer == self.n_layers - 1:  # the additional outputs of the last layer are unused
                 values = values[:, :, : self.problem.n_outputs]
             for t in range(self.n_trees):
                 tree = Tree.complete(beta[t][:, None] * A[t], beta[t] * b[t], values.shape[2])
@@ -245,8 +245,8 @@ class SoftForestProblem(Checked):
         return layers[0][0] if self.n_trees == self.n_layers == 1 else Forest(tuple(layers), self.problem.n_outputs)
 
     def with_first(self, theta: Floats, tree_theta: Floats) -> Floats:
-        """Theta whose first tree is that of ``tree_theta``, of a `SmoothTreeProblem` with ``alpha=1`` over the same
-        statement: the same gates, by weights that take the betas out.
+        """Theta with the first tree replaced by ``tree_theta``, from a `SmoothTreeProblem` of the same statement with
+        ``alpha=1``: weights are divided by the betas, so that the gates are the same.
         """
         theta = np.array(theta, self.dtype)
         A, b, beta, values = self.unpack(theta)

@@ -1,4 +1,4 @@
-"""Rows of a statement on a device, and what a soft forest does with them there."""
+"""Evaluation of soft forests on a device, with the rows of a problem stored there."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from opttree.problems.tree_problem import TreeProblem
 
 Floats = NDArray[np.floating]
 LOWER = "lower n_trees, max_depth or batch_size"
-ARRAYS = 16  # over trees, rows and leaves, that exist at a time
+ARRAYS = 16  # arrays over trees, rows and leaves in memory at a time
 
 
 def described(form: Any, dtype: str) -> str:
-    """What a forest is, in words."""
+    """A description of the forest, for messages."""
     return f"a forest of {form.n_trees * form.n_layers} trees of depth {form.depth} in {dtype}"
 
 
 def memory_refusal(problem: TreeProblem, form: Any, dtype: str, batch_size: int, idle: bool = False) -> str | None:
-    """Why the GPU has no room for batches of so many rows, or None; ``idle``: if nobody else were there."""
-    each = form.n_layers * form.n_trees * form.width << form.depth  # numbers of a row
+    """Why GPU memory is too small for batches of ``batch_size`` rows, or None; ``idle``: as if all of it were free."""
+    each = form.n_layers * form.n_trees * form.width << form.depth  # numbers per row
     most = max(min(batch_size, problem.n_samples) * each, min(xp_forest.NUMBERS, problem.n_samples * each))
     needed = (ARRAYS * most + problem.X.size + problem.Y.size) * np.dtype(dtype).itemsize
     what = f"batches of {batch_size} rows of {described(form, dtype)}"
@@ -34,21 +34,21 @@ def memory_refusal(problem: TreeProblem, form: Any, dtype: str, batch_size: int,
 
 
 class ForestRows(DeviceArrays):
-    """The kernels of `opttree.kernels.forest`, by array functions, on another device than the CPU.
+    """The functions of `opttree.kernels.forest` on a device, by array functions.
 
     Parameters
     ----------
-    problem : whose rows go to the device.
-    form : of the forest, as the kernels take it.
+    problem : the problem whose rows are uploaded.
+    form : the forest's form, as the kernels take it.
     dtype : "float32" or "float64".
     xp : array namespace; None: CuPy.
 
     Raises
     ------
     RuntimeError
-        Where there is no CuPy or no device.
+        If CuPy or a device is missing.
     MemoryError
-        Where the device has too little memory, in one sentence.
+        If the device has too little memory.
     """
 
     def __init__(self, problem: TreeProblem, form: Any, dtype: str, xp: Any = None) -> None:
@@ -66,7 +66,7 @@ class ForestRows(DeviceArrays):
         return float(value), self.download(gradient)
 
     def mean_loss(self, theta: Any) -> float:
-        """Squared error of the forest's answers on all rows; ``theta`` is NumPy's or on the device."""
+        """Squared error of the forest's predictions on all rows; ``theta`` is a NumPy or device array."""
         theta = self.upload(theta) if isinstance(theta, np.ndarray) else theta
         with self.within_memory():
             return float(xp_forest.mean_loss(self.xp, theta, self.X, self.y, self.w, self.form))

@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 class NodeProblem:
     """Minimise over (a, b):  ``sum_i |u_i| [row i is sent to its wrong side]``  plus penalties on a.
 
-    The statement has ``l1 |a|_1 + l2 |a|_2^2`` for a at unit length (`LevelProblem.penalties`); surrogates, whose
-    length matters, carry it on the weights as they are (`penalty`, `surrogate`).
+    The statement's penalty is ``l1 |a|_1 + l2 |a|_2^2`` for a at unit length (`LevelProblem.penalties`); surrogate
+    losses depend on the length of a and use the penalty of the weights as they are (`penalty`, `surrogate`).
 
     Parameters
     ----------
@@ -44,11 +44,11 @@ class NodeProblem:
 
     @property
     def weights(self) -> Floats:
-        """(m,) what sending each row to its wrong side costs."""
+        """(m,) cost of sending each row to its wrong side."""
         return np.abs(self.u)
 
     def penalty(self, a: Floats) -> float:
-        """The penalty on split weights ``a (p,)`` as they are, as the surrogate has it."""
+        """The surrogate's penalty on split weights ``a (p,)``, not normalised."""
         return float(self.l1 * np.abs(a).sum() + self.l2 * np.square(a).sum())
 
     def cost(self, a: Floats, b: float) -> float:
@@ -57,17 +57,17 @@ class NodeProblem:
         return float(self.weights[right != (self.u > 0.0)].sum())
 
     def surrogate(self, a: Floats, b: float) -> float:
-        """What the logistic node solvers minimise: weighted logistic loss plus the penalty."""
+        """The objective of the logistic node solvers: weighted logistic loss plus the penalty."""
         z = self.X[self.rows] @ a - b
         return float(logistic_loss(z, z, 0.0, self.u)) + self.penalty(a)
 
 
 @dataclass(frozen=True, eq=False)
 class LevelProblem:
-    """The node problems of one level of a tree; by separability (Theorem 3.1) each is solved by itself.
+    """The node problems of one level of a tree, which are separable (Theorem 3.1) and solved independently.
 
-    Rows of node s are ``order[start[s]:start[s + 1]]``; ``u`` is aligned with ``order``. ``presorted (p, n)``, the
-    rows in increasing order of each feature, saves axis-aligned node solvers the sorting.
+    Rows of node s are ``order[start[s]:start[s + 1]]``; ``u`` is aligned with ``order``. ``presorted (p, n)``, the rows
+    in increasing order of each feature, spares axis-aligned node solvers the sorting.
     """
 
     X: Floats
@@ -90,7 +90,7 @@ class LevelProblem:
         return (self[s] for s in range(len(self)))
 
     def part(self, first: int, last: int) -> LevelProblem:
-        """The nodes ``first..last - 1`` as a level of their own."""
+        """The nodes ``first..last - 1`` as a separate `LevelProblem`."""
         piece = slice(self.start[first], self.start[last])
         return LevelProblem(
             self.X,

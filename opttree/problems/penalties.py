@@ -1,4 +1,4 @@
-"""Penalties of the statement: terms added to the mean loss, each a function of the tree alone."""
+"""Penalties of the statement: terms added to the mean loss that depend on the tree only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opttree.tree import Tree
 
 
 class Penalty(Protocol):
-    """Anything with a value on a tree."""
+    """A penalty: any object with a ``value(tree)``."""
 
     def value(self, tree: Tree) -> float:
         """The term this penalty adds to the objective."""
@@ -26,18 +26,19 @@ def _check(**strengths: float) -> None:
 
 
 def unit_norm(A: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rows of ``A (B, p)`` at length one; rows of zeros as they are."""
+    """The rows of ``A (B, p)`` normalised to length one; zero rows stay zero."""
     largest = np.abs(A).max(axis=1, initial=0.0, keepdims=True)
-    A = A / np.where(largest > 0.0, largest, 1.0)  # squares of tiny weights would vanish
+    A = A / np.where(largest > 0.0, largest, 1.0)  # avoids underflow in the squares of tiny weights
     length = np.linalg.norm(A, axis=1, keepdims=True)
     return A / np.where(length > 0.0, length, 1.0)
 
 
 def split_weights(tree: Tree) -> NDArray[np.float64]:
-    """(B, p) the split weights that penalties see.
+    """(B, p) split weights as penalties use them.
 
-    A hyperplane times a constant routes alike: those of a tree without gates are taken at unit length, so that a
-    penalty says something of the tree. With gates the length is their steepness, and weights count as they are.
+    Multiplying a hyperplane by a constant does not change the routing: without gates, weights are normalised to unit
+    length, so that the penalty depends on the routing only. With gates the length is the steepness, and weights are not
+    normalised.
     """
     return unit_norm(tree.A) if tree.gate is None else tree.A
 
@@ -46,8 +47,8 @@ def split_weights(tree: Tree) -> NDArray[np.float64]:
 class L1:
     """``splits * sum_t |a_t|_1 + leaves * sum_l |coefs_l|_1``; constant terms are free.
 
-    a_t is the weight vector of split t at unit length, ``A_t / |A_t|_2``, so that the term is least, 1, for a split on
-    a single feature and at most ``sqrt(p)``: it selects features. In a tree with gates it is ``A_t`` itself.
+    a_t is the weight vector of split t at unit length, ``A_t / |A_t|_2``, so that the term is between 1, for a split on
+    a single feature, and ``sqrt(p)``: it selects features. In a tree with gates it is ``A_t`` itself.
     """
 
     splits: float = 0.0
@@ -65,8 +66,9 @@ class L1:
 class L2:
     """``splits * sum_t |a_t|_2^2 + leaves * sum_l |coefs_l|_2^2``; constant terms are free.
 
-    a_t is the weight vector of split t at unit length, as in `L1`, so that the first term counts splits: what it does
-    beside that is to keep the weights of node solvers' surrogates finite. In a tree with gates a_t is ``A_t`` itself.
+    a_t is the weight vector of split t at unit length, as in `L1`, so that the first term only counts splits; its other
+    effect is to keep the weights finite in the surrogate problems of node solvers. In a tree with gates a_t is ``A_t``
+    itself.
     """
 
     splits: float = 0.0
@@ -108,7 +110,7 @@ class Scaled:
 
 
 def scaled(penalty: Penalty, factor: float) -> Penalty:
-    """``penalty`` times ``factor``: of the same kind where it is one of ours, so that solvers still know it."""
+    """``penalty`` times ``factor``, of the same class if it is one of ours, so that solvers still recognise it."""
     if isinstance(penalty, (L1, L2)):
         return type(penalty)(penalty.splits * factor, penalty.leaves * factor)
     if isinstance(penalty, SplitPrice):

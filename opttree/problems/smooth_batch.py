@@ -1,4 +1,4 @@
-"""Smooth problems of one form side by side on a device: objectives, gradients and Adam for S thetas in one pass."""
+"""Batched smooth problems of one form on a device: objectives, gradients and Adam for S thetas in one pass."""
 
 from __future__ import annotations
 
@@ -16,56 +16,56 @@ from opttree.kernels.vectors import BLOCK
 
 Floats = NDArray[np.floating]
 Rows = tuple[Floats, Floats, Floats]  # X (n, p); Y (n, K), class codes (n, 1) or losses of the leaves (n, L); w (n,)
-LOWER = "lower n_starts or the number of rows, use dtype='float32'"  # what asks for less memory
+LOWER = "lower n_starts or the number of rows, use dtype='float32'"  # how to need less memory
 
 
 def described(n_starts: int, n_rows: int, form: Any, dtype: str) -> str:
-    """What a batch is, in words."""
+    """A description of the batch, for messages."""
     return f"{n_starts} starts of depth {form.depth} on {n_rows} rows of {form.n_features} features in {dtype}"
 
 
 def memory_refusal(
     n_starts: int, n_stored: int, n_rows: int, width: int, form: Any, dtype: str, idle: bool = False
 ) -> str | None:
-    """Why the GPU has no room for a batch, or None: ``n_stored`` rows in all, of ``width`` outputs, up to ``n_rows``
-    for a start; ``idle``: if nobody else were there.
+    """Why GPU memory is too small for a batch, or None: ``n_stored`` rows in total, with ``width`` outputs, up to
+    ``n_rows`` per start; ``idle``: as if all of it were free.
     """
     cp, item, p = devices.cupy(), np.dtype(dtype).itemsize, form.n_features
     what, size = described(n_starts, n_rows, form, dtype), fused.sizes(cp, form, dtype)
     if size.shared > fused.shared_limit(cp):
         return f"device must have {size.shared} bytes of shared memory for {what}; it has {fused.shared_limit(cp)}"
     rows = n_stored * (size.q + width + 1) * item + 8 * max(n_stored, BLOCK * n_starts)
-    if form.eps > 0.0:  # rows are sorted
+    if form.eps > 0.0:  # room for sorting the rows
         rows += 8 * n_starts * n_rows + n_rows * (2 * p * item + 80)
     needed = rows + fused.needed(cp, form, dtype, n_starts, -(-n_rows // BLOCK))
     return devices.lacking(cp, needed, what, LOWER, idle)
 
 
 def block_bounds(sizes: NDArray[np.integer]) -> NDArray[np.int32]:
-    """First block and end of the blocks of each start, for so many rows of each: (S, 2)."""
+    """First and last block (exclusive) of each start, given its number of rows: (S, 2)."""
     ends = np.cumsum(-(-sizes // BLOCK))
     return np.stack([np.append(0, ends[:-1]), ends], axis=1).astype(np.int32)
 
 
 class SmoothBatch(DeviceArrays):
-    """What the smooth kernels do, on another device than the CPU, for S starts at a time.
+    """The functions of the smooth kernels on a device, for S starts at a time.
 
     Parameters
     ----------
-    tables : rows of each start, ``(X, Y, w)``; those of starts that share them are one and the same object.
-    form : as the kernels take it, for all starts.
-    penalties : as the kernels take them, of each start.
+    tables : rows of each start, ``(X, Y, w)``; starts with the same rows share one object.
+    form : common form of all starts, as the kernels take it.
+    penalties : penalties of each start, as the kernels take them.
     dtype : "float32" or "float64".
     xp : array namespace; None: CuPy.
-    use_fused : kernels of ``smooth.cu``, which need CuPy; False: the array functions of `opttree.kernels.xp`, which
-        follow the array API and know no skipping (``form.eps`` is 0 for them).
+    use_fused : use the kernels of ``smooth.cu``, which need CuPy; False: the array functions of `opttree.kernels.xp`,
+        which follow the array API and do not skip subtrees (``form.eps`` is 0).
 
     Raises
     ------
     RuntimeError
-        Where there is no CuPy or no device.
+        If CuPy or a device is missing.
     MemoryError
-        Where the device has too little memory, in one sentence, before any work.
+        If the device has too little memory; raised before any work.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class SmoothBatch(DeviceArrays):
     ) -> None:
         self.form, self.use_fused = form, use_fused
         self.n_starts = len(tables)
-        own: dict[int, int] = {}  # of each table, where its rows begin
+        own: dict[int, int] = {}  # first row of each table
         kept: list[Rows] = []
         total = 0
         for table in tables:
@@ -114,10 +114,10 @@ class SmoothBatch(DeviceArrays):
                 self._space = fused.space(self.xp, form, dtype, self.n_starts, -(-max(self.sizes) // BLOCK))
 
     def numbered(self, orders: Sequence[NDArray[np.integer]]) -> Any:
-        """Rows in the given orders, one for each start or one for all, as the kernels take them.
+        """Row numbers in the given orders (one per start, or one for all), as the kernels take them.
 
-        Numbers are -1 where there is no row. The fused kernels take them in blocks (blocks, BLOCK), with the blocks of
-        each start (S, 2); the array functions as (S or 1, m).
+        -1 means no row. The fused kernels take blocks (blocks, BLOCK) and the range of blocks of each start (S, 2); the
+        array functions take (S or 1, m).
         """
         sizes = np.array([order.size for order in orders])
         if not self.use_fused:
@@ -133,12 +133,12 @@ class SmoothBatch(DeviceArrays):
         return self.xp.asarray(rows.reshape(-1, BLOCK)), self.xp.asarray(bounds)
 
     def wait(self) -> None:
-        """Until all that was asked of the device is done."""
+        """Wait until the device has finished all work."""
         if hasattr(self.xp, "cuda"):
             self.xp.cuda.get_current_stream().synchronize()
 
     def _gathered(self, rows: Any, weight: Any) -> tuple[Any, Any, Any]:
-        """X, Y, w of ``rows`` with a leading axis of starts, weights in shares."""
+        """X, Y, w of ``rows`` with a leading axis of starts; weights are normalised."""
         xp, (X, Y, w) = self.xp, self.data
         flat = xp.reshape(rows, (-1,))
         there = flat >= 0
@@ -148,8 +148,8 @@ class SmoothBatch(DeviceArrays):
         return parts[0], parts[1], share / xp.reshape(weight if rows.shape[0] > 1 else weight[:1], (-1, 1))
 
     def evaluate(self, thetas: ArrayLike, alphas: ArrayLike) -> tuple[NDArray[np.float64], Floats, Floats]:
-        """Objectives (S,) of ``thetas (S, size)`` with gates of scales ``alphas (S,)``, their gradients (S, size), and
-        the leaves' shares of the weight (S, L).
+        """Objectives (S,) and gradients (S, size) of ``thetas (S, size)`` at gate scales ``alphas (S,)``, and the
+        leaves' shares of the weight (S, L).
         """
         theta, xp = self.upload(thetas), self.xp
         alpha = xp.asarray(np.array(alphas, self.dtype))
@@ -177,7 +177,7 @@ class SmoothBatch(DeviceArrays):
         moments: Any,
         closed_leaves: bool,
     ) -> tuple[Any, Any]:
-        """Step ``number`` (from 1) of Adam for all starts, as `first_order.descend` takes it, without waiting.
+        """Step ``number`` (from 1) of Adam for all starts, as in `first_order.descend`, without waiting.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class SmoothBatch(DeviceArrays):
         rows = xp.full(int(bounds[-1, 1]) * BLOCK, -1, dtype=xp.int32)
         for s, (start, size) in enumerate(zip(self._starts, self.sizes, strict=True)):
             X = self.data[0][start : start + size, :p]
-            order = xp.argsort(arrays.path_keys(xp, A[s], b[s], alpha[s], X, self.form.depth))  # CuPy's is stable
+            order = xp.argsort(arrays.path_keys(xp, A[s], b[s], alpha[s], X, self.form.depth))  # CuPy's sort is stable
             first = int(bounds[s, 0]) * BLOCK
             rows[first : first + size] = xp.astype(order + start, xp.int32)
         return (xp.reshape(rows, (-1, BLOCK)), xp.asarray(bounds)), self._weight
@@ -219,6 +219,6 @@ class SmoothBatch(DeviceArrays):
         return self._all_rows, self._weight
 
     def batch(self, orders: Sequence[NDArray[np.integer]]) -> tuple[Any, Any]:
-        """A batch of some rows, numbered within each start's, for `step`; as many for each start."""
+        """A batch for `step` of some rows, numbered within each start's rows; equally many for each start."""
         sums = [self.w[start + order].sum() for start, order in zip(self._starts, orders, strict=True)]
         return self.numbered(orders), self.xp.asarray(np.array(sums, self.dtype))

@@ -1,4 +1,4 @@
-"""The smooth formulation: the statement with probabilistic routing, an unconstrained problem in one vector theta."""
+"""The smooth formulation: `TreeProblem` with probabilistic routing, an unconstrained problem in one vector theta."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ Floats = NDArray[np.floating]
 AGGREGATIONS = {"expected": codes.EXPECTED, "mixture": codes.MIXTURE}
 LOSSES = {"squared": codes.SQUARED, "log": codes.LOG}
 DTYPES = ("float32", "float64")
-TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, measured best
-CONDITIONAL_LEVELS = 2  # the same where subtrees may be skipped: three splits cost no more than two by themselves
-PARALLEL_ROWS = 2000  # fewer are evaluated on one thread, where a solver is not parallel itself
-ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves exist at one time
+TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, the fastest as measured
+CONDITIONAL_LEVELS = 2  # the same when subtrees may be skipped: three splits together cost no more than two separately
+PARALLEL_ROWS = 2000  # fewer rows are evaluated on one thread, if the solver is not parallel itself
+ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothTreeProblem(Checked):
     """Minimise over theta = (A, b, values, coefs) the loss of a complete tree whose gates are scaled sigmoids.
 
-    Row x goes left at branch t with probability ``1 / (1 + exp(-alpha (b_t - a_t . x)))`` (GET paper, eq. 4); P_l(x)
-    is the product along the path to leaf l, f_l(x) the leaf's prediction. The objective is
+    Row x goes left at branch t with probability ``1 / (1 + exp(-alpha (b_t - a_t . x)))`` (GET paper, eq. 4); P_l(x) is
+    the product of these along the path to leaf l, f_l(x) the leaf's prediction. The objective is
 
     - "expected": ``sum_i w_i sum_l P_l(x_i) loss(y_i, f_l(x_i))`` (GET eq. 3, SRT eq. 3, SDTR eq. 3), or
     - "mixture": ``sum_i w_i loss(y_i, sum_l P_l(x_i) f_l(x_i))`` (SRT eq. 4; GradTree);
 
-    with weights that sum to one (the papers' sums over rows, divided by n), plus the `L1` and `L2` penalties of the
-    statement (GET eq. 5); other penalties, `SplitPrice` among them, are left out. As alpha grows, both tend to the mean
+    with weights that sum to one (the papers' sums over rows divided by n), plus the `L1` and `L2` penalties of the
+    statement (GET eq. 5); other penalties, such as `SplitPrice`, are ignored. As alpha grows, both tend to the mean
     loss of the hard tree plus those penalties (under log loss, where no row hits the cap of the statement).
 
     Examples
@@ -63,26 +63,26 @@ class SmoothTreeProblem(Checked):
     Raises
     ------
     ValueError
-        For a statement that it cannot smooth, an unknown option, or a GPU where there is none.
+        For a statement without a smooth form, an invalid option, or "gpu" without a GPU.
     """
 
     problem: TreeProblem = option(
-        doc="""The statement; oblique splits, squared or log loss, depth >= 1. Leaves of the log loss hold class scores
-        (softmax), constant ones too."""
+        doc="""The statement; oblique splits, squared or log loss, depth >= 1. With log loss, leaves hold class scores
+        (softmax), including constant leaves."""
     )
     alpha: float = option(1.0, "Scale of the gates.", above=0)
     aggregation: Literal["expected", "mixture"] = option("expected", '"expected" or "mixture".')
     dtype: Literal["float32", "float64"] = option("float64", '"float32" or "float64".')
     eps: float = option(
         0.0,
-        """A block of rows skips the subtrees that it reaches with a summed probability under this; 0 is exact. Works
-        best with rows sorted by their leaves, see `sort`.""",
+        """A block of rows skips subtrees that it reaches with a summed probability below this; 0 is exact. Most
+        effective with rows sorted by leaf, see `sort`.""",
         least=0,
     )
     data: Any = field(default=None, repr=False)  # the rows in blocks; packed when None
     device: Device = option(
         "cpu",
-        """Where `value_and_grad` is evaluated: "cpu", "gpu" (CuPy), or "auto", which becomes either, see
+        """Device of `value_and_grad`: "cpu", "gpu" (CuPy), or "auto", which selects one, see
         `opttree.devices.on_gpu`.""",
     )
 
@@ -101,7 +101,7 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
-        """Why ``problem`` has no smooth formulation here, or None."""
+        """Why ``problem`` has no smooth formulation, or None."""
         if problem.splits != "oblique":
             return "its splits are axis-aligned, and the gates are hyperplanes"
         if problem.loss not in LOSSES:
@@ -112,9 +112,9 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def placed(problem: TreeProblem, device: Device, n_starts: int = 1, **options: Any) -> Device:
-        """Where ``n_starts`` thetas of ``problem`` are evaluated, side by side: "cpu" or "gpu".
+        """The device for ``n_starts`` thetas of ``problem`` evaluated together: "cpu" or "gpu".
 
-        "auto" becomes "gpu" as `opttree.devices.on_gpu` says, if it has room for them when nobody else is there.
+        "auto" becomes "gpu" if `opttree.devices.on_gpu` says so and the total memory of the GPU suffices.
         """
         work = float(problem.n_samples) * 2**problem.depth * (problem.n_features + 1) * n_starts
         if not devices.on_gpu(device, work):
@@ -177,12 +177,12 @@ class SmoothTreeProblem(Checked):
         return smooth.Penalty(*(self.problem.strength(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)))
 
     def pack_rows(self, groups: Sequence[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
-        """Rows in blocks, each group of row numbers in blocks of its own, and the blocks' bounds (groups, 2)."""
+        """Rows in blocks, a new block for each group of row numbers, and the groups' block ranges (groups, 2)."""
         return pack_rows(self.problem, groups, self.dtype)
 
     @cached_property
     def table(self) -> Rows:
-        """The rows as a `SmoothBatch` takes them."""
+        """The rows in the format of `SmoothBatch`."""
         problem = self.problem
         return problem.X, problem.Y, problem.w * problem.n_samples
 
@@ -203,7 +203,7 @@ class SmoothTreeProblem(Checked):
 
     @cached_property
     def _batch(self) -> SmoothBatch:
-        """The problem by itself, on the device."""
+        """The problem as a batch of one on the device."""
         return SmoothBatch([self.table], self.form, [self.penalty], self.dtype)
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
@@ -213,12 +213,12 @@ class SmoothTreeProblem(Checked):
         return smooth.unpack.py_func(theta, self.form)
 
     def parts(self, theta: Floats) -> tuple[NDArray[np.float64], ...]:
-        """Copies of what `unpack` gives, in float64."""
+        """Float64 copies of the parts from `unpack`."""
         A, b, values, coefs = (np.array(part, np.float64) for part in self.unpack(np.asarray(theta)))
         return A, b, values, coefs
 
     def random_theta(self, rng: np.random.Generator) -> Floats:
-        """Random hyperplanes of unit length, at normal distances from the mean; every leaf the constant of the root."""
+        """Random hyperplanes of unit length, at normal distances from the mean; all leaves hold the best constant."""
         theta = np.zeros(self.size, self.dtype)
         A, b, values, _coefs = self.unpack(theta)
         self._randomise(A, b, np.ones(b.size, bool), rng)
@@ -229,7 +229,7 @@ class SmoothTreeProblem(Checked):
     # ---- value and gradient ---------------------------------------------------------------------------------------
 
     def unit_splits(self, theta: Floats) -> Floats:
-        """Theta with hyperplanes of unit length: the same hard tree, gates of one steepness."""
+        """Theta with hyperplanes of unit length: the same hard tree, with equally steep gates."""
         theta = np.array(theta, self.dtype)
         A, b, _values, _coefs = self.unpack(theta)
         norm = np.linalg.norm(A, axis=1)
@@ -241,15 +241,17 @@ class SmoothTreeProblem(Checked):
     def value_and_grad(self, theta: Floats, *, parallel: bool = True) -> tuple[float, Floats]:
         """The objective at ``theta (size,)`` and its gradient (size,), in the problem's dtype.
 
-        ``parallel=False`` stays on the calling thread, for callers that are parallel themselves; same numbers.
+        ``parallel=False`` stays on the calling thread, for callers that are parallel themselves; the results are
+        identical.
         """
         value, gradient, _mass = self._evaluate(theta, parallel)
         return value, gradient
 
     def lbfgs(self, theta: Floats, iterations: int, memory: Any = None) -> float:
-        """Up to ``iterations`` of L-BFGS on all variables: moves ``theta (size,)``, and returns its objective.
+        """Up to ``iterations`` iterations of L-BFGS on all variables; updates ``theta (size,)`` and returns its
+        objective.
 
-        ``memory``, from `lbfgs_memory`, is kept up to date: with it a run may be cut into parts.
+        ``memory``, from `lbfgs_memory`, is updated, so that a run can be split into parts.
         """
         memory = lbfgs_memory(theta.size) if memory is None else memory
         if self.device == "gpu":
@@ -258,7 +260,7 @@ class SmoothTreeProblem(Checked):
         return float(lbfgs(theta, alpha, self.data, self.form, self.penalty, iterations, parallel, memory)[0])
 
     def value(self, theta: Floats) -> float:
-        """The objective at ``theta``; costs as much as with its gradient, which the same pass makes."""
+        """The objective at ``theta``; costs as much as `value_and_grad`, since the same pass computes both."""
         return self._evaluate(theta)[0]
 
     def _evaluate(self, theta: ArrayLike, parallel: bool = True) -> tuple[float, Floats, Floats]:
@@ -276,7 +278,7 @@ class SmoothTreeProblem(Checked):
         return float(value), gradient, mass
 
     def with_alpha(self, alpha: float) -> SmoothTreeProblem:
-        """The same problem with gates of another scale; the rows in blocks are shared."""
+        """The same problem with another gate scale; the blocks of rows are shared."""
         other = replace(self, alpha=alpha)
         for name in ("table", "_batch"):
             if name in self.__dict__:
@@ -284,7 +286,7 @@ class SmoothTreeProblem(Checked):
         return other
 
     def sort(self, theta: Floats) -> SmoothTreeProblem:
-        """The same problem with rows in an order in which blocks share their paths under ``theta``: for ``eps > 0``."""
+        """The same problem with the rows sorted so that blocks share their paths under ``theta``; for ``eps > 0``."""
         A, b, _values, _coefs = self.unpack(np.asarray(theta))
         keys = arrays.path_keys(np, A, b, self.alpha, self.problem.X, self.problem.depth)
         return replace(self, data=self.pack_rows([np.argsort(keys, kind="stable")])[0])
@@ -292,7 +294,7 @@ class SmoothTreeProblem(Checked):
     # ---- to trees and back ----------------------------------------------------------------------------------------
 
     def harden(self, theta: Floats) -> Tree:
-        """The complete hard tree of ``theta``, leaves as they stand; `TreeProblem.fit_leaves` makes them the best."""
+        """The complete hard tree of ``theta``; leaves are not refitted, see `TreeProblem.fit_leaves`."""
         A, b, values, coefs = self.parts(theta)
         problem = self.problem
         tree = Tree.complete(A, b, problem.n_outputs, problem.classes)
@@ -306,23 +308,23 @@ class SmoothTreeProblem(Checked):
         directions = rng.normal(size=(int(which.sum()), A.shape[1]))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         w, X = self.problem.w[:, None], self.problem.X
-        mean = np.sum(w * X, axis=0)  # no dot products: BLAS threads and ours fight for the cores
+        mean = np.sum(w * X, axis=0)  # no dot product: BLAS threads and ours would compete for the cores
         deviation = np.sqrt(np.sum(w * np.square(X - mean), axis=0))
         spread = np.linalg.norm(directions * deviation, axis=1)
         A[which], b[which] = directions, np.sum(directions * mean, axis=1) + spread * rng.normal(size=len(directions))
 
     def soften(self, tree: Tree, rng: np.random.Generator | None = None) -> Floats:
-        """Theta of ``tree``: `harden` gives it back, completed to the problem's depth.
+        """Theta of ``tree``, the inverse of `harden`, completed to the problem's depth.
 
-        A leaf above that depth becomes a subtree over copies of itself, of zero hyperplanes or, with ``rng``, of
-        random ones, which an optimizer can move. Bounds on linear leaves have no place in theta and are dropped.
-        ValueError if the tree is no feasible point of the problem.
+        A leaf above that depth becomes a subtree with copies of this leaf and zero hyperplanes or, with ``rng``, random
+        ones, which an optimizer can move. Bounds on linear leaves are not part of theta and are dropped. ValueError if
+        the tree is infeasible for the problem.
         """
         if (reason := self.problem.violation(tree)) is not None:
             raise ValueError(f"tree must be feasible; {reason}")
         theta = np.zeros(self.size, self.dtype)
         A, b, values, coefs = self.unpack(theta)
-        node = np.zeros(2 * self.n_branches + 1, np.intp)  # the tree's node at each place of the heap
+        node = np.zeros(2 * self.n_branches + 1, np.intp)  # the tree's node at each heap position
         for t in range(self.n_branches):
             kids = tree.children[node[t]] if node[t] < tree.n_branches else (node[t], node[t])
             node[2 * t + 1], node[2 * t + 2] = kids
@@ -337,7 +339,7 @@ class SmoothTreeProblem(Checked):
         return theta
 
     def with_leaves(self, theta: Floats, tree: Tree) -> Floats:
-        """Theta with the leaves of ``tree``, a complete tree as `harden` gives it."""
+        """Theta with the leaves of ``tree``, a complete tree from `harden`."""
         theta = np.array(theta, self.dtype)
         _A, _b, values, coefs = self.unpack(theta)
         values[:] = self._scores(tree.values, tree.link)
@@ -345,7 +347,7 @@ class SmoothTreeProblem(Checked):
         return theta
 
     def _scores(self, values: Floats, link: str) -> Floats:
-        """Leaf constants as theta holds them: class shares become log shares."""
+        """Leaf constants in the format of theta: class shares become log shares."""
         if self.problem.is_classification and link == "identity":
             return np.log(np.maximum(values, hard.SMALLEST_PROBABILITY))
         return values
@@ -353,7 +355,7 @@ class SmoothTreeProblem(Checked):
     # ---- leaves ---------------------------------------------------------------------------------------------------
 
     def path_probabilities(self, theta: Floats, rows: slice = slice(None)) -> Floats:
-        """P_l(x_i) of rows of X: (rows, L)."""
+        """P_l(x_i) for ``rows`` of X: (rows, L)."""
         A, b, _values, _coefs = self.parts(theta)
         numbers = np.arange(self.problem.n_samples, dtype=np.int32)[rows]
         return path_products(subtree.gates(self.problem.X, numbers, A, b, float(self.alpha)))
@@ -363,7 +365,7 @@ class SmoothTreeProblem(Checked):
 
         Constant leaves of "expected": weighted means (shares of the classes under log loss). Linear leaves of
         "expected": weighted least squares with the leaf penalties. Leaves of "mixture": one least-squares problem
-        over all leaves. Linear leaves under log loss, and mixtures of it, have no closed form: ValueError.
+        over all leaves. Linear leaves and mixtures under log loss have no closed form: ValueError.
         """
         theta = np.array(theta, self.dtype)
         if self.problem.is_classification and (self.linear or self.aggregation == "mixture"):

@@ -1,4 +1,4 @@
-"""The working set of a decomposition: the splits at and below one branch node, the rest of the smooth tree fixed."""
+"""The working set of a decomposition: the splits at and below one branch node of the smooth tree, all else fixed."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ Floats = NDArray[np.floating]
 class SubtreeProblem:
     """Minimise a smooth objective over the splits at and below one branch node (SRT paper, BN step of section 4.1).
 
-    With leaves fixed, the expected loss is linear in the leaves' losses of each row, which are computed once; what is
-    left is a smooth tree of gates, evaluated by the kernel of the whole tree. Two forms (section 5.2):
+    With leaves fixed, the expected loss is linear in the leaves' losses of each row, which are computed once; the rest
+    is a smooth tree of gates, evaluated by the same kernel as the whole tree. Two forms (section 5.2):
 
-    - exact: all rows, row i weighted by ``w_i P_t(x_i)``, its probability to reach the node. The objective of the
-      whole tree, up to a constant.
-    - proxy: the rows whose path of highest branch probability (HBP) passes the node, as though they reached it for
-      sure, ``P_t = 1``. The paper leaves its scale open; here weights stay ``w_i`` of the whole problem, so that
-      penalties keep their meaning and both forms are the same at the root.
+    - exact: all rows, row i weighted by ``w_i P_t(x_i)``, with P_t its probability of reaching the node. This is the
+      objective of the whole tree up to a constant.
+    - proxy: the rows whose path of highest branch probability (HBP) passes the node, as if they reached it with
+      certainty, ``P_t = 1``. The paper does not fix the scale of this form; here the weights are ``w_i`` of the whole
+      problem, so that penalties keep their meaning and both forms agree at the root.
 
     Parameters
     ----------
     whole : the smooth problem; expected aggregation, squared loss.
-    theta : (size,) the point whose other parts are fixed.
+    theta : (size,) the current point, whose other parts stay fixed.
     node : branch node t, numbered breadth-first from 0.
     alone : only the split of the node itself may move.
-    exact : the form.
+    exact : exact form if True, else the proxy.
 
     Raises
     ------
     ValueError
-        For another aggregation or loss, or a node that is no branch; on evaluation, for one that no row passes.
+        For another aggregation or loss, or a node that is not a branch; on evaluation, if no row passes the node.
     """
 
     whole: SmoothTreeProblem
@@ -61,7 +61,7 @@ class SubtreeProblem:
 
     @staticmethod
     def refusal(whole: SmoothTreeProblem) -> str | None:
-        """Why a working set of ``whole`` is no problem in the splits alone, or None."""
+        """Why ``whole`` cannot be decomposed into problems in the splits alone, or None."""
         if whole.aggregation != "expected":
             return f"its aggregation is {whole.aggregation!r}, and only 'expected' is linear in the leaves' losses"
         if whole.problem.loss != "squared":
@@ -122,17 +122,17 @@ class SubtreeProblem:
 
     @property
     def weights(self) -> Floats:
-        """Their weights (m,), in shares of the whole problem's."""
+        """Weights (m,) of these rows, normalised as in the whole problem."""
         return self._reach[1]
 
     @cached_property
     def share(self) -> float:
-        """Sum of the weights: what part of the whole the rows are."""
+        """Sum of the weights: the rows' share of the whole."""
         return float(np.sum(self.weights))
 
     @cached_property
     def losses(self) -> Floats:
-        """Losses of the rows at the leaves below: (m, leaves)."""
+        """Losses of the rows at each leaf below: (m, leaves)."""
         _A, _b, values, coefs = self.whole.parts(self.theta)
         problem = self.whole.problem
         return subtree.squared_losses(problem.X, problem.Y, self.rows, values[self.leaves], coefs[self.leaves])
@@ -152,21 +152,21 @@ class SubtreeProblem:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it is evaluated on a GPU: where the whole is, and there are rows enough."""
+        """Whether it is evaluated on a GPU: if the whole problem is, and there are enough rows."""
         return self.whole.device == "gpu" and self.rows.size >= PARALLEL_ROWS
 
     @cached_property
     def stated(self) -> tuple[Any, Any, Any]:
-        """What the kernels take: rows with the losses of the leaves in place of y, in blocks or on a GPU; formulation;
+        """The kernels' inputs: rows with the leaves' losses in place of y, in blocks or on a GPU; formulation;
         penalties.
 
-        Their objective is `value_and_grad`'s divided by `share`.
+        Their objective is that of `value_and_grad` divided by `share`.
         """
         if not self.share > 0.0:
             raise ValueError(f"node must be on the path of some rows; no row passes node {self.node}")
         problem = self.whole.problem
         losses = self.losses
-        if self.alone and self.below.size > 1:  # the two subtrees below are leaves of known losses
+        if self.alone and self.below.size > 1:  # the two subtrees below act as leaves with known losses
             S, half = self.left_probabilities, losses.shape[1] // 2
             height = half.bit_length() - 1
             reach = [path_products(S[:, heap_below(1 + side, height)]) for side in (0, 1)]
@@ -184,17 +184,17 @@ class SubtreeProblem:
 
     @property
     def start(self) -> Floats:
-        """The working set's part of ``theta``: weights, then thresholds, ``(branches (p + 1),)``."""
+        """The part of ``theta`` in the working set: weights, then thresholds, ``(branches (p + 1),)``."""
         A, b, _values, _coefs = self.whole.unpack(self.theta)
         return np.concatenate([A[self.branches].ravel(), b[self.branches]])
 
     def value_and_grad(self, point: Floats) -> tuple[float, Floats]:
-        """The objective at ``point``, laid out as `start`, and its gradient."""
+        """The objective at ``point``, in the layout of `start`, and its gradient."""
         value, gradient = self._evaluate(self._checked(point))
         return self.share * value, self.share * gradient
 
     def lbfgs(self, point: Floats, iterations: int) -> Floats:
-        """The point after up to ``iterations`` of L-BFGS from ``point``."""
+        """The point after up to ``iterations`` iterations of L-BFGS from ``point``."""
         point = np.array(self._checked(point))
         if self.on_gpu:
             lbfgs_elsewhere(point, self._evaluate, iterations, lbfgs_memory(point.size))
@@ -231,7 +231,7 @@ class SubtreeProblem:
 
     @property
     def parallel(self) -> bool:
-        """Whether there are rows enough for several threads."""
+        """Whether there are enough rows for several threads."""
         return self.rows.size >= PARALLEL_ROWS
 
     def at(self, theta: Floats) -> SubtreeProblem:
@@ -243,7 +243,7 @@ class SubtreeProblem:
         return moved
 
     def insert(self, point: Floats) -> Floats:
-        """``theta`` with the splits of ``point``, laid out as `start`."""
+        """``theta`` with the splits of ``point``, in the layout of `start`."""
         theta = np.array(self.theta)
         A, b, _values, _coefs = self.whole.unpack(theta)
         cut = self.branches.size * A.shape[1]

@@ -1,4 +1,4 @@
-"""The statement: which tree is to be found, on which data, and by which number trees are compared."""
+"""The statement of the problem: the data, the feasible trees, and the objective by which trees are compared."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class TreeProblem:
     splits : "oblique" (any hyperplane) or "axis" (one feature).
     leaves : "constant" or "linear". Classification leaves hold class frequencies, linear ones softmax scores.
     loss : "squared" (summed over the K outputs), "absolute" (same), "zero_one", or "log" (capped at
-        ``-log(1e-6)`` per row, so that one row in a pure leaf of another class does not make the mean infinite).
-    sample_weight : (n,) weights >= 0, or None for equal ones. Rows of weight zero are left out of the problem.
+        ``-log(1e-6)`` per row, so that one row in a pure leaf of another class does not make the mean loss infinite).
+    sample_weight : (n,) weights >= 0, or None for equal weights. Rows of weight zero are left out.
     penalties : terms added to the mean loss: `L1`, `L2`, `SplitPrice`, or anything with ``value(tree)``.
         Strengths are in units of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is
-        ``alpha / n`` here. The penalty on a split acts on its weights at unit length, since a hyperplane times a
-        constant routes alike (in the papers it acts on the weights as stored); see `L1`. A single one needs no tuple.
-    min_leaf : fewest rows in a leaf that any row reaches, >= 1; a tree of one leaf is always allowed.
+        ``alpha / n`` here. Penalties on splits act on the weights at unit length, since scaling a hyperplane does not
+        change the routing (in the papers they act on the weights as stored); see `L1`. A single penalty needs no tuple.
+    min_leaf : fewest rows in a nonempty leaf, >= 1; a tree of one leaf is always allowed.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class TreeProblem:
         y = np.asarray(self.y)
         if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
             raise ValueError(f"y must have one entry per row of X, {X.shape[0]}; got shape {y.shape}")
-        with np.errstate(over="ignore", invalid="ignore"):  # the sum needs no array of the size of X
+        with np.errstate(over="ignore", invalid="ignore"):  # the sum avoids an array of the size of X
             total = X.sum()
         if not np.isfinite(total) and not np.isfinite(X).all():
             raise ValueError(f"X must be finite; got {X[~np.isfinite(X)][0]}")
@@ -141,39 +141,38 @@ class TreeProblem:
 
     @cached_property
     def presorted(self) -> NDArray[np.int32]:
-        """(p, n) rows in increasing order of each feature; computed when an axis-aligned solver first asks."""
+        """(p, n) rows in increasing order of each feature; computed on first use."""
         return np.argsort(self.X, axis=0, kind="stable").T.astype(np.int32)
 
     @property
     def loss_code(self) -> int:
-        """The loss as the kernels name it."""
+        """The kernels' code of the loss."""
         return LOSSES[self.loss]
 
     def strength(self, kind: type[L1] | type[L2], on: str) -> float:
-        """Summed strength of the penalties of ``kind`` on "splits" or "leaves"."""
+        """Total strength of the penalties of ``kind`` on "splits" or "leaves"."""
         return float(sum(getattr(q, on) for q in self.penalties if isinstance(q, kind)))
 
     @property
     def split_price(self) -> float:
-        """Summed price per split."""
+        """Total price per split."""
         return float(sum(q.price for q in self.penalties if isinstance(q, SplitPrice)))
 
     @property
     def price_per_split(self) -> float:
-        """What every split adds to the objective, whatever its weights: prices, and penalties at unit length.
+        """The amount that every split adds to the objective regardless of its weights: prices, and constant penalties.
 
-        `L2` always; `L1` on axis-aligned splits, whose weight vectors have one entry.
+        At unit length `L2` is constant, and `L1` is on axis-aligned splits, which have one weight.
         """
         l1 = self.strength(L1, "splits") if self.splits == "axis" else 0.0
         return self.split_price + self.strength(L2, "splits") + l1
 
-    # ---- the number by which trees are compared -------------------------------------------------------------------
+    # ---- the objective --------------------------------------------------------------------------------------------
 
     def violation(self, model: Any) -> str | None:
-        """Why ``model`` is not a feasible point of this problem, in one sentence, or None.
+        """Why ``model`` is infeasible for this problem, in one sentence, or None.
 
-        ``model`` is a tree, or what `opttree.models.as_model` takes for one; a forest is feasible where all its trees
-        are.
+        ``model`` is anything that `opttree.models.as_model` accepts; a forest is feasible if all its trees are.
         """
         model = as_model(model)
         if model.n_features != self.n_features or model.n_outputs != self.n_outputs:
@@ -189,14 +188,14 @@ class TreeProblem:
         return next((reason for tree in trees if (reason := self._broken_limit(tree)) is not None), None)
 
     def _broken_limit(self, tree: Tree) -> str | None:
-        """Which of the limits on a single tree ``tree`` breaks, in one sentence, or None."""
+        """The limit on single trees that ``tree`` violates, in one sentence, or None."""
         if tree.depth > self.depth:
             return f"the tree has depth {tree.depth}; the problem allows {self.depth}"
         if self.splits == "axis" and not tree.is_axis_aligned:
             return "the tree has oblique splits; the problem allows axis-aligned ones"
         if self.leaves == "constant" and tree.linear_leaves:
             return "the tree has linear leaves; the problem allows constant ones"
-        first_layer = tree.n_features == self.n_features  # of a forest in layers; always so for a tree
+        first_layer = tree.n_features == self.n_features  # of a layered forest; always true for a tree
         if self.min_leaf > 1 and tree.n_branches and first_layer:
             counts = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)
             if np.any((counts > 0) & (counts < self.min_leaf)):
@@ -227,7 +226,7 @@ class TreeProblem:
         return tree.keep(filled)
 
     def mean_loss(self, model: Tree | Forest) -> float:
-        """Weighted mean loss of the model's predictions, without penalties: hard routing, but for mixtures."""
+        """Weighted mean loss of the model's predictions, without penalties; routing is hard, except for mixtures."""
         if isinstance(model, Forest):
             return self.mean_loss_of(model.answers(self.X))
         if model.mixture:
@@ -236,10 +235,10 @@ class TreeProblem:
         per_row = hard.losses(
             self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
         )
-        return float(np.sum(self.w * per_row))  # not a dot product: BLAS threads and OpenMP threads fight for the cores
+        return float(np.sum(self.w * per_row))  # no dot product: BLAS and OpenMP threads would compete for the cores
 
     def mean_loss_of(self, answers: Floats) -> float:
-        """Weighted mean loss of ``answers (n, K)`` to the rows: predictions, or class probabilities."""
+        """Weighted mean loss of ``answers (n, K)``: predictions, or class probabilities."""
         return float(np.sum(self.w * self._losses_of(answers)))
 
     def _losses_of(self, outputs: Floats) -> Floats:
@@ -260,9 +259,9 @@ class TreeProblem:
         return float(sum(q.value(model) for q in self.penalties))
 
     def objective(self, model: Any) -> float:
-        """The objective of a model: mean loss plus penalties; infinite where `violation` has a reason.
+        """The objective of a model: mean loss plus penalties; infinite if the model is infeasible, see `violation`.
 
-        ``model`` is a tree or a forest, or what `opttree.models.as_model` takes for one: a result, a fitted estimator.
+        ``model`` is anything that `opttree.models.as_model` accepts: a tree, a forest, a result, a fitted estimator.
         """
         model = as_model(model)
         if self.violation(model) is not None:
@@ -270,7 +269,7 @@ class TreeProblem:
         return self.mean_loss(model) + self.penalty(model)
 
     def sample(self, rows: NDArray[np.integer], **changes: Any) -> TreeProblem:
-        """The same statement on some of the rows, by number; ``changes`` are options that differ."""
+        """The same statement on a subset of the rows, given by number; ``changes`` are options that differ."""
         assert self.sample_weight is not None  # set by __post_init__
         return self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
 
@@ -295,17 +294,17 @@ class TreeProblem:
         return self.sample(np.sort(order[cut:])), self.sample(np.sort(order[:cut]))
 
     def restrict(self, rows: NDArray[np.integer], depth: int, **changes: Any) -> TreeProblem:
-        """The part of the problem that a subtree of at most ``depth`` levels has in hand: that of the rows it gets.
+        """The subproblem of a subtree of at most ``depth`` levels, on the rows that reach it.
 
-        Penalties are scaled with the share of the weight, so that the part's objective times that share is the
-        subtree's contribution to this problem's. ``changes`` are options that differ.
+        Penalties are scaled by the rows' share of the weight, so that the subproblem's objective times this share is
+        the subtree's contribution to this problem's objective. ``changes`` are options that differ.
         """
         share = float(np.sum(self.w[rows]))
         penalties = [scaled(q, 1.0 / share) for q in self.penalties]
         return self.sample(rows, depth=depth, penalties=penalties, **changes)
 
     def one_leaf(self, leaves: str | None = None) -> Tree:
-        """The best tree of one leaf, "constant" or "linear"; by default of the problem's kind."""
+        """The best tree of one leaf, "constant" or "linear"; by default as in the problem."""
         tree = Tree.constant(np.zeros(self.n_outputs), self.n_features, self.classes)
         return self.fit_leaves(tree, leaves=leaves)
 
@@ -316,19 +315,19 @@ class TreeProblem:
     # ---- leaves ---------------------------------------------------------------------------------------------------
 
     def fit_leaves(self, tree: Tree, *, leaves: str | None = None, min_rows: int | None = None) -> Tree:
-        """The tree with the same splits and the best leaves for them (TAO paper, Theorem 3.3).
+        """The tree with the same splits and optimal leaves (TAO paper, Theorem 3.3).
 
         Parameters
         ----------
-        leaves : "constant" or "linear"; the problem's own by default.
-        min_rows : fewest rows of a linear leaf, smaller ones stay constant; ``2 (p + 1)`` by default.
+        leaves : "constant" or "linear"; by default as in the problem.
+        min_rows : fewest rows of a linear leaf; smaller leaves stay constant; ``2 (p + 1)`` by default.
 
         Returns
         -------
         Tree
             Constant leaves are exact: mean, median, class frequencies. Linear ones minimise the loss plus the leaf
-            penalties (softmax cross-entropy for classification) and, in regression, are clipped to the range
-            that y and the fitted values of the leaf's rows have in common. Leaves that no row reaches keep theirs.
+            penalties (softmax cross-entropy for classification) and, in regression, are clipped to the intersection of
+            the ranges of y and of the fitted values on the leaf's rows. Leaves that no row reaches are unchanged.
         """
         leaf = self.leaves_of(tree) - tree.n_branches
         linear = (leaves or self.leaves) == "linear"
@@ -348,13 +347,13 @@ class TreeProblem:
         )
 
     def link(self, linear: bool) -> str:
-        """Link of this problem's trees: softmax where leaves hold linear class scores."""
+        """Link of this problem's trees: softmax if leaves hold linear class scores."""
         return "softmax" if linear and self.is_classification else "identity"
 
     def fit_leaf_arrays(
         self, leaf: NDArray[np.integer], values: Floats, coefs: Floats, min_rows: int | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; new arrays come back."""
+        """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays."""
         order, start = reduced.group_rows(leaf, values.shape[0], self.w)
         if self.is_classification:
             new, fit_linear = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.fit_softmaxes
@@ -380,7 +379,7 @@ class TreeProblem:
         return new, coefs, *bounds
 
     def bound_leaves(self, tree: Tree) -> Tree:
-        """``tree`` with its linear leaves, as they are, clipped as `fit_leaves` clips them; regression only."""
+        """``tree`` with its linear leaves clipped as in `fit_leaves`, but not refitted; regression only."""
         if self.is_classification or not tree.linear_leaves:
             return tree
         order, start = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
@@ -389,7 +388,7 @@ class TreeProblem:
         return replace(tree, lower=lower, upper=upper)
 
     def trim(self, tree: Tree, *, refit: bool = True) -> Tree:
-        """``tree`` without dead leaves and those under ``min_leaf``; if rows had to move, leaves are fitted again."""
+        """``tree`` without dead leaves and leaves below ``min_leaf``; leaves are refitted if rows had to move."""
         live = self.live(tree)
         trimmed = self.enforce_min_leaf(live)
         if trimmed.n_leaves == live.n_leaves:
@@ -405,12 +404,12 @@ class TreeProblem:
             if not small.any():
                 break
             left, right = tree.children.T
-            both = small[left] & small[right]  # of two small siblings the larger stays and takes over the other's rows
+            both = small[left] & small[right]  # of two small siblings the larger is kept and takes the other's rows
             small[np.where(counts[left] >= counts[right], left, right)[both]] = False
             tree = tree.keep(~small[tree.n_branches :])
         return tree
 
 
 def _as_tuple(penalties: Any) -> tuple[Any, ...]:
-    """``penalties`` as a tuple; a single one is a sequence of one."""
+    """``penalties`` as a tuple; a single penalty becomes a tuple of one."""
     return tuple(penalties) if np.iterable(penalties) and not isinstance(penalties, str) else (penalties,)

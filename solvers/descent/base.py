@@ -1,4 +1,4 @@
-"""`Descent`: the one loop of first-order runs. Steps in slices, checkpoints, averages, early stopping, many starts."""
+"""`Descent`, the loop of first-order methods: time slices, checkpoints, averaging, early stopping, many starts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
-SLICE_SECONDS = 0.05  # what may run before the clock is looked at
+SLICE_SECONDS = 0.05  # target time of a slice between two checks of the clock
 
 
 class Run(Protocol):
-    """A run from one start, or from several at once, in slices: where they are cut does not change a number."""
+    """A run from one or several starts, in slices; the results do not depend on the slices."""
 
     @property
     def thetas(self) -> list[Floats]:
-        """Where the starts stand, and in the end their results."""
+        """The current theta of each start; in the end, the results."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Steps(Protocol):
 
     @property
     def thetas(self) -> Any:
-        """Where the starts stand, (S, size), in arrays of the device."""
+        """The current thetas of the starts (S, size), as arrays of the device."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Steps(Protocol):
         ...
 
     def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
-        """(S,) losses by which thetas are judged after ``done`` steps."""
+        """(S,) validation losses of thetas after ``done`` steps."""
         ...
 
     def mean(self, thetas: Sequence[Any]) -> Any:
@@ -72,7 +72,7 @@ class Steps(Protocol):
 
 @dataclass
 class Best:
-    """The best theta of a start so far, its loss by those that judge, and after how many steps it was found."""
+    """The best theta of a start so far, its validation loss, and the number of steps after which it was found."""
 
     theta: Floats
     loss: float = np.inf
@@ -80,15 +80,16 @@ class Best:
 
 
 class Descent:
-    """A run of ``steps`` from all its starts, up to ``total`` of them.
+    """Run up to ``total`` of the ``steps`` from all their starts.
 
     Parameters
     ----------
-    check : steps between checkpoints; there is one at the end, too.
-    average : a checkpoint's thetas are the mean of the last so many checkpoints'.
-    patience : None: checkpoints are not judged, and the last one is the result. A number: each start's best is, and it
-        has stopped after so many steps without a better one; those that have stopped go on moving beside the others.
-    first : losses (S,) of the thetas at the start; None: any checkpoint is better.
+    check : steps between checkpoints; there is also one at the end.
+    average : the thetas of a checkpoint are averaged over this many last checkpoints.
+    patience : None: the last checkpoint is the result, without validation. A number: the result is each start's best
+        checkpoint, and a start stops after this many steps without a better one. A stopped start is still updated
+        together with the others, but its result stays fixed.
+    first : validation losses (S,) of the initial thetas; None: any checkpoint is better.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Descent:
 
     @property
     def remaining(self) -> int:
-        """Steps to go, for those that go on."""
+        """Remaining steps; 0 if all starts have stopped."""
         return 0 if self.settled else self.total - self.done
 
     def advance(self, steps: int, parallel: bool = True) -> None:
@@ -155,7 +156,7 @@ class Descent:
 
     @property
     def thetas(self) -> list[Floats]:
-        """Where the starts stand; in the end, their bests or the last checkpoint."""
+        """The current thetas; in the end, the best ones or those of the last checkpoint."""
         if self.remaining:
             return list(self.steps.host(self.steps.thetas))
         if self.patience is not None:
@@ -164,10 +165,10 @@ class Descent:
 
 
 def run_all(runs: Sequence[Run]) -> Generator[None, None, None]:
-    """Take ``runs`` to their ends, in slices of about `SLICE_SECONDS`; yields None between slices.
+    """Run all ``runs`` to completion in slices of about `SLICE_SECONDS`; yields None between slices.
 
-    Several run side by side, one on each thread; fewer than there are threads, and those on a GPU, run one after the
-    other, each on all of it. Neither that nor the length of the slices changes a result.
+    With at least as many runs as threads, each runs on one thread. Fewer runs, and runs on a GPU, take turns, each on
+    all threads or the whole GPU. Neither this nor the length of the slices changes the results.
     """
     threads = numba.get_num_threads()
     steps = 1

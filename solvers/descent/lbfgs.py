@@ -1,4 +1,4 @@
-"""A run of SciPy's L-BFGS-B along a ladder of gate scales."""
+"""A run of SciPy's L-BFGS-B over increasing gate scales."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Floats = NDArray[np.floating]
 
 
 class LBFGSRun:
-    """State of one run of `LBFGS`. A step is an iteration; each scale may take as many as it has epochs."""
+    """State of one run of `LBFGS`. A step is an iteration; a scale may take as many as it has epochs."""
 
     def __init__(self, options: Any, smooth: SmoothTreeProblem, theta: Floats, scales: Floats) -> None:
         self.options, self.smooth = options, smooth
         self.theta: Floats = np.array(theta, np.float64)
         self.device = smooth.device
         self.ladder = [(float(a), len(list(run))) for a, run in groupby(np.asarray(scales))]
-        self.run: Generator[Iterate | None, None, Any] | None = None  # at the scale that is due
+        self.run: Generator[Iterate | None, None, Any] | None = None  # at the current scale
 
     @property
     def thetas(self) -> list[Floats]:
@@ -32,11 +32,11 @@ class LBFGSRun:
 
     @property
     def remaining(self) -> int:
-        """Iterations to go, at most."""
+        """Largest number of remaining iterations."""
         return sum(k for _alpha, k in self.ladder)
 
     def advance(self, steps: int, parallel: bool = True) -> None:
-        """The next `LBFGS.iterations`, whatever ``steps``, of the run at the gate scale that is due."""
+        """Run the next `LBFGS.iterations` iterations at the current gate scale, regardless of ``steps``."""
         alpha, left = self.ladder[0]
         if self.run is None:
             smooth = self.smooth.with_alpha(alpha)

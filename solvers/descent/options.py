@@ -35,7 +35,7 @@ class FirstOrder(Protocol):
         closed_leaves: bool = False,
         validation: SmoothTreeProblem | None = None,
     ) -> list[Run]:
-        """Runs from all starts, each with the gate scale of each epoch in its ``scales (epochs,)``."""
+        """Runs from all starts; each has its ``scales (epochs,)``, the gate scale of each epoch."""
         ...
 
 
@@ -43,19 +43,19 @@ class FirstOrder(Protocol):
 class Adam(Checked):
     """Adam (Kingma and Ba, ICLR 2015) on full batches or mini-batches, with cosine annealing and warm restarts."""
 
-    learning_rate: float = option(0.01, "Rate at the start of each period of the schedule.", above=0)
+    learning_rate: float = option(0.01, "Learning rate at the start of each period of the schedule.", above=0)
     beta1: float = option(0.9, "Decay of the first moment.", least=0, below=1)
     beta2: float = option(0.999, "Decay of the second moment.", least=0, below=1)
-    epsilon: float = option(1e-8, "Guard of the division.", least=0)
+    epsilon: float = option(1e-8, "Added to the denominator.", least=0)
     nu1: float = option(
         1.0,
-        "Share of the first moment against the plain gradient (QHAdam, Ma and Yarats, ICLR 2019).",
+        "Weight of the first moment against the plain gradient (QHAdam, Ma and Yarats, ICLR 2019).",
         least=0,
         most=1,
     )
     nu2: float = option(
         1.0,
-        "The same of the second moment; 1 and 1 make it Adam.",
+        "The same for the second moment; 1 and 1 give Adam.",
         least=0,
         most=1,
     )
@@ -66,13 +66,13 @@ class Adam(Checked):
     )
     factor: int = option(1, "Each period is this many times as long as the one before.", least=1)
     batch_size: int | None = option(
-        None, "Rows of a mini-batch; None: all. Epochs of mini-batches shuffle the rows.", least=1
+        None, "Rows per mini-batch; None: all rows. Mini-batches are drawn from shuffled rows in each epoch.", least=1
     )
     check: int = option(10, "Epochs between checkpoints (validation and averaging).", least=1)
     patience: int = option(
         10,
-        """Checkpoints without a lower validation objective after which a run with a validation problem stops; its best
-        checkpoint is the result.""",
+        """With a validation problem, a run stops after this many checkpoints without a lower validation objective; its
+        best checkpoint is the result.""",
         least=1,
     )
     average: int = option(
@@ -90,7 +90,7 @@ class Adam(Checked):
 
     @property
     def moments(self) -> Moments:
-        """Its numbers as the kernels take them."""
+        """The coefficients as the kernels take them."""
         return Moments(self.beta1, self.beta2, self.nu1, self.nu2, self.epsilon)
 
     def start(
@@ -103,16 +103,16 @@ class Adam(Checked):
         closed_leaves: bool = False,
         validation: SmoothTreeProblem | None = None,
     ) -> list[Run]:
-        """A run for each start, or on a GPU one for all that can take their steps together.
+        """One run per start, or on a GPU one run for all starts that can take their steps together.
 
-        ``closed_leaves`` keeps the leaves' constants at their best (expected loss only). Linear leaves under log loss
-        have no such closed form and move along the gradient all the same. ``validation`` judges the checkpoints.
+        ``closed_leaves`` keeps the leaves' constants optimal in closed form (expected loss only). Linear leaves under
+        log loss have no closed form and follow the gradient in any case. Checkpoints are evaluated on ``validation``.
         """
         starts = list(zip(smooths, thetas, scales, rngs, strict=True))
         if not starts:
             return []
         closed = self._closes(smooths[0], closed_leaves)
-        size = self.batch_size  # starts with fewer batches in an epoch take their steps by themselves
+        size = self.batch_size  # starts with fewer batches per epoch run separately
         sets = [[start] for start in starts]
         if smooths[0].device == "gpu":
             groups = groupby(starts, lambda s: size and -(-s[0].problem.n_samples // size))
@@ -123,7 +123,7 @@ class Adam(Checked):
         return [Descent(s, len(scales[0]), check=self.check, average=self.average, patience=patience) for s in steps]
 
     def _closes(self, smooth: SmoothTreeProblem, closed_leaves: bool) -> bool:
-        """Whether the leaves' constants are kept at their best, where that is asked for; ValueError for a mixture."""
+        """Whether the leaves' constants are kept optimal in closed form, if requested; ValueError for a mixture."""
         if closed_leaves and smooth.aggregation != "expected":
             raise ValueError(f"closed_leaves needs aggregation='expected'; got {smooth.aggregation!r}")
         return closed_leaves and not (smooth.linear and smooth.problem.is_classification)
@@ -139,14 +139,14 @@ class QHAdam(Adam):
 
 @dataclass(frozen=True)
 class LBFGS(Checked):
-    """SciPy's L-BFGS-B, one run for each stretch of the schedule with one gate scale, warm-started from the one before.
+    """SciPy's L-BFGS-B, with one run per gate scale of the schedule, warm-started from the run before.
 
-    It wants a ladder of few scales, ``Anneal(scale_ranges=...)``: where the scale grows every epoch a run is one step.
+    Use it with few scales, ``Anneal(scale_ranges=...)``: if the scale grows every epoch, each run is a single step.
     """
 
     memory: int = option(10, "Pairs of the quasi-Newton approximation.", least=1)
-    iterations: int = option(50, "Between two looks at the clock.", least=1)
-    tol: float = option(1e-8, "Stop at a gradient norm (largest entry) under this.", least=0)
+    iterations: int = option(50, "Iterations between two checks of the clock.", least=1)
+    tol: float = option(1e-8, "Stop if the gradient's largest entry is below this.", least=0)
 
     def start(
         self,
@@ -158,12 +158,12 @@ class LBFGS(Checked):
         closed_leaves: bool = False,
         validation: SmoothTreeProblem | None = None,
     ) -> list[Run]:
-        """A run for each start. Full batches only; it has no use for ``validation``."""
+        """One run per start, on full batches only; ``validation`` is not supported."""
         if closed_leaves or validation is not None:
             raise ValueError("LBFGS moves all of theta on all rows; got closed_leaves or a validation problem")
         return [LBFGSRun(self, *start) for start in zip(smooths, thetas, scales, strict=True)]
 
 
 def geometric(first: float, last: float, epochs: int) -> Floats:
-    """Gate scales of an anneal: ``epochs`` numbers from ``first`` to ``last`` in equal ratios."""
+    """Gate scales of an anneal: a geometric sequence of ``epochs`` numbers from ``first`` to ``last``."""
     return np.geomspace(first, last, epochs)

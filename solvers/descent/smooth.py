@@ -1,4 +1,4 @@
-"""Steps of Adam on the smooth tree: of one start by rows on the CPU, of several in one pass over the rows on a GPU."""
+"""Adam on the smooth tree: one start on the CPU, or several starts in one pass over the rows on a GPU."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from opttree.problems import SmoothTreeProblem
 from opttree.problems.smooth_batch import SmoothBatch
 
 Floats = NDArray[np.floating]
-RESORT_EVERY = 25  # epochs after which rows are sorted anew by their leaves, where subtrees are skipped
+RESORT_EVERY = 25  # epochs between re-sorting the rows by leaf, if subtrees are skipped
 
 
 class _Adam:
-    """Epochs of Adam; a subclass knows how to sort its rows, to draw batches, and to take steps on them."""
+    """Epochs of Adam; subclasses sort the rows, draw batches, and take steps on them."""
 
     def __init__(self, options: Any, eps: float, scales: Sequence[Floats], rngs: Sequence[Rng]) -> None:
         self.options, self.eps, self.rngs = options, eps, rngs
@@ -55,7 +55,7 @@ class _Adam:
 
 
 class AdamOnRows(_Adam):
-    """Of one start, on the CPU. A step is an epoch."""
+    """Adam from one start, on the CPU. A step is an epoch."""
 
     device = "cpu"
 
@@ -112,9 +112,9 @@ class AdamOnRows(_Adam):
 
 
 class AdamOnBatch(_Adam):
-    """Of several starts, on a GPU, where thetas and moments stay. A step is an epoch.
+    """Adam from several starts on a GPU, where thetas and moments are kept. A step is an epoch.
 
-    Batches are drawn as the starts would draw them one by one.
+    Batches are the same as if the starts were run separately.
     """
 
     device = "gpu"
@@ -175,5 +175,5 @@ class AdamOnBatch(_Adam):
         return sum(thetas) / len(thetas)
 
     def host(self, thetas: Any) -> Floats:
-        """A copy on this side."""
+        """A copy as a NumPy array."""
         return self.batch.download(thetas)

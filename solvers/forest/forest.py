@@ -25,42 +25,42 @@ from solvers.result import Termination
 Floats = NDArray[np.float64]
 SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
 KINDS = ("auto", "oblique", "axis", "cart")
-PILOTS = 8  # trees of each kind, on bootstrap samples, from which the better one is told
-CLEARLY = 0.96  # share of the error of trees of TAO that CART's must be below to be preferred
-FEW_PAIRS = 30  # rows with two answers from outside, from which an average over pairs says something
+PILOTS = 8  # trees of each kind, on bootstrap samples, to compare the kinds
+CLEARLY = 0.96  # CART trees are preferred if their error is below this share of the TAO trees' error
+FEW_PAIRS = 30  # rows with two out-of-bag predictions needed for an average over pairs
 
 
 @dataclass(frozen=True)
 class TAOForest(GrowthOptions, Solver):
-    """Trees on random samples of the rows, each from a random start of its own; their answers are averaged.
+    """Trees on random samples of the rows, each from its own random start; their predictions are averaged.
 
-    For squared loss, and for classification through it: class indicators are the outputs, so that leaves hold class
-    frequencies and the loss of a tree is Brier's score. Passes over the trees run in single precision, compiled as a
-    whole (`opttree.kernels.alternation`).
+    For squared loss; in classification the outputs are class indicators, so that leaves hold class frequencies and the
+    loss of a tree is the Brier score. The passes over a tree run in single precision in one compiled function
+    (`opttree.kernels.alternation`).
 
-    After the last pass the leaves are fitted from the root down, each towards the model of its parent: a ridge penalty
-    on the difference, worth ``shrinkage`` rows. Under "oob" it is the one of `SHRINKAGES` whose forest does best on
-    rows left out: with r_t the residual of tree t there, the squared error of T averaged trees is the mean of
-    ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
+    After the last pass the leaves are fitted from the root down, each shrunk towards its parent's model by a ridge
+    penalty on the difference, with the weight of ``shrinkage`` rows. "oob" takes the value of `SHRINKAGES` with the
+    lowest out-of-bag error: with r_t the out-of-bag residual of tree t, the squared error of T averaged trees is the
+    mean of ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
     """
 
-    shrinkage: float | Literal["oob"] = option("oob", 'Rows that a leaf\'s parent is worth to it, or "oob".', above=0)
+    shrinkage: float | Literal["oob"] = option("oob", 'Weight of the parent\'s model in rows, or "oob".', above=0)
     common_start: bool = option(
         False,
-        "Whether all oblique trees start from the same random hyperplanes (section 5.5); which, is the seed's.",
+        "Whether all oblique trees start from the same random hyperplanes (section 5.5), drawn from the seed.",
     )
     first: int = option(
-        0, "Number of the first tree: a forest of 20 and one of 10 with ``first=20`` are one of 30.", least=0
+        0, "Number of the first tree: a forest of 20 and one of 10 with ``first=20`` together equal one of 30.", least=0
     )
     n_jobs: int | None = option(
         None,
-        "Trees at a time, see `solvers.parallel.spread`. The forest does not depend on it.",
+        "Trees grown in parallel, see `solvers.parallel.spread`. The forest does not depend on it.",
         test=lambda n_jobs: n_jobs != 0,
         words="None or an integer other than 0",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Squared loss or classes; penalties on splits, l1 and l2."""
+        """Squared loss or classification; l1 and l2 penalties on splits."""
         if problem.loss == "absolute":
             return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
         if problem.depth < 1:
@@ -72,7 +72,7 @@ class TAOForest(GrowthOptions, Solver):
         return None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The constant tree, then the whole forest; at a time limit or Ctrl-C the forest of the trees that are done."""
+        """The constant tree, then the forest; at a time limit or Ctrl-C, the forest of the finished trees."""
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
@@ -83,7 +83,7 @@ class TAOForest(GrowthOptions, Solver):
         tallies: dict[str, Tally] = {}
 
         def forest() -> Step | None:
-            """Of the kind with the most trees so far."""
+            """The forest of the kind with the most trees so far."""
             kind = max(tallies, key=lambda kind: len(tallies[kind].grown))
             return self._step(problem, kind, tallies[kind]) if tallies[kind].grown else None
 
@@ -92,8 +92,8 @@ class TAOForest(GrowthOptions, Solver):
         return Termination.ITERATION_LIMIT
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
-        """A function of weights (n,), targets (n, K) and random numbers: a tree of this kind on a sample, under squared
-        loss, by the compiled passes on one preparation of the rows of ``train``.
+        """A function of weights (n,), targets (n, K) and random numbers that fits a tree of this kind to a sample under
+        squared loss, by the compiled passes; the rows of ``train`` are prepared only once.
         """
         ridge = self.ridge if self.shrinkage == "oob" else float(self.shrinkage)
         shared = Shared.of(train, replace(self, sample=subsample), (ridge,))
@@ -109,7 +109,7 @@ class TAOForest(GrowthOptions, Solver):
         return fit
 
     def _trees(self, shared: Shared, seeds: dict[int, Rng], common: Rng, tallies: dict[str, Tally]) -> Generator[None]:
-        """Grow the trees of these numbers into ``tallies``; under "auto" after pilots that tell which kind."""
+        """Grow the trees with the numbers ``seeds`` into ``tallies``; "auto" compares the kinds first."""
         ours = "axis" if shared.axis_aligned else "oblique"
         kind = ours if self.kind == "auto" else self.kind
         if self.kind == "auto":
@@ -128,7 +128,7 @@ class TAOForest(GrowthOptions, Solver):
         yield from self._grow(shared, kind, seeds, tallies[kind])
 
     def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
-        """Grow the trees of these numbers into ``tally``."""
+        """Grow the trees with the numbers ``seeds`` into ``tally``."""
         numbers = list(seeds)
         trees = spread(grow, shared, [(kind, seed) for seed in seeds.values()], self.n_jobs)
         with closing(trees):
@@ -152,7 +152,7 @@ class TAOForest(GrowthOptions, Solver):
 
 
 class Tally:
-    """Trees, and running sums over them for each shrinkage: answers to all rows, and errors of answers from outside."""
+    """Trees, and running sums for each shrinkage: predictions of all rows, and out-of-bag errors."""
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -178,16 +178,16 @@ class Tally:
         self.counts[outside] += 1
 
     def outside(self, number: int) -> tuple[Floats, NDArray[np.int64]]:
-        """For shrinkage ``number``, mean answers (n, K) of the trees that did not see a row, and how many they are."""
+        """For shrinkage ``number``, mean out-of-bag predictions (n, K), and the number of trees behind each."""
         with np.errstate(invalid="ignore", divide="ignore"):
             means = self.shared.Y + self.residuals[number] / self.counts[:, None]
         return means, self.counts
 
     def errors(self, n_trees: int, rows: NDArray[np.bool_] | None = None) -> Floats:
-        """(shrinkages,) mean squared error, summed over outputs, that a forest of ``n_trees`` has on new rows.
+        """(shrinkages,) expected squared error of a forest of ``n_trees`` on new rows, summed over outputs.
 
-        By all rows that have had two answers, or those of them that are in the mask ``rows (n,)``. Where too few rows
-        have had two answers, that of a single tree; NaN where none has had any.
+        Estimated from the rows with at least two out-of-bag predictions (within the mask ``rows (n,)``, if given). With
+        too few of these, the error of a single tree; NaN without any out-of-bag prediction.
         """
         w, counts = self.shared.w, self.counts
         seen, twice = counts > 0, (counts > 1 if rows is None else rows & (counts > 1))

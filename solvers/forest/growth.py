@@ -1,4 +1,4 @@
-"""One tree of a forest: its own random rows, its start, compiled passes of TAO, and leaf models for every shrinkage."""
+"""Growth of one tree of a forest: random sample, start, compiled TAO passes, and leaf models for every shrinkage."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from opttree.tree import Tree
 from solvers.forest.options import GrowthOptions
 
 Singles = NDArray[np.float32]
-CART_ROWS = 4  # scikit-learn's tree is grown until leaves have a row for so many parameters of a linear model
-CART_FEATURES = 0.5  # share of the features that each of its splits chooses from
-PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay where they were fitted (puma32H)
+CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many parameters of a linear leaf
+CART_FEATURES = 0.5  # share of random features for each of its splits
+PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices up to which leaves are linear
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What all trees of a forest read: the problem in single precision, by rows and by blocks, and the options."""
+    """The data shared by all trees of a forest: the problem in single precision (rows and blocks), and the options."""
 
     X: Singles
     Y: Singles
@@ -38,17 +38,17 @@ class Shared:
     l1: float
     l2: float
     shrinkages: tuple[float, ...]
-    most_depth: int  # that the problem allows, for CART's trees; ``depth`` is that of TAO's
-    common: tuple[Singles, ...]  # random directions (B, p) that all oblique trees start from, or nothing
+    most_depth: int  # depth limit of the problem, for CART trees; ``depth`` is that of TAO trees
+    common: tuple[Singles, ...]  # common random start directions (B, p) of all oblique trees, or empty
     axis_aligned: bool  # whether the problem asks for axis-aligned splits
 
     @classmethod
     def of(
         cls, problem: TreeProblem, options: GrowthOptions, shrinkages: tuple[float, ...], common: Rng | None = None
     ) -> Shared:
-        """The load of ``problem``; class codes become indicators, so that squared loss is Brier's score.
+        """The shared data of ``problem``; class codes become indicators, so that squared loss is the Brier score.
 
-        ``common`` : random numbers of a start that all oblique trees have in common, if there is one.
+        ``common`` : random generator of the common start of all oblique trees, if they have one.
         """
         n = problem.n_samples
         if problem.is_classification:
@@ -87,13 +87,13 @@ class Shared:
 
 
 class GrownTree(NamedTuple):
-    """A tree without its leaves' models, of which there is a set for every shrinkage."""
+    """A tree whose leaf models are stored separately, one set for every shrinkage."""
 
     skeleton: Tree
     leaf: NDArray[np.int32]  # (n,) leaf number of every row of the problem
-    outside: NDArray[np.int32]  # rows that were left out of the sample
+    outside: NDArray[np.int32]  # out-of-bag rows
     models: Singles  # (shrinkages, L, K, p + 1), the constant last
-    low: Singles  # (L, K), as high: the range to which answers are clipped
+    low: Singles  # (L, K), like high: the range to which predictions are clipped
     high: Singles
 
     def tree(self, number: int, classes: NDArray[Any] | None) -> Tree:
@@ -101,7 +101,7 @@ class GrownTree(NamedTuple):
         models, low, high = (part.astype(np.float64) for part in (self.models[number], self.low, self.high))
         values, coefs = models[:, :, -1], models[:, :, :-1]
         skeleton = self.skeleton
-        if not coefs.any():  # constants lie in their range for good
+        if not coefs.any():  # constants are always within their range
             values = np.clip(values, low, high)
             return Tree(skeleton.children, skeleton.A, skeleton.b, values, classes=classes)
         return Tree(skeleton.children, skeleton.A, skeleton.b, values, coefs, lower=low, upper=high, classes=classes)
@@ -159,7 +159,7 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
     new = np.full(n_branches + 1, -1)
     new[tree.values[:, 0].astype(int)] = np.arange(tree.n_leaves)
     leaf = new[leaf]
-    stray = np.flatnonzero(leaf < 0)  # rows outside the sample that only lead to a leaf without rows
+    stray = np.flatnonzero(leaf < 0)  # out-of-bag rows that reach a leaf without sample rows
     if stray.size:
         leaf[stray] = tree.apply(shared.X[stray]) - tree.n_branches
     while tree.n_branches and (counts := np.bincount(leaf[rows], minlength=tree.n_leaves)).min() < shared.min_leaf:
@@ -189,15 +189,15 @@ def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tupl
 
 
 def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
-    """scikit-learn's tree to the depth that the problem allows, and the leaf of every row: models shrunk towards their
-    parents' do with single rows.
+    """scikit-learn's tree to the depth limit of the problem, and the leaf of every row. A leaf may hold a single row,
+    since its model is shrunk towards its parent's.
     """
     tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, shared.X.shape[1] // CART_ROWS)
     return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
 
 
 def scikit_tree(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int = 1) -> Tree:
-    """scikit-learn's tree on a sample, each split the best of a random part of the features."""
+    """scikit-learn's tree on a sample; each split is the best over a random subset of the features."""
     from sklearn.tree import DecisionTreeRegressor
 
     model = DecisionTreeRegressor(

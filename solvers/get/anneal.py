@@ -1,4 +1,4 @@
-"""Anneals of the gate scale: the inner loop of Algorithm 1, many starts at a time."""
+"""Annealing of the gate scale, the inner loop of Algorithm 1, for many starts at a time."""
 
 from __future__ import annotations
 
@@ -26,48 +26,46 @@ def increasing(pair: tuple[float, float]) -> bool:
 
 @dataclass(frozen=True)
 class Anneal(Checked):
-    """Minimise the smooth loss under gates that grow steeper."""
+    """Minimise the smooth loss while the gates become steeper."""
 
-    epochs: int = option(
-        400, "Epochs of the anneal; with ``scale_ranges``, of each scale (the paper's N_epoch).", least=1
-    )
+    epochs: int = option(400, "Epochs of the anneal; with ``scale_ranges``, per scale (the paper's N_epoch).", least=1)
     scales: tuple[float, float] = option(
         (1.0, 20.0),
-        "First and last gate scale, in units of the inverse scale of the features: for standardised ones.",
+        "First and last gate scale; the defaults are for standardised features.",
         above=0,
         test=increasing,
         words=SCALES,
     )
     scale_ranges: tuple[tuple[float, float], ...] | None = option(
         None,
-        """None: the scale grows geometrically along the epochs. Or intervals, from each of which a scale is drawn; one
-        descent for each, in increasing order, from the last one's splits with the leaves refitted by hard routing
-        (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).""",
+        """None: the scale grows geometrically over the epochs. Or intervals from each of which one scale is drawn: one
+        descent per scale, in increasing order, each from the splits of the one before with leaves refitted under hard
+        routing (Algorithm 1; appendix F: [5, 25] and [50, 150], for features in [0, 1]).""",
         above=0,
         test=lambda ranges: ranges is None or (len(ranges) > 0 and all(map(increasing, ranges))),
         words=f"None, or intervals that are {SCALES}",
     )
     optimizer: FirstOrder = option(factory=lambda: Adam(learning_rate=0.05), doc="`Adam`, `QHAdam` or `LBFGS`.")
     closed_leaves: bool = option(
-        True, "Keep constant leaves at their best for the gates instead of moving them by gradients."
+        True, "Keep constant leaves optimal for the gates in closed form, instead of gradient steps."
     )
     refit: bool = option(
         True,
-        """Refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps those that the soft gates made, of
-        however few rows: linear leaves that have seen the rows around theirs extrapolate better.""",
+        """Refit the leaves of the hard tree (line 12 of Algorithm 1). False keeps the leaves fitted under the soft
+        gates, however few rows they have: linear leaves fitted to rows around their own extrapolate better.""",
     )
     min_linear_rows: int | None = option(
         None,
-        """Fewest rows of a linear leaf of the hard tree, see `TreeProblem.fit_leaves`; smaller ones stay constant. 1:
-        all are linear, as in the paper.""",
+        """Fewest rows of a linear leaf of the hard tree, see `TreeProblem.fit_leaves`; smaller leaves stay constant. 1:
+        all leaves are linear, as in the paper.""",
         least=1,
     )
     clip: bool = option(
-        True, """Bound linear leaves to the range that y and the fitted values of their rows have in common."""
+        True, """Clip linear leaves to the intersection of the ranges of y and of the fitted values on their rows."""
     )
 
     def hard(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[Floats, Tree]:
-        """The hard tree of theta, complete, and theta with its leaves where they were refitted."""
+        """The complete hard tree of theta, and theta with the hard tree's leaves if they were refitted."""
         tree = smooth.harden(theta)
         if not self.refit:
             return theta, smooth.problem.bound_leaves(tree) if self.clip else tree
@@ -75,12 +73,12 @@ class Anneal(Checked):
         return smooth.with_leaves(theta, tree), tree
 
     def fit_leaves(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """``tree`` with the best leaves for its splits, as these options want them."""
+        """``tree`` with optimal leaves for its splits, under these options."""
         tree = problem.fit_leaves(tree, min_rows=self.min_linear_rows)
         return tree if self.clip else replace(tree, lower=None, upper=None)
 
     def trimmed(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """``tree`` without dead leaves and those under ``min_leaf``; if rows had to move, leaves are fitted again."""
+        """``tree`` without dead leaves and leaves below ``min_leaf``; leaves are refitted if rows had to move."""
         live = problem.live(tree)
         kept = problem.enforce_min_leaf(live)
         if kept.n_leaves == live.n_leaves:
@@ -91,7 +89,7 @@ class Anneal(Checked):
 
 
 class Annealing:
-    """Anneals of several thetas, each on its problem, side by side; ``thetas`` are the last ones."""
+    """Parallel anneals of several thetas, each on its own problem; ``thetas`` are the current ones."""
 
     def __init__(
         self, options: Anneal, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats], rngs: Sequence[Rng]
@@ -124,6 +122,6 @@ class Annealing:
         return [theta for run in self._runs for theta in run.thetas]
 
     def standing(self) -> list[Tree]:
-        """The hard trees of where the descents stand."""
+        """The hard trees of the current thetas."""
         pairs = zip(self.smooths, self._where() or self.thetas, strict=True)
         return [self.options.trimmed(s.problem, self.options.hard(s, theta)[1]) for s, theta in pairs]

@@ -25,7 +25,7 @@ from solvers.result import Termination
 from solvers.tao import TAO
 
 Floats = NDArray[np.floating]
-POLISH_DEEP = Anneal(epochs=600, scales=(5.0, 30.0), optimizer=Adam(0.02))  # deep trees gain from longer polish
+POLISH_DEEP = Anneal(epochs=600, scales=(5.0, 30.0), optimizer=Adam(0.02))  # deep trees benefit from a longer polish
 REFINE_LINEAR = Anneal(epochs=900, scales=(10.0, 50.0), optimizer=Adam(0.003), closed_leaves=False, refit=False)
 HINGE = HingeInit(n_random=6, n_moves=12, price=2.0)
 PAPER_RANGES = ((5.0, 25.0), (50.0, 150.0))
@@ -33,26 +33,26 @@ PAPER_RANGES = ((5.0, 25.0), (50.0, 150.0))
 
 @dataclass(frozen=True)
 class GET(Solver):
-    """Minimise the smooth loss of the whole tree under gates that grow steeper; the best hard tree wins.
+    """Minimise the smooth loss of the whole tree while the gates become steeper; the best hard tree is the result.
 
     1. Every start is annealed (Algorithm 1; see `Anneal`).
-    2. With ``race_rows``, that happens on a random sample of so many rows; the ``n_kept`` best starts are annealed on
-       all rows (``finish``).
-    3. They compete with the trees of ``portfolio`` by the objective, after ``sweeps`` passes of `TAO` each.
-    4. The best one is annealed once more from where it is (``refine``), and polished subtree by subtree (Algorithm 2).
-    5. Under an l1 penalty on splits, small weights become zeros where that lowers the objective (``sparsify``).
+    2. With ``race_rows``, step 1 uses a random sample of this many rows, and the ``n_kept`` best starts are annealed
+       again on all rows (``finish``).
+    3. Their trees and those of ``portfolio`` are compared by the objective, after ``sweeps`` passes of `TAO` each.
+    4. The best tree is annealed once more (``refine``) and polished subtree by subtree (Algorithm 2).
+    5. Under an l1 penalty on splits, small weights are set to zero if that lowers the objective (``sparsify``).
 
-    Anneals penalise split weights as they stand (eq. 5), gates need their length; the objective by which trees compete
-    takes them at unit length, see `opttree.L1`.
+    Anneals penalise split weights as they are (eq. 5), since gates depend on their length; the objective by which trees
+    are compared uses unit length, see `opttree.L1`.
 
-    A tree that `solve` starts from takes the place of the first random start, and competes itself.
+    A start tree given to `solve` replaces the first random start, and is itself one of the candidates.
 
-    Features are taken as they are: scales and learning rates are for standardised ones (`GETRegressor` sees to it), and
-    data far from that (offsets of 100, units of 1e-5) can end in the constant tree.
+    Features are not scaled: gate scales and learning rates are for standardised features (`GETRegressor` standardises),
+    and data far from that (offsets of 100, units of 1e-5) can give the constant tree.
     """
 
     n_starts: int | None = option(
-        None, "Random starts; None: 4 to depth 4, 2 to depth 9, 1 deeper; none for linear leaves.", least=0
+        None, "Random starts; None: 4 up to depth 4, 2 up to depth 9, else 1; none for linear leaves.", least=0
     )
     anneal: Anneal = option(factory=Anneal, doc="Options of the anneals.")
     race_rows: int | None = option(2048, "See above; None: no race.", least=1)
@@ -63,39 +63,39 @@ class GET(Solver):
     )
     portfolio: tuple[Initial, ...] | None = option(
         None,
-        """Initial trees that compete; None: `HingeInit` for linear leaves, and for constant ones `GreedyInit` two
-        levels at a time from depth 5 on, where it is often the best start.""",
+        """Additional initial trees; None: `HingeInit` for linear leaves; for constant leaves, from depth 5 on,
+        `GreedyInit` two levels at a time, which is often the best start there.""",
     )
     sweeps: int | None = option(
         None,
-        "Passes of TAO on each tree before the polish; 0: none. None: 5, from depth 5 on 15; 40 for linear leaves.",
+        "Passes of TAO on each tree before the polish; 0: none. None: 5, or 15 from depth 5 on; 40 for linear leaves.",
         least=0,
     )
     refine: Anneal | Literal["auto"] | None = option(
-        "auto", 'Options of the anneal of the best tree, or None. "auto": for linear leaves, gently.'
+        "auto", 'Options of the anneal of the best tree, or None. "auto": a gentle anneal for linear leaves.'
     )
     polish: SubtreePolish | Literal["auto"] | None = option(
-        "auto", """Options of Algorithm 2, or None. "auto": none for linear leaves, which it overfits (appendix H.6)."""
+        "auto", """Options of Algorithm 2, or None. "auto": none for linear leaves, where it overfits (appendix H.6)."""
     )
     sparsify: bool = option(
         True,
-        """Where the problem has an l1 penalty on splits, set small weights to zero in the end, see
+        """If the problem has an l1 penalty on splits, set small weights to zero at the end, see
         `without_small_weights`.""",
     )
     eps: float = option(
         0.0,
-        """Skip subtrees that a block of rows reaches with less probability than this, see `SmoothTreeProblem`; for the
-        anneals of the whole tree, and worth it from depth 8 on.""",
+        """Skip subtrees that a block of rows reaches with less than this probability, see `SmoothTreeProblem`; for
+        anneals of the whole tree, useful from depth 8 on.""",
         least=0,
     )
     dtype: Literal["float32", "float64"] = option(
-        "float32", """"float32" or "float64"; of the anneals, and of the polish where that is left to the problem."""
+        "float32", """"float32" or "float64"; for the anneals and the default polish."""
     )
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`), for the anneals, and for `GreedyInit` and the polish
-        where they are left to the problem: on a GPU all starts take their steps together. Passes of `TAO` and other
-        initial trees stay on the CPU.""",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`), for the anneals, and for the default `GreedyInit` and
+        polish. On a GPU all starts take their steps together. Passes of `TAO` and other initial trees run on the
+        CPU.""",
     )
 
     @staticmethod
@@ -107,11 +107,11 @@ class GET(Solver):
         dtype: Literal["float32", "float64"] = "float32",
         device: Device = "cpu",
     ) -> GET:
-        """The method as printed, with the paper's hyperparameters (sections 4, appendices F to H), for data in [0, 1].
+        """The method as printed, with the paper's hyperparameters (section 4, appendices F to H), for data in [0, 1].
 
         3000 epochs of Adam for each of two scale factors, learning rate .01 under cosine annealing with warm restarts
-        (whose period is not given: one period per scale factor), leaves moved by gradients. All leaves of a linear tree
-        are linear, of least squares, and their answers are not bounded. Random starts are not described: see
+        (whose period is not given; here one period per scale factor), leaves updated by gradients. All leaves of a
+        linear tree are linear, by least squares, and not clipped. The paper does not describe the random starts, see
         `SmoothTreeProblem.random_theta`. Tables 5 and 9: ``polish=False`` and, for a fixed scale factor a,
         ``scale_ranges=((a, a),)``.
         """
@@ -137,7 +137,7 @@ class GET(Solver):
         )
 
     def for_problem(self, problem: TreeProblem) -> GET:
-        """The same options with those that are left to the problem filled in."""
+        """The same options, with defaults that depend on the problem filled in."""
         deep, linear = problem.depth >= 5, problem.leaves == "linear"
         chosen: dict[str, Any] = {}
         if self.n_starts is None:
@@ -153,12 +153,12 @@ class GET(Solver):
         return replace(self, **chosen)
 
     def usual_polish(self, problem: TreeProblem) -> SubtreePolish:
-        """The polish that ``polish="auto"`` takes for constant leaves."""
+        """The polish of ``polish="auto"`` for constant leaves."""
         polish = SubtreePolish(dtype=self.dtype, device=self.device)
         return replace(polish, anneal=POLISH_DEEP) if problem.depth >= 5 else polish
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the smooth formulation and the other parts say; a depth of 0 is the constant tree."""
+        """Supports what the smooth formulation and the other parts do; depth 0 gives the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         filled = self.for_problem(problem)
         starts = max(1, (filled.n_kept if filled._races(problem) else filled.n_starts) or 0)
@@ -168,7 +168,7 @@ class GET(Solver):
         return reason
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """Algorithm 1 and what follows it; a step is a hard tree, its leaves fitted."""
+        """Algorithm 1 and the steps after it; each step is a hard tree with fitted leaves."""
         yield from self.for_problem(problem)._steps(problem, start, rng)
         return Termination.ITERATION_LIMIT
 
@@ -188,7 +188,7 @@ class GET(Solver):
             tree, _objective, _end = yield from follow(
                 problem, initial.steps(problem, None, rng.spawn(1)[0]), type(initial).__name__
             )
-            assert tree is not None  # initial trees yield one
+            assert tree is not None  # initial trees yield a tree
             candidates.append(tree)
         best, best_objective = constant, problem.objective(constant)
         for tree in candidates:
@@ -223,7 +223,7 @@ class GET(Solver):
         return best, best_objective
 
     def _anneals(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Generator[Step | None, None, list[Tree]]:
-        """Anneal all starts; returns the hard trees to go on with."""
+        """Anneal all starts; returns the hard trees to continue with."""
         n = problem.n_samples
         assert self.n_starts is not None
         race = self._races(problem)
@@ -245,7 +245,7 @@ class GET(Solver):
         return self.race_rows is not None and self.race_rows < problem.n_samples
 
     def _smooth(self, problem: TreeProblem, n_starts: int) -> SmoothTreeProblem:
-        """The smooth problem of a statement, where ``n_starts`` thetas are best evaluated."""
+        """The smooth problem, on the device best for ``n_starts`` thetas."""
         device = SmoothTreeProblem.placed(problem, self.device, n_starts, dtype=self.dtype)
         return SmoothTreeProblem(problem, dtype=self.dtype, eps=self.eps, device=device)
 
@@ -257,7 +257,7 @@ class GET(Solver):
         rngs: list[Rng],
         problem: TreeProblem,
     ) -> Generator[Step | None, None, list[tuple[float, Tree, Floats]]]:
-        """Run ``anneal``; returns, per start, objective on its own rows and best hard tree, and its last theta."""
+        """Run ``anneal``; returns per start the objective on its own rows, the best hard tree, and the last theta."""
         run = Annealing(anneal, smooths, thetas, rngs)
         best = [(np.inf, smooth.harden(theta)) for smooth, theta in zip(smooths, thetas, strict=True)]
 

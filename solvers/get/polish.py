@@ -22,11 +22,11 @@ from solvers.result import Termination
 
 @dataclass(frozen=True)
 class SubtreePolish(Solver):
-    """For each branch node in turn, anneal the subtree below it on the rows that reach it, from what it is; keep the
-    result where it lowers the objective.
+    """For each branch node in turn, anneal the subtree below it on the rows that reach it, warm-started; keep the
+    result if it lowers the objective.
 
-    Nodes of one level have no rows in common and are annealed side by side. Usable after any solver:
-    ``Chain(TAO(), SubtreePolish())``; without a start tree it polishes CART's.
+    Nodes of one level share no rows and are annealed in parallel. Usable after any solver: ``Chain(TAO(),
+    SubtreePolish())``; without a start tree it polishes CART's tree.
     """
 
     anneal: Anneal = option(
@@ -34,18 +34,19 @@ class SubtreePolish(Solver):
     )
     passes: int = option(1, "Passes over the tree.", least=1)
     unit_splits: bool = option(
-        True, """Begin with hyperplanes of unit length, so that all gates are equally steep; the paper keeps them."""
+        True,
+        """Start with hyperplanes of unit length, so that all gates are equally steep; the paper does not.""",
     )
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option("cpu", '"cpu", "gpu" or "auto", see `opttree.devices.on_gpu`.')
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the smooth formulation says."""
+        """Supports what the smooth formulation does."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, dtype=self.dtype)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """A step is the tree after the nodes of one level."""
+        """A step is the tree after polishing one level."""
         if start is None:
             start = CartInit().build(problem, rng)
         yield Step(start, phase="start")
@@ -55,13 +56,13 @@ class SubtreePolish(Solver):
             for depth in range(problem.depth):
                 polished = yield from self._polish_level(problem, tree, depth, rng)
                 yield Step(polished, phase=f"level {depth}")
-                # parts add up to the whole but for penalties of another kind
+                # the parts add up to the whole, except for other kinds of penalties
                 if problem.objective(polished) <= problem.objective(tree):
                     tree = polished
         return Termination.ITERATION_LIMIT
 
     def _polish_level(self, problem: TreeProblem, tree: Tree, depth: int, rng: Rng) -> Generator[None, None, Tree]:
-        """Polish the subtrees below all nodes of one depth; leaves above the problem's depth may grow."""
+        """Polish the subtrees below all nodes of one depth; leaves above the depth limit may be split."""
         top = np.arange(tree.n_nodes)  # each node's ancestor at that depth
         for t in range(tree.n_branches):
             if tree.node_depth[t] >= depth:

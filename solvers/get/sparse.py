@@ -1,4 +1,4 @@
-"""Zeros in split weights: what an l1 penalty is for, and gradients do not find."""
+"""Sparsification of split weights: an l1 penalty favours zeros, which gradient descent does not reach."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from opttree.tree import Tree
 
 
 def without_small_weights(problem: TreeProblem, tree: Tree) -> Iterator[Tree | None]:
-    """Trees of ever lower objective: at each branch, from the root, the smallest weights are set to zero.
+    """Trees of decreasing objective: at each branch, from the root on, the smallest weights are set to zero.
 
-    How many is tried in halves of the rest, until none can be spared; what they contributed on average over the node's
-    rows goes to the threshold, and leaves are refitted. Weights are compared in units of their features' deviations.
-    Yields None after a trial in vain.
+    Their number is found by trying half of the remaining weights at a time, until none can be removed. Their mean
+    contribution over the node's rows is added to the threshold, and leaves are refitted. Weights are compared after
+    scaling by the standard deviations of their features. Yields None after an unsuccessful trial.
     """
     best, objective = tree, problem.objective(tree)
     deviation = problem.X.std(axis=0)

@@ -1,4 +1,4 @@
-"""Steps of Adam on the dense representation, an epoch each: of one start on the CPU, of several on a GPU."""
+"""Adam on the dense representation, one epoch per step: one start on the CPU, several on a GPU."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from solvers.descent import Descent
 
 Floats = NDArray[np.floating]
 DIVERGED = "the weights of a start ceased to be finite; use lower learning rates"
-ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-7)  # TensorFlow's numbers, which the authors use
+ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-7)  # TensorFlow's defaults, which the authors use
 
 
 def descents(
     options: Any, problem: DenseTreeProblem, judge: DenseTreeProblem, thetas: Sequence[Floats], rngs: Sequence[Rng]
 ) -> list[Descent]:
-    """A descent for each start, or on a GPU one for all; the hard loss on ``judge``'s rows judges after each epoch."""
+    """One descent per start, or one for all on a GPU; each epoch ends with the hard loss on the rows of ``judge``."""
     kind: Any = DenseOnRows
     sets = [([theta], [rng]) for theta, rng in zip(thetas, rngs, strict=True)]
     if options.device == "gpu":
@@ -36,7 +36,7 @@ def descents(
 
 
 def batch_ends(n: int, batch_size: int) -> NDArray[np.integer]:
-    """Where the batches of ``n`` rows end: of ``batch_size`` rows, at most half of all."""
+    """End of each batch of ``n`` rows; batches have ``batch_size`` rows, at most half of all."""
     size = min(batch_size, -(-n // 2))
     return np.append(np.arange(size, n, size), n)
 
@@ -52,7 +52,7 @@ class _Dense:
 
 
 class DenseOnRows(_Dense):
-    """Of one start, on the CPU and the calling thread."""
+    """Steps from one start, on the CPU and the calling thread."""
 
     device = "cpu"
 
@@ -96,7 +96,7 @@ class DenseOnRows(_Dense):
 
 
 class DenseOnBatch(_Dense):
-    """Of several starts, on a GPU, where thetas and moments stay; after each epoch the losses come back."""
+    """Steps from several starts on a GPU, where thetas and moments are kept; only losses return after each epoch."""
 
     device = "gpu"
 
@@ -139,5 +139,5 @@ class DenseOnBatch(_Dense):
         return sum(thetas) / len(thetas)
 
     def host(self, thetas: Any) -> Floats:
-        """A copy on this side."""
+        """A copy as a NumPy array."""
         return self._batch.xp.asnumpy(thetas)

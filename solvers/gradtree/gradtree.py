@@ -21,20 +21,20 @@ from solvers.gradtree.descent import descents
 from solvers.initial import Initial
 from solvers.result import Termination
 
-ROUND = 400_000  # numbers of theta and of rows that are moved between two looks at the clock, about
-LEAST = 1e-12  # of learning rates and temperatures
+ROUND = 400_000  # work between two checks of the clock: about this many numbers of theta and rows
+LEAST = 1e-12  # smallest learning rate and temperature
 
 
 @dataclass(frozen=True)
 class GradTree(Solver):
     """Axis-aligned trees by straight-through gradients (GradTree, algorithms 1 and 2).
 
-    Steps are hard trees, without the branches that no row reaches; a step's ``info["validation"]`` is the loss by which
-    starts and epochs are judged. `solve` ranks steps by the objective on all rows, as always: the estimators keep the
-    tree of the lowest validation loss instead, as the paper does.
+    Steps are hard trees without branches that no row reaches; ``info["validation"]`` of a step is the validation loss,
+    by which starts and epochs are compared. `solve` ranks steps by the objective on all rows, as always; the estimators
+    keep the tree with the lowest validation loss instead, as the paper does.
 
-    Features are taken as they are: gates see differences of a feature in its own units (the paper transforms features
-    to normal quantiles, the estimators standardise).
+    Features are not scaled: the arguments of the gates are in units of the feature (the paper transforms features to
+    normal quantiles, the estimators standardise).
     """
 
     learning_rates: tuple[float, float, float] = option(
@@ -42,23 +42,23 @@ class GradTree(Solver):
         "Of the logits of features, of thresholds and of leaves (the paper's lr_index, lr_values, lr_leaf).",
         above=LEAST,
     )
-    epochs: int = option(1000, "Most epochs of a start.", least=1)
-    batch_size: int = option(512, "Rows of a batch, at most half of them.", least=1)
-    patience: int = option(200, "Epochs without a lower loss on the held-out rows after which a start ends.", least=1)
-    average: int = option(5, "The last so many epochs' thetas are averaged before they are judged.", least=1)
+    epochs: int = option(1000, "Largest number of epochs per start.", least=1)
+    batch_size: int = option(512, "Rows per batch, at most half of all rows.", least=1)
+    patience: int = option(200, "A start stops after this many epochs without a lower validation loss.", least=1)
+    average: int = option(5, "The thetas of the last so many epochs are averaged before validation.", least=1)
     n_starts: int = option(
         3,
-        "Random starts; a tree that `solve` starts from takes the place of the first one's random numbers.",
+        "Random starts; a start tree given to `solve` replaces the first.",
         least=1,
     )
     init: Initial | None = option(
         None,
-        "Makes that tree where `solve` is given none, of the rows that are not held out; None: all starts are random.",
+        "Builds a start tree, on the rows not held out, if `solve` is given none; None: all starts are random.",
     )
     validation: float | TreeProblem | None = option(
         0.2,
-        """Share of the rows that is held out to judge thetas, or a statement of other rows for that; None: they are
-        judged on the training rows.""",
+        """Share of the rows held out for validation, or a `TreeProblem` of other rows for it; None: the training rows
+        are used.""",
         above=0,
         below=1,
     )
@@ -67,30 +67,30 @@ class GradTree(Solver):
     index: Literal["entmax", "gumbel", "soft"] = option("entmax", "As in `opttree.DenseTreeProblem`.")
     temperatures: tuple[float, float] = option(
         (1.0, 1.0),
-        "By which the logits of features are divided in the first and in the last epoch; they change geometrically.",
+        "Divisors of the feature logits in the first and the last epoch; geometric in between.",
         above=LEAST,
     )
     refit: bool = option(
         False,
-        """Whether leaves are fitted again, on all rows, or stay as the gradient has left them (but where ``min_leaf``
-        takes leaves away).""",
+        """Whether leaves are refitted on all rows, or kept as the gradient left them (unless ``min_leaf`` removes
+        leaves).""",
     )
     dtype: Literal["float32", "float64"] = option("float32", "As in `opttree.DenseTreeProblem`.")
     device: Device = option(
         "cpu",
-        """"cpu" or "gpu" (CuPy): all starts take their steps together there. "auto" is the CPU, as long as nobody has
-        measured from what size on a GPU gains.""",
+        """"cpu" or "gpu" (CuPy): on a GPU all starts take their steps together. "auto" is the CPU, since it has not
+        been measured from which size on a GPU is faster.""",
     )
 
     @staticmethod
     def annealed(**options: object) -> GradTree:
-        """The rival of Table 4: the weights of the features are sharpened by temperatures from 1 to .01, without a
+        """The alternative of Table 4: feature weights are sharpened by temperatures from 1 to .01, without a
         straight-through choice (Chang, Caruana and Goldenberg, 2021).
         """
         return replace(GradTree(index="soft", temperatures=(1.0, 0.01)), **options)  # type: ignore[arg-type]
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the dense form says; a depth of 0 is the constant tree."""
+        """Supports what the dense form does; depth 0 gives the constant tree."""
         if isinstance(judge := self.validation, TreeProblem) and (
             judge.n_features != problem.n_features
             or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))
@@ -108,7 +108,7 @@ class GradTree(Solver):
         return memory_refusal(self.n_starts, problem.n_samples, dense.form, self.dtype, self.batch_size)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """Starts side by side, in rounds of epochs; a step for each that has a lower loss on the rows that judge."""
+        """Run the starts in parallel, in rounds of epochs; a step for each start with a lower validation loss."""
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
@@ -122,7 +122,7 @@ class GradTree(Solver):
         options = (self.gamma, self.epsilon, self.index, self.dtype)
         dense = DenseTreeProblem(train, *options)
         judging = dense if judge is train else DenseTreeProblem(judge, *options)
-        _ = dense.data, judging.data  # packed once, before threads share them
+        _ = dense.data, judging.data  # packed once before threads share them
         given = None if start is None else train.trim(start)
         if given is None and self.init is not None:
             given = self.init.build(train, rng)
@@ -139,7 +139,7 @@ class GradTree(Solver):
             while any(run.remaining for run in runs):
                 list(pool.map(lambda run: run.advance(epochs), runs))
                 better = [k for k in range(self.n_starts) if starts[k].loss < seen[k]]
-                for k in sorted(better, key=lambda k: starts[k].loss):  # the best first: time may be up
+                for k in sorted(better, key=lambda k: starts[k].loss):  # the best first, in case time is up
                     seen[k], tree = starts[k].loss, self._tree(problem, dense, starts[k].theta)
                     info = {"validation": starts[k].loss, "epoch": float(starts[k].step)}
                     yield Step(tree, phase=f"start {k + 1}", n_evaluations=epochs, info=info)
@@ -148,6 +148,6 @@ class GradTree(Solver):
         return Termination.STALLED if settled else Termination.ITERATION_LIMIT
 
     def _tree(self, problem: TreeProblem, dense: DenseTreeProblem, theta: np.ndarray) -> Tree:
-        """The hard tree of theta as a feasible tree of the whole problem."""
+        """The hard tree of theta, made feasible for the whole problem."""
         tree = dense.harden(theta)
         return problem.trim(problem.fit_leaves(tree) if self.refit else tree)

@@ -1,4 +1,4 @@
-"""Initial trees. Each is a solver of one step, so it can be raced, chained and solved on its own."""
+"""Initial trees. Each is a solver of one step, so it can be chained, compared and used on its own."""
 
 from solvers.initial.base import Initial
 from solvers.initial.cart import CartInit

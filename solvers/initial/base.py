@@ -23,30 +23,30 @@ Growth = Generator[Tree | None, None, None]
 
 
 class Initial(Solver):
-    """Builds a tree for a problem, its leaves fitted."""
+    """Builds a tree with fitted leaves."""
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """Yields a feasible tree of ``problem`` last, unfinished ones perhaps before it, and None while it works."""
+        """Yields a feasible tree of ``problem`` last, possibly unfinished trees before it, and None in between."""
         raise NotImplementedError(f"{type(self).__name__} must define growth")
 
     def build(self, problem: TreeProblem, rng: Rng) -> Tree:
         """The finished tree."""
         *_, tree = self.growth(problem, rng)
-        assert tree is not None  # growth yields the tree last
+        assert tree is not None  # growth ends with a tree
         return tree
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """A step for each tree; mostly one. A start tree is ignored."""
+        """One step per tree, usually a single one. A start tree is ignored."""
         for tree in self.growth(problem, rng):
             yield None if tree is None else Step(tree, phase="initial")
         return Termination.ITERATION_LIMIT
 
 
 def grow(problem: TreeProblem, split: SplitNode, leaves: str | None = None) -> Generator[None, None, Tree]:
-    """Grow a tree top-down: ``split(rows, depth)`` returns ``(a, b)``, or None for a leaf. Leaves are fitted last:
-    "constant" or "linear" ones, by default the problem's.
+    """Grow a tree top-down: ``split(rows, depth)`` returns ``(a, b)``, or None for a leaf. Finally leaves are fitted,
+    "constant" or "linear", by default as in the problem.
 
-    Nodes are split breadth-first, while they are above the problem's depth and hold two rows or more of unequal y.
+    Nodes are split breadth-first, if they are above the depth limit and hold at least two rows of unequal y.
     """
     left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
     queue: deque[tuple[int, Rows, int]] = deque([(0, np.arange(problem.n_samples, dtype=np.int32), 0)])
@@ -72,7 +72,7 @@ def grow(problem: TreeProblem, split: SplitNode, leaves: str | None = None) -> G
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float = 0.5) -> float:
-    """A cut such that values up to it carry about ``share`` of the weight: midway between two different neighbours."""
+    """A cut below which values have about ``share`` of the weight: the midpoint of two different neighbours."""
     order = np.argsort(values, kind="stable")
     cumulative = np.cumsum(weights[order])
     k = int(np.searchsorted(cumulative, share * cumulative[-1] * (1 - 1e-12)))

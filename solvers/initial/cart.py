@@ -17,14 +17,14 @@ CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one"
 
 @dataclass(frozen=True)
 class CartInit(Initial):
-    """scikit-learn's greedy axis-aligned tree to the problem's depth, criterion by its loss; leaves refitted."""
+    """scikit-learn's greedy axis-aligned tree to the depth limit, criterion by the loss; leaves are refitted."""
 
-    min_rows: int = option(1, "Fewest rows in a leaf, on top of the problem's ``min_leaf``.", least=1)
+    min_rows: int = option(1, "Fewest rows in a leaf, in addition to the problem's ``min_leaf``.", least=1)
     ccp_alpha: float = option(
         0.0, "Price of cost-complexity pruning, in the units of scikit-learn's criterion.", least=0
     )
     splitter: Literal["best", "random"] = option(
-        "best", '"best", or "random" for the best of one random threshold per feature.'
+        "best", '"best", or "random": the best of one random threshold per feature.'
     )
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:

@@ -15,9 +15,7 @@ from opttree.tree import Tree
 from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, grow
 from solvers.threads import calm_threads
 
-RIDGE = (
-    1e-4  # l2 penalty relative to the node's weight: two clusters are separable and the weights would not stay finite
-)
+RIDGE = 1e-4  # l2 penalty relative to the node's weight: for separable clusters the weights would diverge without it
 
 
 @dataclass(frozen=True)
@@ -26,10 +24,10 @@ class ClusterInit(Initial):
     regression of the cluster on the features is the split.
     """
 
-    n_init: int = option(5, "Repetitions of 2-means per node; the least inertia wins.", least=1)
+    n_init: int = option(5, "Repetitions of 2-means per node; the one with the least inertia is used.", least=1)
     n_repeats: int = option(
         1,
-        "Trees grown; the one whose leaves have the lowest Davies-Bouldin index (scikit-learn's) wins: the paper's r.",
+        "Trees grown; the one with the lowest Davies-Bouldin index of its leaves is used: the paper's r.",
         least=1,
     )
 
@@ -38,7 +36,7 @@ class ClusterInit(Initial):
         return "clusters are separated by oblique splits; use CartInit" if problem.splits == "axis" else None
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """The tree of one leaf, which a time limit finds while clusters are sought; the grown tree, leaves fitted."""
+        """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""
         yield problem.one_leaf()
         best, best_index = None, np.inf
         with calm_threads(problem):

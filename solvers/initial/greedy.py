@@ -1,4 +1,4 @@
-"""Greedy smooth splits: small whole trees, grown one below the other."""
+"""Greedy smooth splits: the tree is grown by small annealed subtrees."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from solvers.initial.base import Growth, Initial
 
 @dataclass(frozen=True)
 class GreedyInit(Initial):
-    """At each node a smooth tree of ``levels`` levels is annealed on the node's rows from random hyperplanes, with
-    constant leaves in closed form; its splits are taken and its leaves become the next nodes.
+    """At each node, anneal a smooth tree of ``levels`` levels on the node's rows, from random hyperplanes and with
+    constant leaves in closed form; keep its splits, and go on at its leaves.
     """
 
-    levels: int = option(1, "Levels grown at a time; 1 is node by node.", least=1)
-    n_starts: int = option(2, "Random starts per node; the best hard tree wins.", least=1)
-    epochs: int = option(200, "Length of an anneal.", least=1)
+    levels: int = option(1, "Levels grown at a time; 1: node by node.", least=1)
+    n_starts: int = option(2, "Random starts per node; the best hard tree is used.", least=1)
+    epochs: int = option(200, "Epochs of an anneal.", least=1)
     scales: tuple[float, float] = option(
         (1.0, 20.0),
         "First and last gate scale of the anneal (GET eq. 4), in units of the inverse scale of the features.",
@@ -30,19 +30,20 @@ class GreedyInit(Initial):
         test=lambda scales: scales[0] <= scales[1],
         words="positive and in increasing order",
     )
-    optimizer: Adam = option(factory=lambda: Adam(learning_rate=0.05), doc="Driver of the anneals.")
+    optimizer: Adam = option(factory=lambda: Adam(learning_rate=0.05), doc="Optimizer of the anneals.")
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where all nodes of a block of levels are annealed.""",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): device on which all nodes of a block of levels are
+        annealed.""",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the smooth formulation says; a depth of 0 is the constant tree."""
+        """Supports what the smooth formulation does; depth 0 gives the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, self.n_starts, dtype="float32")
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """Yields the tree, its leaves fitted, after each block of levels, and None while it works."""
+        """Yields the tree with fitted leaves after each block of levels, and None in between."""
         tree = problem.best_constant()
         if problem.depth == 0:
             yield problem.fit_leaves(tree)

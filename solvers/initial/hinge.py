@@ -19,7 +19,8 @@ from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, wei
 @dataclass(frozen=True)
 class HingeInit(Initial):
     """At each node, fit a ridge model to either side of a trial split and move the boundary to where the two models are
-    equal, so that the node's model is their maximum or minimum, whichever fits better; repeat; take the best trial.
+    equal, so that the node's model is their maximum or minimum, whichever fits better; iterate, and take the best
+    trial.
 
     Trial splits cut at the median along the directions that best explain ``|residual|`` and ``residual^2`` of one
     ridge model, and along random ones. With several outputs (or classes, as indicators) the boundary is found on the
@@ -30,15 +31,15 @@ class HingeInit(Initial):
     n_moves: int = option(6, "Moves of the boundary per trial.", least=1)
     ridge: float = option(
         1e-3,
-        "Penalty on the weights of the two models, relative to the node's weight (features are taken as they are).",
+        "Penalty on the weights of the two models, relative to the node's weight (features are not scaled).",
         least=0,
     )
-    min_rows: int | None = option(None, "Fewest rows on either side, ``p + 1`` times 2 by default.", least=1)
+    min_rows: int | None = option(None, "Fewest rows on either side, by default ``2 (p + 1)``.", least=1)
     price: float = option(
         3.0,
-        """After the growth, bottom-up, a subtree of s splits is replaced by a leaf unless it lowers ``m log(squared
+        """Pruning after the growth, bottom-up: a subtree of s splits becomes a leaf unless it lowers ``m log(squared
         error)`` of its m rows by more than ``price`` for each of its ``2 (p + 1) s`` parameters. 2 is Akaike's
-        criterion, 0 keeps everything. (Asking it of each split as it is made would stop where only two levels
+        criterion, 0 keeps everything. (Applied to each split during growth, the rule would stop where only two levels
         together help: puma32H.)""",
         least=0,
     )
@@ -48,7 +49,7 @@ class HingeInit(Initial):
         return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else None
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """The tree of one leaf, which a time limit finds while hinges are sought; the grown tree, leaves fitted."""
+        """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""
         yield problem.one_leaf()
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] if problem.is_classification else problem.Y
         fewest = max(self.min_rows or 2 * (problem.n_features + 1), problem.min_leaf)
@@ -77,7 +78,7 @@ class HingeInit(Initial):
                     error = float(np.sum(w * (t[:, 0] - np.where(right, on_high, on_low)) ** 2))
                     if error < best_error:
                         best, best_error = boundary, error
-                    # the right side is where its model is larger (max) or smaller (min envelope)
+                    # the right side is where its model is larger (max) or smaller (min)
                     convex = np.sum(w * (t[:, 0] - np.maximum(on_low, on_high)) ** 2)
                     concave = np.sum(w * (t[:, 0] - np.minimum(on_low, on_high)) ** 2)
                     sign = 1.0 if convex <= concave else -1.0
@@ -91,7 +92,7 @@ class HingeInit(Initial):
         yield self._prune(problem, tree, target)
 
     def _prune(self, problem: TreeProblem, tree: Tree, target: Floats) -> Tree:
-        """Replace subtrees that do not pay for their parameters by leaves."""
+        """Replace subtrees by leaves if they do not justify their parameters."""
         leaf = problem.leaves_of(tree)
         rows_of = {t: np.flatnonzero(leaf == t).astype(np.int32) for t in range(tree.n_branches, tree.n_nodes)}
         keep = np.ones(tree.n_nodes, bool)  # leaves: whether they stay; branches: unused

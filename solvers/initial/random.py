@@ -19,19 +19,19 @@ THRESHOLDS = ("median", "gaussian")
 
 @dataclass(frozen=True)
 class RandomInit(Initial):
-    """A tree of the problem's full depth with random splits: weight vectors of Gaussian (0, 1) entries, normalised to
-    unit length; for axis-aligned problems one random feature each.
+    """A tree of the problem's full depth with random splits: Gaussian (0, 1) weight vectors normalised to unit length;
+    for axis-aligned problems, one random feature per split.
     """
 
     threshold: Literal["median", "gaussian"] = option(
         "median",
-        """"median" or "gaussian" The paper does not say how it draws the bias. "median" cuts each reduced set at its
-        weighted median along the vector, so that no subtree starts dead; "gaussian" draws the bias from (0, 1)
-        together with the weights and scales it with them, which suits centred features only.""",
+        """"median" or "gaussian": the bias, which the paper does not specify. "median" cuts each reduced set at its
+        weighted median along the vector, so that no subtree starts dead; "gaussian" draws the bias from (0, 1) together
+        with the weights and scales it with them, which suits centred features only.""",
     )
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """The random tree, leaves fitted as constants."""
+        """The random tree with fitted constant leaves."""
         p = problem.n_features
 
         def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:

@@ -21,10 +21,10 @@ from solvers.local_search.search_tree import Rows, SearchTree
 from solvers.result import Termination
 
 Floats = NDArray[np.float64]
-EXACT_WORK = 3e7  # rows x features x sets of rows of an optimal subtree
-SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least-squares solutions of a scan; thresholds of a feature
-LEAST_GAIN = 1e-9  # share of the one-leaf tree's cost that counts as descent
-EDGE = 0.05  # how far outside the rows a hyperplane is held while it turns, in ranges of the feature
+EXACT_WORK = 3e7  # limit of rows x features x sets of rows for an optimal subtree
+SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
+LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
+EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
 RELATIVE_GAP = 1e-11
 
 
@@ -37,39 +37,38 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalSearch(Solver):
-    """Change one node at a time to the best of its alternatives until none improves any (Bertsimas and Dunn's ORT-LS
-    and OCT local search), from several starts.
+    """Change one node at a time to its best alternative until no node improves (Bertsimas and Dunn's ORT-LS and OCT
+    local search), from several starts.
 
-    At each node, in random order, with the subtrees below and all leaves below refitted: another split, no split, one
-    of its children in its place, and, for constant leaves, the optimal subtree of
-    small depth. Another split is the best
-    threshold of every feature, exactly; for oblique problems also the present hyperplane moved, or turned about either
-    end of one feature's range, as far as is best. The objective never rises.
+    Nodes are visited in random order. Alternatives, evaluated with all leaves below refitted: another split, no split,
+    replacement by one of its children, and, for constant leaves, the optimal subtree of small depth. Another split is
+    the exact best threshold over all features; for oblique problems also the present hyperplane optimally shifted, or
+    rotated about either end of one feature's range. The objective never increases.
     """
 
     n_starts: int = option(
-        20, """Searches; the first from the start tree or ``init``, others from trees of random thresholds.""", least=1
+        20, """Searches; the first from the start tree or ``init``, others from random thresholds.""", least=1
     )
     init: Initial = option(factory=CartInit, doc="Initial tree.")
     n_thresholds: int | Literal["all", "auto"] = option(
         "auto",
-        """"all", or how many thresholds per feature are tried at first; then all between the neighbours of the best.
-        "auto": all for constant leaves; for linear ones, whose every threshold takes a least-squares solution, as
-        many as take some hundredths of a second, 32 at least.""",
+        """"all", or how many thresholds per feature are tried first; then all between the neighbours of the best.
+        "auto": all for constant leaves; for linear leaves, where every threshold needs a least-squares solution, as
+        many as take a few hundredths of a second, at least 32.""",
         least=1,
     )
     max_passes: int = option(100, "Passes over the nodes per search.", least=1)
-    max_splits: int | None = option(None, "Most branch nodes of the tree, or None.", least=0)
+    max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
     exact_levels: int = option(
         3,
-        """Largest depth of optimal subtrees, >= 2; 0 for none. More than 2 levels are tried where all thresholds take
-        a fraction of a second, 2 on fewer thresholds where there are many.""",
+        """Largest depth of optimal subtrees, >= 2; 0 for none. More than 2 levels are tried if all thresholds take a
+        fraction of a second; 2 levels on fewer thresholds if there are many.""",
         test=lambda levels: levels == 0 or levels >= 2,
         words="0 or an integer >= 2",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Any loss with constant leaves, squared loss with linear ones."""
+        """Any loss with constant leaves; squared loss with linear leaves."""
         if problem.leaves == "linear" and problem.loss != "squared":
             return f"linear leaves of loss {problem.loss!r} have no normal equations; use loss='squared'"
         if any(not isinstance(q, (L1, L2, SplitPrice)) for q in problem.penalties):
@@ -79,7 +78,7 @@ class LocalSearch(Solver):
         return self.init.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """Searches one after another; a step after every pass."""
+        """Searches one after another, with a step after every pass."""
         yield Step(problem.one_leaf(), phase="constant")
         if start is not None and (self.max_splits is None or start.n_branches <= self.max_splits):
             yield Step(problem.live(start), phase="start")
@@ -106,20 +105,20 @@ class LocalSearch(Solver):
         return Termination.ITERATION_LIMIT if improved else Termination.LOCALLY_OPTIMAL
 
     def _pruned(self, grown: SearchTree) -> SearchTree:
-        """The tree without as many of its last branches as are too many."""
+        """The tree without its last branches in excess of ``max_splits``."""
         for t in reversed(grown.nodes()):
             if self.max_splits is not None and grown.n_splits() > self.max_splits:
                 grown = grown.without(t)
         return grown
 
     def _one_pass(self, grown: SearchTree, costs: Costs, rng: Rng) -> Generator[None, None, tuple[SearchTree, bool]]:
-        """Every node once; the tree, and whether it has become better."""
+        """One pass over all nodes; returns the tree and whether it has improved."""
         improved = False
         places = grown.nodes()
         for place in rng.permutation(places).tolist():
             yield
             if place not in grown.nodes():
-                continue  # gone since
+                continue  # removed by an earlier move
             rows = grown.rows_at(place)
             if rows.size == 0:
                 continue
@@ -134,7 +133,7 @@ class LocalSearch(Solver):
         return grown, improved
 
     def _moves(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
-        """The alternatives at a node that comes by ``rows`` and may have ``spare`` branches at and below it."""
+        """The alternatives at a node that ``rows`` reach, with at most ``spare`` branches at and below it."""
         if grown.is_branch(place):
             leaf = grown.without(place)
             yield Move(costs.below(leaf, place, rows), leaf)
@@ -179,7 +178,7 @@ class LocalSearch(Solver):
             a[j] += d
             b = grown.branches[place][1] + d * end
         new = grown.with_split(place, a, b)
-        if turn is not None:  # rounding of a turned hyperplane may move rows
+        if turn is not None:  # rounding may change the side of rows at a rotated hyperplane
             cost = costs.below(new, place, rows)
         yield Move(cost, new)
 
@@ -194,7 +193,7 @@ class LocalSearch(Solver):
 
 
 class Costs:
-    """Costs of leaves on the rows of a problem, as the kernels compute them."""
+    """Costs of leaves on the rows of a problem, computed by the kernels."""
 
     def __init__(self, problem: TreeProblem) -> None:
         self.problem = problem
@@ -217,13 +216,13 @@ class Costs:
         self.slack = LEAST_GAIN * self.of(rows, np.zeros(rows.size, np.int64), 1)
 
     def _by_y(self, rows: Rows) -> NDArray[np.int32]:
-        """Rows in the order of each output, where the loss wants it."""
+        """Rows in the order of each output, if the loss needs it."""
         if self.problem.loss_code != codes.ABSOLUTE:
             return np.zeros((0, rows.size), np.int32)
         return rows[np.argsort(self.Y[rows], axis=0, kind="stable")].T.copy()
 
     def of(self, rows: Rows, slot: NDArray[np.int64], n_slots: int) -> float:
-        """Cost of the leaves ``slot`` that hold ``rows``."""
+        """Cost of ``rows`` in the leaves ``slot``."""
         problem = self.problem
         return float(
             partition.leaves_cost(
@@ -257,7 +256,7 @@ class Costs:
     def best_split(
         self, grown: SearchTree, place: int, rows: Rows, sort_by: Floats, n_thresholds: int | str
     ) -> tuple[float, int, float] | None:
-        """The best split of the families that order ``rows`` by ``sort_by (F, m)``: cost, family, threshold on that."""
+        """The best split over families, which sort ``rows`` by ``sort_by (F, m)``: cost, family, threshold."""
         order = np.argsort(sort_by, axis=1, kind="stable")
         value = np.take_along_axis(sort_by, order, axis=1)
         low, high = value[:, :-1], value[:, 1:]
@@ -313,7 +312,7 @@ class Costs:
 
 
 def _thin(possible: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
-    """At most so many of the possible cuts of each family, next to equal shares of the rows."""
+    """At most ``most`` of the possible cuts of each family, next to the quantiles of the rows."""
     thin = np.zeros_like(possible)
     wanted = np.arange(1, most + 1) / (most + 1) * possible.shape[1]
     for own, chosen in zip(possible, thin, strict=True):
@@ -327,6 +326,6 @@ def _thin(possible: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
 
 
 def _random_tree(problem: TreeProblem, rng: Rng) -> Tree:
-    """A tree of random thresholds, the best of one per feature at each node (scikit-learn's random splitter)."""
+    """A random tree: at each node the best of one random threshold per feature (scikit-learn's random splitter)."""
     part = problem.sample(np.arange(problem.n_samples), leaves="constant", penalties=(), splits="axis")
     return CartInit(splitter="random").build(part, rng)

@@ -1,4 +1,4 @@
-"""The tree that local search changes: branches at the places of a complete tree."""
+"""The tree that local search modifies: branches at heap positions of a complete tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SearchTree:
         return SearchTree(problem, branches)
 
     def is_branch(self, place: int) -> bool:
-        """Whether the place splits."""
+        """Whether there is a branch at the place."""
         return place in self.branches
 
     def nodes(self, place: int = 0) -> list[int]:
@@ -42,11 +42,11 @@ class SearchTree:
         return found
 
     def n_splits(self, place: int = 0) -> int:
-        """Branches at and below the place."""
+        """Number of branches at and below the place."""
         return len(self.nodes(place)) // 2
 
     def depth_left(self, place: int) -> int:
-        """Levels that may lie below the place."""
+        """Number of levels allowed below the place."""
         return self.problem.depth + 1 - (place + 1).bit_length()
 
     # ---- other trees ----------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class SearchTree:
     # ---- rows -----------------------------------------------------------------------------------------------------
 
     def side(self, rows: Rows, place: int) -> Floats:
-        """``a . x`` of rows at a branch."""
+        """``a . x`` of ``rows`` at a branch."""
         a, _b = self.branches[place]
         used = np.flatnonzero(a)
         if used.size == 1:
@@ -101,7 +101,7 @@ class SearchTree:
         return self.side(rows, place) <= self.branches[place][1]
 
     def rows_at(self, place: int) -> Rows:
-        """Rows that come by the place."""
+        """Rows that reach the place."""
         turns = []
         while place:
             turns.append(((place - 1) // 2, place % 2 == 1))
@@ -125,7 +125,7 @@ class SearchTree:
         return slot, count
 
     def tree(self) -> Tree:
-        """The `Tree`, leaves zero."""
+        """The `Tree`, with zero leaves."""
         places = self.nodes()
         number = {t: i for i, t in enumerate(places)}
         links = np.array([(number.get(2 * t + 1, -1), number.get(2 * t + 2, -1)) for t in places])

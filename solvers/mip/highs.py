@@ -1,4 +1,4 @@
-"""HiGHS on a Pyomo model: run in a thread, watched through its callbacks, stopped when asked."""
+"""HiGHS on a Pyomo model: it runs in a thread, reports through callbacks, and can be stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLL = 0.02  # seconds
 
 
 class Progress(NamedTuple):
-    """News from the run: values of the model's columns where there is a new incumbent, the bound, nodes so far."""
+    """Progress of a run: values of the columns if there is a new incumbent, the bound, nodes so far."""
 
     values: Floats | None
     bound: float | None
@@ -25,7 +25,7 @@ class Progress(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a run ended: HiGHS's status, its bound, nodes, the values it ended with (None for none)."""
+    """End of a run: HiGHS's status, bound, nodes, and the final values, if any."""
 
     status: str
     bound: float | None
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 class Compiled:
-    """A Pyomo model as HiGHS takes it. Costs are scaled so that the largest is 1: HiGHS's tolerances are absolute."""
+    """A Pyomo model for HiGHS. Costs are scaled so that the largest is 1, as HiGHS's tolerances are absolute."""
 
     def __init__(self, model: Any) -> None:
         form = LinearStandardFormCompiler().write(model, mixed_form=True)
@@ -61,7 +61,7 @@ class Compiled:
         self.lp = lp
 
     def values(self) -> Floats:
-        """The values that the model's variables hold, unset ones as 0."""
+        """The values of the model's variables, 0 if unset."""
         return np.array([0.0 if v.value is None else v.value for v in self.columns])
 
     def assign(self, values: Floats) -> None:
@@ -70,14 +70,14 @@ class Compiled:
             variable.set_value(value, skip_validation=True)
 
     def bound(self, value: float) -> float | None:
-        """A bound of HiGHS in units of the model's objective, None where it is infinite."""
+        """A bound of HiGHS in units of the model's objective, or None if infinite."""
         return value * self.unit + self.offset if abs(value) < highspy.kHighsInf else None
 
 
 class Run:
-    """HiGHS at work in a thread, from ``start``, the values of all columns.
+    """A run of HiGHS in a thread, from ``start``, the values of all columns.
 
-    Bounds come from its log lines and its end: events of its sub-problems look like its own, but have no log.
+    Bounds come from log events and the final result only: other events may belong to sub-MIPs, which do not log.
     """
 
     def __init__(self, compiled: Compiled, options: Mapping[str, Any], start: Floats | None) -> None:
@@ -108,19 +108,19 @@ class Run:
         self.events.append(Progress(None, bound, int(event.data_out.mip_node_count)))
 
     def wait(self) -> bool:
-        """Whether it has finished, within some hundredths of a second."""
+        """Wait a few hundredths of a second; returns whether it has finished."""
         done: bool = self.highs.wait(POLL)[0]
         return done
 
     def stop(self) -> None:
-        """Ask it to stop, and wait until it has."""
-        self.highs.setOptionValue("time_limit", 0.0)  # sub-problems hear no callbacks, but new ones look at this
+        """Request a stop and wait for it."""
+        self.highs.setOptionValue("time_limit", 0.0)  # sub-MIPs ignore callbacks, but new ones check this
         self.highs.cancelSolve()
         while not self.highs.wait(1.0)[0]:
             pass
 
     def outcome(self) -> Outcome:
-        """What the finished run says."""
+        """The result of the finished run."""
         info = self.highs.getInfo()
         status = self.highs.getModelStatus().name.removeprefix("k")
         found = info.primal_solution_status == highspy.kSolutionStatusFeasible

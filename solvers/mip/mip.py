@@ -1,4 +1,4 @@
-"""`MIP`: a mixed-integer program solved by HiGHS, with incumbents and bounds on the common clock; `certify`."""
+"""`MIP`: mixed-integer programming with HiGHS, which reports incumbents and bounds as it runs; `certify`."""
 
 from __future__ import annotations
 
@@ -27,52 +27,52 @@ from solvers.result import Result, Termination, Verdict
 
 Floats = NDArray[np.float64]
 GAP, TANGENT_GAP = 1e-6, 1e-4
-QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features of an enumeration that needs no good start
-SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds, and nodes, that a local search for a start visits
-SAME, ROUNDING = 1e-6, 1e-9  # of an objective, and of the one-leaf tree's: numbers that close are one
+QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features up to which no good start is needed
+SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds x nodes, range of nodes: local search for a start
+SAME, ROUNDING = 1e-6, 1e-9  # relative to an objective, to the one-leaf tree's: values this close count as equal
 
 
 @dataclass(frozen=True)
 class MIP(Solver):
-    """State the problem as a mixed-integer program and let HiGHS prove how good a tree can be.
+    """Solve the problem as a mixed-integer program with HiGHS, with a proved bound.
 
-    The first step is CART's tree, moved to the nearest candidate splits (or the tree of one leaf, where that is
-    better), with the bound 0; a start that is given, or a short local search, comes next. Then each incumbent of
-    HiGHS, decoded and with exact leaves, and each new bound, is a step; ``step.info`` counts its nodes. OPTIMAL is
-    returned only with a proof, whose tolerance and candidate splits the message names. A time limit and Ctrl-C stop
-    whatever is under way, building included; incumbent and bound are returned.
+    The first step is CART's tree, moved to the nearest candidate splits (or the tree of one leaf, if better), with the
+    bound 0; then the start tree, if given, or a short local search. After that, each incumbent of HiGHS, decoded and
+    with exact leaves, and each new bound is a step; ``step.info`` holds the number of nodes. OPTIMAL is returned only
+    with a proof, and the message states its tolerance and candidate splits. A time limit or Ctrl-C stops any phase,
+    including building the model; incumbent and bound are returned.
 
-    Squared error in "flow" and "big-m" is bounded from below by tangents, added where the last solution lies until
-    the gap is closed: HiGHS takes no quadratic objectives with integer variables.
+    Squared error in "flow" and "big-m" is bounded from below by tangents, added at the last solution until the gap is
+    closed, since HiGHS does not support quadratic objectives with integer variables.
     """
 
     formulation: Literal["hyperflow", "flow", "big-m"] = option("hyperflow", "See `MIPTreeProblem`.")
     init: Solver | Literal["auto"] | None = option(
         "auto",
-        """Solver whose trees, moved to the nearest candidate splits, are starts where `solve` is given none: a good
-        one helps "flow" and "big-m" to prune. "auto": CART's tree and, where the proof will take more than moments,
-        a short local search from it. None for none.""",
+        """Solver for MIP starts, if `solve` is given none: its trees are moved to the nearest candidate splits. A good
+        start helps "flow" and "big-m" to prune. "auto": CART's tree and, unless the proof is quick, a short local
+        search from it. None: no start.""",
     )
     n_thresholds: int | Literal["all"] = option("all", "See `MIPTreeProblem`.", least=1)
     max_splits: int | None = option(None, "See `MIPTreeProblem`.", least=0)
     max_features: int | None = option(None, "See `MIPTreeProblem`.", least=0)
     gap: float | None = option(
         None,
-        "Relative gap that counts as proved, >= 0; None is 1e-6, or 1e-4 where squares are bounded by tangents.",
+        "Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 if squares are bounded by tangents.",
         least=0,
     )
     time_limit: float | None = option(
         None,
-        "Seconds for the whole, > 0, or None; the time limit of `solve` holds beside it.",
+        "Seconds for the whole run, > 0, or None; the time limit of `solve` applies in addition.",
         above=0,
         words="> 0 seconds or None",
     )
     node_limit: int | None = option(
-        None, "Nodes of branch and bound, >= 1, or None: the same seed and limit give the same tree.", least=1
+        None, "Limit on branch-and-bound nodes, >= 1, or None; the same seed and limit give the same tree.", least=1
     )
     threads: int | None = option(
         None,
-        "Of HiGHS, >= 1; None leaves it to HiGHS. Better one number per process: HiGHS keeps its first threads.",
+        "Threads of HiGHS, >= 1; None: HiGHS decides. Use one number per process: HiGHS keeps its first setting.",
         least=1,
     )
     seed: int = option(0, "Of HiGHS.", least=0)
@@ -93,7 +93,7 @@ class MIP(Solver):
         )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the formulation holds."""
+        """Supports what the formulation can express."""
         try:
             self.stated(problem)
         except ValueError as error:
@@ -101,7 +101,7 @@ class MIP(Solver):
         return self.init.supports(problem) if isinstance(self.init, Solver) else None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """Incumbents and bounds, to a proof or a limit."""
+        """Incumbents and bounds, until a proof or a limit."""
         began = time.perf_counter()
         stated = self.stated(problem)
         search = _Search(self, stated, problem.best_constant(), began)
@@ -129,21 +129,21 @@ class MIP(Solver):
 
 
 class _Search:
-    """What is known while HiGHS runs."""
+    """State of the search: incumbent, bound, and the current run of HiGHS."""
 
     def __init__(self, options: MIP, stated: MIPTreeProblem, tree: Tree, began: float) -> None:
         self.options, self.stated, self.problem, self.began = options, stated, stated.problem, began
         self.tree, self.objective = tree, self.problem.objective(tree)
         tangents = stated.formulation != "hyperflow" and self.problem.loss == "squared"
-        self.slack = ROUNDING * self.objective  # differences below it are rounding
+        self.slack = ROUNDING * self.objective  # smaller differences are rounding errors
         self.gap = options.gap if options.gap is not None else TANGENT_GAP if tangents else GAP
         self.bound, self.nodes = 0.0, 0
-        self.value: float | None = None  # of the last solution, by the model
+        self.value: float | None = None  # objective of the last solution in the model
         self.model: Any = None
-        self.highs: Any = None  # while it runs
+        self.highs: Any = None  # the current run, if any
 
     def take(self, tree: Tree | None) -> bool:
-        """A tree of candidate splits, or None: whether it is the best so far."""
+        """Take a tree of candidate splits (or None) as the incumbent if it is better; returns whether it is."""
         if tree is None or self.stated.over_limit(tree):
             return False
         objective = self.problem.objective(tree)
@@ -153,7 +153,7 @@ class _Search:
         return True
 
     def take_cart(self, rng: Rng) -> bool:
-        """CART's tree, or one of less depth where a limit rules it out, down to one leaf: whether it is the best."""
+        """Take CART's tree, of smaller depth if a limit rules it out; returns whether it is the new incumbent."""
         for depth in range(self.problem.depth, -1, -1):
             tree = self.stated.snap(CartInit().build(self.problem.restated(depth=depth), rng))
             if tree is not None and not self.stated.over_limit(tree):
@@ -161,14 +161,14 @@ class _Search:
         return False
 
     def raise_bound(self, bound: float | None) -> bool:
-        """A proved bound, or None: whether it is the best so far."""
+        """Take a proved bound (or None) if it is better; returns whether it is."""
         if bound is None or bound <= self.bound:
             return False
         self.bound = bound
         return True
 
     def step(self, phase: str) -> Step:
-        """The best tree and bound."""
+        """A step with the incumbent and the bound."""
         return Step(self.tree, self.objective, self.bound, phase, info={"nodes": self.nodes})
 
     def is_long(self) -> bool:
@@ -183,8 +183,8 @@ class _Search:
 
     @property
     def short(self) -> int:
-        """Nodes that a local search of some seconds visits: by the size of the problem, not by the clock, so that one
-        seed gives one tree.
+        """Nodes visited by a local search of a few seconds; computed from the size of the problem, not the clock, so
+        that the same seed gives the same tree.
         """
         thresholds = sum(np.unique(column).size for column in self.problem.X.T)
         return int(np.clip(SEARCH_WORK / (self.problem.n_samples * thresholds), *SEARCH_NODES))
@@ -192,7 +192,7 @@ class _Search:
     def begin(
         self, init: Solver, start: Tree | None, rng: Rng, most: float = np.inf
     ) -> Generator[Step | None, Any, None]:
-        """Take the trees of another solver, moved to the candidates, until it has paused so often."""
+        """Take the trees of another solver, moved to the candidates, until it has paused ``most`` times."""
         pauses = 0
         with closing(init.steps(self.problem, start, rng)) as trees:
             for step in self._in_time(trees):
@@ -205,7 +205,7 @@ class _Search:
                     break
 
     def detail(self) -> str:
-        """What the message adds: candidate splits, tolerance, and whether model and tree agree."""
+        """Addition to the message: candidate splits, tolerance, and whether model and tree agree."""
         words = f" Candidate splits: {self.stated.candidate_text}; relative gap asked for: {self.gap:g}"
         if self.problem.leaves == "linear":
             words += f"; linear leaves {self.stated.leaf_text}"
@@ -214,7 +214,7 @@ class _Search:
         return words + "."
 
     def run(self) -> Steps:
-        """Enumerate, build, solve; again with tangents at the solution while they are more than the gap away."""
+        """Enumerate, build and solve; repeat with tangents at the solution until the gap is closed."""
         try:
             formulation = yield from self._in_time(self.stated.prepare())
         except TooLargeError as error:
@@ -236,7 +236,7 @@ class _Search:
                 return Verdict(Termination.STALLED, self.detail())
 
     def _in_time(self, work: Generator[Step | None, Any, Any]) -> Generator[Step | None, Any, Any]:
-        """``work`` until the solver's own time limit."""
+        """Run ``work`` until the solver's ``time_limit``."""
         while True:
             try:
                 step = next(work)
@@ -247,13 +247,13 @@ class _Search:
                 raise LastCall
 
     def own_seconds_left(self) -> float:
-        """Seconds until the solver's own time limit."""
+        """Seconds until the solver's ``time_limit``."""
         limit = self.options.time_limit
         return math.inf if limit is None else self.began + float(limit) - time.perf_counter()
 
     def _solve(self, formulation: Formulation) -> Generator[Step | None, Any, str]:
-        """One run of HiGHS from the best tree; its status."""
-        from solvers.mip.highs import Compiled, Run  # Pyomo and HiGHS take a while to import
+        """One run of HiGHS from the incumbent; returns its status."""
+        from solvers.mip.highs import Compiled, Run  # slow to import
 
         snapped = self.stated.snap(self.tree)
 
@@ -274,7 +274,7 @@ class _Search:
 
     def _highs_options(self) -> dict[str, Any]:
         chosen = {"mip_rel_gap": self.gap, "mip_abs_gap": 0.0, "random_seed": self.options.seed}
-        chosen["time_limit"] = max(min(self.own_seconds_left(), seconds_left()), 0.0)  # sub-problems keep it, too
+        chosen["time_limit"] = max(min(self.own_seconds_left(), seconds_left()), 0.0)  # sub-MIPs obey it, too
         if self.options.node_limit is not None:
             chosen["mip_max_nodes"] = self.options.node_limit
         if self.options.threads is not None:
@@ -282,7 +282,7 @@ class _Search:
         return chosen
 
     def stop(self) -> str:
-        """Stop HiGHS, if it runs, and learn what it has found; its status."""
+        """Stop HiGHS, if it runs, and take its results; returns its status."""
         if self.highs is None:
             return ""
         self.highs.stop()
@@ -298,7 +298,7 @@ class _Search:
         return str(status)
 
     def _news(self) -> Iterator[None]:
-        """Incumbents and bounds that have come and are the best so far, one by one."""
+        """Take the new incumbents and bounds; yields after each improvement."""
         while self.highs.events:
             values, bound, nodes = self.highs.events.popleft()
             self.nodes = max(self.nodes, nodes)
@@ -311,20 +311,20 @@ class _Search:
 
 
 def certify(problem: TreeProblem, tree: Any, **options: Any) -> Result:
-    """How far ``tree``, from any solver, is from the best: the result of `MIP` started there, for that tree.
+    """Certify how far ``tree``, from any solver, is from optimal, by a run of `MIP` started from it.
 
     Parameters
     ----------
     problem : the statement.
     tree : a feasible tree, or a result, an estimator or a scikit-learn tree that holds one.
-    **options : of `MIP`.
+    **options : options of `MIP`.
 
     Returns
     -------
     Result
-        Objective of ``tree``, proved bound and gap; OPTIMAL where it is proved optimal itself. The message tells of a
-        better tree where one was found (`solve` with ``start=tree`` returns it), and names the candidate splits: a
-        bound holds for trees of these.
+        Objective of ``tree``, proved bound and gap; OPTIMAL if ``tree`` itself is proved optimal. The message says if a
+        better tree was found (`solve` with ``start=tree`` returns it), and states the candidate splits, to which the
+        bound applies.
     """
     tree = as_tree(tree, "tree")
     result = solve(problem, MIP(**options), start=tree)

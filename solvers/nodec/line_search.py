@@ -1,4 +1,4 @@
-"""`ArmijoLineSearch`: the reference step of decomposition methods."""
+"""`ArmijoLineSearch`, which gives the reference step of decomposition methods."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Floats = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class ArmijoLineSearch(Checked):
-    """The largest of the steps a, a delta, a delta^2, ... that lowers a function enough (SRT paper, appendix B.2).
+    """The largest of the steps a, a delta, a delta^2, ... with sufficient decrease (SRT paper, appendix B.2).
 
-    Enough is ``f(x + alpha d) <= f(x) + gamma alpha g.d``, for the direction ``d = -g`` the paper's
+    Sufficient decrease is ``f(x + alpha d) <= f(x) + gamma alpha g.d``; for ``d = -g`` the right side is the paper's
     ``f(x) - gamma alpha |g|^2``. As printed, the loop of the procedure shrinks steps that are already good, and (14)
-    has the sign of ``g.d`` reversed; Proposition 2 needs what stands here.
+    has the sign of ``g.d`` reversed; Proposition 2 needs the version here.
     """
 
     a: float = option(1.0, "First step.", above=0)
@@ -27,7 +27,7 @@ class ArmijoLineSearch(Checked):
     delta: float = option(0.5, "Factor from one step to the next, in (0, 1).", above=0, below=1)
     max_trials: int = option(
         50,
-        "Steps tried before the answer is 0: so close to a stationary point, rounding hides any descent.",
+        "Steps tried before 0 is returned: so close to a stationary point, rounding hides any descent.",
         least=1,
     )
 
@@ -41,7 +41,7 @@ class ArmijoLineSearch(Checked):
     ) -> float:
         """The step length from ``x (n,)``, where ``function`` has ``value`` and ``gradient (n,)``; 0 if none is found.
 
-        ``direction (n,)`` is minus the gradient by default. ValueError for one that does not descend.
+        ``direction (n,)`` is minus the gradient by default. ValueError if it is not a descent direction.
         """
         direction = -gradient if direction is None else direction
         slope = float(np.sum(gradient * direction))

@@ -28,33 +28,33 @@ from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
 WORKING_SETS = ("subtree", "node", "all")
-PORTION = 25  # iterations over all variables between two steps
-ROUNDING = 1e-12  # share of the objective by which it may seem to rise
+PORTION = 25  # iterations on all variables between two steps
+ROUNDING = 1e-12  # relative increase of the objective that counts as rounding error
 
 
 class WorkingSet(NamedTuple):
-    """What one inner iteration moves: splits ``"below"`` a node and its own, its ``"own"``, or ``"none"``; leaves."""
+    """The variables of one inner iteration: splits at and ``"below"`` a node, its ``"own"``, or ``"none"``; leaves."""
 
     node: int
     splits: str
-    leaves: slice  # of those below the node
+    leaves: slice  # leaves below the node
 
 
 @dataclass(frozen=True)
 class NODEC(Solver):
     """Minimise the expected loss of a soft regression tree block by block (SRT paper: NODEC-GS; by default NODEC-DR).
 
-    Every inner iteration moves the splits of a working set (BN step) and refits its leaves by weighted least squares
+    Every inner iteration updates the splits of a working set (BN step) and refits its leaves by weighted least squares
     (LN step); a macro iteration is one pass over the nodes. The BN step is L-BFGS on the `SubtreeProblem`, or, where a
     node sends too small a share of its rows one way, a weighted logistic regression that reassigns rows
     (UPDATEBRANCHNODE). A step is a macro iteration: the hard tree of the point with the lowest smooth objective so far
     (since k0); `solve` keeps the step with the lowest hard objective. ``step.info`` holds the "smooth" objective of
-    that point and that of the "current" one; "rises", how often it rose from one inner iteration to the next; and with
-    ``k0`` the current point's "gradient_norm" and the norms of the macro iteration's moves, "split_move" and
-    "leaf_move" (Proposition 1).
+    that point and of the "current" one; "rises", the number of inner iterations that increased it; and with ``k0`` the
+    current point's "gradient_norm" and the norms of the changes in the macro iteration, "split_move" and "leaf_move"
+    (Proposition 1).
 
-    Penalties are those of the statement, `L1` and `L2`: constant terms are free, where the paper's (7) penalises them
-    too. Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
+    Penalties are those of the statement, `L1` and `L2`; constant terms are not penalised, unlike in the paper's (7).
+    Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
     """
 
     takes_gates = True
@@ -62,42 +62,44 @@ class NODEC(Solver):
     init: Solver = option(factory=lambda: ClusterInit(n_init=1, n_repeats=3), doc="Initial tree.")
     steepness: float | None = option(
         1.0,
-        """Deviation of the gates' arguments at the start, over the rows that pass the node, for trees that have no
-        gates; None: split weights are taken as they are. Two clusters are nearly separable, and the logistic
-        regression between them so steep that the best start is hard to leave.""",
+        """Initial standard deviation of each gate's argument over the rows that pass the node, for trees without gates;
+        None: split weights are used as they are. Clusters are nearly separable, and the logistic regression between
+        them so steep that descent hardly leaves the start.""",
         above=0,
     )
     working_sets: Literal["subtree", "node", "all"] = option(
         "subtree",
-        """"subtree" (NODEC-DR), "node" (each branch and each leaf by itself), "all" (alternating minimisation).""",
+        """"subtree" (NODEC-DR), "node" (each branch and each leaf separately), "all" (alternating minimisation).""",
     )
-    max_iter: int = option(10, "Macro iterations. (``it < M_it`` of the pseudocode would make one less.)", least=0)
+    max_iter: int = option(10, "Macro iterations. (The pseudocode's ``it < M_it`` gives one less.)", least=0)
     k0: int | None = option(
         None,
         """None: BN and LN steps on proxies (the subtree and its rows only), always accepted: the early-stopped method
-        of the experiments. An integer: from inner iteration k0 on, both steps are exact, and a move of the splits
-        is taken only if it is no worse than the Armijo step (15) and lowers the objective by ``tau |move|^2`` (16);
+        of the experiments. An integer: from inner iteration k0 on, both steps are exact, and a change of the splits is
+        accepted only if it is no worse than the Armijo step (15) and lowers the objective by ``tau |move|^2`` (16);
         with penalties on splits and leaves the method then converges to stationary points (Proposition 3).""",
         least=0,
     )
-    branch_iterations: int = option(10, "Most iterations of L-BFGS in a BN step.", least=1)
+    branch_iterations: int = option(10, "Largest number of L-BFGS iterations in a BN step.", least=1)
     imbalance: tuple[float, float, float] = option(
         (0.1, 0.1, 0.4),
         """The paper's eps_1, eps_2, eps_3. Nodes that send at most a share ``eps_1`` of their rows one way are
-        imbalanced; at most ``eps_2``, highly: then a share ``eps_3`` of the rows on the larger side, those with the
-        largest losses, is to change sides. The paper asks for eps_1 > eps_2 and prints .1, .3, which is .1, .1.
-        Nodes with too few rows for two leaves (twice as many each as a leaf has parameters) are left alone.""",
+        imbalanced; at most ``eps_2``, highly imbalanced: then a share ``eps_3`` of the rows on the larger side, those
+        with the largest losses, is reassigned to the other side. The paper requires eps_1 > eps_2 but prints .1, .3,
+        which amounts to .1, .1. Nodes with too few rows for two leaves (twice as many each as a leaf has parameters)
+        are skipped.""",
         least=0,
         below=1,
         words="three shares in [0, 1)",
     )
     decay: float = option(0.8, "Factor of all three after each macro iteration, the paper's zeta.", least=0, below=1)
-    line_search: ArmijoLineSearch = option(factory=ArmijoLineSearch, doc="Of the reference step.")
+    line_search: ArmijoLineSearch = option(factory=ArmijoLineSearch, doc="Line search of the reference step.")
     tau: float = option(1e-8, "See ``k0``.", above=0)
     theta: float = option(
         0.5,
-        """Thresholds of both steps are ``theta ** k``: where the gradient is smaller, nothing moves, and no row is
-        reassigned (lines 15 and 16); a node with saturated gates waits until the threshold is below its gradient.""",
+        """Thresholds of both steps are ``theta ** k``: if the gradient is smaller, nothing is changed and no row is
+        reassigned (lines 15 and 16); a node with saturated gates is not updated until the threshold is below its
+        gradient.""",
         least=0,
         below=1,
     )
@@ -107,18 +109,16 @@ class NODEC(Solver):
         is the paper's method.""",
         least=0,
     )
-    tol: float = option(
-        0.0, "With ``k0``, stop where the gradient of the whole objective has at most this norm.", least=0
-    )
-    clip: bool = option(True, "Bound the linear leaves of the trees by the range of y.")
+    tol: float = option(0.0, "With ``k0``, stop if the gradient norm of the whole objective is at most this.", least=0)
+    clip: bool = option(True, "Clip the linear leaves of the trees to the range of y.")
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): where the objectives of working sets of 2000 rows or
-        more, and that of the whole tree, are evaluated. Leaves and reassignments stay on the CPU.""",
+        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): device for the objectives of working sets of 2000 rows
+        or more and of the whole tree. Leaves and reassignments stay on the CPU.""",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Smooth problems of squared loss; a depth of 0 is the constant tree."""
+        """Smooth problems of squared loss; depth 0 gives the constant tree."""
         if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
             return reason
         if problem.loss != "squared":
@@ -126,7 +126,7 @@ class NODEC(Solver):
         return self.init.supports(problem) or SmoothTreeProblem.device_refusal(problem, self.device)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The three procedures of the paper: initialization, decomposition, update of branch nodes."""
+        """The paper's procedures: initialization, decomposition, update of branch nodes."""
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
@@ -164,7 +164,7 @@ class NODEC(Solver):
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
-        memory = lbfgs_memory(best.size)  # one run, whatever the steps
+        memory = lbfgs_memory(best.size)  # one L-BFGS run across the steps
         for done in range(0, self.joint_iterations, PORTION):
             best = best.copy()
             best_value = smooth.lbfgs(best, min(PORTION, self.joint_iterations - done), memory)
@@ -176,7 +176,7 @@ class NODEC(Solver):
         for step in self.init.steps(problem, None, rng):
             tree = tree if step is None else as_tree(step.tree)
             yield None
-        assert tree is not None  # initial trees yield one
+        assert tree is not None  # initial trees yield a tree
         return tree
 
     def _step(self, smooth: SmoothTreeProblem, point: Floats, info: dict[str, float], phase: str) -> Step:
@@ -185,7 +185,7 @@ class NODEC(Solver):
         if problem.min_leaf > 1:
             live = problem.live(tree)
             tree = problem.enforce_min_leaf(live)
-            if tree.n_leaves < live.n_leaves:  # rows have come to leaves that were not fitted to them
+            if tree.n_leaves < live.n_leaves:  # rows have moved to leaves that were not fitted to them
                 tree = problem.fit_leaves(tree)
                 tree = tree if self.clip else replace(tree, lower=None, upper=None)
         return Step(tree, phase=phase, info=info)
@@ -222,7 +222,7 @@ class NODEC(Solver):
         """Lines 14 to 27 of NODEC-DR: the new splits of the working set."""
         start = part.start
         value, gradient = part.value_and_grad(start)
-        if np.linalg.norm(gradient) <= self.theta**k:  # lines 15 and 16: nothing moves, not even rows
+        if np.linalg.norm(gradient) <= self.theta**k:  # lines 15 and 16: no change, not even of rows
             return start
         if not part.exact:
             return self._update(part, part, start, imbalance)
@@ -238,7 +238,7 @@ class NODEC(Solver):
         return reference
 
     def _update(self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats) -> Floats:
-        """UPDATEBRANCHNODE: the candidate from ``start``; ``proxy`` knows the rows that pass the node."""
+        """UPDATEBRANCHNODE: the candidate from ``start``; ``proxy`` gives the rows that pass the node."""
         balanced, severe, moved = imbalance
         w = proxy.weights
         left = proxy.left_probabilities[:, 0] >= 0.5
@@ -258,10 +258,10 @@ class NODEC(Solver):
         return part.lbfgs(start, self.branch_iterations)
 
     def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:
-        """Weighted logistic regression (17) of the sides ``left (m,)``; both sides weigh the same.
+        """Weighted logistic regression (17) of the sides ``left (m,)``, with equal total weight on both sides.
 
-        The weights are those of the sides that are asked for: N_t / (2 N_left) of the sides as they are, as printed,
-        divides by zero where one is empty.
+        The weights are those of the new sides; N_t / (2 N_left) of the current sides, as printed, divides by zero if
+        one is empty.
         """
         if not (proxy.weights[left].any() and proxy.weights[~left].any()):
             return start

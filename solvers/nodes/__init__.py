@@ -1,4 +1,4 @@
-"""Solvers of the reduced problem of a branch node, behind one interface."""
+"""Solvers of the reduced problem of a branch node, with a common interface."""
 
 from solvers.nodes.axis import AxisNode
 from solvers.nodes.base import NodeSolver

@@ -17,11 +17,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AxisNode(NodeSolver):
-    """Exact enumeration over features, thresholds and both orientations, penalty included, in O(n p) for all nodes of a
-    level together.
+    """Exact enumeration of features, thresholds and both orientations, with penalty, in O(n p) for all nodes of a level
+    together.
 
-    Weights come out +1 (low values left) or -1 (low values right). Where sending all rows one way is best, the split
-    is the zero vector with a threshold of +1 (all left) or -1 (all right).
+    Weights are +1 (low values left) or -1 (low values right). If sending all rows one way is best, the split is the
+    zero vector with a threshold of +1 (all left) or -1 (all right).
     """
 
     axis_aligned = True

@@ -15,17 +15,17 @@ Floats = NDArray[np.float64]
 
 
 class NodeSolver(Checked):
-    """Finds hyperplanes for node problems. Subclasses say how one direction is found, or a whole level of them."""
+    """Finds hyperplanes for node problems. Subclasses define how to find one direction, or those of a whole level."""
 
     axis_aligned = False
-    exact = False  # whether no split of the node has a lower weighted 0/1 loss than the one found
+    exact = False  # whether the split found is a global optimum of the weighted 0/1 loss
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """None, or why these penalties cannot be treated."""
+        """None, or why these penalties are not supported."""
         return None
 
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
-        """Hyperplane ``(a (p,), b)`` of one node from the warm start given, before the exact threshold search."""
+        """Hyperplane ``(a (p,), b)`` of one node from the warm start ``(a, b)``, before the exact threshold search."""
         raise NotImplementedError(f"{type(self).__name__} must define solve")
 
     def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
@@ -42,7 +42,7 @@ class NodeSolver(Checked):
         Returns
         -------
         A, b, cost
-            The direction from `solve`, the threshold exact for the weighted 0/1 loss along it, and that loss.
+            The direction from `solve`, the threshold that minimises the weighted 0/1 loss along it, and that loss.
         """
         A, b = self.directions(level, A, b, rng)
         cost = fit_thresholds(level.X, level.order, level.start, level.u, A, single_features(A), b, level.min_leaf)

@@ -1,4 +1,4 @@
-"""liblinear-official as a node solver. It takes no instance weights: rows are replicated or resampled instead."""
+"""liblinear-official as a node solver. It does not support instance weights, so rows are replicated or resampled."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ WEIGHTINGS = ("replicate", "resample")
 
 @dataclass(frozen=True)
 class LiblinearNode(NodeSolver):
-    """LIBLINEAR's logistic regression, unpenalised intercept, with the two substitutes for weights that the TAO paper
-    names (section 3.3). Its `problem` has no field for instance weights, and its class weights are one per label.
+    """LIBLINEAR's logistic regression with unpenalised intercept, and the two substitutes for instance weights of the
+    TAO paper (section 3.3). Its `problem` has no field for them, and its class weights are one per label.
     """
 
     weighting: Literal["replicate", "resample"] = option(
         "replicate",
-        """"replicate" or "resample" "replicate" repeats each row ``round(copies * weight / largest weight)`` times:
-        exact where the weights are multiples of ``largest / copies`` (all equal in particular), otherwise each is
-        off by at most half of that, and rows lighter than half are dropped. "resample" draws as many rows as there
-        are, with replacement, in proportion to their weights: unbiased, noisy, and it depends on the random state.""",
+        """"replicate" or "resample". "replicate" repeats each row ``round(copies * weight / largest weight)`` times:
+        exact where the weights are multiples of ``largest / copies`` (in particular if all are equal), otherwise each
+        is off by at most half of that, and rows lighter than half are dropped. "resample" draws as many rows as there
+        are, with replacement, in proportion to their weights: unbiased but noisy, and dependent on the random
+        state.""",
     )
     copies: int = option(20, 'Resolution of "replicate"; time and memory grow with the mean number of copies.', least=1)
     tol: float = option(1e-2, "Liblinear's stopping tolerance.", above=0)
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """It takes exactly one penalty."""
+        """It supports exactly one penalty."""
         if (level_l1 > 0) == (level_l2 > 0):
             return "liblinear needs either an l1 or an l2 penalty on the splits; use NewtonNode for none or both"
         return None
@@ -67,11 +68,11 @@ class LiblinearNode(NodeSolver):
         w, bias = model.get_decfun()
         sign = 1.0 if model.get_labels()[0] == 1 else -1.0
         w = np.asarray(w) * sign
-        # a csr matrix drops trailing zero columns from liblinear's count of features
+        # with a csr matrix, liblinear would not count trailing zero columns as features
         return np.concatenate([w, np.zeros(a.size - w.size)]), -sign * float(bias)
 
 
 def _seed_c_library(seed: int) -> None:
-    """Seed the C library's `rand`, which orders LIBLINEAR's coordinate descent and has no option of its own."""
+    """Seed the C library's `rand`, which orders LIBLINEAR's coordinate descent; LIBLINEAR has no option for it."""
     library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
     library.srand(ctypes.c_uint(seed))

@@ -23,7 +23,7 @@ class NewtonNode(NodeSolver):
 
     tol: float = option(1e-2, "Stopping tolerance of liblinear's rule; 1e-2 is enough inside a tree.", above=0)
     max_iter: int = option(
-        100, "Most Newton steps. Inside a tree 2 do: the next pass takes the hyperplane up again.", least=1
+        100, "Most Newton steps. Inside a tree 2 suffice: the next pass goes on from the hyperplane.", least=1
     )
 
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:

@@ -14,7 +14,7 @@ from opttree.problems import NodeProblem
 from solvers.nodes.base import NodeSolver
 
 Floats = NDArray[np.float64]
-NO_PENALTY = 1e-12  # liblinear has no unpenalised mode: relative to the total weight
+NO_PENALTY = 1e-12  # relative to the total weight, since liblinear has no unpenalised mode
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SklearnNode(NodeSolver):
     """`sklearn.linear_model.LogisticRegression(solver="liblinear")` on the node's rows with instance weights.
 
     liblinear penalises the intercept too; ``intercept_scaling`` shrinks that penalty by its value, which brings the
-    minimum to within about 1e-7 relative of the unpenalised one at the default. No warm start exists.
+    minimum to within about 1e-7 relative of the unpenalised one at the default. There is no warm start.
     """
 
     tol: float = option(1e-2, "Liblinear's stopping tolerance.", above=0)
@@ -30,7 +30,7 @@ class SklearnNode(NodeSolver):
     intercept_scaling: float = option(1000.0, "Value of the constant feature.", above=0)
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """It takes one penalty at a time."""
+        """It supports one penalty at a time."""
         if level_l1 > 0 and level_l2 > 0:
             return "liblinear takes an l1 or an l2 penalty on the splits, not both; use NewtonNode"
         return None
@@ -45,7 +45,7 @@ class SklearnNode(NodeSolver):
         if labels.size == 0 or labels.min() == labels.max():
             return a, b
         weights = problem.weights[used]
-        scale = 1.0 / weights.mean()  # liblinear wants weights of order one
+        scale = 1.0 / weights.mean()  # liblinear needs weights of order one
         strength = problem.l1 if problem.l1 > 0.0 else 2.0 * problem.l2
         strength = max(strength, NO_PENALTY * weights.sum())
         model = LogisticRegression(

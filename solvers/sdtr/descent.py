@@ -1,4 +1,4 @@
-"""Steps of QHAdam on a soft forest, a batch each."""
+"""QHAdam on a soft forest, one batch per step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DIVERGED = "the weights ceased to be finite; use a lower learning rate"
 
 
 def descent(options: Any, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng) -> Descent:
-    """A run from ``theta (size,)``, judged by `mean_loss` on ``judge``'s rows after every ``options.check`` batches."""
+    """A run from ``theta (size,)``, with `mean_loss` on the rows of ``judge`` every ``options.check`` batches."""
     how = {"check": options.check, "patience": options.patience, "first": [judge.mean_loss(theta)]}
     return Descent(ForestSteps(options, problem, judge, theta, rng), options.max_batches, **how)
 
@@ -29,7 +29,7 @@ def rates(options: Any, depth: int) -> Floats:
 
 
 class ForestSteps:
-    """Of one start, where the forest is evaluated; thetas stay there."""
+    """Steps from one start, on the device that evaluates the forest; thetas stay there."""
 
     def __init__(
         self, options: Any, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng
@@ -55,7 +55,7 @@ class ForestSteps:
             raise FloatingPointError(DIVERGED)
 
     def _next(self) -> NDArray[np.integer]:
-        """Rows of the next batch; batches of one pass over the rows are of one size, up to a row."""
+        """Rows of the next batch; within a pass over the rows, batch sizes differ by at most one row."""
         if not self._waiting:
             order = self.rng.permutation(self.problem.problem.n_samples)
             self._waiting = np.array_split(order, -(-order.size // self.options.batch_size))
@@ -70,5 +70,5 @@ class ForestSteps:
         return sum(thetas) / len(thetas)
 
     def host(self, thetas: Any) -> Floats:
-        """A copy on this side."""
+        """A copy as a NumPy array."""
         return np.array(self.problem.to_numpy(thetas))

@@ -21,7 +21,7 @@ from solvers.result import Termination
 from solvers.sdtr.descent import descent
 from solvers.soft import constant_tree, one_leaf, soft_start
 
-PORTION = 200_000_000  # products of rows and variables between two looks at the clock, about
+PORTION = 200_000_000  # rows x variables between two checks of the clock, about
 SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype", "device")  # with `SoftForestProblem`
 
 
@@ -29,9 +29,10 @@ SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype
 class SDTR(Solver):
     """Soft decision tree regressors by QHAdam on batches (SDTR): a tree, an average of trees, or layers of them.
 
-    The result of one tree is a `Tree`, of more a `opttree.Forest` in its place; answers are mixtures. Steps are models
-    of lower loss on the held-out rows, ``info["validation"]``; `solve` ranks them by the loss on all rows, the
-    estimator keeps that of the lowest. A start takes the place of the first tree's random numbers.
+    The model is a `Tree`, or an `opttree.Forest` of several trees; predictions are mixtures. Each step has a lower
+    validation loss, ``info["validation"]``, than the one before; `solve` ranks steps by the loss on all rows, the
+    estimator keeps the one with the lowest validation loss. A start tree replaces the random initial values of the
+    first tree.
     """
 
     takes_gates = True
@@ -42,30 +43,28 @@ class SDTR(Solver):
     )
     aggregation: Literal["expected", "mixture"] | None = option(
         None,
-        """"expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged answers, see
-        `opttree.SoftForestProblem`. None: "expected" for one tree, "mixture" for layers; of one layer of trees,
-        which the paper trains by its average (section III-D), first "mixture" and then "expected" is tried and the
-        held-out rows choose: averages fit better, trees of their own overfit less.""",
+        """"expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged predictions, see
+        `opttree.SoftForestProblem`. None: "expected" for one tree, "mixture" for several layers. For one layer of
+        several trees, which the paper trains by its average (section III-D), both are tried and the validation loss
+        decides: "mixture" fits better, "expected" overfits less.""",
     )
     path_penalty: float = option(0.3, "The paper's lambda_1.", least=0)
     l1: float = option(0.005, "The paper's lambda_2.", least=0)
     beta: float = option(1.5, "Inverse temperature of all gates at the start.", above=0)
     learning_rate: float = option(0.003, "> 0.", above=0)
     reweight: bool = option(True, "Whether the leaves' learning rate is multiplied by their number (section III-C).")
-    batch_size: int = option(1024, "Rows of a batch, at most.", least=1)
+    batch_size: int = option(1024, "Largest number of rows in a batch.", least=1)
     max_batches: int = option(50_000, "Most batches.", least=1)
-    patience: int = option(1000, "Batches without a lower loss on the held-out rows after which a run ends.", least=1)
-    check: int = option(20, "Batches between two looks at them.", least=1)
+    patience: int = option(1000, "A run stops after this many batches without a lower validation loss.", least=1)
+    check: int = option(20, "Batches between two validations.", least=1)
     validation: float | None = option(
-        0.1, "Share of the rows that is held out; None: the training rows judge.", above=0, below=1
+        0.1, "Share of the rows held out for validation; None: the training rows are used.", above=0, below=1
     )
-    steepness: float | None = option(
-        1.0, "Of gates made from a hard tree that `solve` starts from, see `NODEC`.", above=0
-    )
+    steepness: float | None = option(1.0, "Steepness of gates from a hard start tree, see `NODEC`.", above=0)
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option(
         "cpu",
-        "Where batches are evaluated and the weights are kept, see `opttree.devices.on_gpu`.",
+        "Device of the batches and the weights, see `opttree.devices.on_gpu`.",
     )
 
     def __post_init__(self) -> None:
@@ -76,9 +75,9 @@ class SDTR(Solver):
             )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """What the soft forest says; a depth of 0 is the constant tree, and a mixture has no rows of a leaf."""
+        """Supports what the soft forest does, and depth 0 (the constant tree), but no ``min_leaf``."""
         if problem.min_leaf > 1:
-            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} says nothing"
+            return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} has no effect"
         if self.tree_output_dim is not None and self.tree_output_dim < problem.n_outputs:
             return f"tree_output_dim = {self.tree_output_dim} is less than its {problem.n_outputs} outputs"
         if problem.penalties and self.n_trees * self.n_layers > 1:
@@ -92,7 +91,7 @@ class SDTR(Solver):
         return forest.memory_refusal(self.batch_size)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """A step whenever a slice of batches has found a lower loss on the rows that judge."""
+        """A step whenever a slice of batches has lowered the validation loss."""
         if start is not None:
             yield Step(start, phase="start")
         constant = constant_tree(problem, 1.0)
@@ -119,12 +118,12 @@ class SDTR(Solver):
 
     @property
     def shared(self) -> dict[str, Any]:
-        """Options that the `SoftForestProblem` has too."""
+        """Options shared with `SoftForestProblem`."""
         return {name: getattr(self, name) for name in SHARED}
 
     @property
     def aggregations(self) -> tuple[Literal["expected", "mixture"], ...]:
-        """What is tried, one after another."""
+        """The aggregations that are tried in turn."""
         if self.aggregation is not None:
             return (self.aggregation,)
         if self.n_layers > 1 or self.tree_output_dim is not None:
@@ -132,7 +131,7 @@ class SDTR(Solver):
         return ("expected",) if self.n_trees == 1 else ("mixture", "expected")
 
     def _steps_of(self, run: Descent, whole: SoftForestProblem, portion: int) -> Generator[Step | None]:
-        """Steps of lower and lower loss on the rows that judge; ``portion`` batches between two looks at the clock."""
+        """Steps of decreasing validation loss; ``portion`` batches between two checks of the clock."""
         best, seen = run.best[0], np.inf
         while run.remaining:
             run.advance(portion)

@@ -1,4 +1,4 @@
-"""The tree under optimization, as arrays that the passes of `TAO` rewrite, and the reduced set of every node."""
+"""The tree being optimised, as arrays that the passes of `TAO` update, and the reduced set of every node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from opttree.problems import L1, L2, LevelProblem, TreeProblem
 from opttree.tree import LINKS, Tree
 
 Floats = NDArray[np.float64]
-GROUP_WORK = 4_000_000  # numbers of X read per group of nodes: what may run before the clock is looked at
+GROUP_WORK = 4_000_000  # numbers of X read per group of nodes, between two checks of the clock
 
 
 class State:
-    """Mutable working copy of a tree: ``A, b`` of branches, leaf arrays, and per row its leaf and its loss there."""
+    """Mutable working copy of a tree: ``A, b`` of branches, leaf arrays, and each row's leaf and loss."""
 
     def __init__(self, problem: TreeProblem, tree: Tree, min_linear_rows: int | None, improve: bool) -> None:
         self.problem = problem
@@ -52,7 +52,7 @@ class State:
             yield np.flatnonzero(depth == d)
 
     def reduced_problems(self, nodes: NDArray[np.int64]) -> tuple[LevelProblem, Floats]:
-        """The node problems of one level (Theorem 3.2), and what each node's current split costs in them."""
+        """The node problems of one level (Theorem 3.2), and the cost of each node's current split."""
         problem = self.problem
         slot_of = np.full(self.depth.size, -1, np.int32)
         slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
@@ -75,7 +75,7 @@ class State:
             self.u,
             self.other,
         )
-        # an axis-aligned threshold stands between values of all rows, also of those with nothing at stake
+        # axis-aligned thresholds lie between values of all rows, including rows of weight zero in the node problem
         keep = self.u if problem.min_leaf == 1 and problem.splits == "oblique" else problem.w
         order, start = reduced.group_rows(self.slot, nodes.size, keep)
         u, current_cost = reduced.level_weights(order, start, self.u, self.side)
@@ -112,9 +112,10 @@ class State:
         current_cost: Floats,
         exact: bool,
     ) -> None:
-        """Take the proposed splits of nodes with rows that care; under "improve", where the objective does not rise.
+        """Accept the proposed splits of nodes with nonzero row weights; under "improve", only if the objective does not
+        rise.
 
-        An exact node solver that finds nothing better than the current split leaves it as it is.
+        If an exact node solver finds nothing better than the current split, it is kept.
         """
         A, b, cost = proposed
         take = np.diff(level.start) > 0
@@ -132,7 +133,7 @@ class State:
         self.feature[chosen] = hard.single_features(A[take])
 
     def _starves_a_leaf(self, nodes: NDArray[np.int64], A: Floats, b: Floats) -> NDArray[np.bool_]:
-        """Which nodes' proposals leave some leaf below them with fewer rows than ``min_leaf``, but not none."""
+        """Which nodes' proposals leave a nonempty leaf below them with fewer than ``min_leaf`` rows."""
         rows = np.flatnonzero(self.slot >= 0)
         slot = self.slot[rows]
         new_side = np.einsum("ij,ij->i", self.problem.X[rows], A[slot]) > b[slot]
@@ -161,7 +162,7 @@ class State:
         )
 
     def fit_leaves(self, linear: bool) -> None:
-        """Refit every leaf on its reduced set (Theorem 3.3); under "improve", keep those that would get worse."""
+        """Refit every leaf on its reduced set (Theorem 3.3); under "improve", leaves that would get worse are kept."""
         problem = self.problem
         values, coefs = self.leaf_arrays[:2]
         number = self.leaf - self.n_branches
@@ -190,7 +191,7 @@ class State:
         self.leaf_arrays, self.link, self.own = new, link, own
 
     def snapshot(self) -> dict[str, Any]:
-        """What `restore` needs to undo the passes after this."""
+        """The state that `restore` returns to."""
         names = ("A", "b", "feature", "leaf", "own")
         copies = {name: getattr(self, name).copy() for name in names}
         return {**copies, "leaf_arrays": tuple(x.copy() for x in self.leaf_arrays), "link": self.link}

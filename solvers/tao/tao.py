@@ -19,34 +19,34 @@ from solvers.result import Termination
 from solvers.tao.state import State
 
 ACCEPT = ("always", "improve")
-NEWTON_STEPS = 2  # per node and pass: measured, more steps cost time and do not lower the tree's objective
+NEWTON_STEPS = 2  # per node and pass: as measured, more steps take time and do not lower the tree's objective
 
 
 @dataclass(frozen=True)
 class TAO(Solver):
     """Alternate over the levels of a tree of fixed structure: each branch node is refitted as a weighted binary
-    classifier of its reduced set, each leaf as a regressor (or class frequencies) of its own.
+    classifier of its reduced set, each leaf as a regressor (or class frequencies) of its reduced set.
 
-    The node problems know the l1 and l2 penalties. A `SplitPrice`, or a penalty of your own, counts in the objective by
-    which the best tree is kept, but no node is refitted with an eye to it.
+    The node problems include the l1 and l2 penalties. A `SplitPrice` or a user-defined penalty counts in the objective
+    by which the best tree is kept, but is ignored when nodes are refitted.
     """
 
-    max_iter: int = option(40, "Most passes over the tree; 40 in the paper.", least=0)
-    init: Initial = option(factory=RandomInit, doc="The tree to start from where `solve` is given none.")
+    max_iter: int = option(40, "Largest number of passes over the tree; 40 in the paper.", least=0)
+    init: Initial = option(factory=RandomInit, doc="The initial tree, if `solve` is given no start.")
     node_solver: NodeSolver | None = option(
         None,
-        """Solver of the node problems; by default `NewtonNode`, two steps per pass, for oblique and `AxisNode` for
-        axis splits.""",
+        """Solver of the node problems; by default `NewtonNode` with two steps per pass for oblique splits, `AxisNode`
+        for axis-aligned ones.""",
     )
     accept: Literal["always", "improve"] = option(
         "always",
-        """"always" takes every new hyperplane, as the paper finds better; "improve" keeps the old one unless the
-        node's part of the objective (weighted 0/1 loss plus penalty) does not rise, so the objective never does.""",
+        """"always" accepts every new hyperplane, which the paper found better; "improve" only those that do not raise
+        the node's part of the objective (weighted 0/1 loss plus penalty), so that the objective never rises.""",
     )
     constant_iterations: int = option(
         3,
-        """Passes with constant leaves before linear ones, from a start without linear leaves. Linear leaves fitted to
-        the scattered reduced sets of a poor start pin every row to its leaf.""",
+        """Passes with constant leaves before linear ones, if the start has no linear leaves. Linear leaves fitted to
+        the scattered reduced sets of a poor start keep every row in its leaf.""",
         least=0,
     )
     min_linear_rows: int | None = option(
@@ -54,7 +54,7 @@ class TAO(Solver):
     )
     tol: float = option(
         1e-5,
-        "Stop when the best objective has fallen by less than this share of itself over ``patience`` passes.",
+        "Stop when the best objective has decreased by less than this share over ``patience`` passes.",
         least=0,
     )
     patience: int = option(5, "See ``tol``.", least=1)
@@ -64,7 +64,7 @@ class TAO(Solver):
         return self.node_solver or (AxisNode() if problem.splits == "axis" else NewtonNode(max_iter=NEWTON_STEPS))
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Axis splits need an axis-aligned node solver; penalties are the node solver's affair."""
+        """Axis-aligned problems need an axis-aligned node solver, which must also support the penalties."""
         if (reason := self.init.supports(problem)) is not None:
             return reason
         solver = self.nodes(problem)
@@ -79,7 +79,7 @@ class TAO(Solver):
             for tree in self.init.growth(problem, rng):
                 yield None
                 start = tree
-            assert start is not None  # growth yields the tree last
+            assert start is not None  # growth ends with a tree
         constant_first = problem.leaves == "linear" and not start.linear_leaves
         state = State(problem, problem.enforce_min_leaf(start), self.min_linear_rows, self.accept == "improve")
         if self.accept == "always" or constant_first:
@@ -95,7 +95,7 @@ class TAO(Solver):
             state.fit_leaves(linear)
             last, (tree, objective) = objective, state.pruned()
             if self.accept == "improve" and objective > last * (1.0 + 1e-12):
-                # nodes by themselves did not see that rows revived a dead subtree and its penalties: undo the pass
+                # the node problems ignore that rows may revive a dead subtree and its penalties: undo the pass
                 state.restore(before)
                 return Termination.STALLED
             yield Step(tree, objective, phase="pass")

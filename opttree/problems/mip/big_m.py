@@ -18,13 +18,13 @@ ROUNDING = 1e-6
 
 class BigM:
     """Branch t of the complete tree has weights ``a[t, j]``, a threshold ``b[t]`` and ``splits[t]``; row i is at leaf l
-    where ``z[i, l]``: OCT, ORT, ORT-L with axis-aligned splits; OCT-H, ORT-H, ORT-LH with oblique ones.
+    if ``z[i, l] = 1``. OCT, ORT, ORT-L with axis-aligned splits; OCT-H, ORT-H, ORT-LH with oblique ones.
 
-    Axis-aligned: ``a`` is binary, and features are the ranks of their values among the candidate thresholds, divided by
-    the number of these, so that the least distance between two values is known and not small. Oblique: ``a`` in
-    [-1, 1], ``|a|_1 <= 1``, on features scaled to [0, 1], with ``margin`` on the right. Constants are the least that
-    hold for each row. Oblique siblings are not told apart: row 0 goes left wherever it can, and of the last two leaves
-    the left one has the smaller prediction (class).
+    Axis-aligned: ``a`` is binary, and feature values are replaced by their ranks among the candidate thresholds,
+    divided by the number of thresholds, so that the least distance between two values is known and not small. Oblique:
+    ``a`` in [-1, 1], ``|a|_1 <= 1``, on features scaled to [0, 1], with ``margin`` on the right. Big-M constants are
+    the smallest valid ones for each row. Mirror images of oblique branches are excluded: row 0 goes left wherever it
+    can, and of two sibling leaves at the bottom the left one has the smaller prediction (class).
     """
 
     bound = 0.0
@@ -91,7 +91,7 @@ class BigM:
         return model
 
     def _go(self, m: Any, i: int, leaf: int, t: int, left: bool) -> Any:
-        """Row i at a leaf on the left of t has ``a.x <= b``; on the right, ``a.x >= b + least``."""
+        """A row at a leaf on the left of t satisfies ``a.x <= b``; on the right, ``a.x >= b + least``."""
         x = self.codes[i]
         if left:
             most = float(x.max(initial=0.0)) if self.axis else 1.0 + float(np.abs(x).max())
@@ -118,11 +118,11 @@ class BigM:
         model.b_below = pyo.Constraint(branches, rule=lambda m, t: m.b[t] >= -m.splits[t])
 
     def _last(self) -> range:
-        """Branches above two leaves."""
+        """Branches of the last level, whose children are leaves."""
         return range(self.tree.n_branches // 2, self.tree.n_branches)
 
     def _order_siblings(self, model: Any) -> None:
-        """Each branch and its mirror image: one of them is enough."""
+        """Symmetry breaking: exclude the mirror image of each branch."""
         upper = range(self.tree.n_branches // 2)
         right = {t: [leaf for leaf in range(self.tree.n_leaves) if (t, False) in self.tree.turns(leaf)] for t in upper}
         model.mirror_upper = pyo.Constraint(upper, rule=lambda m, t: sum(m.z[0, leaf] for leaf in right[t]) == 0)
@@ -142,7 +142,7 @@ class BigM:
     # ---- there and back -------------------------------------------------------------------------------------------
 
     def encode(self, model: Any, tree: Tree) -> bool:
-        """Set all variables; oblique branches are mirrored as the model wants them."""
+        """Set all variables; oblique branches are mirrored to satisfy the symmetry breaking."""
         if not self.axis:
             tree = self._mirrored(tree)
         placed = self.tree.place(tree, self.problem.X)
@@ -164,7 +164,7 @@ class BigM:
                 for j in self.features:
                     model.a[t, j].set_value(float(a[j] / norm))
                     model.size[t, j].set_value(float(abs(a[j]) / norm))
-                # the threshold as far left as it can be: the margin is on the right
+                # the smallest possible threshold, since the margin is on the right
                 inside = np.isin(np.arange(self.problem.n_samples), self._rows(tree, node))
                 z = self.codes @ (a / norm)
                 left = inside & (self.problem.X @ tree.A[node] <= tree.b[node])
@@ -179,7 +179,7 @@ class BigM:
         return np.flatnonzero(tree.decision_path(self.problem.X)[:, [node]].toarray()[:, 0])
 
     def _mirrored(self, tree: Tree) -> Tree:
-        """Row 0 left in upper branches, the smaller prediction left above two leaves of the last level."""
+        """Mirror branches: row 0 goes left above the last level; at the last, the smaller prediction is left."""
         A, b, children = tree.A.copy(), tree.b.copy(), tree.children.copy()
         B = tree.n_branches
         passes = set(tree.decision_path(self.problem.X[:1]).indices.tolist())
@@ -206,7 +206,7 @@ class BigM:
         return turned.keep(np.ones(tree.n_leaves, bool))
 
     def decode(self, model: Any) -> Tree:
-        """The splits that the variables hold."""
+        """The splits encoded in the variables."""
         chosen = {}
         for t in range(self.tree.n_branches):
             if not (model.splits[t].value or 0.0) > 0.5:
@@ -226,5 +226,5 @@ class BigM:
         return self.leaves.decode(model, tree, self.tree.place(tree, self.problem.X).place)
 
     def refine(self, model: Any) -> bool:
-        """Tangents to squared errors."""
+        """Add violated tangents to squared errors."""
         return self.leaves.refine(model)

@@ -1,4 +1,4 @@
-"""The candidate splits of an exact formulation: the finite set of hyperplanes among which a proof is made."""
+"""The candidate splits of an exact formulation: the finite set of hyperplanes that a proof covers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from opttree.kernels import states
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
-COLLINEAR = 1e-13  # distance from a line, relative to coordinates, that rounding may make
-RELATIVE_GAP = 1e-11  # closer values are not told apart: rounding in A.x must not change a side
+COLLINEAR = 1e-13  # distance from a line, relative to the coordinates, that may be due to rounding
+RELATIVE_GAP = 1e-11  # closer values count as equal: rounding in A.x must not change a side
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Candidate splits in families: the left sides of one family are nested, as thresholds of one feature are.
+    """Candidate splits in families with nested left sides, such as the thresholds of one feature.
 
     Attributes
     ----------
     A (m, p), b (m,) : the splits ``A[c] . x <= b[c]``.
-    order : (families, n) int32, the rows, left ones of every split of the family first.
+    order : (families, n) int32, the rows in an order in which each split of the family sends the first ones left.
     start : (families + 1,) int64, splits of family f are ``start[f]..start[f + 1] - 1``, in increasing order.
-    cut : (m,) int64, how many of the family's rows go left.
-    feature : (families,) the feature that a family tests, -1 for oblique ones.
-    description : the set in words.
+    cut : (m,) int64, number of rows that go left.
+    feature : (families,) the feature of each family, -1 for oblique splits.
+    description : the set in words, for messages.
     """
 
     A: Floats
@@ -48,18 +48,18 @@ class Candidates:
 
     @cached_property
     def words(self) -> NDArray[np.uint64]:
-        """(m, words) the left sides as bit strings, 64 rows a word."""
+        """(m, words) the left sides as bit strings, 64 rows per word."""
         return states.pack(self.order, self.start, self.cut)
 
     def side(self, split: int) -> NDArray[np.bool_]:
-        """(n,) whether the split sends each row left."""
+        """(n,) whether each row goes left."""
         left = np.zeros(self.order.shape[1], bool)
         left[self.order[self.family[split], : self.cut[split]]] = True
         return left
 
     @cached_property
     def left(self) -> NDArray[np.bool_]:
-        """(m, n) `side` of all splits: for few of them."""
+        """(m, n) `side` of all splits; only for small sets."""
         return np.array([self.side(c) for c in range(len(self))], bool).reshape(len(self), self.order.shape[1])
 
     def name(self, split: int) -> str:
@@ -69,7 +69,7 @@ class Candidates:
         return f"h{split}" if feature < 0 else f"x{feature}_{split - self.start[family]}"
 
     def nearest(self, tree: Tree, X: Floats) -> Tree:
-        """``tree`` with each split replaced by the candidate that sends the fewest of its rows another way."""
+        """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently."""
         A, b = tree.A.copy(), tree.b.copy()
         inside = np.zeros((tree.n_nodes, len(X)), bool)
         inside[0] = True
@@ -92,7 +92,7 @@ class Candidates:
 def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
     """Thresholds between the values of each feature: all, or those next to k quantiles.
 
-    A threshold is the middle between two neighbouring values; with "all", every axis-aligned split is there.
+    Thresholds are midpoints of neighbouring values; "all" covers every axis-aligned split.
     """
     n, p = X.shape
     A, b, cuts, start, features = [], [], [], [0], []
@@ -122,11 +122,11 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
 
 
 def dichotomies(X: Floats) -> Candidates:
-    """All ways in which a line divides the rows of ``X (n, 2)`` into two parts.
+    """All divisions of the rows of ``X (n, 2)`` into two parts by a line.
 
-    A line that divides two sets can be moved until it touches both (their inner tangent) with the touching rows of the
-    one set before those of the other along it. So all there are come from the lines through two rows that are
-    neighbours on it, turned a little about the middle between them, either way.
+    A line that divides two sets can be moved to an inner tangent of both, on which the touching rows of one set come
+    before those of the other. So every division comes from a line through two rows that are neighbours on it, rotated
+    slightly about their midpoint in either direction.
     """
     points = np.unique(X, axis=0)
     centre = np.median(points, axis=0)
@@ -137,7 +137,7 @@ def dichotomies(X: Floats) -> Candidates:
 
     def add(a: Floats, b: float) -> None:
         left = X[:, 0] * a[0] + X[:, 1] * a[1] <= b
-        if 0 < left.sum() < len(left):  # a split and its mirror image are one
+        if 0 < left.sum() < len(left):  # a split and its mirror image count once
             sign = 1.0 if left[0] else -1.0
             first = left == left[0]
             found.setdefault(np.packbits(first).tobytes(), (sign * a, sign * b, first))
@@ -154,7 +154,7 @@ def dichotomies(X: Floats) -> Candidates:
             t, s = (unit - middle) @ along, (unit - middle) @ np.array([-along[1], along[0]])
             on_line = np.abs(s) <= COLLINEAR * (np.abs(t) + np.abs(middle).max() + length)
             if np.any(on_line & (np.abs(t) < 0.5 * length * (1.0 - 1e-9))):
-                continue  # a row between the two: they are no neighbours
+                continue  # a row lies between the two: they are not neighbours
             angles = np.abs(np.arctan2(s[~on_line], t[~on_line]))
             angles = np.minimum(angles, np.pi - angles)
             turn = 0.5 * min(angles.min(initial=np.pi / 4), np.pi / 4)
@@ -183,8 +183,8 @@ def unit_range(X: Floats) -> tuple[Floats, Floats]:
 
 
 def with_margin(tree: Tree, X: Floats, margin: float) -> Tree | None:
-    """``tree`` with every hyperplane scaled to ``|a|_1 = 1`` on features in [0, 1] and moved to the middle between the
-    rows of its two sides; None where they are less than ``margin`` apart.
+    """``tree`` with every hyperplane scaled to ``|a|_1 = 1`` on features in [0, 1] and centred between the rows of its
+    two sides; None if these are less than ``margin`` apart.
     """
     low, scale = unit_range(X)
     A, b = tree.A.copy(), tree.b.copy()

@@ -1,4 +1,4 @@
-"""The complete tree whose nodes "flow" and "big-m" index, heap order; branches that do not split send all rows left."""
+"""The complete tree behind "flow" and "big-m", in heap order; branches that do not split send all rows left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class Placed(NamedTuple):
-    """A tree in the complete one: model branch -> its branch; model leaf of each row, and of each of its leaves."""
+    """A tree placed in the complete one: its branch for each model branch; the model leaf of each row and each leaf."""
 
     branches: dict[int, int]
     leaf: NDArray[np.intp]
@@ -50,7 +50,7 @@ class Complete:
         return nodes
 
     def turns(self, leaf: int) -> list[tuple[int, bool]]:
-        """Branches above a leaf, and whether it lies on their left."""
+        """Branches above a leaf, and whether the leaf is on their left."""
         node, found = self.n_branches + leaf, []
         while node:
             found.append(((node - 1) // 2, node % 2 == 1))
@@ -71,7 +71,7 @@ class Complete:
         pairs: Iterable[tuple[int, int]],
         at: Callable[[int, int], Any],
     ) -> None:
-        """Leaves with rows have at least ``min_leaf``: ``used[l]``."""
+        """Nonempty leaves (``used[l]``) have at least ``min_leaf`` rows."""
         if min_leaf < 2:
             return
         model.used = pyo.Var(range(self.n_leaves), domain=pyo.Binary)
@@ -87,7 +87,7 @@ class Complete:
                 v.set_value(float(np.any(leaf == number)))
 
     def place(self, tree: Tree, X: Floats) -> Placed:
-        """Where the nodes of ``tree`` lie; its leaves above the bottom go to their leftmost place."""
+        """Place the nodes of ``tree``; leaves above the bottom level take the leftmost leaf below their position."""
         position = {0: 0}
         for node in range(tree.n_branches):
             for side in (0, 1):

@@ -1,4 +1,4 @@
-"""Leaves that are optimal for the rows they hold: what an exact formulation's costs stand for."""
+"""Exactly optimal leaves for given rows, which define the costs in an exact formulation."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Floats = NDArray[np.float64]
 
 
 def centred(table: Floats, w: Floats) -> Floats:
-    """Columns less their means under the weights ``w``, which sum to one."""
+    """Columns minus their weighted means; the weights ``w`` sum to one."""
     return table - np.sum(w[:, None] * table, axis=0)
 
 
 def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
-    """The tree with the best leaves for its splits, linear ones in all leaves and without bounds."""
+    """The tree with optimal leaves for its splits; linear leaves are fitted in every leaf and not clipped."""
     if problem.leaves == "constant":
         return problem.fit_leaves(tree)
     leaf = problem.leaves_of(tree) - tree.n_branches
     values = np.zeros((tree.n_leaves, problem.n_outputs))
     coefs = np.zeros((*values.shape, problem.n_features))
-    if problem.loss == "squared":  # normal equations of features far from zero are inexact
+    if problem.loss == "squared":  # centred, since normal equations of features far from zero are inexact
         at_zero = replace(problem, X=centred(problem.X, problem.w))
         values, coefs, _low, _high = at_zero.fit_leaf_arrays(leaf, values, coefs, min_rows=1)
         values = values - coefs @ np.sum(problem.w[:, None] * problem.X, axis=0)
@@ -38,8 +38,8 @@ def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
 
 
 def leaves_in_range(problem: TreeProblem, tree: Tree) -> tuple[Floats, Floats]:
-    """Constant terms (L, K) and weights (L, K, p) of the leaves for features in [0, 1] and outputs in units of their
-    range: what "flow" and "big-m" bound. Constant leaves have no weights.
+    """Constant terms (L, K) and weights (L, K, p) of the leaves for features scaled to [0, 1] and outputs in units of
+    their range; "flow" and "big-m" bound these. Constant leaves have no weights.
     """
     low, scale = unit_range(problem.X)
     y_low, y_scale = output_range(problem)
@@ -49,7 +49,7 @@ def leaves_in_range(problem: TreeProblem, tree: Tree) -> tuple[Floats, Floats]:
 
 
 def output_range(problem: TreeProblem) -> tuple[Floats, float]:
-    """Least value of each output, and the largest range of one (1 where all are constant)."""
+    """Least value of each output, and the largest range of any output (1 if all are constant)."""
     return problem.Y.min(axis=0), float(np.ptp(problem.Y, axis=0).max()) or 1.0
 
 

@@ -1,4 +1,4 @@
-"""`formulation="flow"`: a binary per node and candidate split; rows flow to the leaves."""
+"""`formulation="flow"`: one binary per node and candidate split; rows flow to the leaves."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from opttree.tree import Tree
 
 
 class Flow:
-    """Threshold-indexed, without big-M: ``split[t, name]`` is 1 where branch t of the complete tree takes it.
+    """Threshold-indexed, without big-M: ``split[t, name]`` is 1 if branch t of the complete tree uses that split.
 
-    Rows that no candidate tells apart flow as one group g, from the root through ``flow[g, v]`` to a leaf: left where a
-    left-sending candidate (or none) is taken, right where a right-sending one is. Given the splits, flows are 0 or 1.
+    Rows that no candidate separates form a group g, which flows from the root through ``flow[g, v]`` to a leaf: left if
+    the split chosen at the node sends it left (or the node does not split), else right. Given the splits, flows are 0
+    or 1.
     """
 
     bound = 0.0
@@ -93,7 +94,7 @@ class Flow:
         return True
 
     def decode(self, model: Any) -> Tree:
-        """The splits that the variables hold."""
+        """The splits encoded in the variables."""
         chosen = {}
         for (t, name), v in model.split.items():
             if v.value is not None and v.value > 0.5:
@@ -103,5 +104,5 @@ class Flow:
         return self.leaves.decode(model, tree, self.tree.place(tree, self.problem.X).place)
 
     def refine(self, model: Any) -> bool:
-        """Tangents to squared errors."""
+        """Add violated tangents to squared errors."""
         return self.leaves.refine(model)

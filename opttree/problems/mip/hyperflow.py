@@ -1,4 +1,4 @@
-"""`formulation="hyperflow"`: one row per set of rows and depth left, one column per action there."""
+"""`formulation="hyperflow"`: one constraint per state (set of rows, remaining depth), one column per action."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ REDUCED = (
     "Only columns that an optimal tree may need: with constraints added, its optimum may be wrong; "
     "build(complete=True) holds every tree."
 )
-ROUNDING = 1e-12  # of sums of costs, as a share of the one-leaf tree's
+ROUNDING = 1e-12  # rounding error of sums of costs, relative to the cost of the one-leaf tree
 
 
 class Hyperflow:
-    """The dynamic program over sets of rows, as a linear program.
+    """The dynamic program over sets of data rows, as a linear program.
 
-    Row ``state[d, s]``: actions taken at state s of depth d = actions taken above that make it; 1 at the root. Columns
-    ``leaf[d, s]`` and ``split[d, s, name]``, at depth 1 with the costs of both leaves. ``max_splits`` and
-    ``max_features`` are rows more.
+    Constraint ``state[d, s]``: the number of actions taken at state s of depth d equals the number of actions above
+    that lead to it; 1 at the root. Columns are ``leaf[d, s]`` and ``split[d, s, name]``, at depth 1 with the costs of
+    both leaves. ``max_splits`` and ``max_features`` are additional constraints.
 
-    The complete program has a column for every candidate split of every state, and binary columns: its points are all
-    trees of the candidates, so that it stays right with further constraints. The other one has the columns that an
-    optimal tree may need (with ``reduce``, that a tree as good as a known one can use: the dynamic program's values are
-    dual, with ``max_splits`` those of the best price per split, its Lagrangian relaxation). Without side constraints
-    its vertices are trees, and its columns continuous.
+    The complete program has a column for every candidate split of every state, and binary columns: its feasible points
+    are all trees of the candidates, so that it stays correct under further constraints. The reduced program has only
+    the columns that an optimal tree may need; with ``reduce``, only those of trees no worse than a known one, by
+    reduced costs: the values of the dynamic program are dual values (with ``max_splits``, those of the Lagrangian
+    relaxation with the best price per split). Without side constraints its vertices are trees, so its columns are
+    continuous.
     """
 
     def __init__(self, stated: MIPStatement, levels: list[Level], complete: bool) -> None:
@@ -57,13 +58,13 @@ class Hyperflow:
 
     @staticmethod
     def prepare(stated: MIPStatement, complete: bool) -> Generator[None, None, Hyperflow]:
-        """The formulation, enumerated; yields None where it may be stopped."""
+        """Enumerate the states and return the formulation; yields None wherever it can be stopped."""
         which = "every" if complete else "best" if stated.max_features is None else "family"
         levels = yield from enumerate_levels(stated.problem, stated.candidates, which)
         return Hyperflow(stated, levels, complete)
 
     def _reduced(self, levels: list[Level]) -> tuple[list[Level], float]:
-        """Levels without columns that cannot matter, and a proved lower bound."""
+        """Levels without the columns that no optimal tree uses, and a proved lower bound."""
         price, most = self.problem.price_per_split, self.stated.max_splits
         best = plan(levels, price)
         if not self.stated.reduce:
@@ -78,10 +79,12 @@ class Hyperflow:
         return reduce_levels(levels, price + extra, room), bound - rounding
 
     def _relax_splits(self, levels: list[Level], best: Plan) -> tuple[float, float, float]:
-        """Best lower bound by a price per split in place of the limit; distance to a known tree; that price."""
+        """Lagrangian relaxation of the limit on splits: the best lower bound, its gap to a known tree, the price per
+        split.
+        """
         price, most = self.problem.price_per_split, self.stated.max_splits
         assert most is not None
-        low, high = 0.0, float(levels[0].leaf[0])  # at which no split pays
+        low, high = 0.0, float(levels[0].leaf[0])  # a price at which no split pays
         bound, extra, known = best.cost, 0.0, float(levels[0].leaf[0])
         for _ in range(PRICE_STEPS):
             middle = 0.5 * (low + high)
@@ -95,7 +98,7 @@ class Hyperflow:
         return bound, known - bound, extra
 
     def _greedy_features(self, levels: list[Level]) -> float:
-        """Cost of a tree with few enough features, chosen one after the other; infinite with other constraints."""
+        """Cost of a tree within ``max_features``, features chosen greedily; infinite if ``max_splits`` is set, too."""
         if self.stated.max_splits is not None:
             return np.inf
         assert self.stated.max_features is not None
@@ -159,11 +162,11 @@ class Hyperflow:
 
     @property
     def is_integer(self) -> bool:
-        """Whether columns are binary: where there are side constraints, or may be."""
+        """Whether columns are binary: if there are, or may be, side constraints."""
         return self.complete or self.stated.max_splits is not None or self.stated.max_features is not None
 
     def _limit_features(self, model: Any) -> None:
-        """A feature is used where one of its splits is: at most 2^k at k levels below the root."""
+        """A feature is used if one of its splits is: at most 2^k of them at k levels below the root."""
         features = self.candidates.feature.tolist()
         model.uses = pyo.Var(sorted(set(features)), domain=pyo.Binary)
         model.max_features = pyo.Constraint(expr=pyo.quicksum(model.uses.values()) <= self.stated.max_features)
@@ -180,7 +183,7 @@ class Hyperflow:
 
     def encode(self, model: Any, tree: Tree) -> bool:
         """Set the variables to ``tree``, whose splits are candidates; at depth 1 of a reduced program a better split
-        may take the place of its own. False, and some variables unset, where the tree uses columns that are not there.
+        may replace the tree's. Returns False, with some variables unset, if the program lacks columns of the tree.
         """
         for variable in model.component_data_objects(pyo.Var):
             variable.set_value(0.0)
@@ -191,7 +194,7 @@ class Hyperflow:
             by_state = _columns_by_state(level)
             for inside, node, s in zip(rows, nodes, at, strict=True):
                 options = by_state.get(s, [])
-                if node >= tree.n_branches or not options:  # states have no columns where being a leaf is no worse
+                if node >= tree.n_branches or not options:  # states where a leaf is no worse have no columns
                     if not np.isfinite(level.leaf[s]):
                         return False
                     model.leaf[level.depth, s].set_value(1.0)
@@ -222,7 +225,7 @@ class Hyperflow:
         inside: NDArray[np.bool_],
         left: NDArray[np.bool_],
     ) -> int | None:
-        """The column of a state that does what ``node`` does: its own split, if it is there, or an equal partition."""
+        """The column of a state with the split of ``node``, or with the same partition."""
 
         def unlike(column: int) -> tuple[bool, bool]:
             split = int(level.columns[column, 1])
@@ -244,7 +247,7 @@ class Hyperflow:
         return int(self.candidates.feature[self.candidates.family[split]])
 
     def decode(self, model: Any) -> Tree:
-        """The splits of the tree that the variables hold; leaves are zero."""
+        """The splits of the tree encoded in the variables; leaves are zero."""
         choice = []
         for level in self.levels:
             actions = np.full(len(level.sets), -1.0)

@@ -1,4 +1,4 @@
-"""The hypergraph of all trees on given candidate splits: states are sets of rows with the depth that is left."""
+"""The hypergraph of all trees on given candidate splits: a state is a set of rows with the remaining depth."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from opttree.tree import Tree
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 COLUMNS = ("best", "family", "every")
-CHUNK = 1 << 18  # columns between two chances to stop
+CHUNK = 1 << 18  # columns between two points where it can be stopped
 MOST_COLUMNS, MOST_BYTES = 30_000_000, 6e9
-MOST_COMPLETE = 3_000_000  # columns of a complete program, each a variable of Pyomo
-RULE_OUT = 1e-7  # a column stays while it may lead to a tree as good as the best known, to this share
+MOST_COMPLETE = 3_000_000  # columns of a complete program; each is a Pyomo variable
+RULE_OUT = 1e-7  # relative tolerance: a column stays if it may lead to a tree as good as the best known
 
 
 class TooLargeError(ValueError):
-    """The enumeration has more columns than fit."""
+    """The enumeration has more columns than fit into memory."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """States with the same depth left, and their actions: be a leaf, or one of the columns.
+    """States of the same remaining depth, and their actions: to be a leaf, or one of the columns.
 
     Attributes
     ----------
-    depth : levels left, >= 0.
-    sets : (S, words) the sets of rows, 64 a word.
-    leaf : (S,) cost of each as a leaf; infinite where that has been ruled out.
-    columns : (C, 4) state, split, and the two states it makes on the level below; -1, -1 at depth 1.
-    cost : (C,) what the column costs without the price of its split: at depth 1 that of both leaves, else 0.
+    depth : remaining levels, >= 0.
+    sets : (S, words) the sets of rows, 64 per word.
+    leaf : (S,) cost of each as a leaf; infinite if ruled out.
+    columns : (C, 4) state, split, and the two resulting states on the level below; -1, -1 at depth 1.
+    cost : (C,) cost of the column without the price of its split: at depth 1 that of both leaves, else 0.
     """
 
     depth: int
@@ -50,7 +50,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Plan:
-    """Cheapest tree from every state: per level its value, number of splits, and column (-1 for a leaf)."""
+    """The cheapest tree from every state: per level its cost, number of splits, and column (-1 for a leaf)."""
 
     value: list[Floats]
     count: list[Ints]
@@ -58,23 +58,23 @@ class Plan:
 
     @property
     def cost(self) -> float:
-        """Of the whole tree, prices included."""
+        """Cost of the whole tree, prices included."""
         return float(self.value[0][0])
 
     @property
     def n_splits(self) -> int:
-        """Splits of the whole tree."""
+        """Number of splits of the whole tree."""
         return int(self.count[0][0])
 
 
 def enumerate_levels(problem: TreeProblem, candidates: Candidates, which: str) -> Generator[None, None, list[Level]]:
-    """Levels from the root, depth ``problem.depth``, to depth 1; yields None where it may be stopped.
+    """Levels from the root (depth ``problem.depth``) to depth 1; yields None wherever it can be stopped.
 
     Parameters
     ----------
-    which : of `COLUMNS`. "best": of equal partitions one, of the last splits of a state the best, and none where being
-        a leaf is no worse: what an optimal tree needs. "family": the same for each feature by itself. "every": all
-        splits that leave ``min_leaf`` rows on either side: what any tree needs.
+    which : of `COLUMNS`. "best", what an optimal tree needs: one of several equal partitions, the best of the last
+        splits of a state, and none if a leaf is no worse. "family": the same for each feature separately. "every", what
+        any tree needs: all splits with ``min_leaf`` rows on either side.
     """
     levels = []
     sets = states.pack_rows(np.arange(problem.n_samples), problem.n_samples)[None]
@@ -168,12 +168,12 @@ def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[Non
 
 
 def _states_per_chunk(problem: TreeProblem) -> int:
-    """States that are looked at between two chances to stop."""
+    """States processed between two points where it can be stopped."""
     return max(1, CHUNK // problem.n_samples)
 
 
 def as_kernels_take_it(problem: TreeProblem) -> tuple[Floats, Floats, int, int]:
-    """Features and outputs, centred in regression (constant terms are free), code of the loss, number of classes."""
+    """Features and outputs (centred in regression: constant terms are free), loss code, number of classes."""
     if problem.is_classification:
         return problem.X, problem.Y, problem.loss_code, problem.n_outputs
     return centred(problem.X, problem.w), centred(problem.Y, problem.w), problem.loss_code, 0
@@ -193,7 +193,7 @@ def _last_columns(
     leaf: Floats,
     by_family: bool,
 ) -> Generator[None, None, tuple[Ints, Floats]]:
-    """The best last split of each set (and family), where it beats the leaf."""
+    """The best last split of each set (and family), if it is better than a leaf."""
     cost = np.full((len(parents), candidates.order.shape[0]), np.inf)
     split = np.full(cost.shape, -1)
     step = _states_per_chunk(problem)
@@ -238,7 +238,7 @@ def _last_columns(
 def _linear_absolute_cuts(
     problem: TreeProblem, candidates: Candidates, sets: NDArray[np.uint64]
 ) -> Generator[None, None, tuple[Floats, Ints]]:
-    """`best_cuts` for linear leaves of least absolute error: a linear program for each side of each cut."""
+    """`best_cuts` for linear leaves under absolute loss: one linear program for each side of each cut."""
     cost = np.full((len(sets), candidates.order.shape[0]), np.inf)
     split = np.full(cost.shape, -1)
     for s, rows in enumerate(members(sets, problem.n_samples)):
@@ -258,7 +258,7 @@ def _linear_absolute_cuts(
 
 
 def plan(levels: list[Level], price: float) -> Plan:
-    """The dynamic program, from the last level to the root."""
+    """Solve the dynamic program, from the last level to the root."""
     value: list[Floats] = [np.zeros(0)]
     count: list[Ints] = [np.zeros(0, np.int64)]
     choice: list[Ints] = []
@@ -272,7 +272,7 @@ def plan(levels: list[Level], price: float) -> Plan:
 
 
 def tree_of(levels: list[Level], choice: list[Ints], candidates: Candidates, problem: TreeProblem) -> Tree:
-    """The tree of the actions ``choice``, per level a column of each state or -1 for a leaf; leaves are zero."""
+    """The tree of the actions ``choice`` (per level, the column of each state or -1 for a leaf); leaves are zero."""
     left, right, split = [-1], [-1], [-1]
     pending = [(0, 0, 0)]
     for node, d, s in pending:
@@ -294,7 +294,7 @@ def tree_of(levels: list[Level], choice: list[Ints], candidates: Candidates, pro
 
 
 def reduce_levels(levels: list[Level], price: float, room: float) -> list[Level]:
-    """The levels without states and actions of trees that cost ``room`` more than the cheapest.
+    """The levels without the states and actions whose trees cost more than ``room`` above the cheapest.
 
     The values of the dynamic program are dual values of its linear program; this is fixing by reduced costs.
     """

@@ -1,4 +1,4 @@
-"""Leaves and losses of "flow" and "big-m", given who is at which leaf; tangents to squared errors."""
+"""Leaves and losses of "flow" and "big-m", given the leaf of each row; tangents to squared errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from opttree.tree import Tree
 Floats = NDArray[np.float64]
 FIRST_TANGENTS = 8
 OUTER = "A relaxation: squared errors are bounded from below by tangents, so that its optimum is below the problem's."
-NEW_TANGENT = 1e-9  # least violation worth a tangent, relative to the largest squared error
+NEW_TANGENT = 1e-9  # least violation for which a tangent is added, relative to the largest squared error
 
 
 class Leaves:
     """Predictions of the leaves and the loss of every row, on outputs scaled to [0, 1] and features in [0, 1].
 
-    Rows come in groups that share their way through the tree; ``at(g, l)`` is whether group g is at leaf l.
+    Rows are in groups with the same path through the tree; ``at(g, l)`` is whether group g is at leaf l.
     """
 
     def __init__(self, stated: MIPStatement, group: NDArray[np.integer], n_leaves: int) -> None:
@@ -39,7 +39,7 @@ class Leaves:
         self.tangents = self.squared and stated.objective == "outer"
 
     def named_model(self, name: str) -> Any:
-        """An empty model whose name and ``doc`` say whether its objective will be the problem's."""
+        """An empty model whose name and ``doc`` say whether its objective is exact or a relaxation."""
         if self.tangents:
             return pyo.ConcreteModel(name=f"{name}_outer", doc=OUTER)
         return pyo.ConcreteModel(name=name)
@@ -51,7 +51,7 @@ class Leaves:
         return self._residuals(model, at)
 
     def _errors(self, model: Any, at: Any) -> Any:
-        """0/1 loss: ``right[g, k, l]`` of the class-k rows of group g are at leaf l, which answers k."""
+        """0/1 loss: ``right[g, k, l]`` of the class-k rows of group g are at leaf l, which predicts k."""
         label = self.problem.Y[:, 0].astype(int)
         weight: dict[tuple[int, int], float] = {}
         for g, k, w in zip(self.group, label.tolist(), self.problem.w.tolist(), strict=True):
@@ -80,7 +80,7 @@ class Leaves:
         if linear:
             model.coef = pyo.Var(self.leaves, K, range(p), bounds=(-self.bound, self.bound))
             strength = problem.strength(L1, "leaves")
-            if strength:  # weights of the statement are per unit of its own features
+            if strength:  # the statement's weights are in units of the unscaled features
                 model.coef_size = pyo.Var(self.leaves, K, range(p), bounds=(0.0, self.bound))
                 model.coef_above = pyo.Constraint(
                     model.coef.index_set(), rule=lambda m, *i: m.coef_size[i] >= m.coef[i]
@@ -91,7 +91,7 @@ class Leaves:
                 total += strength * sum(
                     self.y_scale / self.scale[j] * v for (_leaf, _k, j), v in model.coef_size.items()
                 )
-        if linear:  # no bound on the fit but that of the coefficients
+        if linear:  # the fit is bounded by the coefficients only
             reach = self.bound * (1.0 + self.X.sum(axis=1))
             ranges = {(i, k): (-reach[i], reach[i]) for i in range(n) for k in K}
             keys = list(range(n))
@@ -104,7 +104,7 @@ class Leaves:
             fit = m.value[leaf, k]
             return fit + sum(m.coef[leaf, k, j] * self.X[i, j] for j in range(p)) if linear else fit
 
-        # fit = at * answer: McCormick's envelope, which is exact where ``at`` is 0 or 1
+        # fit = at * answer by McCormick's envelope, which is exact if ``at`` is 0 or 1
         model.fit = pyo.Var(keys, self.leaves, K)
         index = model.fit.index_set()
         model.fit_low = pyo.Constraint(
@@ -129,7 +129,7 @@ class Leaves:
         return total + self._loss_of_fit(model, lambda m, i, k: sum(m.fit[of(i), leaf, k] for leaf in self.leaves))
 
     def _loss_of_fit(self, model: Any, fitted: Any) -> Any:
-        """The mean loss of rows whose answers are ``fitted(model, row, output)``, by their residuals."""
+        """The mean loss of the predictions ``fitted(model, row, output)``, in terms of their residuals."""
         rows, K = range(self.X.shape[0]), range(self.problem.n_outputs)
         model.residual = pyo.Var(rows, K, domain=pyo.NonNegativeReals)
         model.residual_above = pyo.Constraint(
@@ -155,11 +155,11 @@ class Leaves:
 
     @staticmethod
     def _touch(model: Any, i: int, k: int, t: float) -> None:
-        """``square >= residual^2`` at ``residual = t``."""
+        """Add the tangent of ``square >= residual^2`` at ``residual = t``."""
         model.tangent.add(model.square[i, k] >= 2.0 * t * model.residual[i, k] - t * t)
 
     def refine(self, model: Any) -> bool:
-        """Add the tangents that the solution violates; whether there was one."""
+        """Add the tangents that the solution violates; returns whether there were any."""
         if not self.tangents:
             return False
         found = False
@@ -171,7 +171,7 @@ class Leaves:
         return found
 
     def decode(self, model: Any, tree: Tree, place: list[int]) -> Tree:
-        """``tree`` with the linear leaves that the variables hold; other leaves are fitted later."""
+        """``tree`` with the linear leaves of the variables; constant leaves are fitted later."""
         if self.problem.leaves == "constant":
             return tree
         K, p = range(self.problem.n_outputs), range(self.X.shape[1])
@@ -183,7 +183,7 @@ class Leaves:
     def encode(self, model: Any, tree: Tree, leaf: NDArray[np.integer], place: list[int]) -> None:
         """Set the variables to those of ``tree``: rows at model leaves ``leaf (n,)``, its leaf l at ``place[l]``."""
         if self.problem.is_classification:
-            answer = np.full(len(self.leaves), self.problem.n_outputs - 1)  # of empty leaves: the largest
+            answer = np.full(len(self.leaves), self.problem.n_outputs - 1)  # empty leaves predict the largest class
             answer[place] = tree.values.argmax(axis=1)
             for (k, slot), v in model.answers.items():
                 v.set_value(float(answer[slot] == k))

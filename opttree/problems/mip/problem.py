@@ -1,4 +1,4 @@
-"""`MIPTreeProblem`: the statement as a mixed-integer linear program, and the way back."""
+"""`MIPTreeProblem`: a `TreeProblem` as a mixed-integer linear program, with encoding and decoding of trees."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MIPTreeProblem(MIPStatement):
     Raises
     ------
     ValueError
-        For an unknown option, or a statement that the formulation cannot hold exactly, with the reason.
+        For an invalid option, or a problem that the formulation cannot express exactly, with the reason.
 
     References
     ----------
@@ -34,20 +34,20 @@ class MIPTreeProblem(MIPStatement):
     """
 
     def formulation_of(self, *, complete: bool) -> Formulation:
-        """The formulation, with all that it enumerates; see `build`."""
+        """The formulation, fully enumerated; see `build`."""
         found: Formulation = _finished(self.prepare(complete=complete))
         return found
 
     def prepare(self, *, complete: bool = False) -> Generator[None, None, Formulation]:
-        """Enumerate what the formulation needs, once; yields None where it may be stopped."""
-        complete = complete and self.formulation == "hyperflow"  # the others hold every tree anyway
+        """Enumerate what the formulation needs, once; yields None wherever it can be stopped."""
+        complete = complete and self.formulation == "hyperflow"  # the others are always complete
         known = self.__dict__.setdefault("_formulations", {})
         if complete not in known:
             known[complete] = yield from self._prepare(complete)
         return known[complete]
 
     def _prepare(self, complete: bool) -> Generator[None, None, Formulation]:
-        # Pyomo takes a while to import: when a model is wanted
+        # Pyomo is slow to import, so only when a model is needed
         if self.formulation == "hyperflow":
             from opttree.problems.mip.hyperflow import Hyperflow
 
@@ -62,7 +62,7 @@ class MIPTreeProblem(MIPStatement):
         return BigM(self)
 
     def best_tree(self) -> Tree:
-        """An optimal tree by the dynamic program that "hyperflow" writes down, without side constraints; no model."""
+        """An optimal tree by the dynamic program of "hyperflow", without side constraints and without a Pyomo model."""
         levels = _finished(enumerate_levels(self.problem, self.candidates, "best"))
         best = plan(levels, self.problem.price_per_split)
         return fit_exact_leaves(self.problem, tree_of(levels, best.choice, self.candidates, self.problem))
@@ -72,11 +72,11 @@ class MIPTreeProblem(MIPStatement):
 
         Parameters
         ----------
-        complete : every tree of the candidate splits is an integer point of the model, which therefore stays right when
-            constraints are added. False: "hyperflow" with the columns that an optimal tree may need (see ``reduce``),
-            far fewer; its optimum is the problem's, but not under further constraints. The model's name ends in
-            "_reduced" then, and its ``doc`` says so. ("flow" and "big-m" are complete always. The latter holds one of
-            two mirror images of an oblique tree.)
+        complete : every tree of the candidate splits is an integer point of the model, which therefore stays correct
+            when constraints are added. False: "hyperflow" with only the columns that an optimal tree may need (see
+            ``reduce``), which are far fewer; its optimum is the problem's, but not under further constraints. Its name
+            then ends in "_reduced", and its ``doc`` says so. ("flow" and "big-m" are always complete, except that
+            "big-m" has only one of two mirror images of an oblique tree.)
 
         Notes
         -----
@@ -86,20 +86,20 @@ class MIPTreeProblem(MIPStatement):
         Raises
         ------
         TooLargeError
-            A ValueError: where the columns of "hyperflow" are too many for the memory.
+            A ValueError, if the columns of "hyperflow" do not fit into memory.
         """
         model = self.formulation_of(complete=complete).build()
         model._built_as = self.formulation, complete
         return model
 
     def encode(self, tree: Tree, model: Any = None) -> Any:
-        """A model whose variables all hold ``tree``: a full start. A new, complete one unless ``model`` is given.
+        """A model with all variables set to ``tree``, as a MIP start; a new, complete one unless ``model`` is given.
 
         Raises
         ------
         ValueError
-            Where the tree is no point of the model: it breaks a constraint, or its splits are no candidates and the
-            nearest ones make no feasible tree, or it can be no optimum (hyperflow).
+            If the tree is not feasible in the model: it violates a constraint, or the candidate splits nearest to its
+            own give no feasible tree, or (reduced "hyperflow") it cannot be optimal.
         """
         if (reason := self.problem.violation(tree)) is not None:
             raise ValueError(f"tree must be feasible; {reason}")
@@ -110,24 +110,24 @@ class MIPTreeProblem(MIPStatement):
         return model
 
     def decode(self, model: Any) -> Tree:
-        """The tree that the variables of ``model`` hold, with the best leaves for its splits; linear ones that would be
-        beyond ``coef_bound`` are the model's.
+        """The tree encoded in the variables of ``model``, with optimal leaves for its splits; if optimal linear leaves
+        exceed ``coef_bound``, the leaves are the model's.
         """
         tree = self.problem.live(self._behind(model).decode(model))
         exact = fit_exact_leaves(self.problem, tree)
         return exact if self.within_bound(exact) else tree
 
     def _behind(self, model: Any) -> Formulation:
-        """The formulation that ``model`` was built from; ValueError for a model from elsewhere."""
+        """The formulation that ``model`` was built from; ValueError for any other model."""
         formulation, complete = getattr(model, "_built_as", (None, True))
         if formulation != self.formulation:
             raise ValueError(f"model must be one that build() of this {self.formulation!r} gave; got {model.name!r}")
         return self.formulation_of(complete=complete)
 
     def write(self, path: str | Path, *, complete: bool = True) -> None:
-        """Write the model that `build` gives to a file, ``.lp`` or ``.mps``, with readable names.
+        """Write the model of `build` to a file, ``.lp`` or ``.mps``, with readable names.
 
-        The file appears whole or not at all.
+        The file appears complete or not at all.
         """
         path = Path(path)
         if path.suffix not in (".lp", ".mps"):
@@ -137,14 +137,14 @@ class MIPTreeProblem(MIPStatement):
         model = self.build(complete=complete)
         with whole_file(path) as unfinished:
             model.write(str(unfinished), io_options={"symbolic_solver_labels": True})
-            if path.suffix == ".lp":  # SCIP reads squares as "x^2" only, the others in either form
+            if path.suffix == ".lp":  # SCIP reads squares only as "x^2"; the others accept either form
                 unfinished.write_text(unfinished.read_text().replace(" ^ 2\n", "^2\n"))
 
     def snap(self, tree: Tree) -> Tree | None:
-        """``tree`` with each split replaced by the candidate that sends the fewest of its rows another way.
+        """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently.
 
-        Splits that send all rows one way are left out, leaves are fitted. Hyperplanes of "big-m" stay, moved into the
-        middle between the rows. None where one has less than the margin, or linear leaves are beyond ``coef_bound``.
+        Splits that send all rows one way are removed, and leaves are fitted. Hyperplanes of "big-m" are kept, centred
+        between the rows. None if one has less than the margin, or linear leaves exceed ``coef_bound``.
         """
         problem = self.problem
         live = problem.live(tree)
@@ -157,7 +157,7 @@ class MIPTreeProblem(MIPStatement):
         return None if exact is None or not self.within_bound(exact) else exact
 
     def within_bound(self, tree: Tree) -> bool:
-        """Whether the linear leaves of ``tree`` are within ``coef_bound``, which "hyperflow" has not."""
+        """Whether the linear leaves of ``tree`` are within ``coef_bound``; always true for "hyperflow"."""
         if self.problem.leaves == "constant" or self.formulation == "hyperflow":
             return True
         values, coefs = leaves_in_range(self.problem, tree)
@@ -173,7 +173,7 @@ class MIPTreeProblem(MIPStatement):
 
 
 def _finished(work: Generator[None, None, Any]) -> Any:
-    """What ``work`` returns, without stops."""
+    """Run ``work`` without stopping and return its result."""
     while True:
         try:
             next(work)

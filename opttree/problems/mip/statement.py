@@ -1,4 +1,4 @@
-"""What a mixed-integer program states: the problem, its candidate splits and its limits."""
+"""The data of a mixed-integer program: the problem, its candidate splits and its limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_MARGIN = 1e-5
 
 
 class Formulation(Protocol):
-    """What stands behind a `MIPTreeProblem`."""
+    """The interface of a formulation, used by `MIPTreeProblem`."""
 
     bound: float
 
@@ -24,51 +24,51 @@ class Formulation(Protocol):
         """The Pyomo model."""
 
     def encode(self, model: Any, tree: Tree) -> bool:
-        """Set all variables to a tree of candidate splits; whether it has a place in the model."""
+        """Set all variables to a tree of candidate splits; returns whether the model contains the tree."""
 
     def decode(self, model: Any) -> Tree:
-        """The splits that the variables hold, leaves zero."""
+        """The splits encoded in the variables; leaves are zero."""
 
     def refine(self, model: Any) -> bool:
-        """Add what the solution in the variables violates; whether there was anything."""
+        """Add constraints that the current solution violates; returns whether there were any."""
 
 
 @dataclass(frozen=True, eq=False)
 class MIPStatement(Checked):
-    """A `TreeProblem` over candidate splits, and how it is to be written down: what the formulations read."""
+    """A `TreeProblem` over candidate splits, with the options of its formulation."""
 
     problem: TreeProblem = option(
         doc="""Axis or oblique splits, constant or linear leaves, loss "squared", "absolute" or "zero_one" ("log" too in
-        hyperflow), `SplitPrice`, penalties on splits that come to a price (`TreeProblem.price_per_split`), `L1` on
+        hyperflow), `SplitPrice`, penalties on splits that amount to a price (`TreeProblem.price_per_split`), `L1` on
         linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights."""
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
         "hyperflow",
         """"hyperflow": a dynamic program over sets of rows as a linear program, see `Hyperflow`; axis-aligned splits,
-        or oblique ones of two features. By far the fastest to a proof. "flow": a binary per node and candidate
-        split, rows flow through the tree, rows that no candidate tells apart are one; axis-aligned splits. See
-        `Flow`. "big-m": Bertsimas and Dunn's (ORT, ORT-H, ORT-L, ORT-LH, OCT, OCT-H). See `BigM`.""",
+        or oblique ones of two features. By far the fastest to a proof. "flow": one binary per node and candidate split;
+        rows flow through the tree, grouped if no candidate separates them; axis-aligned splits. See `Flow`. "big-m":
+        Bertsimas and Dunn's (ORT, ORT-H, ORT-L, ORT-LH, OCT, OCT-H). See `BigM`.""",
     )
     n_thresholds: int | Literal["all"] = option(
         "all",
-        """"all" thresholds between two values of a feature (then every axis-aligned split is a candidate), or at most
-        so many per feature, next to its quantiles.""",
+        """"all": thresholds between all neighbouring values of a feature, so that every axis-aligned split is a
+        candidate. A number: at most so many per feature, next to its quantiles.""",
         least=1,
     )
-    max_splits: int | None = option(None, "Most branch nodes of the tree, or None.", least=0)
-    max_features: int | None = option(None, "Most features in its splits, or None; hyperflow only.", least=0)
+    max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
+    max_features: int | None = option(None, "Largest number of features in splits, or None; hyperflow only.", least=0)
     reduce: bool = option(
         True,
-        """Of the program that `MIP` solves and ``build(complete=False)`` hands out, in "hyperflow": leave out what no
-        tree as good as a known one can use (fixing by reduced costs); few columns are left. False: all columns that
-        an optimal tree may need, the formulation as it is written down.""",
+        """For the "hyperflow" program that `MIP` solves and ``build(complete=False)`` returns: leave out the columns
+        that no tree as good as a known one can use (reduced-cost fixing); few columns remain. False: keep all columns
+        that an optimal tree may need.""",
     )
     objective: Literal["exact", "outer"] = option(
         "exact",
-        """Of "flow" and "big-m" with squared loss. "exact": a convex quadratic objective, for solvers that take one
-        with integer variables (SCIP, Gurobi, CPLEX; HiGHS does not). "outer": a linear one, of tangents to the
-        squares: a relaxation, whose optimum is below the problem's, and the first program of a cutting-plane method
-        (`MIP` adds tangents where the solution lies). Other programs are exact and linear whatever it says.""",
+        """For "flow" and "big-m" with squared loss. "exact": a convex quadratic objective, for solvers that support it
+        with integer variables (SCIP, Gurobi, CPLEX, but not HiGHS). "outer": a linear objective from tangents to the
+        squares, a relaxation with a smaller optimum, and the first program of a cutting-plane method (`MIP` adds
+        tangents at the solution). Other programs are always exact and linear.""",
     )
     coef_bound: float = option(
         10.0,
@@ -89,7 +89,7 @@ class MIPStatement(Checked):
             raise ValueError(f"formulation {self.formulation!r} cannot hold this problem: {reason}")
 
     def refusal(self) -> str | None:
-        """Why the formulation cannot state the problem exactly, in one sentence, or None."""
+        """Why the formulation cannot express the problem exactly, in one sentence, or None."""
         problem, hyper = self.problem, self.formulation == "hyperflow"
         for penalty in problem.penalties:
             if not isinstance(penalty, (L1, L2, SplitPrice)):
@@ -124,12 +124,12 @@ class MIPStatement(Checked):
 
     @property
     def lists_candidates(self) -> bool:
-        """Whether there is a finite list of candidates: not for oblique splits in "big-m"."""
+        """Whether the candidates form a finite list: not for oblique splits in "big-m"."""
         return self.problem.splits == "axis" or self.formulation != "big-m"
 
     @property
     def leaf_text(self) -> str:
-        """What linear leaves there are, in words, for a certificate."""
+        """The set of linear leaves in words, for a certificate."""
         if self.formulation == "hyperflow":
             return "without bounds"
         return f"with weights up to {self.coef_bound:g} in units of the ranges"
