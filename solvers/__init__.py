@@ -10,7 +10,6 @@ from solvers.conformance import check_solver as check_solver
 from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
 from solvers.distilled import Distilled as Distilled
 from solvers.driver import solve as solve
-from solvers.forest import TAOForest as TAOForest
 from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
 from solvers.gradtree import GradTree as GradTree
 from solvers.initial import (
@@ -32,7 +31,7 @@ from solvers.nodes import (
 from solvers.orrt import ORRT as ORRT
 from solvers.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
 from solvers.sdtr import SDTR as SDTR
-from solvers.tao import TAO as TAO
+from solvers.tao import TAO as TAO, TAOForest as TAOForest
 
 __all__ = sorted(
     name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, _Module)

@@ -16,8 +16,8 @@ from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.driver import solve
-from solvers.forest import TAOForest
 from solvers.result import Termination
+from solvers.tao import TAOForest
 
 Floats = NDArray[np.float64]
 SMALLEST_ERROR = (

@@ -18,9 +18,9 @@ from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
-from solvers.forest import TAOForest
-from solvers.forest.growth import Shared, grow
 from solvers.result import Termination
+from solvers.tao import TAOForest
+from solvers.tao.growth import Shared, grow
 
 Floats = NDArray[np.float64]
 MOST_ROWS = 200_000

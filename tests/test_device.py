@@ -25,7 +25,7 @@ from opttree import (
     devices,
 )
 from opttree.cli import main
-from opttree.kernels import codes, fused, smooth, xp as twin, xp_forest
+from opttree.kernels import codes, fused, smooth, xp as twin, xp_soft_forest
 from opttree.kernels.first_order import Moments
 from opttree.problems import SubtreeProblem
 from opttree.problems.smooth_batch import SmoothBatch
@@ -252,11 +252,11 @@ def test_soft_forests_by_the_array_functions(namespace, options):
     forest = SoftForestProblem(problem, path_penalty=0.3, l1=0.01, dtype="float64", **options)
     theta = forest.random_theta(np.random.default_rng(1))
     rows = [xp.asarray(part) for part in (theta, problem.X, problem.Y, problem.w)]
-    value, gradient = xp_forest.value_and_gradient(xp, *rows, forest.form)
+    value, gradient = xp_soft_forest.value_and_gradient(xp, *rows, forest.form)
     expected, slopes = forest.value_and_grad(theta)
     assert float(value) == pytest.approx(expected, rel=1e-12)
     close(np.asarray(gradient), slopes, "float64")
-    assert float(xp_forest.mean_loss(xp, *rows, forest.form)) == pytest.approx(forest.mean_loss(theta), rel=1e-12)
+    assert float(xp_soft_forest.mean_loss(xp, *rows, forest.form)) == pytest.approx(forest.mean_loss(theta), rel=1e-12)
 
 
 # ---- descents and solvers -----------------------------------------------------------------------------------------

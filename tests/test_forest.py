@@ -32,8 +32,8 @@ from opttree import (
 from opttree.kernels import alternation
 from solvers import TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, solve
 from solvers.boosting import working_targets
-from solvers.forest.forest import SHRINKAGES, Tally
-from solvers.forest.growth import Shared, grow
+from solvers.tao.forest import SHRINKAGES, Tally
+from solvers.tao.growth import Shared, grow
 from tests.conftest import classification_problem, own_clock, regression_problem
 
 

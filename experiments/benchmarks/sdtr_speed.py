@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.benchmarks.gradtree_speed import median
 from opttree import SoftForestProblem, TreeProblem, datasets
-from opttree.kernels import forest
+from opttree.kernels import soft_forest
 from solvers.sdtr.descent import QHADAM
 
 BATCH, RATE = 1024, 0.001
@@ -61,7 +61,7 @@ def numba_steps(form: SoftForestProblem, theta: np.ndarray, batches: list[np.nda
     packed = [form.pack_rows([rows]) for rows in batches]
 
     def step(number: int, data: Any, bounds: np.ndarray) -> None:
-        forest.descend(theta, state, number, rates, bounds, data, form.form, QHADAM, form.n_trees > 1)
+        soft_forest.descend(theta, state, number, rates, bounds, data, form.form, QHADAM, form.n_trees > 1)
 
     step(0, *packed[0])
     return median([partial(step, i + 1, *batch) for i, batch in enumerate(packed)])

@@ -239,7 +239,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
             new = self.forest_.joined(new)
         used = np.flatnonzero(weight)
         self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
-        self.shrinkage_, self.kind_ = info["shrinkage"], bridge.solvers.forest.KINDS[int(info["kind"])]
+        self.shrinkage_, self.kind_ = info["shrinkage"], bridge.solvers.tao.KINDS[int(info["kind"])]
         self.depth_ = self._levels if self._is_searched and self.kind_ != "cart" else self.get_depth()
         answers, counts = new.outside
         self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)

@@ -14,7 +14,8 @@ from opttree.models import as_tree
 from opttree.problems import L1, L2, TreeProblem
 from opttree.problems.blocks import in_blocks
 from opttree.tree import Tree
-from solvers.forest.options import GrowthOptions
+from solvers.tao.growth_options import GrowthOptions
+from solvers.tao.tao import TAO
 
 Singles = NDArray[np.float32]
 CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many parameters of a linear leaf
@@ -170,8 +171,6 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
 
 def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
     """Axis-aligned splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
-    from solvers.tao import TAO
-
     stated = TreeProblem(
         shared.X[rows].astype(np.float64),
         shared.Y[rows].astype(np.float64),

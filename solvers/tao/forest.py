@@ -17,10 +17,10 @@ from opttree.options import option
 from opttree.problems import L1, L2, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
-from solvers.forest.growth import GrownTree, Shared, grow
-from solvers.forest.options import GrowthOptions
 from solvers.parallel import spread
 from solvers.result import Termination
+from solvers.tao.growth import GrownTree, Shared, grow
+from solvers.tao.growth_options import GrowthOptions
 
 Floats = NDArray[np.float64]
 SHRINKAGES = (0.03, 0.3, 3.0, 30.0)

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from opttree import devices
 from opttree.devices import Device
 from opttree.forest import Forest
-from opttree.kernels import forest
+from opttree.kernels import soft_forest
 from opttree.options import Checked, option
 from opttree.problems.blocks import pack_rows, packed
-from opttree.problems.forest_rows import ForestRows, memory_refusal
 from opttree.problems.smooth_problem import SmoothTreeProblem
+from opttree.problems.soft_forest_rows import ForestRows, memory_refusal
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
@@ -68,8 +68,8 @@ class SoftForestProblem(Checked):
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_forest`), or "auto", which selects one, see
-        `opttree.devices.on_gpu`. Thetas are NumPy arrays in any case, except those of `descend`.""",
+        """"cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_soft_forest`), or "auto", which selects
+        one, see `opttree.devices.on_gpu`. Thetas are NumPy arrays in any case, except those of `descend`.""",
     )
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class SoftForestProblem(Checked):
     def form(self) -> Any:
         """The formulation as the kernels take it."""
         problem = self.problem
-        return forest.Form(
+        return soft_forest.Form(
             problem.depth,
             self.n_trees,
             self.n_layers,
@@ -132,7 +132,7 @@ class SoftForestProblem(Checked):
     @property
     def size(self) -> int:
         """Length of theta."""
-        return forest.layer_start.py_func(self.form, self.n_layers)
+        return soft_forest.layer_start.py_func(self.form, self.n_layers)
 
     @cached_property
     def data(self) -> Any:
@@ -150,7 +150,7 @@ class SoftForestProblem(Checked):
         """
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
-        return forest.unpack.py_func(theta, self.form, layer)
+        return soft_forest.unpack.py_func(theta, self.form, layer)
 
     def random_theta(self, rng: np.random.Generator, beta: float = 1.5) -> Floats:
         """Initial values: Xavier uniform for splits, with each branch a layer of p inputs and one output; standard
@@ -172,7 +172,7 @@ class SoftForestProblem(Checked):
         if self.device == "gpu":
             return self._on_device.value_and_grad(theta)
         gradient, (X, Y, w) = np.empty_like(theta), self.data
-        return float(forest.value_and_gradient(theta, X, Y, w, self.form, gradient, parallel)), gradient
+        return float(soft_forest.value_and_gradient(theta, X, Y, w, self.form, gradient, parallel)), gradient
 
     def mean_loss(self, theta: Floats, *, parallel: bool = True) -> float:
         """Squared error of the forest's mixture predictions, summed over outputs, averaged over all rows."""
@@ -182,8 +182,8 @@ class SoftForestProblem(Checked):
         X, Y, w = self.data
         for i in range(0, X.shape[0], BLOCKS_AT_ONCE):
             some = slice(i, i + BLOCKS_AT_ONCE)
-            outs = forest.forward(theta, X[some], Y[some], w[some], self.form, parallel)[0]
-            errors = np.square(forest.mean_outputs(outs, self.problem.n_outputs) - Y[some])
+            outs = soft_forest.forward(theta, X[some], Y[some], w[some], self.form, parallel)[0]
+            errors = np.square(soft_forest.mean_outputs(outs, self.problem.n_outputs) - Y[some])
             total += float(np.sum(w[some, None] * errors, dtype=np.float64))
         return total / float(np.sum(w, dtype=np.float64))
 
@@ -203,7 +203,7 @@ class SoftForestProblem(Checked):
         moments: Any,
         parallel: bool,
     ) -> tuple[Any, Any, float]:
-        """One step of Adam per group of row numbers, see `opttree.kernels.forest.descend`.
+        """One step of Adam per group of row numbers, see `opttree.kernels.soft_forest.descend`.
 
         Returns
         -------
@@ -212,7 +212,7 @@ class SoftForestProblem(Checked):
         if self.device == "gpu":
             return self._on_device.descend(theta, state, done, rates, groups, moments)
         data, bounds = self.pack_rows(groups)
-        return theta, state, forest.descend(theta, state, done, rates, bounds, data, self.form, moments, parallel)
+        return theta, state, soft_forest.descend(theta, state, done, rates, bounds, data, self.form, moments, parallel)
 
     def to_numpy(self, theta: Any) -> Floats:
         """A copy of a theta of `descend` as a NumPy array."""

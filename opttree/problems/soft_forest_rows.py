@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from opttree import devices
 from opttree.devices import DeviceArrays
-from opttree.kernels import xp_forest
-from opttree.kernels.forest import layer_start
+from opttree.kernels import xp_soft_forest
+from opttree.kernels.soft_forest import layer_start
 from opttree.problems.tree_problem import TreeProblem
 
 Floats = NDArray[np.floating]
@@ -27,14 +27,14 @@ def described(form: Any, dtype: str) -> str:
 def memory_refusal(problem: TreeProblem, form: Any, dtype: str, batch_size: int, idle: bool = False) -> str | None:
     """Why GPU memory is too small for batches of ``batch_size`` rows, or None; ``idle``: as if all of it were free."""
     each = form.n_layers * form.n_trees * form.width << form.depth  # numbers per row
-    most = max(min(batch_size, problem.n_samples) * each, min(xp_forest.NUMBERS, problem.n_samples * each))
+    most = max(min(batch_size, problem.n_samples) * each, min(xp_soft_forest.NUMBERS, problem.n_samples * each))
     needed = (ARRAYS * most + problem.X.size + problem.Y.size) * np.dtype(dtype).itemsize
     what = f"batches of {batch_size} rows of {described(form, dtype)}"
     return devices.lacking(devices.cupy(), needed, what, LOWER, idle)
 
 
 class ForestRows(DeviceArrays):
-    """The functions of `opttree.kernels.forest` on a device, by array functions.
+    """The functions of `opttree.kernels.soft_forest` on a device, by array functions.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class ForestRows(DeviceArrays):
     def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
         """The objective at ``theta (size,)`` on all rows as one batch, and its gradient (size,)."""
         with self.within_memory():
-            value, gradient = xp_forest.value_and_gradient(
+            value, gradient = xp_soft_forest.value_and_gradient(
                 self.xp, self.upload(theta), self.X, self.y, self.w, self.form
             )
         return float(value), self.download(gradient)
@@ -69,7 +69,7 @@ class ForestRows(DeviceArrays):
         """Squared error of the forest's predictions on all rows; ``theta`` is a NumPy or device array."""
         theta = self.upload(theta) if isinstance(theta, np.ndarray) else theta
         with self.within_memory():
-            return float(xp_forest.mean_loss(self.xp, theta, self.X, self.y, self.w, self.form))
+            return float(xp_soft_forest.mean_loss(self.xp, theta, self.X, self.y, self.w, self.form))
 
     def descend(
         self, theta: Any, state: Any, done: int, rates: Floats, groups: Sequence[NDArray[np.integer]], moments: Any
@@ -77,7 +77,7 @@ class ForestRows(DeviceArrays):
         """See `opttree.SoftForestProblem.descend`."""
         rate, rows = self.upload(self._rates(rates)), (self.X, self.y, self.w)
         with self.within_memory():
-            return xp_forest.descend(self.xp, theta, state, done, rate, rows, groups, self.form, moments)
+            return xp_soft_forest.descend(self.xp, theta, state, done, rate, rows, groups, self.form, moments)
 
     def _rates(self, rates: Floats) -> Floats:
         """The learning rate of each entry of theta."""

@@ -5,7 +5,7 @@ for the rows of a batch.
 """
 
 from opttree.kernels import xp as single
-from opttree.kernels.forest import LEAST_SHARE, layer_start
+from opttree.kernels.soft_forest import LEAST_SHARE, layer_start
 
 NUMBERS = 1 << 24  # largest size of an array over trees, rows and leaves: `mean_loss` takes the rows in portions
 
