@@ -57,7 +57,7 @@ class Boosting(Solver):
     def supports(self, problem: TreeProblem) -> str | None:
         """Differentiable losses; ``base`` must support the problem under squared loss."""
         if problem.loss == "zero_one":
-            return "boosting needs a loss with a slope; the problem asks for loss='zero_one'"
+            return "boosting needs a loss with a gradient; the problem asks for loss='zero_one'"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
         y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y

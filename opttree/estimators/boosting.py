@@ -150,4 +150,6 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     classes_ : (K,) class labels.
     """
 
-    loss: Literal["log"] = option("log", "Boosting needs a differentiable loss.", words="'log', boosting needs a slope")
+    loss: Literal["log"] = option(
+        "log", "Boosting needs a differentiable loss.", words="'log', boosting needs a gradient"
+    )

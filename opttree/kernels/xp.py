@@ -84,7 +84,7 @@ def moments(xp, d_scores, X):
 
 
 def squared_terms(xp, scores, Y, P, w, aggregation):
-    """V (S, n, L), the derivative of each row's loss by path probabilities; mean loss (S,); its derivative by scores."""
+    """V (S, n, L), derivative of each row's loss by path probabilities; mean loss (S,); its derivative by scores."""
     weight = xp.expand_dims(xp.expand_dims(w, axis=2), axis=3)
     share = xp.expand_dims(P, axis=3)
     target = xp.expand_dims(Y, axis=2)
