@@ -215,7 +215,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     @property
     def _model(self) -> Model:
-        """What predicts."""
+        """The fitted model."""
         return self.tree_
 
     def _validated(self, X: Any) -> Floats:

@@ -166,7 +166,7 @@ class Tally:
         self.counts = np.zeros(n, np.int64)
 
     def add(self, number: int, tree: Grown) -> None:
-        """One tree more."""
+        """Add a tree."""
         self.grown[number] = tree
         X, Y, outside = self.shared.X, self.shared.Y, tree.outside
         for k, models in enumerate(tree.models):
