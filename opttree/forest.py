@@ -140,7 +140,7 @@ class Forest:
         return scores[:, 0] if self.n_outputs == 1 else scores
 
     def answers(self, X: ArrayLike) -> Floats:
-        """What is predicted (n, K): numbers, or class probabilities.
+        """Predictions (n, K): numbers, or class probabilities.
 
         Linear leaves fitted to class indicators under squared loss need not predict numbers that sum to one; they are
         normalised.

@@ -85,7 +85,7 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
         return left_out if self.leave_out else self.transform(X)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Other rows."""
+        """The encoded rows of ``X``."""
         check_is_fitted(self, "encoder_")
         frame = pd.DataFrame(X)
         if list(frame.columns) != self.columns_:

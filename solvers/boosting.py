@@ -46,7 +46,7 @@ class Boosting(Solver):
         doc="""Solver of the trees. With a `TAOForest`, single trees are grown with its options and kind, on samples of
         ``subsample`` of data that is prepared once; any other solver solves a separate `TreeProblem` for each tree.""",
     )
-    n_trees: int = option(300, "Most trees.", least=1)
+    n_trees: int = option(300, "Largest number of trees.", least=1)
     learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied, in (0, 1].", above=0, most=1)
     subsample: float = option(0.7, "Share of the rows in each tree's sample.", above=0, most=1)
     validation: float | None = option(
@@ -57,7 +57,7 @@ class Boosting(Solver):
     def supports(self, problem: TreeProblem) -> str | None:
         """Differentiable losses; ``base`` must support the problem under squared loss."""
         if problem.loss == "zero_one":
-            return "boosting needs a loss with a slope; the problem asks for loss='zero_one'"
+            return "boosting needs a loss with a gradient; the problem asks for loss='zero_one'"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
         y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y

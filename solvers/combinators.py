@@ -28,7 +28,7 @@ class MultiStart(Solver):
 
     takes_gates = True
     solver: Solver = option()
-    n: int = option(10, "Runs.", least=1)
+    n: int = option(10, "Number of runs.", least=1)
     n_jobs: int | None = option(
         None,
         """None: run one after another, with all steps in the trace. A number: this many runs in parallel, or on a

@@ -111,7 +111,7 @@ class _Recorder:
 
     @property
     def seconds(self) -> float:
-        """On the clock."""
+        """Seconds on the run's clock."""
         return time.perf_counter() - self.began - self.off_clock
 
     def deadline(self, time_limit: float) -> float:

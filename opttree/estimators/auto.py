@@ -50,7 +50,7 @@ class Member:
 
 @dataclass(eq=False, repr=False)
 class _AutoTree(ForestModel):
-    """What the regressor and the classifier share."""
+    """Common part of the regressor and the classifier."""
 
     splits = "oblique"
     leaves = "linear"
@@ -63,7 +63,7 @@ class _AutoTree(ForestModel):
         words="> 0 seconds or None",
     )
     _: KW_ONLY
-    kind: Literal["tree", "forest"] = option("tree", "What is sought.")
+    kind: Literal["tree", "forest"] = option("tree", "A tree or a forest.")
     validation_fraction: float = option(0.2, "Share of the rows held out to choose the best member.", above=0, below=1)
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:

@@ -220,7 +220,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     @property
     def _model(self) -> Model:
-        """What predicts."""
+        """The fitted model."""
         return self.tree_
 
     def _validated(self, X: Any) -> Floats:

@@ -51,7 +51,7 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         words="a solver or one of ['auto', 'oblique', 'axis']",
     )
     _: KW_ONLY
-    n_estimators: int = option(300, "Most trees.", least=1)
+    n_estimators: int = option(300, "Largest number of trees.", least=1)
     learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied.")
     max_depth: int | None = option(
         None,
@@ -150,4 +150,6 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     classes_ : (K,) class labels.
     """
 
-    loss: Literal["log"] = option("log", "Boosting needs a differentiable loss.", words="'log', boosting needs a slope")
+    loss: Literal["log"] = option(
+        "log", "Boosting needs a differentiable loss.", words="'log', boosting needs a gradient"
+    )

@@ -76,7 +76,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
 
     splits = "oblique"
 
-    n_estimators: int = option(30, "Trees.", least=1)
+    n_estimators: int = option(30, "Number of trees.", least=1)
     _: KW_ONLY
     max_depth: int | Literal["oob", "cv"] | None = option(
         None,

@@ -24,7 +24,7 @@ __all__ = ["GradTreeClassifier", "GradTreeRegressor"]
 
 @dataclass(eq=False, repr=False)
 class _GradTree(MinLeaf, SingleTree):
-    """What both share."""
+    """Common part of the regressor and the classifier."""
 
     splits = "axis"
     leaves = "constant"

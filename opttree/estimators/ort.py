@@ -25,7 +25,7 @@ LEAST_ROWS = {"constant": 1, "linear": 10}
 
 @dataclass(eq=False, repr=False)
 class _OptimalTree(SingleTree):
-    """What both share."""
+    """Common part of the regressor and the classifier."""
 
     leaves = "constant"
     starts_compete = True

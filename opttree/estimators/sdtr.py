@@ -66,10 +66,10 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
     path_penalty: float = option(0.3, "The paper's lambda_1.")
     l1: float = option(0.005, "The paper's lambda_2.")
     beta: float = option(1.5, "Initial inverse temperature of all gates.")
-    learning_rate: float = option(0.003, "Of QHAdam.")
+    learning_rate: float = option(0.003, "Learning rate of QHAdam.")
     reweight: bool = option(True, "Whether the leaves' learning rate is multiplied by their number (section III-C).")
     batch_size: int = option(1024, "Largest number of rows in a batch.")
-    max_batches: int = option(50_000, "Most batches.")
+    max_batches: int = option(50_000, "Largest number of batches.")
     patience: int = option(1000, "A run stops after this many batches without a lower validation loss.")
     validation_fraction: float | None = option(
         0.1,

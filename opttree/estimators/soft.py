@@ -24,7 +24,7 @@ INITS = ("hinge", "cluster", "cart", "random")
 
 @dataclass(eq=False, repr=False)
 class _SoftTree(SingleTree):
-    """What both share."""
+    """Common part of the two regressors."""
 
     splits = "oblique"
     loss = "squared"
@@ -157,7 +157,7 @@ class ORRTRegressor(RegressionTree, _SoftTree):
 
     method: Literal["L-BFGS-B", "SLSQP"] = option("L-BFGS-B", "SciPy's minimiser; the paper uses SLSQP.")
     n_init: int = option(1, "Starts; the best training objective wins.", least=1)
-    max_iter: int = option(500, "Iterations of each.", least=1)
+    max_iter: int = option(500, "Iterations per start.", least=1)
     init: Tree | None = changed(None, "A tree on raw features to start from; None: a random start.")
 
     def _solver(self, problem: TreeProblem) -> Any:

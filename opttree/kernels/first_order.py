@@ -117,7 +117,7 @@ def lbfgs_direction(g, steps, changes, rho, held):
 
 @njit(cache=True, nogil=True)
 def lbfgs_keep(step, change, steps, changes, rho, held):
-    """Store a pair, unless its curvature is negative; returns the number of stored pairs."""
+    """Store a pair, unless its curvature is negative; returns the number of pairs stored so far."""
     curvature = np.sum(step * change)
     if curvature > CURVED * np.sum(change * change):
         i = held % MEMORY

@@ -27,12 +27,12 @@ class Run(Protocol):
 
     @property
     def device(self) -> str:
-        """Where it computes, "cpu" or "gpu"."""
+        """The device that it runs on, "cpu" or "gpu"."""
         ...
 
     @property
     def remaining(self) -> int:
-        """Steps to go."""
+        """Number of remaining steps."""
         ...
 
     def advance(self, steps: int, parallel: bool = True) -> None:
@@ -41,7 +41,7 @@ class Run(Protocol):
 
 
 class Steps(Protocol):
-    """What a `Descent` drives: steps of an optimizer from one start or several, on the CPU or on a GPU."""
+    """Optimizer steps, run by a `Descent`: from one or several starts, on the CPU or a GPU."""
 
     @property
     def thetas(self) -> Any:
@@ -50,7 +50,7 @@ class Steps(Protocol):
 
     @property
     def device(self) -> str:
-        """Where it computes, "cpu" or "gpu"."""
+        """The device that it runs on, "cpu" or "gpu"."""
         ...
 
     def take(self, first: int, last: int, parallel: bool) -> None:
@@ -112,7 +112,7 @@ class Descent:
 
     @property
     def device(self) -> str:
-        """Where it computes, "cpu" or "gpu"."""
+        """The device that it runs on, "cpu" or "gpu"."""
         return self.steps.device
 
     @property

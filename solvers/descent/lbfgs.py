@@ -27,7 +27,7 @@ class LBFGSRun:
 
     @property
     def thetas(self) -> list[Floats]:
-        """The one theta."""
+        """The current theta."""
         return [self.theta]
 
     @property

@@ -42,7 +42,7 @@ def batch_ends(n: int, batch_size: int) -> NDArray[np.integer]:
 
 
 class _Dense:
-    """What both share."""
+    """Common part of the CPU and GPU versions."""
 
     def __init__(self, options: Any, problem: DenseTreeProblem, rngs: Sequence[Rng]) -> None:
         self.options, self.problem, self.rngs, self.n = options, problem, rngs, problem.problem.n_samples

@@ -95,7 +95,7 @@ class GradTree(Solver):
             judge.n_features != problem.n_features
             or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))
         ):
-            return "its features or classes are not those of the rows that are to judge"
+            return "its features or classes are not those of the validation rows"
         reason = devices.refusal(self.device)
         if problem.depth > 0:
             reason = reason or DenseTreeProblem.refusal(problem) or self._memory_refusal(problem)

@@ -19,8 +19,7 @@ from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, wei
 @dataclass(frozen=True)
 class HingeInit(Initial):
     """At each node, fit a ridge model to either side of a trial split and move the boundary to where the two models are
-    equal, so that the node's model is their maximum or minimum, whichever fits better; iterate, and take the best
-    trial.
+    equal, so that the node's model is their maximum or minimum, whichever fits better; repeat; keep the best trial.
 
     Trial splits cut at the median along the directions that best explain ``|residual|`` and ``residual^2`` of one
     ridge model, and along random ones. With several outputs (or classes, as indicators) the boundary is found on the

@@ -72,9 +72,9 @@ class LocalSearch(Solver):
         if problem.leaves == "linear" and problem.loss != "squared":
             return f"linear leaves of loss {problem.loss!r} have no normal equations; use loss='squared'"
         if any(not isinstance(q, (L1, L2, SplitPrice)) for q in problem.penalties):
-            return "it knows the penalties L1, L2 and SplitPrice only"
+            return "it supports the penalties L1, L2 and SplitPrice only"
         if problem.splits == "oblique" and problem.strength(L1, "splits"):
-            return "it knows no l1 penalty on oblique splits; use TAO or GET"
+            return "it supports no l1 penalty on oblique splits; use TAO or GET"
         return self.init.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

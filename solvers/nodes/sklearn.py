@@ -26,7 +26,7 @@ class SklearnNode(NodeSolver):
     """
 
     tol: float = option(1e-2, "Liblinear's stopping tolerance.", above=0)
-    max_iter: int = option(1000, "Most outer iterations.", least=1)
+    max_iter: int = option(1000, "Largest number of outer iterations.", least=1)
     intercept_scaling: float = option(1000.0, "Value of the constant feature.", above=0)
 
     def supports(self, level_l1: float, level_l2: float) -> str | None:

@@ -54,7 +54,7 @@ class SDTR(Solver):
     learning_rate: float = option(0.003, "> 0.", above=0)
     reweight: bool = option(True, "Whether the leaves' learning rate is multiplied by their number (section III-C).")
     batch_size: int = option(1024, "Largest number of rows in a batch.", least=1)
-    max_batches: int = option(50_000, "Most batches.", least=1)
+    max_batches: int = option(50_000, "Largest number of batches.", least=1)
     patience: int = option(1000, "A run stops after this many batches without a lower validation loss.", least=1)
     check: int = option(20, "Batches between two validations.", least=1)
     validation: float | None = option(

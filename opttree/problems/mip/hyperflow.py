@@ -240,7 +240,7 @@ class Hyperflow:
         return ordered[0] if level.depth == 1 and not self.complete else None
 
     def refine(self, model: Any) -> bool:
-        """Costs are exact."""
+        """Nothing to add: costs are exact."""
         return False
 
     def _feature(self, split: int) -> int:
