@@ -164,6 +164,8 @@ def test_the_code_version_ignores_comments_and_docstrings(tmp_path, monkeypatch)
     monkeypatch.setattr(protocol, "ROOT", tmp_path)
     first = version('"""One."""\nx = 1\n')
     assert first == version('"""Two."""\n# a comment\nx  =  1\n') != version('"""One."""\nx = 2\n')
+    assert version('x = option(1, "One.", least=0)') == version('x = option(1, doc="Two.", least=0)')
+    assert version("x = option(1, least=0)") != version("x = option(1, least=1)")
     protocol.code_version.cache_clear()
 
 

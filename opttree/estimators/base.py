@@ -348,11 +348,11 @@ class SplitPenalty(TreeEstimator):
 
     split_penalty: float = option(
         1e-4,
-        """Penalty on the weights of the splits, in units of the mean loss on scaled features and outputs: the objective
-        is ``mean loss + split_penalty * sum_t |a_t|_1 + leaf_penalty * |coefs|_1``, where a_t are the weights of split
-        t scaled to unit length (axis-aligned splits are not penalised). The alpha or lambda of a paper, for a sum over
-        n rows, is ``alpha / n`` here, so that its meaning depends neither on the number of rows nor on the scale of the
-        sample weights.""",
+        """Penalty on the weights of the splits, in units of the mean loss on scaled features and outputs. With
+        ``l1_ratio=1`` the objective is ``mean loss + split_penalty * sum_t |a_t|_1 + leaf_penalty * |coefs|_1``, where
+        a_t are the weights of split t scaled to unit length (axis-aligned splits are not penalised). The alpha or
+        lambda of a paper, for a sum over n rows, is ``alpha / n`` here, so that its meaning depends neither on the
+        number of rows nor on the scale of the sample weights.""",
         least=0,
     )
     l1_ratio: float = option(

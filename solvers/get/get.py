@@ -55,8 +55,8 @@ class GET(Solver):
         None, "Random starts; None: 4 up to depth 4, 2 up to depth 9, else 1; none for linear leaves.", least=0
     )
     anneal: Anneal = option(factory=Anneal, doc="Options of the anneals.")
-    race_rows: int | None = option(2048, "See above; None: no race.", least=1)
-    n_kept: int = option(1, "See above; None: no race.", least=1)
+    race_rows: int | None = option(2048, "Rows of the race, see above; None: no race.", least=1)
+    n_kept: int = option(1, "Starts that the race keeps, see above.", least=1)
     finish: Anneal = option(
         factory=lambda: Anneal(epochs=300, scales=(6.0, 20.0), optimizer=Adam(0.02)),
         doc="Options of the anneal on all rows after a race.",

@@ -36,11 +36,9 @@ class SDTR(Solver):
     """
 
     takes_gates = True
-    n_trees: int = option(1, "Trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.", least=1)
-    n_layers: int = option(1, "Trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.", least=1)
-    tree_output_dim: int | None = option(
-        None, "Trees of a layer, layers, numbers per leaf; see `opttree.SoftForestProblem`.", least=1
-    )
+    n_trees: int = option(1, "Trees of a layer.", least=1)
+    n_layers: int = option(1, "Layers, see `opttree.SoftForestProblem`.", least=1)
+    tree_output_dim: int | None = option(None, "Numbers per leaf, see `opttree.SoftForestProblem`.", least=1)
     aggregation: Literal["expected", "mixture"] | None = option(
         None,
         """"expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged predictions, see
