@@ -26,15 +26,13 @@ def cross_validate(
     task: str,
     *,
     folds: int,
-    depth: int,
-    seed: int,
     go_on: Callable[[], None],
-    **options: Any,
+    **how: Any,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Cross-validate ``methods`` (of `opttree.methods.METHODS`) on the same folds.
 
     ``go_on`` is called before every fit: a KeyboardInterrupt from it ends the comparison, and the methods completed so
-    far are returned. ``options`` (jobs, device) are passed to `make_estimator`.
+    far are returned. ``how`` (depth, seed, jobs, device) is passed to `make_estimator`.
 
     Returns
     -------
@@ -42,11 +40,11 @@ def cross_validate(
         Means over the folds, one row per method, and the results of the first fold for methods that have a `Result`.
     """
     stratify = task == "classification" and min(pd.Series(y).value_counts()) >= folds
-    splits = list((StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=seed).split(X, y))
+    splits = list((StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=how["seed"]).split(X, y))
     rows, results = {}, {}
     for method in methods:
-        make = partial(make_estimator, method, task, depth, seed, **options)
-        objective = partial(_result, task=task, depth=depth, seed=seed)
+        make = partial(make_estimator, method, task, **how)
+        objective = partial(_result, task=task, depth=how["depth"], seed=how["seed"])
         try:
             rows[method], result = _folds_of_method(make, objective, splits, X, y, go_on)
         except KeyboardInterrupt:  # the methods completed so far are shown

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
@@ -76,9 +78,16 @@ def _declared(base: type) -> dict[str, Any]:
 @cache
 def rules(cls: type) -> tuple[tuple[str, Any, Rule], ...]:
     """Name, type and rule of every option of a dataclass."""
-    declared = [f for f in fields(cls) if "rule" in f.metadata]
-    hints = get_type_hints(cls) if declared else {}
-    return tuple((f.name, hints[f.name], f.metadata["rule"]) for f in declared)
+    return tuple((f.name, _type_of(cls, f.name), f.metadata["rule"]) for f in fields(cls) if "rule" in f.metadata)
+
+
+def _type_of(cls: type, name: str) -> Any:
+    """The type of an option, as the nearest class that annotates it says; others may be unknown when it runs."""
+    for base in cls.__mro__:
+        if name in (annotations := inspect.get_annotations(base)):
+            kind = annotations[name]
+            return eval(kind, vars(sys.modules[base.__module__])) if isinstance(kind, str) else kind
+    raise TypeError(f"{cls.__name__}.{name} needs an annotation")
 
 
 def fits(kind: Any, value: Any, rule: Rule) -> bool:
@@ -87,9 +96,9 @@ def fits(kind: Any, value: Any, rule: Rule) -> bool:
     if origin in (Union, types.UnionType):
         return any(fits(part, value, rule) for part in args)
     if origin is Literal:
-        return any(isinstance(value, type(choice)) and value == choice for choice in args)
+        return any(fits(type(choice), value, Rule()) and value == choice for choice in args)
     if origin is tuple:
-        if not isinstance(value, (tuple, list)):
+        if not isinstance(value, (tuple, list, np.ndarray)):
             return False
         wanted = args[:1] * len(value) if args[-1] is Ellipsis else args
         return len(value) == len(wanted) and all(fits(k, v, rule) for k, v in zip(wanted, value, strict=True))
@@ -101,8 +110,8 @@ def fits(kind: Any, value: Any, rule: Rule) -> bool:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and rule.holds(value)
     if kind is float:
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        return number and bool(np.isfinite(value) or not rule.finite) and rule.holds(value)
-    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+        return number and (isinstance(value, int) or not rule.finite or math.isfinite(value)) and rule.holds(value)
+    return kind is Any or not isinstance(kind, type) or (isinstance(value, kind) and not isinstance(value, type))
 
 
 def allowed(kind: Any, rule: Rule) -> str:
@@ -114,7 +123,7 @@ def allowed(kind: Any, rule: Rule) -> str:
         return f"one of {list(args)}" if len(args) > 1 else repr(args[0])
     if origin is tuple:
         inner = allowed(args[0], rule).split(" ", 1)[1]
-        plural = inner.replace("number", "numbers").replace("integer", "integers")
+        plural = re.sub(r"\b(number|integer)\b", r"\1s", inner)
         return f"{COUNTS.get(len(args), len(args)) if args[-1] is not Ellipsis else 'a tuple of'} {plural}"
     if kind is types.NoneType:
         return "None"
@@ -145,14 +154,14 @@ def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
         if rule.doc is not None:
             kind = types_of[name]
             text = kind if isinstance(kind, str) else kind.__name__ if isinstance(kind, type) else str(kind)
-            text = text.replace("Device", 'Literal["cpu", "gpu", "auto"]')
+            text = text.replace("typing.", "").replace("Device", 'Literal["cpu", "gpu", "auto"]')
             text = re.sub(r"Literal\[([^],]*)\]", r"\1", text)
             text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ")
             limits = f",{rule.range}" if rule.range else ""
             lines.append(f"{name} : {text}{limits}" + (f", default {default!r}" if default is not MISSING else ""))
             lines += [f"    {line.strip()}" for line in rule.doc.strip().splitlines()]
     text = str(cls.__doc__)
-    if len(lines) == 2:
+    if len(lines) == 2 or "\n    Parameters\n" in text:
         return text
     section = "\n".join(f"    {line}" for line in lines)
     heads = [f"\n    {title}\n    {'-' * len(title)}\n" for title in SECTIONS]
@@ -169,6 +178,8 @@ class Options:
         own = {name: f for name, f in vars(cls).items() if isinstance(f, Field) and f.metadata}
         for name, f in own.items():
             if "changes" in f.metadata:
+                if name not in inherited:
+                    raise TypeError(f"{cls.__name__}.{name} must change an option of a base class; there is none")
                 rule, doc = inherited[name].metadata["rule"], f.metadata["changes"]
                 rule = rule if doc is None else replace(rule, doc=doc)
                 f.metadata = types.MappingProxyType({"rule": rule})

@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.random import Generator as Rng
 
+from opttree.forest import Forest
 from opttree.models import Model
 from opttree.options import Checked
 from opttree.problems import TreeProblem
@@ -112,8 +113,10 @@ class Solver(Checked):
         raise NotImplementedError(f"{type(self).__name__} must define steps")
 
 
-def start_for(solver: Solver, tree: Tree | None) -> Tree | None:
+def start_for(solver: Solver, tree: Model | None) -> Tree | None:
     """``tree`` as a start for ``solver``; ValueError for a forest, which an earlier solver of a chain may return."""
+    if isinstance(tree, Forest) and len(tree.trees) == 1:
+        tree = tree.trees[0]
     if tree is not None and not isinstance(tree, Tree):
         raise ValueError(f"start must be a Tree; got a {type(tree).__name__}")
     return tree if tree is None or solver.takes_gates else replace(tree, gate=None, mixture=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.random import Generator as Rng
 
-from opttree.models import as_tree
+from opttree.models import Model
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -80,6 +80,9 @@ class Chain(Solver):
     def __init__(self, *solvers: Solver) -> None:
         if not solvers:
             raise ValueError("Chain needs at least one solver; got none")
+        for solver in solvers:
+            if not isinstance(solver, Solver):
+                raise ValueError(f"Chain must be of instances of solvers; got {solver!r}")
         object.__setattr__(self, "solvers", solvers)
 
     def __repr__(self) -> str:
@@ -94,7 +97,8 @@ class Chain(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The solvers in turn; the termination is that of the last one."""
-        best, best_objective = start, float("inf")
+        best: Model | None = start
+        best_objective = float("inf")
         if start is not None:
             best_objective = problem.objective(start)
             yield Step(start, best_objective, phase="start")
@@ -108,9 +112,9 @@ class Chain(Solver):
 
 
 def follow(
-    problem: TreeProblem, inner: Steps, label: str, best: Tree | None = None, best_objective: float = float("inf")
-) -> Generator[Step | None, Any, tuple[Tree | None, float, Termination | Verdict | None]]:
-    """Yield the steps of ``inner``, labelled; returns the best tree among them and ``best``, its objective, and the
+    problem: TreeProblem, inner: Steps, label: str, best: Model | None = None, best_objective: float = float("inf")
+) -> Generator[Step | None, Any, tuple[Model | None, float, Termination | Verdict | None]]:
+    """Yield the steps of ``inner``, labelled; returns the best model among them and ``best``, its objective, and the
     return value of ``inner``.
     """
 
@@ -118,7 +122,7 @@ def follow(
         nonlocal best, best_objective
         objective = problem.objective(step.tree) if step.objective is None else step.objective
         if objective < best_objective:
-            best, best_objective = as_tree(step.tree), objective
+            best, best_objective = step.tree, objective
         return _labelled(label, replace(step, objective=objective))
 
     ended = yield from changed_steps(inner, seen)

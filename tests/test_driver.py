@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from opttree import Tree
-from solvers import TAO, CartInit, Chain, MultiStart, RandomInit, Solver, Step, Termination, solve
+from opttree import Forest, Tree
+from solvers import TAO, CartInit, Chain, MultiStart, RandomInit, Solver, Step, TAOForest, Termination, solve
 from solvers.base import LastCall
 from solvers.result import Verdict
 from tests.conftest import own_clock, regression_problem
@@ -359,3 +359,15 @@ def test_options_are_named(problem):
     assert solve(problem=problem, solver=Script()).n_steps == 3
     with pytest.raises(TypeError, match="positional"):
         solve(problem, Script(), None)
+
+
+def test_a_chain_may_end_in_a_forest_and_no_solver_starts_from_one():
+    problem = regression_problem(penalties=())
+    result = solve(problem, Chain(CartInit(), TAOForest(3, max_iter=1)), random_state=0)
+    assert isinstance(result.tree, Forest)
+    assert result.objective == problem.objective(result.tree)
+    assert {row.phase.split(":")[0] for row in result.trace} == {"CartInit", "TAOForest"}
+    with pytest.raises(ValueError, match="start must be a Tree; got a Forest"):
+        solve(problem, Chain(TAOForest(3, max_iter=1), TAO(max_iter=1)), random_state=0)
+    with pytest.raises(ValueError, match="Chain must be of instances of solvers; got 3"):
+        Chain(TAO(), 3)

@@ -33,6 +33,7 @@ ALLOWED = {
         "opttree.models",
         "opttree.devices",
         "opttree.options",
+        "opttree.structure",
         "opttree.problems",
     },
     "opttree/interrupts.py": set(),

@@ -103,3 +103,35 @@ def test_the_docstring_has_a_section_on_them():
     assert "count : int, >= 1, default 7\n        How many." in derived
     assert "share : float or None, in (0, 1], default None\n        Of the derived class." in derived
     assert "Which share." not in derived
+
+
+def test_other_annotations_of_a_subclass_may_be_unknown():
+    @dataclass(frozen=True)
+    class Own(Base):
+        extra: Unknown | None = None  # noqa: F821
+
+    assert Own(count=2).count == 2
+    with pytest.raises(ValueError, match="count must be an integer >= 1; got 0"):
+        Own(count=0)
+
+
+def test_choices_are_of_their_own_type():
+    @dataclass(frozen=True)
+    class Mixed(Checked):
+        choice: Literal["auto", True, False] = option("auto", "Which.")
+        number: Literal[1, 2] = option(1, "Which number.")
+        limit: float | None = option(None, "A limit.", above=0, finite=False)
+
+    assert Mixed(choice=np.True_, number=np.int64(2), limit=10**30).number == 2
+    assert Mixed(limit=np.inf).limit == np.inf
+    for wrong in ({"choice": 1}, {"number": True}, {"number": 3}, {"limit": 0.0}, {"limit": np.nan}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Mixed(**wrong)
+
+
+def test_only_inherited_options_can_be_changed():
+    with pytest.raises(TypeError, match=r"Wrong\.q must change an option of a base class; there is none"):
+
+        @dataclass(frozen=True)
+        class Wrong(Checked):
+            q: int = changed(1)

@@ -76,7 +76,7 @@ def fits() -> Iterator[tuple[str, Callable[[], tuple[float, Tree | Forest]]]]:
         classifies = name.endswith("Classifier")
         stem = name.removesuffix("Classifier").removesuffix("Regressor")
         for seed in SEEDS:
-            model = getattr(opttree, name)(**QUICK[stem], random_state=seed)
+            model = getattr(opttree, name)(**QUICK.get(stem, {}), random_state=seed)
 
             def fit(model: Any = model, target: Any = labels if classifies else y) -> tuple[float, Tree | Forest]:
                 model.fit(X, target)

@@ -47,7 +47,7 @@ class _SoftTree(SingleTree):
 
     def _strengths(self, n: float, p: int) -> tuple[float, float]:
         """Strengths of the l2 penalties on splits and leaves, for n rows and p features."""
-        if self.l2 == "auto":
+        if isinstance(self.l2, str) and self.l2 == "auto":
             return SPLIT_RIDGE * p / n, LEAF_RIDGE * p / n
         if isinstance(self.l2, str):  # lambda / 2 |.|^2, lambda = 2 / (p nodes), for split weights p times ours
             n_leaves = 2 ** self._depth_for(0)

@@ -1,4 +1,4 @@
-"""Compiles the kernels of ``smooth.cu`` for a formulation, and launches them: `smooth` and `first_order` on a GPU."""
+"""Compiles the kernels of ``smooth_parts.cu`` and ``smooth.cu``, and launches them: the GPU's `smooth`, `first_order`."""
 
 from collections import namedtuple
 from functools import cache
@@ -9,7 +9,7 @@ import numpy as np
 from opttree.kernels.codes import GIVEN, MACROS, MIXTURE
 from opttree.kernels.vectors import BLOCK
 
-SOURCE = Path(__file__).with_name("smooth.cu")
+SOURCES = [Path(__file__).with_name(name) for name in ("smooth_parts.cu", "smooth.cu")]
 WIDTH = 256  # threads per block in elementwise kernels
 WAVES = 8  # blocks of threads per multiprocessor, about, over rows x starts
 SHARED_FEATURES = 96 << 10  # largest rows, in bytes, that go to shared memory; larger ones rely on the caches
@@ -77,7 +77,7 @@ def kernels(cp, device, form, dtype):
         **({"DOUBLE": 1} if double else {}),
     }
     options = tuple(f"-D{name}={value}" for name, value in macros.items())
-    module = cp.RawModule(code=SOURCE.read_text(), options=options)
+    module = cp.RawModule(code="".join(source.read_text() for source in SOURCES), options=options)
     lay_out, walk, gather, adam = (module.get_function(name) for name in ("lay_out", "walk", "gather", "adam"))
     walk.max_dynamic_shared_size_bytes = size.shared
     return lay_out, walk, gather, adam

@@ -16,7 +16,6 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
 INDEX = {"entmax": codes.ENTMAX, "gumbel": codes.GUMBEL, "soft": codes.SOFT}
-DTYPES = ("float32", "float64")
 KNOWN = 1.0  # margin of a known split's logit over the others, small enough for these to catch up
 
 

@@ -24,7 +24,6 @@ from opttree.tree import Tree
 Floats = NDArray[np.floating]
 AGGREGATIONS = {"expected": codes.EXPECTED, "mixture": codes.MIXTURE}
 LOSSES = {"squared": codes.SQUARED, "log": codes.LOG}
-DTYPES = ("float32", "float64")
 TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, the fastest as measured
 CONDITIONAL_LEVELS = 2  # the same when subtrees may be skipped: three splits together cost no more than two separately
 PARALLEL_ROWS = 2000  # fewer rows are evaluated on one thread, if the solver is not parallel itself

@@ -14,6 +14,7 @@ from opttree.forest import Forest
 from opttree.kernels import codes, hard, leaves, reduced
 from opttree.models import as_model
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
+from opttree.structure import read_only, writable
 from opttree.tree import LINKS, Tree
 
 Floats = NDArray[np.float64]
@@ -207,7 +208,7 @@ class TreeProblem:
         return {name: value for name, value in self.__dict__.items() if name not in ("_routed", "_packed")}
 
     def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
-        """Leaf node of each row (n,), not to be written to.
+        """Leaf node of each row (n,), read-only.
 
         Those of the last tree are kept, so that its rows are routed once while its leaves are fitted, it is pruned and
         its objective is taken.
@@ -216,7 +217,7 @@ class TreeProblem:
         known = self.__dict__.get("_routed")
         if known is not None and all(np.array_equal(mine, its) for mine, its in zip(known[0], splits, strict=True)):
             return known[1]
-        leaf = tree.apply(self.X)
+        leaf = read_only(tree.apply(self.X))
         self.__dict__["_routed"] = splits, leaf
         return leaf
 
@@ -231,7 +232,7 @@ class TreeProblem:
             return self.mean_loss_of(model.answers(self.X))
         if model.mixture:
             return self.mean_loss_of(model.outputs(self.X))
-        leaf = self.leaves_of(model)
+        leaf = writable(self.leaves_of(model))
         per_row = hard.losses(
             self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
         )

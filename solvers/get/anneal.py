@@ -45,7 +45,11 @@ class Anneal(Checked):
         test=lambda ranges: ranges is None or (len(ranges) > 0 and all(map(increasing, ranges))),
         words=f"None, or intervals that are {SCALES}",
     )
-    optimizer: FirstOrder = option(factory=lambda: Adam(learning_rate=0.05), doc="`Adam`, `QHAdam` or `LBFGS`.")
+    optimizer: FirstOrder = option(
+        factory=lambda: Adam(learning_rate=0.05),
+        doc="`Adam`, `QHAdam` or `LBFGS`.",
+        words="an instance of Adam, QHAdam or LBFGS",
+    )
     closed_leaves: bool = option(
         True, "Keep constant leaves optimal for the gates in closed form, instead of gradient steps."
     )
@@ -121,7 +125,12 @@ class Annealing:
     def _where(self) -> list[Floats]:
         return [theta for run in self._runs for theta in run.thetas]
 
+    @property
+    def is_descending(self) -> bool:
+        """Whether a descent has steps to go: the trees of those that have ended were yielded."""
+        return any(run.remaining for run in self._runs)
+
     def standing(self) -> list[Tree]:
         """The hard trees of the current thetas."""
-        pairs = zip(self.smooths, self._where() or self.thetas, strict=True)
+        pairs = zip(self.smooths, self._where(), strict=True)
         return [self.options.trimmed(s.problem, self.options.hard(s, theta)[1]) for s, theta in pairs]

@@ -11,6 +11,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.devices import Device
+from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import L1, SmoothTreeProblem, TreeProblem
 from opttree.tree import Tree
@@ -65,6 +66,7 @@ class GET(Solver):
         None,
         """Additional initial trees; None: `HingeInit` for linear leaves; for constant leaves, from depth 5 on,
         `GreedyInit` two levels at a time, which is often the best start there.""",
+        words="a tuple of initial trees, such as (HingeInit(),), or None",
     )
     sweeps: int | None = option(
         None,
@@ -188,8 +190,7 @@ class GET(Solver):
             tree, _objective, _end = yield from follow(
                 problem, initial.steps(problem, None, rng.spawn(1)[0]), type(initial).__name__
             )
-            assert tree is not None  # initial trees yield a tree
-            candidates.append(tree)
+            candidates.append(as_tree(tree))
         best, best_objective = constant, problem.objective(constant)
         for tree in candidates:
             best, best_objective = yield from self._sweep(problem, tree, rng, best, best_objective)
@@ -202,8 +203,7 @@ class GET(Solver):
         if isinstance(self.polish, SubtreePolish):
             inner = self.polish.steps(problem, best, rng.spawn(1)[0])
             polished, _objective, _end = yield from follow(problem, inner, "polish", best, problem.objective(best))
-            assert polished is not None  # at least ``best``
-            best = polished
+            best = as_tree(polished)
         if self.sparsify and problem.strength(L1, "splits") > 0.0:
             for tree in without_small_weights(problem, best):
                 yield None if tree is None else Step(tree, phase="sparsify")
@@ -218,8 +218,7 @@ class GET(Solver):
         if self.sweeps and tree.n_branches:
             inner = TAO(max_iter=self.sweeps).steps(problem, tree, rng.spawn(1)[0])
             found, best_objective, _end = yield from follow(problem, inner, "sweep", best, best_objective)
-            assert found is not None
-            best = found
+            best = as_tree(found)
         return best, best_objective
 
     def _anneals(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Generator[Step | None, None, list[Tree]]:
@@ -274,7 +273,9 @@ class GET(Solver):
                     yield Step(problem.fit_leaves(min(best, key=lambda b: b[0])[1]), phase="race")
                 yield None
 
-        def standing() -> Step:
+        def standing() -> Step | None:
+            if not run.is_descending:
+                return None
             trees = run.standing()
             objectives = [smooth.problem.objective(tree) for smooth, tree in zip(smooths, trees, strict=True)]
             return Step(anneal.fit_leaves(problem, trees[int(np.argmin(objectives))]), phase="anneal")

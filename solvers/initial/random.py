@@ -14,8 +14,6 @@ from opttree.options import option
 from opttree.problems import TreeProblem
 from solvers.initial.base import Growth, Initial, Rows, Split, grow, weighted_quantile
 
-THRESHOLDS = ("median", "gaussian")
-
 
 @dataclass(frozen=True)
 class RandomInit(Initial):

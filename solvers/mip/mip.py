@@ -65,6 +65,7 @@ class MIP(Solver):
         None,
         "Seconds for the whole run, > 0, or None; the time limit of `solve` applies in addition.",
         above=0,
+        finite=False,
         words="> 0 seconds or None",
     )
     node_limit: int | None = option(

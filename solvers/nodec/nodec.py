@@ -27,7 +27,6 @@ from solvers.soft import constant_tree, one_leaf, soft_start, soft_tree
 from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
-WORKING_SETS = ("subtree", "node", "all")
 PORTION = 25  # iterations on all variables between two steps
 ROUNDING = 1e-12  # relative increase of the objective that counts as rounding error
 

@@ -17,7 +17,6 @@ from solvers.nodes.base import NodeSolver
 
 Floats = NDArray[np.float64]
 L1_LOGISTIC, L2_LOGISTIC = 6, 0
-WEIGHTINGS = ("replicate", "resample")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -44,7 +43,6 @@ class TAOForest(GrowthOptions, Solver):
     mean of ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
     """
 
-    shrinkage: float | Literal["oob"] = option("oob", 'Weight of the parent\'s model in rows, or "oob".', above=0)
     common_start: bool = option(
         False,
         "Whether all oblique trees start from the same random hyperplanes (section 5.5), drawn from the seed.",

@@ -53,6 +53,7 @@ class GrowthOptions(Checked):
         "Shrinkage of leaves during the passes, in rows; larger if there are fewer rows than parameters.",
         above=0,
     )
+    shrinkage: float | Literal["oob"] = option("oob", 'Weight of the parent\'s model in rows, or "oob".', above=0)
     max_features: float | None = option(
         None,
         """Number or share of random features per tree or node, see ``subsets``; None: all, as the paper recommends. In

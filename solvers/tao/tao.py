@@ -18,7 +18,6 @@ from solvers.nodes import AxisNode, NewtonNode, NodeSolver
 from solvers.result import Termination
 from solvers.tao.state import State
 
-ACCEPT = ("always", "improve")
 NEWTON_STEPS = 2  # per node and pass: as measured, more steps take time and do not lower the tree's objective
 
 
