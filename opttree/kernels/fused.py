@@ -1,4 +1,4 @@
-"""Compiles the kernels of ``smooth_parts.cu`` and ``smooth.cu``, and launches them: the GPU's `smooth`, `first_order`."""
+"""Compiles ``smooth_parts.cu`` and ``smooth.cu`` and launches their kernels: the GPU's `smooth` and `first_order`."""
 
 from collections import namedtuple
 from functools import cache
