@@ -37,8 +37,8 @@ class _TAOTree(SplitPenalty, MinLeaf, SingleTree):
     )
     init: Any = changed(
         "auto",
-        """"auto", "random", "cart", "cluster", "hinge", an initial tree `solvers`, or a `Tree`. "auto" is "hinge" for
-        linear leaves with oblique splits and "cart" otherwise. A `Tree` on raw features, such as another model's
+        """"auto", "random", "cart", "cluster", "hinge", an initial tree of `solvers`, or a `Tree`. "auto" is "hinge"
+        for linear leaves with oblique splits and "cart" otherwise. A `Tree` on raw features, such as another model's
         ``tree_``, is itself the start.""",
     )
     n_init: int = option(
