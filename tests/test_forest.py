@@ -560,3 +560,12 @@ def test_refusals_of_forests():
     assert "penalties on leaves" in TAOForest().supports(regression_problem())
     assert "zero_one" in Boosting().supports(classification_problem(penalties=()))
     assert "axis-aligned" in Distilled().supports(regression_problem(splits="axis", penalties=()))
+
+
+def test_positional_options_keep_their_order():
+    forest = TAOForest(3, "oblique", 4, 0.8, 5, 1, 2, 9.0, "oob", 0.5, "local", True, 2, 1)
+    named = TAOForest(
+        3, kind="oblique", levels=4, sample=0.8, max_iter=5, constant_iterations=1, newton_steps=2, ridge=9.0,
+        shrinkage="oob", max_features=0.5, subsets="local", common_start=True, first=2, n_jobs=1,
+    )  # fmt: skip
+    assert forest == named

@@ -50,6 +50,7 @@ class Derived(Base):
         ("kind", np.str_("b")),
         ("rate", 9.5),
         ("pair", [0, 1.5]),
+        ("pair", np.array([0.5, 1.5])),
         ("many", (1, 2, 3)),
         ("flag", np.bool_(False)),
         ("anything", "x"),

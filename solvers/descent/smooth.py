@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from opttree.kernels.first_order import descend
 from opttree.problems import SmoothTreeProblem
-from opttree.problems.smooth_batch import SmoothBatch
 
 Floats = NDArray[np.floating]
 RESORT_EVERY = 25  # epochs between re-sorting the rows by leaf, if subtrees are skipped
@@ -20,10 +19,24 @@ RESORT_EVERY = 25  # epochs between re-sorting the rows by leaf, if subtrees are
 class _Adam:
     """Epochs of Adam; subclasses sort the rows, draw batches, and take steps on them."""
 
-    def __init__(self, options: Any, eps: float, scales: Sequence[Floats], rngs: Sequence[Rng]) -> None:
-        self.options, self.eps, self.rngs = options, eps, rngs
+    def __init__(
+        self,
+        options: Any,
+        smooths: Sequence[SmoothTreeProblem],
+        thetas: Sequence[Floats],
+        scales: Sequence[Floats],
+        rngs: Sequence[Rng],
+        closed_leaves: bool,
+        validation: SmoothTreeProblem | None,
+    ) -> None:
+        self.options, self.eps, self.rngs = options, smooths[0].eps, rngs
+        self.closed_leaves, self.validation = closed_leaves, validation
         self.scales = np.stack([np.asarray(s, np.float64) for s in scales], axis=1)  # (epochs, S)
         self.rates, self.updates = options.rates(len(self.scales)), 0
+        self._place(smooths, thetas)
+
+    def _place(self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define _place")
 
     def _epochs(self, first: int, last: int, parallel: bool) -> None:
         while first < last:
@@ -59,19 +72,8 @@ class AdamOnRows(_Adam):
 
     device = "cpu"
 
-    def __init__(
-        self,
-        options: Any,
-        smooths: Sequence[SmoothTreeProblem],
-        thetas: Sequence[Floats],
-        scales: Sequence[Floats],
-        rngs: Sequence[Rng],
-        closed_leaves: bool,
-        validation: SmoothTreeProblem | None,
-    ) -> None:
+    def _place(self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats]) -> None:
         (self.smooth,) = smooths
-        super().__init__(options, self.smooth.eps, scales, rngs)
-        self.closed_leaves, self.validation = closed_leaves, validation
         self.thetas = np.array(thetas, self.smooth.dtype)
         self.moments = np.zeros((2, self.smooth.size), self.smooth.dtype)
 
@@ -119,28 +121,13 @@ class AdamOnBatch(_Adam):
 
     device = "gpu"
 
-    def __init__(
-        self,
-        options: Any,
-        smooths: Sequence[SmoothTreeProblem],
-        thetas: Sequence[Floats],
-        scales: Sequence[Floats],
-        rngs: Sequence[Rng],
-        closed_leaves: bool,
-        validation: SmoothTreeProblem | None,
-    ) -> None:
-        first = smooths[0]
-        super().__init__(options, first.eps, scales, rngs)
-        self.closed_leaves = closed_leaves
+    def _place(self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats]) -> None:
         self.batch = SmoothTreeProblem.batch_of(smooths)
         self.thetas = self.batch.upload(thetas)
         self.state = self.batch.upload(np.zeros_like(thetas)), self.batch.upload(np.zeros_like(thetas))
         self._alphas, self.rows = self.batch.upload(self.scales), self.batch.every_row
-        if validation is not None:
-            count = len(smooths)
-            self.judging = SmoothBatch(
-                [validation.table] * count, first.form, [validation.penalty] * count, first.dtype
-            )
+        if self.validation is not None:
+            self.judging = SmoothTreeProblem.batch_of([self.validation] * len(smooths))
 
     def take(self, first: int, last: int, parallel: bool) -> None:
         """Epochs number ``first`` to ``last - 1`` of all starts."""

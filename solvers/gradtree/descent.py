@@ -44,18 +44,6 @@ def batch_ends(n: int, batch_size: int) -> NDArray[np.integer]:
 class _Dense:
     """Common part of the CPU and GPU versions."""
 
-    def __init__(self, options: Any, problem: DenseTreeProblem, rngs: Sequence[Rng]) -> None:
-        self.options, self.problem, self.rngs, self.n = options, problem, rngs, problem.problem.n_samples
-        self._ends = batch_ends(self.n, options.batch_size)
-        self._temperatures = np.geomspace(options.temperatures[0], options.temperatures[1], options.epochs)
-        self.updates = 0
-
-
-class DenseOnRows(_Dense):
-    """Steps from one start, on the CPU and the calling thread."""
-
-    device = "cpu"
-
     def __init__(
         self,
         options: Any,
@@ -64,12 +52,28 @@ class DenseOnRows(_Dense):
         thetas: Sequence[Floats],
         rngs: Sequence[Rng],
     ) -> None:
-        super().__init__(options, problem, rngs)
+        self.options, self.problem, self.rngs, self.n = options, problem, rngs, problem.problem.n_samples
+        self._ends = batch_ends(self.n, options.batch_size)
+        self._temperatures = np.geomspace(options.temperatures[0], options.temperatures[1], options.epochs)
+        self._seeds = np.array([rng.integers(2**31) for rng in rngs], np.int64)
+        self.updates = 0
+        self._place(judge, thetas)
+
+    def _place(self, judge: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define _place")
+
+
+class DenseOnRows(_Dense):
+    """Steps from one start, on the CPU and the calling thread."""
+
+    device = "cpu"
+
+    def _place(self, judge: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
         self.judging = judge
-        self.thetas = np.array(thetas, problem.dtype)
-        self._state = np.zeros((2, self.thetas.shape[1]), problem.dtype)
-        self._rates = np.array(options.learning_rates, np.float64)
-        self._seed = int(rngs[0].integers(2**31))
+        self.thetas = np.array(thetas, self.problem.dtype)
+        self._state = np.zeros((2, self.thetas.shape[1]), self.problem.dtype)
+        self._rates = np.array(self.options.learning_rates, np.float64)
+        self._seed = int(self._seeds[0])
 
     def take(self, first: int, last: int, parallel: bool) -> None:
         """Epochs number ``first`` to ``last - 1``."""
@@ -100,18 +104,10 @@ class DenseOnBatch(_Dense):
 
     device = "gpu"
 
-    def __init__(
-        self,
-        options: Any,
-        problem: DenseTreeProblem,
-        judge: DenseTreeProblem,
-        thetas: Sequence[Floats],
-        rngs: Sequence[Rng],
-    ) -> None:
-        super().__init__(options, problem, rngs)
-        rows, count = (problem.data, judge.data), len(thetas)
-        self._batch = DenseBatch(*rows, problem.form, problem.dtype, count, int(np.diff(self._ends, prepend=0).max()))
-        self._seeds = self._batch.xp.asarray(np.array([rng.integers(2**31) for rng in rngs], np.int64))
+    def _place(self, judge: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
+        form, largest = self.problem.form, int(np.diff(self._ends, prepend=0).max())
+        self._batch = DenseBatch(self.problem.data, judge.data, form, self.problem.dtype, len(thetas), largest)
+        self._seeds = self._batch.xp.asarray(self._seeds)
         self.thetas = self._batch.upload(thetas)
         self._state = self._batch.upload(np.zeros_like(thetas)), self._batch.upload(np.zeros_like(thetas))
 
