@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from functools import cache, partial
 from typing import Any
 
@@ -117,7 +118,7 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
                 error.append(raised)
 
     logging.getLogger("pyomo.core").addFilter(_is_news)  # it logs any exception that stops the building of a model
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)  # with the caller's limits
     thread.start()
     try:
         while True:

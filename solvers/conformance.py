@@ -7,11 +7,11 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from itertools import groupby
 from typing import Any
 
-import numba
 import numpy as np
 
 from opttree.options import Options
 from opttree.problems import L1, SplitPrice, TreeProblem
+from opttree.threads import limited
 from opttree.tree import Tree
 from solvers.base import Solver, Step
 from solvers.combinators import Chain
@@ -197,15 +197,11 @@ def check_threads(solver: Solver, problem: TreeProblem | None = None) -> None:
     problem = regression_problem(600) if problem is None else problem
     if refusal(solver, problem) is not None:
         return
-    before = numba.get_num_threads()
     trees = []
-    try:
-        for threads in (1, int(numba.config.NUMBA_NUM_THREADS)):  # type: ignore[attr-defined]
-            numba.set_num_threads(threads)
+    for n_threads in (1, 2, 3):
+        with limited(n_threads, worth=1.0):
             trees.append(solve(problem, solver, random_state=3).tree)
-    finally:
-        numba.set_num_threads(before)
-    _require(trees[0] == trees[1], f"{solver!r}: the tree must not depend on the number of threads")
+    _require(trees[0] == trees[1] == trees[2], f"{solver!r}: the tree must not depend on the number of threads")
 
 
 def check_constant_target(solver: Solver) -> None:

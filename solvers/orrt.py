@@ -75,7 +75,7 @@ class ORRT(Solver):
             return Termination.LOCALLY_OPTIMAL
         smooth = SmoothTreeProblem(problem, alpha=self.alpha, aggregation="mixture", device=self.device)
         ended = None
-        with calm_threads(problem):
+        with calm_threads():
             for run in range(self.n_starts):
                 own = rng.spawn(1)[0]
                 if run == 0 and start is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
+
+from opttree.threads import count, limited
 
 ATTEMPTS = 3  # at tasks that a cluster lost
 
@@ -15,7 +17,8 @@ def spread(
 ) -> Generator[tuple[int, Any]]:
     """``(i, function(shared, tasks[i]))`` for all tasks, in the order of completion.
 
-    By default in ``n_jobs`` threads (None and -1: one per core) of this process, which share ``shared``. Under
+    By default in ``n_jobs`` threads of this process (see `opttree.threads.count`), which share ``shared``; the
+    kernels of a task get their part of the threads that the caller may use. Under
     ``joblib.parallel_config(backend="dask")`` the tasks run on the cluster, and ``shared`` is sent once to each worker;
     tasks lost with a worker are resubmitted.
     """
@@ -24,8 +27,12 @@ def spread(
     missing = dict(enumerate(tasks))
     for attempt in range(ATTEMPTS):
         with everywhere(shared):
-            parallel = Parallel(-1 if n_jobs is None else n_jobs, prefer="threads", return_as="generator_unordered")
-            results = parallel(delayed(_numbered)(function, shared, i, task) for i, task in list(missing.items()))
+            n_threads, part = -1 if n_jobs is None else n_jobs, None
+            if _cluster() is None:
+                n_threads = count(n_jobs)
+                part = n_threads // min(n_threads, max(len(missing), 1))
+            parallel = Parallel(n_threads, prefer="threads", return_as="generator_unordered")
+            results = parallel(delayed(_numbered)(function, shared, i, task, part) for i, task in list(missing.items()))
             try:
                 for i, result in results:
                     yield i, result
@@ -40,20 +47,29 @@ def spread(
                     results.close()
 
 
-def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any) -> tuple[int, Any]:
-    return i, function(shared, task)
+def _numbered(
+    function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any, n_threads: int | None
+) -> tuple[int, Any]:
+    with nullcontext() if n_threads is None else limited(n_threads):
+        return i, function(shared, task)
+
+
+def _cluster() -> Any:
+    """The active back end of joblib, if it is Dask's."""
+    from joblib.parallel import get_active_backend
+
+    backend, _n_jobs = get_active_backend()
+    return backend if hasattr(backend, "data_futures") else None
 
 
 @contextmanager
 def everywhere(shared: Any) -> Iterator[None]:
     """Context in which every worker of an active Dask back end has ``shared``; joblib would send it to one only."""
-    from joblib.parallel import get_active_backend
-
-    backend, _n_jobs = get_active_backend()
-    futures = getattr(backend, "data_futures", None)
-    if futures is None:
+    backend = _cluster()
+    if backend is None:
         yield
         return
+    futures = backend.data_futures
     futures[id(shared)] = backend.client.scatter([shared], broadcast=True, hash=False)[0]
     try:
         yield

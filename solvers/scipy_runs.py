@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from contextvars import copy_context
 from queue import Empty, Queue
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +42,6 @@ def minimise(
     taken = threading.Event()
     left = False
     counts = {"iterates": 0, "evaluations": 0, "told": 0}
-    n_threads = numba.get_num_threads()
 
     def told() -> int:
         new = counts["evaluations"] - counts["told"]
@@ -65,7 +64,6 @@ def minimise(
                     raise _Left
 
     def run() -> None:
-        numba.set_num_threads(n_threads)  # the setting is per thread
         try:
             news.put(minimize(counted, theta, jac=True, callback=seen, **how))
         except _Left:
@@ -73,7 +71,7 @@ def minimise(
         except BaseException as error:
             news.put(error)
 
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)  # with the caller's limits
     thread.start()
     try:
         while True:

@@ -47,9 +47,7 @@ class TreeStream:
         data, bounds = smooth.pack_rows(batches(part.n_samples, BATCH, self.rng))
         rates, scales = np.full(len(bounds), RATE), np.full(len(bounds), SCALE)
         done, form, penalty = self.steps, smooth.form, smooth.penalty
-        first_order.descend(
-            self.theta, self.moments, done, rates, scales, bounds, ADAM, False, data, form, penalty, True
-        )
+        first_order.descend(self.theta, self.moments, done, rates, scales, bounds, ADAM, False, data, form, penalty)
         self.steps += len(bounds)
         tree = self.problem.fit_leaves(smooth.harden(self.theta))
         objective = self.problem.objective(tree)
@@ -103,9 +101,7 @@ class ForestStream:
         """One pass over the rows of ``part`` in mini-batches."""
         soft = replace(self.whole, problem=part)
         groups = batches(part.n_samples, self.solver.batch_size, self.rng)
-        self.theta, self.moments, loss = soft.descend(
-            self.theta, self.moments, self.steps, self.rates, groups, QHADAM, True
-        )
+        self.theta, self.moments, loss = soft.descend(self.theta, self.moments, self.steps, self.rates, groups, QHADAM)
         if not (np.isfinite(loss) and np.isfinite(soft.to_numpy(self.theta)).all()):
             raise FloatingPointError(DIVERGED)
         self.steps += len(groups)

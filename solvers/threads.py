@@ -1,4 +1,4 @@
-"""Limits on threads for solvers that alternate our kernels with those of other libraries."""
+"""One thread for other libraries, in solvers that alternate our kernels with theirs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numba
-
-from opttree.problems import TreeProblem
-
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
@@ -20,21 +16,17 @@ _lock = threading.Lock()  # fits may run in parallel threads, and the limits are
 _wanted: Counter[str] = Counter()
 _limits: dict[str, Any] = {}
 LIBRARIES = ("blas", "openmp")
-SMALL = 40_000  # numbers in X up to which threads cost more than they gain
 
 
 @contextmanager
-def calm_threads(problem: TreeProblem) -> Iterator[None]:
-    """Context with one thread for BLAS and OpenMP, and for small problems also for our kernels.
+def calm_threads() -> Iterator[None]:
+    """Context with one thread for BLAS and OpenMP.
 
-    Idle threads of one library spin while they wait for work; on few cores each call into another library then waits
-    for the end of a time slice: milliseconds for a call of microseconds. Next to other busy processes this happens in
-    each parallel region: scikit-learn's KMeans of 30000 rows in two threads took 1.0 s there, .17 s in one thread (.06
-    and .09 s on an idle machine).
+    Their idle threads spin while they wait for work; on few cores each call into another library then waits for the end
+    of a time slice: milliseconds for a call of microseconds. Next to other busy processes this happens in each parallel
+    region: scikit-learn's KMeans of 30000 rows in two threads took 1.0 s there, .17 s in one thread (.06 and .09 s on
+    an idle machine).
     """
-    before = numba.get_num_threads()
-    if problem.X.size <= SMALL:
-        numba.set_num_threads(1)
     for library in LIBRARIES:
         _limit(library, 1)
     try:
@@ -42,7 +34,6 @@ def calm_threads(problem: TreeProblem) -> Iterator[None]:
     finally:
         for library in LIBRARIES:
             _limit(library, -1)
-        numba.set_num_threads(before)
 
 
 def _limit(library: str, change: int) -> None:

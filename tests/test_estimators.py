@@ -34,8 +34,8 @@ from opttree import (
     TAOForestRegressor,
     TAORegressor,
     datasets,
+    threads,
 )
-from opttree.estimators.running import threads
 from tests.conftest import own_clock
 
 VARIANTS = [
@@ -208,11 +208,11 @@ def test_n_jobs_counts_threads():
     numba.set_num_threads(1)
     try:
         for n_jobs, expected in ((None, 1), (1, 1), (-1, most), (-most - 5, 1), (most + 5, most)):
-            with threads(n_jobs):
-                assert numba.get_num_threads() == expected
-            assert numba.get_num_threads() == 1
+            assert threads.count(n_jobs) == expected
     finally:
         numba.set_num_threads(before)
+    with threads.limited(1):  # what a caller in parallel has left
+        assert threads.count(-1) == threads.count(most) == threads.count(None) == 1
 
 
 def test_penalties_make_smaller_trees():

@@ -1,10 +1,10 @@
 """First-order drivers: schedules, batches, averaging, early stopping; slices and threads change no number."""
 
-import numba
 import numpy as np
 import pytest
 
 from opttree import SmoothTreeProblem
+from opttree.threads import limited
 from solvers import LBFGS, Adam, QHAdam
 from solvers.descent import geometric, run_all
 from tests.conftest import classification_problem, regression_problem
@@ -54,7 +54,7 @@ def test_adam_is_adam():
             rate = 0.05 * (1 + np.cos(np.pi * (k % period) / period))
             expected = expected - rate * mean / (np.sqrt(square) + o.epsilon)
         (descent,) = optimizer.start([smooth], [theta], [np.full(10, 2.0)], [np.random.default_rng(0)])
-        descent.advance(10, True)
+        descent.advance(10)
         np.testing.assert_allclose(descent.thetas[0], expected, rtol=1e-9)
 
 
@@ -70,16 +70,12 @@ def test_warm_restarts_lengthen_by_the_factor():
 def test_slices_and_threads_change_no_number(optimizer, eps):
     smooth = SmoothTreeProblem(regression_problem(700), dtype="float32", eps=eps)
     found = []
-    before, most = numba.get_num_threads(), numba.config.NUMBA_NUM_THREADS
-    for steps, parallel, threads in ((1, False, 1), (7, True, most), (1000, True, 1), (13, False, most)):
-        numba.set_num_threads(threads)
-        try:
+    for steps, n_threads in ((1, 1), (7, 2), (1000, 1), (13, 3)):
+        with limited(n_threads, worth=1.0):
             rng = np.random.default_rng(5)
             (descent,) = optimizer.start([smooth], [smooth.random_theta(rng)], [geometric(1.0, 20.0, 60)], [rng])
             while descent.remaining:
-                descent.advance(steps, parallel)
-        finally:
-            numba.set_num_threads(before)
+                descent.advance(steps)
         found.append(descent.thetas[0])
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
@@ -106,7 +102,7 @@ def test_early_stopping_returns_the_best_checkpoint():
     adam = Adam(0.2, check=5, patience=3)
     (descent,) = adam.start([train], [train.random_theta(rng)], [scales], [rng], validation=valid)
     while descent.remaining:
-        descent.advance(5, False)
+        descent.advance(5)
         judged[descent.done] = valid.with_alpha(scales[descent.done - 1]).value(descent.thetas[0])
     assert descent.done < 2000  # it overfits these few rows long before
     del judged[descent.done]  # by now theta is the best one's

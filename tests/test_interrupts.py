@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pyomo.environ as pyo
 import pytest
-from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 from sklearn.model_selection import GridSearchCV
 
@@ -150,6 +149,24 @@ def interrupt_after(seconds):
     return timer
 
 
+@pytest.fixture
+def interrupt_at(monkeypatch):
+    """A function that has the process interrupted as the driver asks for a solver's ``number``-th step or pause."""
+
+    def arrange(number):
+        left = [number]
+
+        def due_at(when):
+            left[0] -= 1
+            if left[0] == 0:
+                signal.raise_signal(signal.SIGINT)
+            return solvers.base.due_at(when)
+
+        monkeypatch.setattr(solvers.driver, "due_at", due_at)
+
+    return arrange
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -160,18 +177,17 @@ def interrupt_after(seconds):
     ],
     ids=lambda model: f"{type(model).__name__}-{getattr(model, 'max_depth', '')}",
 )
-def test_an_interrupted_fit_warns_raises_and_keeps_what_it_has(model):
+def test_an_interrupted_fit_warns_raises_and_keeps_what_it_has(model, interrupt_at):
     X, y = make_friedman1(300, random_state=0)
     y = y > 14.0 if isinstance(model, TAOClassifier) else y
-    few = {"n_init": 1} if hasattr(model, "n_init") else {"n_estimators": 20}
-    clone(model.set_params(random_state=0)).set_params(**few).fit(X, y)  # compiles
-    interrupt_after(1.0)
+    model.set_params(random_state=0)
+    interrupt_at(50)
     sentence = "was interrupted: its model is the best so far"
     with pytest.warns(InterruptedFitWarning, match=sentence) as told, pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert told[0].filename == __file__
     assert is_trained(model, X, y)
-    interrupt_after(1.0)
+    interrupt_at(50)
     with pytest.warns(InterruptedFitWarning):
         model.set_params(on_interrupt="keep").fit(X, y)
     assert is_trained(model, X, y)

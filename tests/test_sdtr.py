@@ -12,6 +12,7 @@ from sklearn.metrics import r2_score
 from opttree import Forest, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
 from opttree.interpret import average_entropy, feature_importance
 from opttree.io import load, save
+from opttree.threads import limited
 from solvers import SDTR, CartInit, Chain, Termination, solve
 from solvers.sdtr.descent import descent as forest_descent
 from tests.conftest import classification_problem, regression_problem
@@ -85,7 +86,11 @@ def test_value_and_gradient_are_those_of_the_equations(options):
         step = 1e-6 * u
         slope = (by_definition(np, forest, theta + step) - by_definition(np, forest, theta - step)) / 2e-6
         assert gradient @ u == pytest.approx(slope, rel=1e-6, abs=1e-8)
-    assert np.array_equal(gradient, forest.value_and_grad(theta, parallel=False)[1])
+    for n_threads in (2, 3):
+        with limited(n_threads, worth=1.0):
+            shared = forest.value_and_grad(theta)
+        assert shared[0] == value
+        np.testing.assert_array_equal(shared[1], gradient)
 
 
 @pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)

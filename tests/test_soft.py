@@ -228,12 +228,11 @@ def test_limits_of_other_libraries_threads_are_restored_by_the_last_to_leave():
     def counts():
         return sorted((pool["filepath"], pool["num_threads"]) for pool in threadpool_info())
 
-    problem = regression_problem(50)
-    solve(problem, ClusterInit(), random_state=0)  # loads the libraries
-    with calm_threads(problem):
+    solve(regression_problem(50), ClusterInit(), random_state=0)  # loads the libraries
+    with calm_threads():
         pass
     before = counts()
-    first, second = calm_threads(problem), calm_threads(problem)
+    first, second = calm_threads(), calm_threads()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

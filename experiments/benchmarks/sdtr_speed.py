@@ -61,7 +61,7 @@ def numba_steps(form: SoftForestProblem, theta: np.ndarray, batches: list[np.nda
     packed = [form.pack_rows([rows]) for rows in batches]
 
     def step(number: int, data: Any, bounds: np.ndarray) -> None:
-        soft_forest.descend(theta, state, number, rates, bounds, data, form.form, QHADAM, form.n_trees > 1)
+        soft_forest.descend(theta, state, number, rates, bounds, data, form.form, QHADAM)
 
     step(0, *packed[0])
     return median([partial(step, i + 1, *batch) for i, batch in enumerate(packed)])

@@ -36,7 +36,7 @@ def all_variables(problem: TreeProblem, start: Tree, iterations: int) -> pd.Data
         rows.append((time.perf_counter() - began, value))
         return value, gradient
 
-    with calm_threads(problem):
+    with calm_threads():
         theta = soft_start(smooth, start, NODEC().steepness, np.random.default_rng(0))
         minimize(watched, theta, jac=True, method="L-BFGS-B", options={"maxiter": iterations, "ftol": 0, "gtol": 1e-7})
     return pd.DataFrame(rows, columns=["seconds", "smooth"])

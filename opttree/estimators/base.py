@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from opttree import bridge, devices
 from opttree.checks import check_columns
-from opttree.estimators.running import as_seed, progress, threads
+from opttree.estimators.running import as_seed, progress
 from opttree.estimators.scaling import Scaling, moments, with_training
 from opttree.estimators.selection import choose_depth
 from opttree.forest import Forest
@@ -24,6 +24,7 @@ from opttree.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.models import Model, as_tree
 from opttree.options import Options, option
 from opttree.problems import L1, L2, TreeProblem
+from opttree.threads import count, limited
 from opttree.tree import Tree
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class TreeEstimator(Options, BaseEstimator):
     random_state: Any = option(None, "Int or RandomState. The same seed gives the same tree for any ``n_jobs``.")
     n_jobs: int | None = option(
         None,
-        """Threads; None: as many as Numba is set to, which is all unless `numba.set_num_threads` was called; -1: all.
-        1 is fastest when other processes keep the cores busy, since idle threads spin.""",
+        """Threads, at most one for each core; None: as many as Numba is set to, which is all unless
+        `numba.set_num_threads` was called; -1: all; -2: all but one. Idle threads sleep.""",
         test=lambda n_jobs: n_jobs != 0,
         words="None or an integer other than 0",
     )
@@ -202,7 +203,7 @@ class TreeEstimator(Options, BaseEstimator):
         time_limit: float | None,
         watch: Any,
     ) -> Result:
-        with threads(self.n_jobs), progress(self.verbose, f"{type(self).__name__}", watch) as callback:
+        with limited(count(self.n_jobs)), progress(self.verbose, f"{type(self).__name__}", watch) as callback:
             return bridge.solvers.solve(
                 problem, solver, start=start, time_limit=time_limit, random_state=seed, callback=callback
             )

@@ -57,21 +57,6 @@ def as_seed(random_state: Any) -> int | None:
 
 
 @contextmanager
-def threads(n_jobs: int | None) -> Iterator[None]:
-    """Run the kernels on ``n_jobs`` threads: as many as Numba is set to for None, all for -1, all but k - 1 for -k."""
-    import numba
-
-    before = numba.get_num_threads()
-    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    wanted = before if n_jobs is None else n_jobs if n_jobs > 0 else most + 1 + n_jobs
-    numba.set_num_threads(max(1, min(wanted, most)))
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
-
-
-@contextmanager
 def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
     """A callback that advances a tqdm bar and shows the best objective; with ``verbose=0``, ``watch`` itself.
 

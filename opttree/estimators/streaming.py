@@ -12,10 +12,10 @@ from sklearn.utils.validation import validate_data
 from opttree import bridge
 from opttree.chunks import ROWS, Chunks
 from opttree.estimators.base import Floats, TreeEstimator
-from opttree.estimators.running import threads
 from opttree.estimators.scaling import Scaling
 from opttree.interrupts import noted_interrupts
 from opttree.problems import TreeProblem
+from opttree.threads import count, limited
 
 SAMPLE_ROWS = 50_000
 NONE = np.zeros(0)
@@ -89,7 +89,7 @@ class Streaming(TreeEstimator):
 
     def _learn(self, X: Floats, y: NDArray[Any]) -> None:
         part = self._part(X, y)
-        with threads(self.n_jobs):
+        with limited(count(self.n_jobs)):
             self._stream.learn(part)
 
     def _finish(self, chunks: Chunks | None) -> None:

@@ -4,9 +4,10 @@ from collections import namedtuple
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 
 from opttree.kernels.codes import LOG
-from opttree.kernels.smooth import unpack, value_and_gradient
+from opttree.kernels.smooth import add_chunks, alone, evaluate, unpack
 
 MEMORY = 10  # pairs that L-BFGS keeps
 MOST_TRIALS = 20
@@ -31,12 +32,16 @@ def best_constants(theta, gradient, mass, form):
         if mass[leaf] <= 1e-9:
             continue
         if form.loss == LOG:
-            top = values[leaf].max()
+            top = values[leaf, 0]
+            for k in range(1, form.n_outputs):
+                top = max(top, values[leaf, k])
+            total = dtype.type(0.0)
             for k in range(form.n_outputs):
                 shares[k] = np.exp(values[leaf, k] - top)
-            shares /= shares.sum()
+                total += shares[k]
             for k in range(form.n_outputs):
-                values[leaf, k] = np.log(max(shares[k] - slopes[leaf, k] / mass[leaf], dtype.type(1e-6)))
+                share = shares[k] / total - slopes[leaf, k] / mass[leaf]
+                values[leaf, k] = np.log(max(share, dtype.type(1e-6)))
         else:
             for k in range(form.n_outputs):
                 values[leaf, k] -= slopes[leaf, k] / (2 * mass[leaf])
@@ -62,8 +67,36 @@ def adam_step(theta, gradient, first, second, step, rate, moments):
         theta[j] -= rate * mean / (np.sqrt(square) + epsilon)
 
 
+@register_jitable
+def take_steps(chunks, theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty):
+    """`descend`, by `add_chunks` or its address: see `opttree.kernels.calls`."""
+    gradient = np.empty_like(theta)
+    mass = np.empty(1 << form.depth, theta.dtype)
+    losses = np.empty(rates.size)
+    for i in range(rates.size):
+        losses[i] = evaluate(chunks, theta, alphas[i], data, batches[i], form, penalty, gradient, mass)
+        update(theta, gradient, mass, state, done + i + 1, rates[i], moments, closed_leaves, form)
+    return losses
+
+
+take_steps_alone = njit(cache=True, nogil=True)(take_steps)
+
+
 @njit(cache=True, nogil=True)
-def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty, parallel):
+def update(theta, gradient, mass, state, step, rate, moments, closed_leaves, form):
+    """Step number ``step`` (from 1) of `descend`."""
+    moved = theta.size  # entries before the leaves' constants, if these are in closed form
+    rest = theta.size
+    if closed_leaves:
+        best_constants(theta, gradient, mass, form)
+        moved = ((1 << form.depth) - 1) * (form.n_features + 1)
+        rest = moved + (1 << form.depth) * form.n_outputs
+    first, second = state[0], state[1]
+    adam_step(theta[:moved], gradient[:moved], first[:moved], second[:moved], step, rate, moments)
+    adam_step(theta[rest:], gradient[rest:], first[rest:], second[rest:], step, rate, moments)
+
+
+def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty):
     """Take ``rates.size`` steps of Adam from ``theta``, which is overwritten, as is ``state (2, size)``.
 
     Parameters
@@ -78,23 +111,9 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
     -------
     (steps,) objectives on each step's batch, before the step.
     """
-    gradient = np.empty_like(theta)
-    mass = np.empty(1 << form.depth, theta.dtype)
-    losses = np.empty(rates.size)
-    first, second = state[0], state[1]
-    moved = theta.size  # entries before the leaves' constants, if these are in closed form
-    rest = theta.size
-    if closed_leaves:
-        moved = ((1 << form.depth) - 1) * (form.n_features + 1)
-        rest = moved + (1 << form.depth) * form.n_outputs
-    for i in range(rates.size):
-        losses[i] = value_and_gradient(theta, alphas[i], data, batches[i], form, penalty, gradient, mass, parallel)
-        if closed_leaves:
-            best_constants(theta, gradient, mass, form)
-        step = done + i + 1
-        adam_step(theta[:moved], gradient[:moved], first[:moved], second[:moved], step, rates[i], moments)
-        adam_step(theta[rest:], gradient[rest:], first[rest:], second[rest:], step, rates[i], moments)
-    return losses
+    arguments = theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty
+    address = alone(theta, data, batches[0], form)
+    return take_steps(add_chunks, *arguments) if address is None else take_steps_alone(address, *arguments)
 
 
 @njit(cache=True, nogil=True)
@@ -193,16 +212,26 @@ def lbfgs_take(state, value):
     new[:] = theta + (numbers[LENGTH] * d).astype(theta.dtype)
 
 
-@njit(cache=True, nogil=True)
-def lbfgs(theta, alpha, data, form, penalty, iterations, parallel, memory):
-    """A complete L-BFGS run on the smooth tree, compiled; returns the objective and the number of evaluations."""
+@register_jitable
+def iterate(chunks, theta, alpha, data, form, penalty, iterations, memory):
+    """`lbfgs`, by `add_chunks` or its address: see `opttree.kernels.calls`."""
     blocks = np.array([0, data.w.shape[0]])
     mass = np.empty(1 << form.depth, theta.dtype)
     state = lbfgs_begin(theta, iterations, memory)
     while not state.numbers[ENDED]:
-        value = value_and_gradient(state.new, alpha, data, blocks, form, penalty, state.new_g, mass, parallel)
+        value = evaluate(chunks, state.new, alpha, data, blocks, form, penalty, state.new_g, mass)
         lbfgs_take(state, value)
     return state.numbers[VALUE], int(state.numbers[EVALUATIONS])
+
+
+iterate_alone = njit(cache=True, nogil=True)(iterate)
+
+
+def lbfgs(theta, alpha, data, form, penalty, iterations, memory):
+    """A complete L-BFGS run on the smooth tree; returns the objective and the number of evaluations."""
+    arguments = theta, alpha, data, form, penalty, iterations, memory
+    address = alone(theta, data, (0, data.w.shape[0]), form)
+    return iterate(add_chunks, *arguments) if address is None else iterate_alone(address, *arguments)
 
 
 def lbfgs_elsewhere(theta, value_and_gradient, iterations, memory):

@@ -12,10 +12,11 @@ left where ``A[t].x <= b[t]``. ``feature[t]`` is the only nonzero coordinate of 
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from opttree.kernels.codes import ABSOLUTE, SQUARED, ZERO_ONE
 from opttree.kernels.gram import FASTMATH
+from opttree.threads import share
 
 IDENTITY, SOFTMAX = range(2)
 ROWS = 64  # rows per block in a forest's predictions
@@ -85,52 +86,65 @@ def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
     return min(np.log(odds), -np.log(SMALLEST_PROBABILITY))
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def project(X, rows, a):
-    """``X[rows] @ a`` (m,) without copying the rows."""
-    out = np.empty(rows.size)
-    for i in prange(rows.size):
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def project_range(first, last, X, rows, a, out):
+    """`project` of some rows."""
+    for i in range(first, last):
         x = X[rows[i]]
         s = 0.0
         for k in range(x.size):
             s += a[k] * x[k]
         out[i] = s
+
+
+def project(X, rows, a):
+    """``X[rows] @ a`` (m,) without copying the rows."""
+    out = np.empty(rows.size)
+    share(project_range, rows.size, a.size, X, rows, a, out)
     return out
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def route_range(first, last, X, children, A, b, feature, out):
+    """`route` of some rows."""
+    for i in range(first, last):
+        out[i] = route_row(X, i, 0, children, A, b, feature)
+
+
 def route(X, children, A, b, feature):
     """Leaf node of every row: (n,) int32."""
     out = np.empty(X.shape[0], np.int32)
-    for i in prange(X.shape[0]):
-        out[i] = route_row(X, i, 0, children, A, b, feature)
+    share(route_range, out.size, A.shape[1] * levels(b), X, children, A, b, feature, out)
     return out
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def outputs_range(first, last, X, leaf_node, n_branches, values, coefs, lower, upper, out):
+    """`outputs` of some rows."""
+    for i in range(first, last):
+        for k in range(out.shape[1]):
+            out[i, k] = leaf_output(X, i, leaf_node[i] - n_branches, k, values, coefs, lower, upper)
+
+
 def outputs(X, leaf_node, n_branches, values, coefs, lower, upper):
     """Leaf outputs (n, K) for rows whose leaf nodes are known."""
     out = np.empty((X.shape[0], values.shape[1]))
-    for i in prange(X.shape[0]):
-        for k in range(values.shape[1]):
-            out[i, k] = leaf_output(X, i, leaf_node[i] - n_branches, k, values, coefs, lower, upper)
+    cost = out.shape[1] * (1 + coefs.shape[2])
+    share(outputs_range, out.shape[0], cost, X, leaf_node, n_branches, values, coefs, lower, upper, out)
     return out
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def forest_outputs(X, first, children, A, b, feature, values, coefs, lower, upper):
-    """Summed leaf outputs (n, K) of trees stored one after another in the arrays: tree t has the branches
-    ``first[t]:first[t + 1]``, and its leaves, one more, start at ``first[t] + t``.
-
-    Blocks of `ROWS` rows pass through all trees, so that they stay in the cache.
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def forest_range(first_block, last_block, X, first, children, A, b, feature, values, coefs, lower, upper, out):
+    """`forest_outputs` of some blocks of `ROWS` rows; a block passes through all trees, so that it stays in the
+    cache.
     """
-    n, n_outputs = X.shape[0], values.shape[1]
-    out = np.zeros((n, n_outputs))
-    for chunk in prange((n + ROWS - 1) // ROWS):
-        last = min((chunk + 1) * ROWS, n)
+    n, n_outputs = out.shape
+    for block in range(first_block, last_block):
+        last = min((block + 1) * ROWS, n)
         for tree in range(first.size - 1):
             root, n_branches = first[tree], first[tree + 1] - first[tree]
-            for i in range(chunk * ROWS, last):
+            for i in range(block * ROWS, last):
                 t = 0
                 while t < n_branches:
                     side = 0 if split_value(X, i, A, feature, root + t) <= b[root + t] else 1
@@ -138,16 +152,39 @@ def forest_outputs(X, first, children, A, b, feature, values, coefs, lower, uppe
                 leaf = root + tree + t - n_branches
                 for k in range(n_outputs):
                     out[i, k] += leaf_output(X, i, leaf, k, values, coefs, lower, upper)
+
+
+def forest_outputs(X, first, children, A, b, feature, values, coefs, lower, upper):
+    """Summed leaf outputs (n, K) of trees stored one after another in the arrays: tree t has the branches
+    ``first[t]:first[t + 1]``, and its leaves, one more, start at ``first[t] + t``.
+    """
+    n, n_trees = X.shape[0], first.size - 1
+    out = np.zeros((n, values.shape[1]))
+    cost = ROWS * X.shape[1] * n_trees * (levels(b) / n_trees + 1)
+    arrays = X, first, children, A, b, feature, values, coefs, lower, upper, out
+    share(forest_range, -(-n // ROWS), cost, *arrays)
     return out
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def losses_range(first, last, X, Y, leaf_node, n_branches, values, coefs, lower, upper, loss, link, out):
+    """`losses` of some rows."""
+    for i in range(first, last):
+        out[i] = row_loss(X, Y, i, leaf_node[i] - n_branches, values, coefs, lower, upper, loss, link)
+
+
 def losses(X, Y, leaf_node, n_branches, values, coefs, lower, upper, loss, link):
     """Loss (n,) of rows whose leaf nodes are known."""
     out = np.empty(X.shape[0])
-    for i in prange(X.shape[0]):
-        out[i] = row_loss(X, Y, i, leaf_node[i] - n_branches, values, coefs, lower, upper, loss, link)
+    cost = values.shape[1] * (1 + coefs.shape[2])
+    arrays = X, Y, leaf_node, n_branches, values, coefs, lower, upper
+    share(losses_range, out.size, cost, *arrays, loss, link, out)
     return out
+
+
+def levels(b):
+    """Levels of a balanced tree with these thresholds."""
+    return int(b.size).bit_length()
 
 
 def single_features(A):

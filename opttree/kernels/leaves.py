@@ -5,11 +5,12 @@ training set, so penalties are in the units of the mean loss.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.quadratic import solve_linear_leaf
+from opttree.threads import share
 
 LAD_ROUNDS = 20
 LAD_TOLERANCE = 1e-6
@@ -142,61 +143,76 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
             break
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def fit_means(Y, w, order, start):
-    """(L, K) weighted means of the leaves' rows; NaN where there are none."""
-    values = np.full((start.size - 1, Y.shape[1]), np.nan)
-    for leaf in prange(start.size - 1):
-        rows = order[start[leaf] : start[leaf + 1]]
+@njit(cache=True, nogil=True)
+def means_range(first, last, Y, w, order, start, values):
+    """`fit_means` of some leaves."""
+    for leaf in range(first, last):
         total = 0.0
-        for i in rows:
-            total += w[i]
-        if rows.size:
+        for e in range(start[leaf], start[leaf + 1]):
+            total += w[order[e]]
+        if start[leaf] < start[leaf + 1]:
             for k in range(Y.shape[1]):
                 s = 0.0
-                for i in rows:
-                    s += w[i] * Y[i, k]
+                for e in range(start[leaf], start[leaf + 1]):
+                    s += w[order[e]] * Y[order[e], k]
                 values[leaf, k] = s / total
-    return values
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def fit_medians(Y, w, order, start):
-    """(L, K) weighted medians of the leaves' rows; NaN where there are none."""
-    values = np.full((start.size - 1, Y.shape[1]), np.nan)
-    for leaf in prange(start.size - 1):
+@njit(cache=True, nogil=True)
+def medians_range(first, last, Y, w, order, start, values):
+    """`fit_medians` of some leaves."""
+    for leaf in range(first, last):
         rows = order[start[leaf] : start[leaf + 1]]
         if rows.size:
             for k in range(Y.shape[1]):
                 values[leaf, k] = weighted_median(Y[rows, k], w[rows])
-    return values
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def fit_frequencies(Y, w, order, start, n_classes):
-    """(L, K) weighted class frequencies of the leaves' rows (class codes ``Y (n, 1)``); NaN where there are none."""
-    values = np.full((start.size - 1, n_classes), np.nan)
-    for leaf in prange(start.size - 1):
-        rows = order[start[leaf] : start[leaf + 1]]
-        if rows.size:
+@njit(cache=True, nogil=True)
+def frequencies_range(first, last, Y, w, order, start, values):
+    """`fit_frequencies` of some leaves."""
+    for leaf in range(first, last):
+        if start[leaf] < start[leaf + 1]:
             total = 0.0
-            values[leaf] = 0.0
-            for i in rows:
+            for k in range(values.shape[1]):
+                values[leaf, k] = 0.0
+            for e in range(start[leaf], start[leaf + 1]):
+                i = order[e]
                 values[leaf, int(Y[i, 0])] += w[i]
                 total += w[i]
-            values[leaf] /= total
+            for k in range(values.shape[1]):
+                values[leaf, k] /= total
+
+
+def fit_constants(kernel, n_outputs, Y, w, order, start):
+    """(L, K) constants of the leaves by one of the three kernels above; NaN where there are no rows."""
+    values = np.full((start.size - 1, n_outputs), np.nan)
+    share(kernel, start.size - 1, 4 * order.size / (start.size - 1), Y, w, order, start, values)
     return values
 
 
-# The three below share a signature: they fit the linear predictor of every leaf with at least ``min_rows`` rows, from
-# the constants in ``values (L, K)`` and the warm starts in ``coefs (L, K, p)``, both overwritten; other leaves keep
-# their constants. They are separate so that a program compiles only the one it uses.
+def fit_means(Y, w, order, start):
+    """(L, K) weighted means of the leaves' rows; NaN where there are none."""
+    return fit_constants(means_range, Y.shape[1], Y, w, order, start)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def fit_least_squares(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
-    """`fit_linear` for all leaves."""
-    for leaf in prange(start.size - 1):
+def fit_medians(Y, w, order, start):
+    """(L, K) weighted medians of the leaves' rows; NaN where there are none."""
+    return fit_constants(medians_range, Y.shape[1], Y, w, order, start)
+
+
+def fit_frequencies(Y, w, order, start, n_classes):
+    """(L, K) weighted class frequencies of the leaves' rows (class codes ``Y (n, 1)``); NaN where there are none."""
+    return fit_constants(frequencies_range, n_classes, Y, w, order, start)
+
+
+# The three below share a signature. They are separate so that a program compiles only the one it uses.
+
+
+@njit(cache=True, nogil=True)
+def least_squares_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+    """`fit_linear` for some leaves."""
+    for leaf in range(first, last):
         rows = order[start[leaf] : start[leaf + 1]]
         if rows.size >= min_rows:
             fit_linear(X, rows, w[rows], Y[rows], l1, l2, values[leaf], coefs[leaf])
@@ -204,10 +220,10 @@ def fit_least_squares(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
             coefs[leaf] = 0.0
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def fit_least_absolute(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
-    """`fit_linear_absolute` for all leaves."""
-    for leaf in prange(start.size - 1):
+@njit(cache=True, nogil=True)
+def least_absolute_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+    """`fit_linear_absolute` for some leaves."""
+    for leaf in range(first, last):
         rows = order[start[leaf] : start[leaf + 1]]
         if rows.size >= min_rows:
             fit_linear_absolute(X, rows, w[rows], Y[rows], l1, l2, values[leaf], coefs[leaf])
@@ -215,10 +231,10 @@ def fit_least_absolute(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
             coefs[leaf] = 0.0
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def fit_softmaxes(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
-    """`fit_softmax` for all leaves."""
-    for leaf in prange(start.size - 1):
+@njit(cache=True, nogil=True)
+def softmaxes_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+    """`fit_softmax` for some leaves."""
+    for leaf in range(first, last):
         rows = order[start[leaf] : start[leaf + 1]]
         if rows.size >= min_rows:
             fit_softmax(X, rows, w[rows], Y[rows, 0], l1, l2, values[leaf], coefs[leaf])
@@ -226,23 +242,28 @@ def fit_softmaxes(X, Y, w, order, start, l1, l2, min_rows, values, coefs):
             coefs[leaf] = 0.0
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def output_ranges(X, Y, order, start, values, coefs):
-    """``(lower, upper)``, each (L, K): the intersection of the ranges of y and of the fitted values of a leaf.
+def fit_linear_leaves(kernel, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+    """Fit the linear predictor of every leaf with at least ``min_rows`` rows by one of the three kernels above.
 
-    On the leaf's own rows clipping to it is as good as clipping to the range of y alone, and it limits extrapolation.
-    Leaves without rows get the range of their constant.
+    From the constants in ``values (L, K)`` and the warm starts in ``coefs (L, K, p)``, both overwritten; other leaves
+    keep their constants.
     """
-    lower, upper = values.copy(), values.copy()
-    for leaf in prange(start.size - 1):
-        rows = order[start[leaf] : start[leaf + 1]]
-        if rows.size == 0:
+    cost = order.size / (start.size - 1) * X.shape[1] ** 2
+    share(kernel, start.size - 1, cost, X, Y, w, order, start, l1, l2, min_rows, values, coefs)
+
+
+@njit(cache=True, nogil=True)
+def ranges_range(first, last, X, Y, order, start, values, coefs, lower, upper):
+    """`output_ranges` of some leaves, into ``lower`` and ``upper``."""
+    for leaf in range(first, last):
+        if start[leaf] == start[leaf + 1]:
             continue
         for k in range(values.shape[1]):
-            low = high = Y[rows[0], k]
+            low = high = Y[order[start[leaf]], k]
             fitted_low = np.inf
             fitted_high = -np.inf
-            for i in rows:
+            for e in range(start[leaf], start[leaf + 1]):
+                i = order[e]
                 low = min(low, Y[i, k])
                 high = max(high, Y[i, k])
                 fitted = values[leaf, k]
@@ -252,4 +273,15 @@ def output_ranges(X, Y, order, start, values, coefs):
                 fitted_high = max(fitted_high, fitted)
             lower[leaf, k] = min(max(low, fitted_low), high)
             upper[leaf, k] = max(min(high, fitted_high), low)
+
+
+def output_ranges(X, Y, order, start, values, coefs):
+    """``(lower, upper)``, each (L, K): the intersection of the ranges of y and of the fitted values of a leaf.
+
+    On the leaf's own rows clipping to it is as good as clipping to the range of y alone, and it limits extrapolation.
+    Leaves without rows get the range of their constant.
+    """
+    lower, upper = values.copy(), values.copy()
+    cost = order.size / (start.size - 1) * X.shape[1] * values.shape[1]
+    share(ranges_range, start.size - 1, cost, X, Y, order, start, values, coefs, lower, upper)
     return lower, upper

@@ -6,13 +6,14 @@ leaf at the last level, and several leaves if it is a subtree.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from opttree.kernels.codes import ABSOLUTE, LOG, SQUARED
 from opttree.kernels.gram import FASTMATH
 from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.kernels.leaves import fit_linear
 from opttree.kernels.quadratic import solve_linear_leaf
+from opttree.threads import share
 
 
 @njit(cache=True, nogil=True)
@@ -193,61 +194,74 @@ def holds(words, i):
     return (words[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) != 0
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True)
+def members(words, n):
+    """The rows of the set ``words``, increasing."""
+    rows = np.empty(n, np.int32)
+    m = 0
+    for i in range(n):
+        if holds(words, i):
+            rows[m] = i
+            m += 1
+    return rows[:m]
+
+
+@njit(cache=True, nogil=True)
+def costs_range(first, last, sets, Y, w, loss, n_classes, cost):
+    """`leaf_costs` of some sets."""
+    n = Y.shape[0]
+    one_slot = np.zeros(n, np.int64)
+    for s in range(first, last):
+        cost[s] = constant_leaf_cost(members(sets[s], n), Y, w, one_slot, loss, n_classes)
+
+
 def leaf_costs(sets, Y, w, loss, n_classes):
     """(S,) cost of a constant leaf for each set of rows ``sets (S, words)``."""
-    n = Y.shape[0]
     cost = np.empty(sets.shape[0])
-    for s in prange(sets.shape[0]):
-        rows = np.array([i for i in range(n) if holds(sets[s], i)], dtype=np.int32)
-        cost[s] = constant_leaf_cost(rows, Y, w, np.zeros(n, np.int64), loss, n_classes)
+    share(costs_range, cost.size, 10 * Y.shape[0], sets, Y, w, loss, n_classes, cost)
     return cost
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True)
+def linear_costs_range(first, last, sets, X, Y, w, l1, l2, cost):
+    """`linear_leaf_costs` of some sets."""
+    for s in range(first, last):
+        cost[s] = linear_leaf_cost(members(sets[s], Y.shape[0]), X, Y, w, l1, l2)
+
+
 def linear_leaf_costs(sets, X, Y, w, l1, l2):
     """(S,) cost of a linear leaf, squared loss, for each set."""
-    n = Y.shape[0]
     cost = np.empty(sets.shape[0])
-    for s in prange(sets.shape[0]):
-        rows = np.array([i for i in range(n) if holds(sets[s], i)], dtype=np.int32)
-        cost[s] = linear_leaf_cost(rows, X, Y, w, l1, l2)
+    share(linear_costs_range, cost.size, X.shape[0] * X.shape[1] ** 2, sets, X, Y, w, l1, l2, cost)
     return cost
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def best_cuts(sets, order, start, cut, X, Y, w, y_order, loss, n_classes, linear, l1, l2, min_leaf):
-    """Best split into two leaves of every set, family by family.
-
-    Parameters
-    ----------
-    sets : (S, words) sets of rows.
-    order, start, cut : families of splits, see `Candidates`.
-    y_order : (K, n) rows in increasing order of each output; empty unless the loss is absolute.
-    linear : whether leaves are linear (squared loss only).
-
-    Returns
-    -------
-    cost (S, families), split (S, families) : summed cost of the two leaves, infinite and -1 if no split has
-        ``min_leaf`` rows on both sides.
-    """
+@njit(cache=True, nogil=True)
+def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, best, which):
+    """`best_cuts` of some sets."""
+    order, start, cut = families
+    loss, n_classes, linear, l1, l2 = leaf
     n = Y.shape[0]
-    n_families = order.shape[0]
-    best = np.full((sets.shape[0], n_families), np.inf)
-    which = np.full((sets.shape[0], n_families), -1)
-    for s in prange(sets.shape[0]):
-        member = np.array([holds(sets[s], i) for i in range(n)])
-        m = member.sum()
+    zeros = np.zeros(n, np.int64)
+    for s in range(first, last):
+        member = np.zeros(n, np.bool_)
+        m = 0
+        for i in range(n):
+            member[i] = holds(sets[s], i)
+            m += member[i]
         if m < 2 * min_leaf:
             continue
-        zeros = np.zeros(n, np.int64)
         by_y = np.empty((y_order.shape[0], m), np.int32)
         for k in range(y_order.shape[0]):
-            by_y[k] = y_order[k][member[y_order[k]]]
+            e = 0
+            for i in y_order[k]:
+                if member[i]:
+                    by_y[k, e] = i
+                    e += 1
         rows = np.empty(m, np.int32)
         low = np.empty(m)
         high = np.empty(m)
-        for f in range(n_families):
+        for f in range(order.shape[0]):
             e = 0
             for i in order[f]:
                 if member[i]:
@@ -255,7 +269,7 @@ def best_cuts(sets, order, start, cut, X, Y, w, y_order, loss, n_classes, linear
                     e += 1
             if not linear:
                 prefix_costs(rows, Y, w, zeros, 1, loss, n_classes, by_y, low)
-                prefix_costs(rows[::-1], Y, w, zeros, 1, loss, n_classes, by_y, high)
+                prefix_costs(rows[::-1].copy(), Y, w, zeros, 1, loss, n_classes, by_y, high)
             position = 0
             size = 0
             previous = 0
@@ -274,6 +288,28 @@ def best_cuts(sets, order, start, cut, X, Y, w, y_order, loss, n_classes, linear
                 if cost < best[s, f]:
                     best[s, f] = cost
                     which[s, f] = c
+
+
+def best_cuts(sets, families, X, Y, w, y_order, leaf, min_leaf):
+    """Best split into two leaves of every set, family by family.
+
+    Parameters
+    ----------
+    sets : (S, words) sets of rows.
+    families : ``(order, start, cut)`` of the families of splits, see `Candidates`.
+    y_order : (K, n) rows in increasing order of each output; empty unless the loss is absolute.
+    leaf : ``(loss, n_classes, linear, l1, l2)``; linear leaves under squared loss only.
+
+    Returns
+    -------
+    cost (S, families), split (S, families) : summed cost of the two leaves, infinite and -1 if no split has
+        ``min_leaf`` rows on both sides.
+    """
+    n_families, n = families[0].shape
+    best = np.full((sets.shape[0], n_families), np.inf)
+    which = np.full((sets.shape[0], n_families), -1)
+    cost = n_families * n * (10 + (families[2].size / n_families * X.shape[1] ** 2 if leaf[2] else 0))
+    share(cuts_range, sets.shape[0], cost, sets, families, X, Y, w, y_order, leaf, min_leaf, best, which)
     return best, which
 
 
@@ -367,27 +403,13 @@ def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
         out[e] = small == 0
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def best_splits(families, wanted, X, Y, w, left_slot, right_slot, n_left, n_right, form, min_leaf, y_order):
-    """Best split of each family above given subtrees: rows on the left go to leaf ``left_slot[i]``, others to
-    ``right_slot[i]``; all leaves are refitted.
-
-    Parameters
-    ----------
-    families : (F, m) the rows, those that go left first.
-    wanted : (F, m) whether to try a cut after position e.
-    form : (loss, n_classes, linear, l1, l2, min_rows) of the leaves.
-    y_order : (K, m) the rows in increasing order of each output, for the absolute loss; else empty.
-
-    Returns
-    -------
-    cost (F,), position (F,) : the cheapest cut is after this position; infinite and -1 for none.
-    """
+@njit(cache=True, nogil=True)
+def splits_range(first, last, families, wanted, X, Y, w, slots, form, min_leaf, y_order, cost, position):
+    """`best_splits` of some families."""
+    left_slot, right_slot, n_left, n_right = slots
     loss, n_classes, linear, l1, l2, min_rows = form
-    F, m = families.shape
-    cost = np.full(F, np.inf)
-    position = np.full(F, -1)
-    for f in prange(F):
+    m = families.shape[1]
+    for f in range(first, last):
         rows = families[f]
         back = rows[::-1].copy()
         low = np.empty(m)
@@ -409,6 +431,28 @@ def best_splits(families, wanted, X, Y, w, left_slot, right_slot, n_left, n_righ
             if wanted[f, e] and low_ok[e] and high_ok[m - 2 - e] and low[e] + high[m - 2 - e] < cost[f]:
                 cost[f] = low[e] + high[m - 2 - e]
                 position[f] = e
+
+
+def best_splits(families, wanted, X, Y, w, slots, form, min_leaf, y_order):
+    """Best split of each family above given subtrees, of which all leaves are refitted.
+
+    Parameters
+    ----------
+    families : (F, m) the rows, those that go left first.
+    wanted : (F, m) whether to try a cut after position e.
+    slots : ``(left_slot, right_slot, n_left, n_right)``; rows on the left go to leaf ``left_slot[i]`` of ``n_left``,
+        others to ``right_slot[i]`` of ``n_right``.
+    form : (loss, n_classes, linear, l1, l2, min_rows) of the leaves.
+    y_order : (K, m) the rows in increasing order of each output, for the absolute loss; else empty.
+
+    Returns
+    -------
+    cost (F,), position (F,) : the cheapest cut is after this position; infinite and -1 for none.
+    """
+    F, m = families.shape
+    cost, position = np.full(F, np.inf), np.full(F, -1)
+    work = m * (20 + (X.shape[1] ** 3 if form[2] else 0))
+    share(splits_range, F, work, families, wanted, X, Y, w, slots, form, min_leaf, y_order, cost, position)
     return cost, position
 
 

@@ -6,45 +6,23 @@ only the other side is routed and evaluated.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from opttree.kernels.gram import FASTMATH
-from opttree.kernels.hard import route_row, row_loss, split_value
+from opttree.kernels.hard import levels, route_row, row_loss, split_value
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.thresholds import best_threshold
+from opttree.threads import share
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def pseudolabels(
-    X,
-    Y,
-    w,
-    node_of,
-    slot_of,
-    own,
-    children,
-    A,
-    b,
-    feature,
-    values,
-    coefs,
-    lower,
-    upper,
-    loss,
-    link,
-    slot,
-    side,
-    u,
-    other,
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def pseudolabels_range(
+    first, last, X, Y, w, node_of, slot_of, own, tree, leaves, loss, link, slot, side, u, other, lost
 ):
-    """Set, for every row in a branch of the level: its side, its signed weight, and the leaf of the other side.
-
-    ``slot_of[node]`` is the node's index in the level or -1; each row's index goes to ``slot``. ``u[i] = w_i (loss left
-    - loss right)``: positive where right is better. Returns the losses on the other side (n,).
-    """
-    n_branches = b.size
-    other_loss = np.zeros(X.shape[0])
-    for i in prange(X.shape[0]):
+    """`pseudolabels` of some rows; ``lost (n,)`` are the losses on the other side."""
+    children, A, b, feature = tree
+    values, coefs, lower, upper = leaves
+    for i in range(first, last):
         t = node_of[i]
         slot[i] = slot_of[t]
         if slot[i] < 0:
@@ -52,10 +30,23 @@ def pseudolabels(
             continue
         side[i] = 0 if split_value(X, i, A, feature, t) <= b[t] else 1
         other[i] = route_row(X, i, children[t, 1 - side[i]], children, A, b, feature)
-        other_loss[i] = row_loss(X, Y, i, other[i] - n_branches, values, coefs, lower, upper, loss, link)
-        gain = w[i] * (own[i] - other_loss[i])
+        lost[i] = row_loss(X, Y, i, other[i] - b.size, values, coefs, lower, upper, loss, link)
+        gain = w[i] * (own[i] - lost[i])
         u[i] = -gain if side[i] == 1 else gain
-    return other_loss
+
+
+def pseudolabels(X, Y, w, node_of, slot_of, own, tree, leaves, loss, link, slot, side, u, other):
+    """Set, for every row in a branch of the level: its side, its signed weight, and the leaf of the other side.
+
+    ``tree`` is ``(children, A, b, feature)``, ``leaves`` is ``(values, coefs, lower, upper)``. ``slot_of[node]`` is the
+    node's index in the level or -1; each row's index goes to ``slot``. ``u[i] = w_i (loss left - loss right)``:
+    positive where right is better. Returns the losses on the other side (n,).
+    """
+    lost = np.zeros(X.shape[0])
+    cost = X.shape[1] * (1 + levels(tree[2])) + leaves[0].shape[1] * leaves[1].shape[2]
+    arrays = X, Y, w, node_of, slot_of, own, tree, leaves, loss, link, slot, side, u, other, lost
+    share(pseudolabels_range, lost.size, cost, *arrays)
+    return lost
 
 
 @njit(cache=True, nogil=True)
@@ -93,12 +84,11 @@ def level_weights(order, start, u, side):
     return sorted_u, cost
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def advance(X, node_of, slot, children, A, b, feature, side, other, other_loss, leaf, own):
-    """Send the rows of the level's branches to their children; rows that change sides get the leaf and loss of the
-    other side.
-    """
-    for i in prange(X.shape[0]):
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def advance_range(first, last, X, node_of, slot, tree, side, other, other_loss, leaf, own):
+    """`advance` of some rows."""
+    children, A, b, feature = tree
+    for i in range(first, last):
         if slot[i] < 0:
             continue
         t = node_of[i]
@@ -109,28 +99,47 @@ def advance(X, node_of, slot, children, A, b, feature, side, other, other_loss, 
         node_of[i] = children[t, new]
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
-    """Logistic hyperplanes of the nodes of a level, in parallel; rows of node s are ``order[start[s]:start[s + 1]]``.
-
-    ``u`` is aligned with ``order``; ``A (nodes, p)`` and ``b (nodes,)`` hold the warm starts and are overwritten.
+def advance(X, node_of, slot, tree, side, other, other_loss, leaf, own):
+    """Send the rows of the level's branches to their children; rows that change sides get the leaf and loss of the
+    other side.
     """
-    for s in prange(b.size):
+    share(advance_range, X.shape[0], X.shape[1], X, node_of, slot, tree, side, other, other_loss, leaf, own)
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def fit_range(first, last, X, order, start, u, A, b, l1, l2, tol, max_iter):
+    """`fit_nodes` of some nodes."""
+    for s in range(first, last):
         rows = order[start[s] : start[s + 1]]
         if rows.size:
             node_u = u[start[s] : start[s + 1]]
             b[s], _steps = fit_logistic(X, rows, node_u, np.empty(0), A[s], b[s], l1, l2, tol, max_iter)
 
 
-@njit(cache=True, nogil=True, parallel=True, fastmath=FASTMATH)
-def fit_thresholds(X, order, start, u, A, feature, b, min_rows):
-    """Exact 0/1 thresholds along the rows of ``A`` for every node of a level, into ``b``; returns their costs."""
-    cost = np.zeros(b.size)
-    for s in prange(b.size):
+def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
+    """Logistic hyperplanes of the nodes of a level; rows of node s are ``order[start[s]:start[s + 1]]``.
+
+    ``u`` is aligned with ``order``; ``A (nodes, p)`` and ``b (nodes,)`` hold the warm starts and are overwritten.
+    """
+    cost = order.size / max(b.size, 1) * X.shape[1] ** 2
+    share(fit_range, b.size, cost, X, order, start, u, A, b, l1, l2, tol, max_iter)
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def thresholds_range(first, last, X, order, start, u, A, feature, b, min_rows, cost):
+    """`fit_thresholds` of some nodes."""
+    for s in range(first, last):
         m = start[s + 1] - start[s]
         if m:
             z = np.empty(m)
             for e in range(m):
                 z[e] = split_value(X, order[start[s] + e], A, feature, s)
             b[s], cost[s] = best_threshold(z, u[start[s] : start[s + 1]], min_rows)
+
+
+def fit_thresholds(X, order, start, u, A, feature, b, min_rows):
+    """Exact 0/1 thresholds along the rows of ``A`` for every node of a level, into ``b``; returns their costs."""
+    cost = np.zeros(b.size)
+    work = order.size / max(b.size, 1) * (X.shape[1] + 20)
+    share(thresholds_range, b.size, work, X, order, start, u, A, feature, b, min_rows, cost)
     return cost

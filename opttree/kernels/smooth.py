@@ -21,8 +21,10 @@ of the loss along each leaf's prediction.
 from collections import namedtuple
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+from numba.extending import register_jitable
 
+from opttree.kernels.calls import address_of, run
 from opttree.kernels.codes import EXPECTED, GIVEN, LOG, SQUARED
 from opttree.kernels.exponential import sigmoid
 from opttree.kernels.vectors import (
@@ -45,8 +47,10 @@ from opttree.kernels.vectors import (
     tile_slots,
     twin_leaves,
 )
+from opttree.threads import threads_for
 
-MOST_CHUNKS = 16  # chunks of rows that may run in parallel; sums are over chunks, for any number of threads
+MOST_CHUNKS = 16  # chunks of rows that threads share; sums are over chunks, for any number of threads
+VECTORS = 4  # numbers read by a vector loop in the time of one
 
 # rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK), under `GIVEN` one row
 # per leaf; w (blocks, BLOCK), 1 on average and 0 on padding rows
@@ -176,8 +180,9 @@ def tile_order(depth, levels):
 
 
 @kernel
-def add_chunk(data, blocks, form, slots, params, grads):
-    """Add the gradient of the rows in ``blocks`` to ``grads``; returns their loss, weighted and summed."""
+def add_chunks(first, last, work):
+    """Add the gradients of some chunks of rows to those of ``work``, and set the chunks' losses, see `prepare`."""
+    data, bounds, form, slots, params, sums, totals = work
     dtype = data.w.dtype
     n_levels = (form.depth + form.levels - 1) // form.levels
     n_leaves = 1 << min(form.levels, form.depth - (n_levels - 1) * form.levels)
@@ -190,39 +195,25 @@ def add_chunk(data, blocks, form, slots, params, grads):
         np.zeros(n_levels, np.int64),
     )
     P, V, F = buffers[0], buffers[1], buffers[4]
-    total = 0.0
-    for i in range(blocks[0], blocks[1]):
-        x, y = data.X[i], data.Y[i]
-        if form.aggregation == EXPECTED:
-            P[0] = data.w[i]
-            walk(x, y, buffers, form, slots, params, grads, EXPECTED)
-            part = dtype.type(0.0)
-            for r in range(BLOCK):
-                part += data.w[i, r] * V[0, r]
-            total += part
-        else:
-            P[0] = np.sign(data.w[i])
-            F[:] = 0.0
-            walk(x, y, buffers, form, slots, params, grads, FORWARD)
-            total += mixture_losses(y, data.w, i, F, form.loss)
-            walk(x, y, buffers, form, slots, params, grads, BACKWARD)
-    return total
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def add_chunks_parallel(data, bounds, form, slots, params, grads, totals):
-    """`add_chunk` for all chunks of rows in parallel, each into its own gradients."""
-    for c in prange(bounds.size - 1):
-        own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c], grads[5])
-        totals[c] = add_chunk(data, bounds[c : c + 2], form, slots, params, own)
-
-
-@njit(cache=True, nogil=True)
-def add_chunks(data, bounds, form, slots, params, grads, totals):
-    """`add_chunks_parallel` one after another, with identical results, for callers that are parallel themselves."""
-    for c in range(bounds.size - 1):
-        own = (grads[0][c], grads[1][c], grads[2][c], grads[3][c], grads[4][c], grads[5])
-        totals[c] = add_chunk(data, bounds[c : c + 2], form, slots, params, own)
+    for chunk in range(first, last):
+        grads = (sums[0][chunk], sums[1][chunk], sums[2][chunk], sums[3][chunk], sums[4][chunk], sums[5])
+        total = 0.0
+        for i in range(bounds[chunk], bounds[chunk + 1]):
+            x, y = data.X[i], data.Y[i]
+            if form.aggregation == EXPECTED:
+                P[0] = data.w[i]
+                walk(x, y, buffers, form, slots, params, grads, EXPECTED)
+                part = dtype.type(0.0)
+                for r in range(BLOCK):
+                    part += data.w[i, r] * V[0, r]
+                total += part
+            else:
+                P[0] = np.sign(data.w[i])
+                F[:] = 0.0
+                walk(x, y, buffers, form, slots, params, grads, FORWARD)
+                total += mixture_losses(y, data.w, i, F, form.loss)
+                walk(x, y, buffers, form, slots, params, grads, BACKWARD)
+        totals[chunk] = total
 
 
 @njit(cache=True, nogil=True)
@@ -243,26 +234,23 @@ def unpack(theta, form):
 @njit(cache=True, nogil=True)
 def add_penalties(theta, gradient, form, penalty):
     """Add the gradient of the penalties; returns their value. The l1 norm has derivative 0 at 0."""
-    A, _b, _values, coefs = unpack(theta, form)
-    dA, _db, _dvalues, dcoefs = unpack(gradient, form)
+    n_branches, p = (1 << form.depth) - 1, form.n_features
+    coefs = n_branches * (p + 1) + (n_branches + 1) * form.n_outputs
     total = 0.0
-    for weights, slopes, l1, l2 in (
-        (A.reshape(-1), dA.reshape(-1), penalty.l1_splits, penalty.l2_splits),
-        (coefs.reshape(-1), dcoefs.reshape(-1), penalty.l1_leaves, penalty.l2_leaves),
-    ):
+    for part in range(2):
+        first, last = (0, n_branches * p) if part == 0 else (coefs, theta.size)
+        l1 = penalty.l1_splits if part == 0 else penalty.l1_leaves
+        l2 = penalty.l2_splits if part == 0 else penalty.l2_leaves
         if l1 > 0.0 or l2 > 0.0:
-            for i in range(weights.size):
-                total += l1 * abs(weights[i]) + l2 * weights[i] ** 2
-                slopes[i] += l1 * np.sign(weights[i]) + 2.0 * l2 * weights[i]
+            for i in range(first, last):
+                total += l1 * abs(theta[i]) + l2 * theta[i] ** 2
+                gradient[i] += l1 * np.sign(theta[i]) + 2.0 * l2 * theta[i]
     return total
 
 
 @njit(cache=True, nogil=True)
-def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass, parallel):
-    """Objective of ``theta`` on the blocks ``blocks[0]..blocks[1] - 1``: their mean loss plus the penalties.
-
-    ``gradient`` (as theta) and ``mass (L,)``, each leaf's share of the weight, are overwritten.
-    """
+def prepare(theta, alpha, data, blocks, form):
+    """The work of `add_chunks` on the blocks ``blocks[0]..blocks[1] - 1``: rows, chunks, parameters, sums of zero."""
     dtype = theta.dtype
     A, b, values, coefs = unpack(theta, form)
     n_branches, p = A.shape
@@ -276,13 +264,19 @@ def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass
         for k in range(p):
             W[slots[t], k] = -scale * A[t, k]
     C = np.zeros((n_leaves * n_outputs * form.linear, q), dtype)
-    if form.linear:
-        C[:, :p] = coefs.reshape(n_leaves * n_outputs, p)
+    for leaf in range(n_leaves * form.linear):
+        for k in range(n_outputs):
+            for j in range(p):
+                C[leaf * n_outputs + k, j] = coefs[leaf, k, j]
+    constants = np.empty(n_leaves * n_outputs, dtype)
+    for leaf in range(n_leaves):
+        for k in range(n_outputs):
+            constants[leaf * n_outputs + k] = values[leaf, k]
     n_chunks = max(1, min(MOST_CHUNKS, blocks[1] - blocks[0]))
     bounds = np.empty(n_chunks + 1, np.int64)
     for i in range(n_chunks + 1):
         bounds[i] = blocks[0] + (blocks[1] - blocks[0]) * i // n_chunks
-    grads = (
+    sums = (
         np.zeros((n_chunks, n_rows, q), dtype),
         np.zeros((n_chunks, n_rows), dtype),
         np.zeros((n_chunks, n_leaves * n_outputs), dtype),
@@ -290,28 +284,79 @@ def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass
         np.zeros((n_chunks, n_leaves), dtype),
         np.zeros((0, 0), dtype),
     )
-    totals = np.zeros(n_chunks)
-    params = (W, c, values.reshape(-1), C, np.zeros(0, dtype))
-    if parallel:
-        add_chunks_parallel(data, bounds, form, slots, params, grads, totals)
-    else:
-        add_chunks(data, bounds, form, slots, params, grads, totals)
+    params = (W, c, constants, C, np.zeros(0, dtype))
+    return data, bounds, form, slots, params, sums, np.zeros(n_chunks)
+
+
+@njit(cache=True, nogil=True)
+def finish(theta, alpha, work, penalty, gradient, mass):
+    """Overwrite ``gradient`` and ``mass``, see `value_and_gradient`, by the chunks' sums; returns the objective."""
+    data, bounds, form, slots, _params, sums, totals = work
+    dtype = theta.dtype
+    scale = dtype.type(alpha)
     weight = 0.0
-    for i in range(blocks[0], blocks[1]):
-        weight += data.w[i].sum()
+    for i in range(bounds[0], bounds[-1]):
+        own = dtype.type(0.0)
+        for r in range(BLOCK):
+            own += data.w[i, r]
+        weight += own
     share = dtype.type(1.0 / weight)
     dA, db, dvalues, dcoefs = unpack(gradient, form)
-    gradient[:] = 0.0
-    mass[:] = 0.0
-    for i in range(n_chunks):
+    n_branches, p = dA.shape
+    n_leaves, n_outputs = dvalues.shape
+    for j in range(gradient.size):
+        gradient[j] = 0.0
+    for leaf in range(n_leaves):
+        mass[leaf] = 0.0
+    loss = 0.0
+    for i in range(totals.size):
+        loss += totals[i]
         for t in range(n_branches):
-            db[t] += scale * share * grads[1][i, slots[t]]
+            db[t] += scale * share * sums[1][i, slots[t]]
             for k in range(p):
-                dA[t, k] -= scale * share * grads[0][i, slots[t], k]
+                dA[t, k] -= scale * share * sums[0][i, slots[t], k]
         for leaf in range(n_leaves):
-            mass[leaf] += share * grads[4][i, leaf]
+            mass[leaf] += share * sums[4][i, leaf]
             for k in range(n_outputs):
-                dvalues[leaf, k] += share * grads[2][i, leaf * n_outputs + k]
+                dvalues[leaf, k] += share * sums[2][i, leaf * n_outputs + k]
                 for j in range(p * form.linear):
-                    dcoefs[leaf, k, j] += share * grads[3][i, leaf * n_outputs + k, j]
-    return totals.sum() / weight + add_penalties(theta, gradient, form, penalty)
+                    dcoefs[leaf, k, j] += share * sums[3][i, leaf * n_outputs + k, j]
+    return loss / weight + add_penalties(theta, gradient, form, penalty)
+
+
+@register_jitable
+def evaluate(chunks, theta, alpha, data, blocks, form, penalty, gradient, mass):
+    """`value_and_gradient`, by `add_chunks` or its address: see `opttree.kernels.calls`."""
+    work = prepare(theta, alpha, data, blocks, form)
+    run(chunks, work[1].size - 1, cost_of_chunk(form, blocks), work)
+    return finish(theta, alpha, work, penalty, gradient, mass)
+
+
+evaluate_alone = njit(cache=True, nogil=True)(evaluate)
+
+
+@register_jitable
+def cost_of_chunk(form, blocks):
+    """The work of a chunk of rows, in numbers read one by one."""
+    rows = (blocks[1] - blocks[0]) * BLOCK
+    return rows / MOST_CHUNKS * (1 << form.depth) * (form.n_features + 10) * (1 + form.linear) / VECTORS
+
+
+def alone(theta, data, blocks, form):
+    """Address of `add_chunks` if evaluations on these blocks are worth one thread only, else None."""
+    n_chunks = max(1, min(MOST_CHUNKS, int(blocks[1] - blocks[0])))
+    if threads_for(n_chunks, cost_of_chunk(form, blocks)) > 1:
+        return None
+    key = theta.dtype, *(array.dtype for array in data), *map(type, form)
+    return address_of(add_chunks, prepare, (theta, 1.0, data, blocks, form), key)
+
+
+def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass):
+    """Objective of ``theta`` on the blocks ``blocks[0]..blocks[1] - 1``: their mean loss plus the penalties.
+
+    ``gradient`` (as theta) and ``mass (L,)``, each leaf's share of the weight, are overwritten. The result does not
+    depend on the number of threads.
+    """
+    arguments = theta, alpha, data, blocks, form, penalty, gradient, mass
+    address = alone(theta, data, blocks, form)
+    return evaluate(add_chunks, *arguments) if address is None else evaluate_alone(address, *arguments)

@@ -13,15 +13,18 @@ later layers.
 from collections import namedtuple
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+from numba.extending import register_jitable
 
 from opttree.kernels import smooth
+from opttree.kernels.calls import address_of, run
 from opttree.kernels.codes import EXPECTED, MIXTURE, SQUARED
 from opttree.kernels.first_order import adam_step
-from opttree.kernels.smooth import tile_order, walk
+from opttree.kernels.smooth import VECTORS, tile_order, walk
 from opttree.kernels.vectors import BACKWARD, BLOCK, FORWARD, kernel, tile_slots
+from opttree.threads import threads_for
 
-MOST_CHUNKS = 16  # chunks of trees that may run in parallel
+MOST_CHUNKS = 16  # chunks of trees that threads share; sums are over chunks, for any number of threads
 TILE_LEVELS = 4
 LEAST_SHARE = 1e-6  # smallest share of the weight in a leaf that the path penalty uses
 
@@ -89,14 +92,15 @@ def walk_buffers(form, dtype):
 
 
 @kernel
-def forward_chunk(X, y, w, trees, form, slots, W, c, values, outs, mass):
-    """Outputs ``outs (T, blocks, width, BLOCK)`` and leaf masses ``mass (T, L)`` of trees ``trees[0]..trees[1]``."""
+def forward_chunks(first, last, work):
+    """Outputs and leaf masses of the trees of some chunks, see `forward_work`."""
+    X, y, w, bounds, form, slots, W, c, values, outs, mass = work
     dtype = W.dtype
     buffers = walk_buffers(form, dtype)
     P, F = buffers[0], buffers[4]
     none = np.zeros((0, 0), dtype)
-    for t in range(trees[0], trees[1]):
-        params = (W[t], c[t], values[t].reshape(-1), none, np.zeros(0, dtype))
+    for t in range(bounds[first], bounds[last]):
+        params = (W[t], c[t], values[t], none, np.zeros(0, dtype))
         grads = (none, c[t], c[t], none, mass[t], none)  # only the masses are written
         for i in range(X.shape[0]):
             P[0] = w[i]
@@ -108,55 +112,29 @@ def forward_chunk(X, y, w, trees, form, slots, W, c, values, outs, mass):
 
 
 @kernel
-def backward_chunk(X, y, w, trees, form, slots, W, c, values, extra, slopes, grads):
-    """Gradients of the trees ``trees[0]..trees[1]`` into ``grads``: dW, dc, dvalues by tree, mass, dX of the chunk.
-
-    ``slopes (T, blocks, width, BLOCK)``: derivative of the loss with respect to the trees' outputs; the expected loss
-    does not need it, and its sum over rows is returned.
-    """
+def backward_chunks(first, last, work):
+    """Gradients of the trees of some chunks, see `backward_work`."""
+    X, y, w, bounds, form, slots, W, c, values, extra, slopes, grads, totals = work
     dtype = W.dtype
     buffers = walk_buffers(form, dtype)
     P, V, F = buffers[0], buffers[1], buffers[4]
     dW, dc, dvalues, mass, dX = grads
-    none, no_inputs = np.zeros((0, 0), dtype), np.zeros((0, 0), dtype)
-    total = 0.0
-    for t in range(trees[0], trees[1]):
-        params = (W[t], c[t], values[t].reshape(-1), none, extra[t])
-        for i in range(X.shape[0]):
-            dx = dX[i] if dX.shape[0] > 0 else no_inputs
-            own = (dW[t], dc[t], dvalues[t].reshape(-1), none, mass[t], dx)
-            P[0] = w[i]
-            if form.aggregation == EXPECTED:
-                walk(X[i], y[i], buffers, form, slots, params, own, EXPECTED)
-                for r in range(BLOCK):
-                    total += w[i, r] * V[0, r]
-            else:
-                F[:] = slopes[t, i]
-                walk(X[i], y[i], buffers, form, slots, params, own, BACKWARD)
-    return total
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def forward_parallel(X, y, w, bounds, form, slots, W, c, values, outs, mass):
-    """`forward_chunk` for all chunks of trees in parallel."""
-    for k in prange(bounds.size - 1):
-        forward_chunk(X, y, w, bounds[k : k + 2], form, slots, W, c, values, outs, mass)
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def backward_parallel(X, y, w, bounds, form, slots, W, c, values, extra, slopes, grads, totals):
-    """`backward_chunk` for all chunks of trees in parallel, each with its own gradient with respect to the inputs."""
-    for k in prange(bounds.size - 1):
-        own = (grads[0], grads[1], grads[2], grads[3], grads[4][k])
-        totals[k] = backward_chunk(X, y, w, bounds[k : k + 2], form, slots, W, c, values, extra, slopes, own)
-
-
-@njit(cache=True, nogil=True)
-def backward_chunks(X, y, w, bounds, form, slots, W, c, values, extra, slopes, grads, totals):
-    """`backward_parallel` one chunk after another, with identical results."""
-    for k in range(bounds.size - 1):
-        own = (grads[0], grads[1], grads[2], grads[3], grads[4][k])
-        totals[k] = backward_chunk(X, y, w, bounds[k : k + 2], form, slots, W, c, values, extra, slopes, own)
+    none = np.zeros((0, 0), dtype)
+    for chunk in range(first, last):
+        total = 0.0
+        for t in range(bounds[chunk], bounds[chunk + 1]):
+            params = (W[t], c[t], values[t], none, extra[t])
+            for i in range(X.shape[0]):
+                own = (dW[t], dc[t], dvalues[t], none, mass[t], dX[chunk, i] if dX.shape[1] > 0 else none)
+                P[0] = w[i]
+                if form.aggregation == EXPECTED:
+                    walk(X[i], y[i], buffers, form, slots, params, own, EXPECTED)
+                    for r in range(BLOCK):
+                        total += w[i, r] * V[0, r]
+                else:
+                    F[:] = slopes[t, i]
+                    walk(X[i], y[i], buffers, form, slots, params, own, BACKWARD)
+        totals[chunk] = total
 
 
 @njit(cache=True, nogil=True)
@@ -185,7 +163,272 @@ def chunks(form):
 
 
 @njit(cache=True, nogil=True)
-def forward(theta, X, y, w, form, parallel):
+def forward_space(theta, X, form):
+    """Arrays that `forward` fills, see there, and the bounds of the chunks of trees."""
+    dtype = theta.dtype
+    n_blocks, T, width = X.shape[0], form.n_trees, form.width
+    outs = np.zeros((form.n_layers, T, n_blocks, width, BLOCK), dtype)
+    mass = np.zeros((form.n_layers, T, 1 << form.depth), dtype)
+    inputs = X
+    if form.n_layers > 1:
+        q = form.n_features + (form.n_layers - 1) * T * width
+        inputs = np.zeros((n_blocks, (q + 3) // 4, 4 * BLOCK), dtype)
+        inputs[:, : X.shape[1]] = X
+    return outs, mass, inputs, chunks(form)
+
+
+@njit(cache=True, nogil=True)
+def forward_work(theta, inputs, y, w, bounds, form, layer, outs, mass):
+    """The work of `forward_chunks` in a layer: rows, chunks of trees, splits, and leaves; and where the trees' outputs
+    ``(T, blocks, width, BLOCK)`` and the leaves' masses ``(T, L)`` go.
+    """
+    tile = tile_form(form)
+    slots, n_rows = tile_order(form.depth, tile.levels)
+    W, c = gates_of(theta, form, layer, slots, n_rows)
+    values = unpack(theta, form, layer)[3].reshape(form.n_trees, form.width << form.depth)
+    return inputs, y, w, bounds, tile, slots, W, c, values, outs, mass
+
+
+@njit(cache=True, nogil=True)
+def pass_on(outs, inputs, form, layer):
+    """The outputs of a layer as features of the next ones."""
+    for t in range(form.n_trees):
+        for k in range(form.width):
+            f = form.n_features + (layer * form.n_trees + t) * form.width + k
+            g, at = f // 4, f % 4 * BLOCK
+            for i in range(inputs.shape[0]):
+                for r in range(BLOCK):
+                    inputs[i, g, at + r] = outs[t, i, k, r]
+
+
+@register_jitable
+def forward_on(kernel, theta, X, y, w, form):
+    """`forward`, by `forward_chunks` or its address: see `opttree.kernels.calls`."""
+    outs, mass, inputs, bounds = forward_space(theta, X, form)
+    for layer in range(form.n_layers):
+        work = forward_work(theta, inputs, y, w, bounds, form, layer, outs[layer], mass[layer])
+        run(kernel, bounds.size - 1, cost_of_chunk(form, X.shape[0]), work)
+        if layer < form.n_layers - 1:
+            pass_on(outs[layer], inputs, form, layer)
+    return outs, mass, inputs
+
+
+@njit(cache=True, nogil=True)
+def mean_outputs(outs, n_outputs):
+    """Predictions (blocks, K, BLOCK): the mean over trees of their first outputs."""
+    n_layers, T, n_blocks, _width, _block = outs.shape
+    dtype = outs.dtype
+    mean = np.zeros((n_blocks, n_outputs, BLOCK), dtype)
+    for layer in range(n_layers):
+        for t in range(T):
+            for i in range(n_blocks):
+                for k in range(n_outputs):
+                    for r in range(BLOCK):
+                        mean[i, k, r] += outs[layer, t, i, k, r]
+    for i in range(n_blocks):
+        for k in range(n_outputs):
+            for r in range(BLOCK):
+                mean[i, k, r] /= dtype.type(n_layers * T)
+    return mean
+
+
+@njit(cache=True, nogil=True)
+def mean_errors(outs, y, w, form, weight):
+    """Errors of the mean predictions (blocks, K, BLOCK), and their weighted mean square; both 0 for trees alone."""
+    value = 0.0
+    errors = np.zeros((w.shape[0], form.n_outputs, BLOCK), w.dtype)
+    if not form.expected:
+        means = mean_outputs(outs, form.n_outputs)
+        for i in range(w.shape[0]):
+            for k in range(form.n_outputs):
+                for r in range(BLOCK):
+                    errors[i, k, r] = means[i, k, r] - y[i, k, r]
+                    value += w[i, r] * errors[i, k, r] ** 2 / weight
+    return errors, value
+
+
+@njit(cache=True, nogil=True)
+def path_terms(mass, form, weight):
+    """The path penalty of a layer's trees, and what it adds to the losses of the leaves: (T, L), or (T, 0) without."""
+    T, n_leaves = form.n_trees, 1 << form.depth
+    value = 0.0
+    extra = np.zeros((T, n_leaves if form.path_penalty > 0.0 else 0), mass.dtype)
+    if form.path_penalty > 0.0:
+        strength = form.path_penalty / (T * form.n_layers) / n_leaves
+        for t in range(T):
+            for leaf in range(n_leaves):
+                share = mass[t, leaf] / weight
+                value -= strength * np.log(max(share, LEAST_SHARE))
+                if share > LEAST_SHARE:
+                    extra[t, leaf] = -strength / share
+                    if form.expected:  # the kernel's sum includes the terms added to the losses, for T trees
+                        extra[t, leaf] *= T
+                        value += strength
+    return extra, value
+
+
+@njit(cache=True, nogil=True)
+def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, errors, weight, dX):
+    """The work of `backward_chunks` in a layer.
+
+    It holds the slopes ``(T, blocks, width, BLOCK)``: derivatives of the loss with respect to the trees' outputs, later
+    layers included (the expected loss does not need them); and the gradients: of the splits by tree, of the leaves in
+    ``gradient`` itself, of the inputs by chunk in ``dX``; and the chunks' sums of the expected loss.
+    """
+    dtype = theta.dtype
+    T, n_blocks, K = form.n_trees, w.shape[0], form.n_outputs
+    tile = tile_form(form)
+    slots, n_rows = tile_order(form.depth, tile.levels)
+    W, c = gates_of(theta, form, layer, slots, n_rows)
+    slopes = np.zeros((T, n_blocks, form.width, BLOCK), dtype)
+    if not form.expected:
+        each = dtype.type(2.0 / (T * form.n_layers))
+        for t in range(T):
+            for i in range(n_blocks):
+                for k in range(K):
+                    for r in range(BLOCK):
+                        slopes[t, i, k, r] = each * errors[i, k, r]
+                if layer < form.n_layers - 1:
+                    for k in range(form.width):
+                        f = form.n_features + (layer * T + t) * form.width + k
+                        g, at = f // 4, f % 4 * BLOCK
+                        for part in range(dX.shape[0]):
+                            for r in range(BLOCK):
+                                if w[i, r] > 0.0:
+                                    slopes[t, i, k, r] += dX[part, i, g, at + r] / w[i, r]
+    n_leaves = 1 << form.depth
+    values = unpack(theta, form, layer)[3].reshape(T, form.width * n_leaves)
+    dvalues = unpack(gradient, form, layer)[3].reshape(T, form.width * n_leaves)
+    own = dX if layer > 0 else np.zeros((dX.shape[0], 0, 0, 0), dtype)
+    grads = np.zeros_like(W), np.zeros_like(c), dvalues, np.zeros((T, n_leaves), dtype), own
+    totals = np.zeros(bounds.size - 1)
+    return inputs, y, w, bounds, tile, slots, W, c, values, extra, slopes, grads, totals
+
+
+@njit(cache=True, nogil=True)
+def backward_finish(theta, gradient, work, form, layer, weight):
+    """Set a layer's gradient from its work; returns its l1 norms and expected losses."""
+    dtype = theta.dtype
+    slots, grads, totals = work[5], work[11], work[12]
+    T, n_branches = form.n_trees, (1 << form.depth) - 1
+    A, b, beta, _values = unpack(theta, form, layer)
+    dA, db, dbeta, dvalues = unpack(gradient, form, layer)
+    dW, dc = grads[0], grads[1]
+    scale = dtype.type((1.0 / T if form.expected else 1.0) / weight)
+    value = 0.0
+    for t in range(T):
+        for leaf in range(dvalues.shape[1]):
+            for k in range(dvalues.shape[2]):
+                dvalues[t, leaf, k] *= scale
+        for s in range(n_branches):
+            steep, slot = beta[t, s], slots[s]
+            along = dc[t, slot] * b[t, s]
+            db[t, s] = scale * steep * dc[t, slot]
+            decay = 1.0
+            while (1.0 / decay) * 2 - 1 <= s:
+                decay /= 2
+            l1 = dtype.type(form.l1 / (T * form.n_layers) * decay)
+            for j in range(A.shape[2]):
+                a = A[t, s, j]
+                along -= dW[t, slot, j] * a
+                dA[t, s, j] = l1 * np.sign(a) - scale * steep * dW[t, slot, j]
+                value += l1 * abs(a)
+            dbeta[t, s] = scale * along
+    if form.expected:
+        for chunk in range(totals.size):
+            value += totals[chunk] / (T * weight)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def weight_of(w):
+    """The sum of all weights."""
+    weight = 0.0
+    for i in range(w.shape[0]):
+        for r in range(BLOCK):
+            weight += w[i, r]
+    return weight
+
+
+@register_jitable
+def evaluate(kernels, theta, X, y, w, form, gradient):
+    """`value_and_gradient`, by `forward_chunks` and `backward_chunks` or their addresses."""
+    weight = weight_of(w)
+    if not form.expected or form.path_penalty > 0.0:
+        outs, mass, inputs = forward_on(kernels[0], theta, X, y, w, form)
+    else:
+        outs, mass, inputs, _bounds = forward_space(theta, X[:0], form)
+        inputs = X
+    bounds = chunks(form)
+    errors, value = mean_errors(outs, y, w, form, weight)
+    n_chunks = bounds.size - 1 if form.n_layers > 1 else 0
+    dX = np.zeros((n_chunks, w.shape[0], inputs.shape[1], 4 * BLOCK), theta.dtype)
+    gradient[:] = 0.0
+    for back in range(form.n_layers):
+        layer = form.n_layers - 1 - back
+        extra, penalty = path_terms(mass[layer], form, weight)
+        work = backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, errors, weight, dX)
+        run(kernels[1], bounds.size - 1, 2 * cost_of_chunk(form, w.shape[0]), work)
+        value += penalty + backward_finish(theta, gradient, work, form, layer, weight)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def update(theta, gradient, state, step, rates, form, moments):
+    """Step number ``step`` (from 1) of `descend`."""
+    for layer in range(form.n_layers):
+        start, end = layer_start(form, layer), layer_start(form, layer + 1)
+        leaves = end - form.n_trees * (1 << form.depth) * form.width
+        for part in range(2):
+            u, v = (start, leaves) if part == 0 else (leaves, end)
+            adam_step(theta[u:v], gradient[u:v], state[0, u:v], state[1, u:v], step, rates[part], moments)
+
+
+@register_jitable
+def take_steps(kernels, theta, state, done, rates, batches, data, form, moments):
+    """`descend`, by `forward_chunks` and `backward_chunks` or their addresses."""
+    gradient = np.empty_like(theta)
+    total = 0.0
+    for i in range(batches.shape[0]):
+        a, b = batches[i, 0], batches[i, 1]
+        total += evaluate(kernels, theta, data.X[a:b], data.Y[a:b], data.w[a:b], form, gradient)
+        update(theta, gradient, state, done + i + 1, rates, form, moments)
+    return total / batches.shape[0]
+
+
+forward_alone = njit(cache=True, nogil=True)(forward_on)
+evaluate_alone = njit(cache=True, nogil=True)(evaluate)
+take_steps_alone = njit(cache=True, nogil=True)(take_steps)
+
+
+@register_jitable
+def cost_of_chunk(form, n_blocks):
+    """The work of a chunk of trees on so many blocks, in numbers read one by one."""
+    inputs = form.n_features + (form.n_layers - 1) * form.n_trees * form.width
+    each = n_blocks * BLOCK * (1 << form.depth) * (inputs + 10) / VECTORS
+    return each * form.n_trees / min(MOST_CHUNKS, form.n_trees)
+
+
+def alone(theta, X, y, w, form):
+    """Addresses of both kernels if passes over these rows are worth one thread only, else None."""
+    if threads_for(min(MOST_CHUNKS, form.n_trees), cost_of_chunk(form, X.shape[0])) > 1:
+        return None
+    key = theta.dtype, X.dtype, y.dtype, w.dtype, *map(type, form)
+    found = _addresses.get(key)
+    if found is None:
+        outs, mass, inputs, bounds = forward_space(theta, X[:1], form)
+        there = theta, inputs, y[:1], w[:1], bounds, form, 0
+        forward = address_of(forward_chunks, forward_work, (*there, outs[0], mass[0]), key)
+        errors, _value = mean_errors(outs, y[:1], w[:1], form, 1.0)
+        extra, _value = path_terms(mass[0], form, 1.0)
+        dX = np.zeros((0, 1, inputs.shape[1], 4 * BLOCK), theta.dtype)
+        there = theta, theta, inputs, y[:1], w[:1], bounds, form, 0
+        found = forward, address_of(backward_chunks, backward_work, (*there, extra, errors, 1.0, dX), key)
+        _addresses[key] = found
+    return found
+
+
+def forward(theta, X, y, w, form):
     """Outputs of all trees on blocks of rows.
 
     Returns
@@ -194,159 +437,35 @@ def forward(theta, X, y, w, form, parallel):
     mass : (layers, T, L) summed weight of the rows in each leaf.
     inputs : (blocks, q/4, 4 BLOCK) the rows with the outputs of all layers but the last as additional features.
     """
-    dtype = theta.dtype
-    n_blocks, T, width = X.shape[0], form.n_trees, form.width
-    outs = np.zeros((form.n_layers, T, n_blocks, width, BLOCK), dtype)
-    mass = np.zeros((form.n_layers, T, 1 << form.depth), dtype)
-    tile = tile_form(form)
-    slots, n_rows = tile_order(form.depth, tile.levels)
-    bounds = chunks(form)
-    inputs = X
-    if form.n_layers > 1:
-        q = form.n_features + (form.n_layers - 1) * T * width
-        inputs = np.zeros((n_blocks, (q + 3) // 4, 4 * BLOCK), dtype)
-        inputs[:, : X.shape[1]] = X
-    for layer in range(form.n_layers):
-        W, c = gates_of(theta, form, layer, slots, n_rows)
-        values = unpack(theta, form, layer)[3]
-        if parallel:
-            forward_parallel(inputs, y, w, bounds, tile, slots, W, c, values, outs[layer], mass[layer])
-        else:
-            forward_chunk(inputs, y, w, np.array([0, T]), tile, slots, W, c, values, outs[layer], mass[layer])
-        if layer < form.n_layers - 1:
-            for t in range(T):
-                for k in range(width):
-                    f = form.n_features + (layer * T + t) * width + k
-                    g, at = f // 4, f % 4 * BLOCK
-                    for i in range(n_blocks):
-                        for r in range(BLOCK):
-                            inputs[i, g, at + r] = outs[layer, t, i, k, r]
-    return outs, mass, inputs
+    known = alone(theta, X, y, w, form)
+    if known is None:
+        return forward_on(forward_chunks, theta, X, y, w, form)
+    return forward_alone(known[0], theta, X, y, w, form)
 
 
-@njit(cache=True, nogil=True)
-def mean_outputs(outs, n_outputs):
-    """Predictions (blocks, K, BLOCK): the mean over trees of their first outputs."""
-    n_layers, T, n_blocks, _width, _block = outs.shape
-    mean = np.zeros((n_blocks, n_outputs, BLOCK), outs.dtype)
-    for layer in range(n_layers):
-        for t in range(T):
-            mean += outs[layer, t, :, :n_outputs]
-    return mean / outs.dtype.type(n_layers * T)
-
-
-@njit(cache=True, nogil=True)
-def value_and_gradient(theta, X, y, w, form, gradient, parallel):
+def value_and_gradient(theta, X, y, w, form, gradient):
     """Objective on blocks of rows ``X (blocks, q/4, 4 BLOCK)``, ``y (blocks, K, BLOCK)``, ``w (blocks, BLOCK)``.
 
     Mean loss plus, averaged over trees, the path penalty on these rows and the decayed l1 norm; ``gradient`` (as theta)
     is overwritten. SDTR eq. (5) with its weights 2^-d telescopes: per tree,
     ``L_pp = -2^-depth sum over leaves of log(share of the rows in the leaf)``; shares are at least `LEAST_SHARE`.
     """
-    dtype = theta.dtype
-    n_blocks, T, K = X.shape[0], form.n_trees, form.n_outputs
-    n_branches, n_leaves = (1 << form.depth) - 1, 1 << form.depth
-    each = 1.0 / (T * form.n_layers)
-    weight = w.astype(np.float64).sum()
-    tile = tile_form(form)
-    slots, n_rows = tile_order(form.depth, tile.levels)
-    bounds = chunks(form)
-    n_chunks = bounds.size - 1
-    value = 0.0
-    outs = np.zeros((1, 1, 1, 1, 1), dtype)
-    mass = np.zeros((1, 1, 1), dtype)
-    inputs = X
-    slopes = np.zeros((T, n_blocks, form.width, BLOCK), dtype)
-    errors = np.zeros((n_blocks, K, BLOCK), dtype)
-    if not form.expected or form.path_penalty > 0.0:
-        outs, mass, inputs = forward(theta, X, y, w, form, parallel)
-    if not form.expected:
-        errors = mean_outputs(outs, K) - y
-        for i in range(n_blocks):
-            for k in range(K):
-                for r in range(BLOCK):
-                    value += w[i, r] * errors[i, k, r] ** 2 / weight
-    dX = np.zeros((n_chunks if form.n_layers > 1 else 0, n_blocks, inputs.shape[1], 4 * BLOCK), dtype)
-    gradient[:] = dtype.type(0.0)
-    totals = np.zeros(n_chunks)
-    for back in range(form.n_layers):
-        layer = form.n_layers - 1 - back
-        W, c = gates_of(theta, form, layer, slots, n_rows)
-        A, b, beta, values = unpack(theta, form, layer)
-        dA, db, dbeta, dvalues = unpack(gradient, form, layer)
-        extra = np.zeros((T, n_leaves if form.path_penalty > 0.0 else 0), dtype)
-        if form.path_penalty > 0.0:
-            strength = form.path_penalty * each / n_leaves
-            for t in range(T):
-                for leaf in range(n_leaves):
-                    share = mass[layer, t, leaf] / weight
-                    value -= strength * np.log(max(share, LEAST_SHARE))
-                    if share > LEAST_SHARE:
-                        extra[t, leaf] = -strength / share
-                        if form.expected:  # the kernel's sum includes the terms added to the losses, for T trees
-                            extra[t, leaf] *= T
-                            value += strength
-        if not form.expected:
-            for t in range(T):
-                for i in range(n_blocks):
-                    for k in range(K):
-                        slopes[t, i, k] = dtype.type(2.0 * each) * errors[i, k]
-                    for k in range(K, form.width):
-                        slopes[t, i, k] = dtype.type(0.0)
-                    if back > 0:
-                        for k in range(form.width):
-                            f = form.n_features + (layer * T + t) * form.width + k
-                            g, at = f // 4, f % 4 * BLOCK
-                            for part in range(n_chunks):
-                                for r in range(BLOCK):
-                                    if w[i, r] > 0.0:
-                                        slopes[t, i, k, r] += dX[part, i, g, at + r] / w[i, r]
-        dW, dc = np.zeros_like(W), np.zeros_like(c)
-        own = dX if layer > 0 else np.zeros((n_chunks, 0, 0, 0), dtype)
-        seen = np.zeros((T, n_leaves), dtype)
-        grads = (dW, dc, dvalues, seen, own)
-        if parallel:
-            backward_parallel(inputs, y, w, bounds, tile, slots, W, c, values, extra, slopes, grads, totals)
-        else:
-            backward_chunks(inputs, y, w, bounds, tile, slots, W, c, values, extra, slopes, grads, totals)
-        scale = dtype.type((1.0 / T if form.expected else 1.0) / weight)
-        dvalues *= scale
-        for t in range(T):
-            for s in range(n_branches):
-                steep, slot = beta[t, s], slots[s]
-                along = dc[t, slot] * b[t, s]
-                db[t, s] = scale * steep * dc[t, slot]
-                decay = 1.0
-                while (1.0 / decay) * 2 - 1 <= s:
-                    decay /= 2
-                l1 = dtype.type(form.l1 * each * decay)
-                for j in range(A.shape[2]):
-                    a = A[t, s, j]
-                    along -= dW[t, slot, j] * a
-                    dA[t, s, j] = l1 * np.sign(a) - scale * steep * dW[t, slot, j]
-                    value += l1 * abs(a)
-                dbeta[t, s] = scale * along
-    if form.expected:
-        value += totals.sum() / (T * weight)
-    return value
+    arguments = theta, X, y, w, form, gradient
+    known = alone(theta, X, y, w, form)
+    return evaluate(KERNELS, *arguments) if known is None else evaluate_alone(known, *arguments)
 
 
-@njit(cache=True, nogil=True)
-def descend(theta, state, done, rates, batches, data, form, moments, parallel):
+def descend(theta, state, done, rates, batches, data, form, moments):
     """One step of (QH)Adam for each batch of blocks ``batches (steps, 2)``; updates theta and ``state (2, size)``.
 
     ``rates (2,)`` are the learning rates of splits and leaves; ``done`` is the number of earlier steps. Returns the
     mean objective.
     """
-    gradient = np.empty_like(theta)
-    total = 0.0
-    for i in range(batches.shape[0]):
-        a, b = batches[i, 0], batches[i, 1]
-        total += value_and_gradient(theta, data.X[a:b], data.Y[a:b], data.w[a:b], form, gradient, parallel)
-        for layer in range(form.n_layers):
-            start, end = layer_start(form, layer), layer_start(form, layer + 1)
-            leaves = end - form.n_trees * (1 << form.depth) * form.width
-            for part in range(2):
-                u, v = (start, leaves) if part == 0 else (leaves, end)
-                adam_step(theta[u:v], gradient[u:v], state[0, u:v], state[1, u:v], done + i + 1, rates[part], moments)
-    return total / batches.shape[0]
+    arguments = theta, state, done, rates, batches, data, form, moments
+    first, last = batches[0]
+    known = alone(theta, data.X[first:last], data.Y[first:last], data.w[first:last], form)
+    return take_steps(KERNELS, *arguments) if known is None else take_steps_alone(known, *arguments)
+
+
+KERNELS = forward_chunks, backward_chunks
+_addresses: dict[object, tuple[int, int]] = {}

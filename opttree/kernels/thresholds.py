@@ -6,10 +6,13 @@ best threshold is the smallest prefix sum of ``u`` in sorted order.
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from opttree.threads import share
 
 MAX_BUCKETS = 1024
 OFF_CENTRE = 0.4987  # rows of zero weight may lie at the exact midpoint, where rounding would decide their side
+TIE = 1e-12  # relative to the cost: the choice among equally good cuts must not depend on rounding
 RELATIVE_GAP = 1e-11  # closer values count as equal: rounding in A.x must not change a side
 
 
@@ -34,7 +37,7 @@ def best_threshold(z, u, min_rows):
     if margin == 0.0:
         margin = 1.0
     gap = RELATIVE_GAP * margin
-    slack = 1e-12 * all_right
+    slack = TIE * all_right
 
     n_buckets = max(1, min(m // 4, MAX_BUCKETS))
     scale = (n_buckets - 1) / (last - first) if last > first else 0.0
@@ -95,7 +98,83 @@ def best_threshold(z, u, min_rows):
     return best, best_cost
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@njit(cache=True, nogil=True)
+def level_sums(slot, u, n_slots):
+    """For every node of a level: its number of rows, the sum of ``u``, and the cost of sending all rows right."""
+    count = np.zeros(n_slots, np.int64)
+    total = np.zeros(n_slots)
+    all_right = np.zeros(n_slots)
+    for i in range(slot.size):
+        s = slot[i]
+        if s >= 0:
+            count[s] += 1
+            total[s] += u[i]
+            if u[i] < 0.0:
+                all_right[s] -= u[i]
+    return count, total, all_right
+
+
+@njit(cache=True, nogil=True)
+def axis_range(first, last, X, presorted, slot, u, sums, min_rows, cut, cost, side):
+    """The best cut of every node along some features: ``cut``, ``cost`` and ``side``, each (p, n_slots)."""
+    count, total, all_right = sums
+    n_slots, n = count.size, slot.size
+    for j in range(first, last):
+        running = np.zeros(n_slots)
+        seen = np.zeros(n_slots, np.int64)
+        previous = np.zeros(n_slots)
+        for s in range(n_slots):
+            cost[j, s] = np.inf
+            cut[j, s] = np.inf
+        for e in range(n):
+            i = presorted[j, e]
+            s = slot[i]
+            if s < 0:
+                continue
+            x = X[i, j]
+            if seen[s] >= min_rows and count[s] - seen[s] >= min_rows:
+                low = previous[s]
+                if x - low > RELATIVE_GAP * max(abs(x), abs(low)):
+                    slack = TIE * all_right[s]
+                    left_low = all_right[s] + running[s]
+                    left_high = all_right[s] + total[s] - running[s]
+                    if left_low < cost[j, s] - slack:
+                        cost[j, s] = left_low
+                        cut[j, s] = 0.5 * (low + x)
+                        side[j, s] = 1.0
+                    if left_high < cost[j, s] - slack:
+                        cost[j, s] = left_high
+                        cut[j, s] = 0.5 * (low + x)
+                        side[j, s] = -1.0
+            running[s] += u[i]
+            seen[s] += 1
+            previous[s] = x
+
+
+@njit(cache=True, nogil=True)
+def cheapest(sums, cut, cost, side, price):
+    """The best of the features' cuts for every node, see `best_axis_splits`."""
+    _count, total, all_right = sums
+    p, n_slots = cost.shape
+    feature = np.zeros(n_slots, np.int32)
+    threshold = np.empty(n_slots)
+    best_cost = np.empty(n_slots)
+    best_side = np.ones(n_slots)
+    for s in range(n_slots):
+        all_left = all_right[s] + total[s]
+        threshold[s] = np.inf if all_left < all_right[s] else -np.inf
+        best_cost[s] = min(all_left, all_right[s])
+        for j in range(p):
+            if cost[j, s] + price < best_cost[s] - TIE * all_right[s]:
+                best_cost[s] = cost[j, s] + price
+                feature[s] = j
+                threshold[s] = cut[j, s]
+                best_side[s] = side[j, s]
+        if np.isfinite(threshold[s]):
+            best_cost[s] -= price
+    return feature, threshold, best_cost, best_side
+
+
 def best_axis_splits(X, presorted, slot, u, n_slots, min_rows, price):
     """Exact best split over all features and thresholds, for every node of one level in one scan per feature.
 
@@ -113,64 +192,7 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows, price):
         If no cut beats sending all rows one way, ``threshold`` is infinite with the sign of that way.
     """
     p, n = presorted.shape
-    all_right = np.zeros(n_slots)
-    total = np.zeros(n_slots)
-    count = np.zeros(n_slots, np.int64)
-    for i in range(n):
-        s = slot[i]
-        if s >= 0:
-            count[s] += 1
-            total[s] += u[i]
-            if u[i] < 0.0:
-                all_right[s] -= u[i]
-    slack = 1e-12 * all_right  # the choice among equally good cuts must not depend on rounding
-    cut = np.empty((p, n_slots))
-    cost = np.empty((p, n_slots))
-    side = np.ones((p, n_slots))
-    for j in prange(p):
-        running = np.zeros(n_slots)
-        seen = np.zeros(n_slots, np.int64)
-        previous = np.zeros(n_slots)
-        for s in range(n_slots):
-            cost[j, s] = np.inf
-            cut[j, s] = np.inf
-        for e in range(n):
-            i = presorted[j, e]
-            s = slot[i]
-            if s < 0:
-                continue
-            x = X[i, j]
-            if seen[s] >= min_rows and count[s] - seen[s] >= min_rows:
-                low = previous[s]
-                if x - low > RELATIVE_GAP * max(abs(x), abs(low)):
-                    left_low = all_right[s] + running[s]
-                    left_high = all_right[s] + total[s] - running[s]
-                    if left_low < cost[j, s] - slack[s]:
-                        cost[j, s] = left_low
-                        cut[j, s] = 0.5 * (low + x)
-                        side[j, s] = 1.0
-                    if left_high < cost[j, s] - slack[s]:
-                        cost[j, s] = left_high
-                        cut[j, s] = 0.5 * (low + x)
-                        side[j, s] = -1.0
-            running[s] += u[i]
-            seen[s] += 1
-            previous[s] = x
-    feature = np.zeros(n_slots, np.int32)
-    threshold = np.empty(n_slots)
-    best_cost = np.empty(n_slots)
-    best_side = np.ones(n_slots)
-    for s in range(n_slots):
-        all_left = all_right[s] + total[s]
-        threshold[s] = np.inf if all_left < all_right[s] else -np.inf
-        best_cost[s] = min(all_left, all_right[s])
-        for j in range(p):
-            if cost[j, s] + price < best_cost[s] - slack[s]:
-                best_cost[s] = cost[j, s] + price
-                feature[s] = j
-                threshold[s] = cut[j, s]
-                best_side[s] = side[j, s]
-    for s in range(n_slots):
-        if np.isfinite(threshold[s]):
-            best_cost[s] -= price
-    return feature, threshold, best_cost, best_side
+    sums = level_sums(slot, u, n_slots)
+    cut, cost, side = np.empty((p, n_slots)), np.empty((p, n_slots)), np.ones((p, n_slots))
+    share(axis_range, p, 4 * n, X, presorted, slot, u, sums, min_rows, cut, cost, side)
+    return cheapest(sums, cut, cost, side, price)

@@ -26,7 +26,6 @@ AGGREGATIONS = {"expected": codes.EXPECTED, "mixture": codes.MIXTURE}
 LOSSES = {"squared": codes.SQUARED, "log": codes.LOG}
 TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, the fastest as measured
 CONDITIONAL_LEVELS = 2  # the same when subtrees may be skipped: three splits together cost no more than two separately
-PARALLEL_ROWS = 2000  # fewer rows are evaluated on one thread, if the solver is not parallel itself
 ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves are in memory at a time
 
 
@@ -237,13 +236,9 @@ class SmoothTreeProblem(Checked):
         b /= norm
         return theta
 
-    def value_and_grad(self, theta: Floats, *, parallel: bool = True) -> tuple[float, Floats]:
-        """The objective at ``theta (size,)`` and its gradient (size,), in the problem's dtype.
-
-        ``parallel=False`` stays on the calling thread, for callers that are parallel themselves; the results are
-        identical.
-        """
-        value, gradient, _mass = self._evaluate(theta, parallel)
+    def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
+        """The objective at ``theta (size,)`` and its gradient (size,), in the problem's dtype."""
+        value, gradient, _mass = self._evaluate(theta)
         return value, gradient
 
     def lbfgs(self, theta: Floats, iterations: int, memory: Any = None) -> float:
@@ -255,14 +250,14 @@ class SmoothTreeProblem(Checked):
         memory = lbfgs_memory(theta.size) if memory is None else memory
         if self.device == "gpu":
             return float(lbfgs_elsewhere(theta, self.value_and_grad, iterations, memory)[0])
-        parallel, alpha = self.problem.n_samples >= PARALLEL_ROWS, float(self.alpha)
-        return float(lbfgs(theta, alpha, self.data, self.form, self.penalty, iterations, parallel, memory)[0])
+        alpha = float(self.alpha)
+        return float(lbfgs(theta, alpha, self.data, self.form, self.penalty, iterations, memory)[0])
 
     def value(self, theta: Floats) -> float:
         """The objective at ``theta``; costs as much as `value_and_grad`, since the same pass computes both."""
         return self._evaluate(theta)[0]
 
-    def _evaluate(self, theta: ArrayLike, parallel: bool = True) -> tuple[float, Floats, Floats]:
+    def _evaluate(self, theta: ArrayLike) -> tuple[float, Floats, Floats]:
         theta = np.ascontiguousarray(theta, self.dtype)
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
@@ -272,7 +267,7 @@ class SmoothTreeProblem(Checked):
         gradient, mass = np.empty_like(theta), np.empty(self.n_branches + 1, self.dtype)
         blocks = np.array([0, self.data.w.shape[0]])
         value = smooth.value_and_gradient(
-            theta, float(self.alpha), self.data, blocks, self.form, self.penalty, gradient, mass, parallel
+            theta, float(self.alpha), self.data, blocks, self.form, self.penalty, gradient, mass
         )
         return float(value), gradient, mass
 

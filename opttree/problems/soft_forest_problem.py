@@ -166,15 +166,15 @@ class SoftForestProblem(Checked):
 
     # ---- value and gradient ---------------------------------------------------------------------------------------
 
-    def value_and_grad(self, theta: Floats, *, parallel: bool = True) -> tuple[float, Floats]:
+    def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
         """The objective at ``theta (size,)`` on all rows as one batch, and its gradient (size,)."""
         theta = self._checked(theta)
         if self.device == "gpu":
             return self._on_device.value_and_grad(theta)
         gradient, (X, Y, w) = np.empty_like(theta), self.data
-        return float(soft_forest.value_and_gradient(theta, X, Y, w, self.form, gradient, parallel)), gradient
+        return float(soft_forest.value_and_gradient(theta, X, Y, w, self.form, gradient)), gradient
 
-    def mean_loss(self, theta: Floats, *, parallel: bool = True) -> float:
+    def mean_loss(self, theta: Floats) -> float:
         """Squared error of the forest's mixture predictions, summed over outputs, averaged over all rows."""
         if self.device == "gpu":
             return self._on_device.mean_loss(theta)
@@ -182,7 +182,7 @@ class SoftForestProblem(Checked):
         X, Y, w = self.data
         for i in range(0, X.shape[0], BLOCKS_AT_ONCE):
             some = slice(i, i + BLOCKS_AT_ONCE)
-            outs = soft_forest.forward(theta, X[some], Y[some], w[some], self.form, parallel)[0]
+            outs = soft_forest.forward(theta, X[some], Y[some], w[some], self.form)[0]
             errors = np.square(soft_forest.mean_outputs(outs, self.problem.n_outputs) - Y[some])
             total += float(np.sum(w[some, None] * errors, dtype=np.float64))
         return total / float(np.sum(w, dtype=np.float64))
@@ -201,7 +201,6 @@ class SoftForestProblem(Checked):
         rates: Floats,
         groups: list[NDArray[np.integer]],
         moments: Any,
-        parallel: bool,
     ) -> tuple[Any, Any, float]:
         """One step of Adam per group of row numbers, see `opttree.kernels.soft_forest.descend`.
 
@@ -212,7 +211,7 @@ class SoftForestProblem(Checked):
         if self.device == "gpu":
             return self._on_device.descend(theta, state, done, rates, groups, moments)
         data, bounds = self.pack_rows(groups)
-        return theta, state, soft_forest.descend(theta, state, done, rates, bounds, data, self.form, moments, parallel)
+        return theta, state, soft_forest.descend(theta, state, done, rates, bounds, data, self.form, moments)
 
     def to_numpy(self, theta: Any) -> Floats:
         """A copy of a theta of `descend` as a NumPy array."""

@@ -15,9 +15,10 @@ from opttree.kernels.first_order import lbfgs, lbfgs_elsewhere, lbfgs_memory
 from opttree.problems.blocks import in_blocks
 from opttree.problems.penalties import L1, L2
 from opttree.problems.smooth_batch import SmoothBatch
-from opttree.problems.smooth_problem import PARALLEL_ROWS, TILE_LEVELS, SmoothTreeProblem, path_products
+from opttree.problems.smooth_problem import TILE_LEVELS, SmoothTreeProblem, path_products
 
 Floats = NDArray[np.floating]
+DEVICE_ROWS = 2000  # fewer rows are evaluated on the CPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,7 @@ class SubtreeProblem:
     @property
     def on_gpu(self) -> bool:
         """Whether it is evaluated on a GPU: if the whole problem is, and there are enough rows."""
-        return self.whole.device == "gpu" and self.rows.size >= PARALLEL_ROWS
+        return self.whole.device == "gpu" and self.rows.size >= DEVICE_ROWS
 
     @cached_property
     def stated(self) -> tuple[Any, Any, Any]:
@@ -200,7 +201,7 @@ class SubtreeProblem:
             lbfgs_elsewhere(point, self._evaluate, iterations, lbfgs_memory(point.size))
         else:
             alpha, memory = float(self.whole.alpha), lbfgs_memory(point.size)
-            lbfgs(point, alpha, *self.stated, iterations, self.parallel, memory)
+            lbfgs(point, alpha, *self.stated, iterations, memory)
         return point
 
     def _checked(self, point: Floats) -> Floats:
@@ -225,14 +226,8 @@ class SubtreeProblem:
             penalty,
             gradient,
             mass,
-            self.parallel,
         )
         return float(value), gradient
-
-    @property
-    def parallel(self) -> bool:
-        """Whether there are enough rows for several threads."""
-        return self.rows.size >= PARALLEL_ROWS
 
     def at(self, theta: Floats) -> SubtreeProblem:
         """The same working set at a ``theta`` that differs from this one at and below the node only."""

@@ -357,11 +357,11 @@ class TreeProblem:
         """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays."""
         order, start = reduced.group_rows(leaf, values.shape[0], self.w)
         if self.is_classification:
-            new, fit_linear = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.fit_softmaxes
+            new, kernel = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.softmaxes_range
         elif self.loss == "absolute":
-            new, fit_linear = leaves.fit_medians(self.Y, self.w, order, start), leaves.fit_least_absolute
+            new, kernel = leaves.fit_medians(self.Y, self.w, order, start), leaves.least_absolute_range
         else:
-            new, fit_linear = leaves.fit_means(self.Y, self.w, order, start), leaves.fit_least_squares
+            new, kernel = leaves.fit_means(self.Y, self.w, order, start), leaves.least_squares_range
         linear = coefs.shape[2] > 0
         if linear and self.is_classification:
             new = np.log(np.maximum(new, hard.SMALLEST_PROBABILITY))
@@ -373,7 +373,7 @@ class TreeProblem:
         coefs = coefs.copy()
         l1, l2 = self.strength(L1, "leaves"), self.strength(L2, "leaves")
         fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
-        fit_linear(self.X, self.Y, self.w, order, start, l1, l2, fewest, new, coefs)
+        leaves.fit_linear_leaves(kernel, self.X, self.Y, self.w, order, start, l1, l2, fewest, new, coefs)
         bounds = (
             (none, none) if self.is_classification else leaves.output_ranges(self.X, self.Y, order, start, new, coefs)
         )

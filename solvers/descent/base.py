@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from opttree.threads import available, each
 
 Floats = NDArray[np.floating]
 SLICE_SECONDS = 0.05  # target time of a slice between two checks of the clock
@@ -35,8 +36,8 @@ class Run(Protocol):
         """Number of remaining steps."""
         ...
 
-    def advance(self, steps: int, parallel: bool = True) -> None:
-        """Take up to ``steps`` of the remaining steps, on all threads or on this one."""
+    def advance(self, steps: int) -> None:
+        """Take up to ``steps`` of the remaining steps."""
         ...
 
 
@@ -53,11 +54,11 @@ class Steps(Protocol):
         """The device that it runs on, "cpu" or "gpu"."""
         ...
 
-    def take(self, first: int, last: int, parallel: bool) -> None:
-        """Steps number ``first`` to ``last - 1``, on all threads or on this one."""
+    def take(self, first: int, last: int) -> None:
+        """Steps number ``first`` to ``last - 1``."""
         ...
 
-    def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
+    def judge(self, thetas: Any, done: int) -> Any:
         """(S,) validation losses of thetas after ``done`` steps."""
         ...
 
@@ -125,24 +126,24 @@ class Descent:
         """Remaining steps; 0 if all starts have stopped."""
         return 0 if self.settled else self.total - self.done
 
-    def advance(self, steps: int, parallel: bool = True) -> None:
+    def advance(self, steps: int) -> None:
         """Take up to ``steps`` steps."""
         until = self.done + min(steps, self.remaining)
         checked = self.patience is not None or (self._last.maxlen or 1) > 1
         while self.done < until and self.remaining:
             stop = min(until, (self.done // self.check + 1) * self.check) if checked else until
-            self.steps.take(self.done, stop, parallel)
+            self.steps.take(self.done, stop)
             self.done = stop
             if checked and (stop % self.check == 0 or stop == self.total):
-                self._checkpoint(parallel)
+                self._checkpoint()
 
-    def _checkpoint(self, parallel: bool) -> None:
+    def _checkpoint(self) -> None:
         if (self._last.maxlen or 1) > 1:
             self._last.append(self.steps.thetas + 0)
         if self.patience is None:
             return
         thetas = self._averaged()
-        losses, host = self.steps.judge(thetas, self.done, parallel), None
+        losses, host = self.steps.judge(thetas, self.done), None
         for k, best in enumerate(self.best):
             if self._stopped[k]:
                 continue
@@ -167,20 +168,22 @@ class Descent:
 def run_all(runs: Sequence[Run]) -> Generator[None, None, None]:
     """Run all ``runs`` to completion in slices of about `SLICE_SECONDS`; yields None between slices.
 
-    With at least as many runs as threads, each runs on one thread. Fewer runs, and runs on a GPU, take turns, each on
-    all threads or the whole GPU. Neither this nor the length of the slices changes the results.
+    As many runs as threads, or more, go side by side, each on one thread. Fewer runs, and runs on a GPU, take turns,
+    each on all threads or the whole GPU. Neither this nor the length of the slices changes the results.
     """
-    threads = numba.get_num_threads()
     steps = 1
-    side_by_side = len(runs) >= threads > 1 and all(run.device == "cpu" for run in runs)
-    with ThreadPoolExecutor(threads) as pool:
-        while left := [run for run in runs if run.remaining]:
-            began = time.perf_counter()
-            if side_by_side:
-                list(pool.map(lambda run: run.advance(steps, False), left))  # noqa: B023
-            else:
-                for run in left:
-                    run.advance(steps, True)
-            taken = time.perf_counter() - began
-            steps = max(1, min(int(steps * min(SLICE_SECONDS / max(taken, 1e-9), 8.0)), 100_000))
-            yield
+    while left := [run for run in runs if run.remaining]:
+        began = time.perf_counter()
+        advance = partial(_advance, steps)
+        if len(left) >= available() and all(run.device == "cpu" for run in left):
+            each(advance, left)
+        else:
+            for run in left:
+                advance(run)
+        taken = time.perf_counter() - began
+        steps = max(1, min(int(steps * min(SLICE_SECONDS / max(taken, 1e-9), 8.0)), 100_000))
+        yield
+
+
+def _advance(steps: int, run: Run) -> None:
+    run.advance(steps)

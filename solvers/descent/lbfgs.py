@@ -35,13 +35,13 @@ class LBFGSRun:
         """Largest number of remaining iterations."""
         return sum(k for _alpha, k in self.ladder)
 
-    def advance(self, steps: int, parallel: bool = True) -> None:
+    def advance(self, steps: int) -> None:
         """Run the next `LBFGS.iterations` iterations at the current gate scale, regardless of ``steps``."""
         alpha, left = self.ladder[0]
         if self.run is None:
             smooth = self.smooth.with_alpha(alpha)
             self.run = minimise(
-                lambda theta: smooth.value_and_grad(theta, parallel=parallel),
+                smooth.value_and_grad,
                 self.theta,
                 self.options.iterations,
                 method="L-BFGS-B",

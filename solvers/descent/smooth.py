@@ -38,18 +38,18 @@ class _Adam:
     def _place(self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats]) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _place")
 
-    def _epochs(self, first: int, last: int, parallel: bool) -> None:
+    def _epochs(self, first: int, last: int) -> None:
         while first < last:
             stop = last
             if self.options.batch_size is not None:
                 stop = first + 1
-                self._run(self._shuffled(self.options.batch_size), first, stop, parallel)
+                self._run(self._shuffled(self.options.batch_size), first, stop)
             else:
                 if self.eps > 0.0:
                     if first % RESORT_EVERY == 0:
                         self._sort(first)
                     stop = min(last, (first // RESORT_EVERY + 1) * RESORT_EVERY)
-                self._run(None, first, stop, parallel)
+                self._run(None, first, stop)
             first = stop
 
     def _orders(self, sizes: Sequence[int], batch_size: int) -> list[list[NDArray[np.integer]]]:
@@ -63,7 +63,7 @@ class _Adam:
     def _shuffled(self, batch_size: int) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define _shuffled")
 
-    def _run(self, batches: Any, first: int, last: int, parallel: bool) -> None:
+    def _run(self, batches: Any, first: int, last: int) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _run")
 
 
@@ -77,9 +77,9 @@ class AdamOnRows(_Adam):
         self.thetas = np.array(thetas, self.smooth.dtype)
         self.moments = np.zeros((2, self.smooth.size), self.smooth.dtype)
 
-    def take(self, first: int, last: int, parallel: bool) -> None:
+    def take(self, first: int, last: int) -> None:
         """Epochs number ``first`` to ``last - 1``."""
-        self._epochs(first, last, parallel)
+        self._epochs(first, last)
 
     def _sort(self, epoch: int) -> None:
         self.smooth = self.smooth.with_alpha(self.scales[epoch, 0]).sort(self.thetas[0])
@@ -87,7 +87,7 @@ class AdamOnRows(_Adam):
     def _shuffled(self, batch_size: int) -> Any:
         return self.smooth.pack_rows(self._orders([self.smooth.problem.n_samples], batch_size)[0])
 
-    def _run(self, batches: Any, first: int, last: int, parallel: bool) -> None:
+    def _run(self, batches: Any, first: int, last: int) -> None:
         if batches is None:
             batches = self.smooth.data, np.repeat([[0, self.smooth.data.w.shape[0]]], last - first, axis=0)
         data, blocks = batches
@@ -95,14 +95,14 @@ class AdamOnRows(_Adam):
         rates, scales = (np.repeat(numbers[first:last], repeat) for numbers in (self.rates, self.scales[:, 0]))
         form, penalty = self.smooth.form, self.smooth.penalty
         how = self.options.moments, self.closed_leaves
-        descend(self.thetas[0], self.moments, self.updates, rates, scales, blocks, *how, data, form, penalty, parallel)
+        descend(self.thetas[0], self.moments, self.updates, rates, scales, blocks, *how, data, form, penalty)
         self.updates += len(blocks)
 
-    def judge(self, thetas: Floats, done: int, parallel: bool) -> Any:
+    def judge(self, thetas: Floats, done: int) -> Any:
         """The objective of the validation problem, at the gate scale of the last epoch."""
         assert self.validation is not None
         judge = self.validation.with_alpha(float(self.scales[done - 1, 0]))
-        return [judge.value_and_grad(thetas[0], parallel=parallel)[0]]
+        return [judge.value_and_grad(thetas[0])[0]]
 
     def mean(self, thetas: Sequence[Floats]) -> Floats:
         """The mean of some thetas."""
@@ -129,10 +129,10 @@ class AdamOnBatch(_Adam):
         if self.validation is not None:
             self.judging = SmoothTreeProblem.batch_of([self.validation] * len(smooths))
 
-    def take(self, first: int, last: int, parallel: bool) -> None:
+    def take(self, first: int, last: int) -> None:
         """Epochs number ``first`` to ``last - 1`` of all starts."""
         with self.batch.within_memory():
-            self._epochs(first, last, parallel)
+            self._epochs(first, last)
             self.batch.wait()
 
     def _sort(self, epoch: int) -> None:
@@ -142,7 +142,7 @@ class AdamOnBatch(_Adam):
         parts = self._orders(self.batch.sizes, batch_size)
         return [self.batch.batch(groups) for groups in zip(*parts, strict=True)]
 
-    def _run(self, batches: Any, first: int, last: int, parallel: bool) -> None:
+    def _run(self, batches: Any, first: int, last: int) -> None:
         how = self.options.moments, self.closed_leaves
         for epoch in range(first, last):
             rate, alpha = float(self.rates[epoch]), self._alphas[epoch]
@@ -152,7 +152,7 @@ class AdamOnBatch(_Adam):
                     self.thetas, self.state, self.updates, rate, alpha, rows, *how
                 )
 
-    def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
+    def judge(self, thetas: Any, done: int) -> Any:
         """The objectives of the validation problem, at the gate scales of the last epoch."""
         with self.batch.within_memory():
             return self.judging.evaluate(self.host(thetas), self.scales[done - 1])[0]

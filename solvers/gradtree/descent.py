@@ -75,7 +75,7 @@ class DenseOnRows(_Dense):
         self._rates = np.array(self.options.learning_rates, np.float64)
         self._seed = int(self._seeds[0])
 
-    def take(self, first: int, last: int, parallel: bool) -> None:
+    def take(self, first: int, last: int) -> None:
         """Epochs number ``first`` to ``last - 1``."""
         theta, rng, data, form = self.thetas[0], self.rngs[0], self.problem.data, self.problem.form
         for epoch in range(first, last):
@@ -86,7 +86,7 @@ class DenseOnRows(_Dense):
             if not (np.isfinite(loss) and np.isfinite(theta).all()):
                 raise FloatingPointError(DIVERGED)
 
-    def judge(self, thetas: Floats, done: int, parallel: bool) -> Any:
+    def judge(self, thetas: Floats, done: int) -> Any:
         """The hard loss."""
         return [self.judging.value(thetas[0])]
 
@@ -111,7 +111,7 @@ class DenseOnBatch(_Dense):
         self.thetas = self._batch.upload(thetas)
         self._state = self._batch.upload(np.zeros_like(thetas)), self._batch.upload(np.zeros_like(thetas))
 
-    def take(self, first: int, last: int, parallel: bool) -> None:
+    def take(self, first: int, last: int) -> None:
         """Epochs number ``first`` to ``last - 1`` of all starts."""
         with self._batch.within_memory():
             for epoch in range(first, last):
@@ -121,7 +121,7 @@ class DenseOnBatch(_Dense):
                     self.updates += 1
                     self._batch.step(self.thetas, self._state, self.updates, *how, batch, ADAM)
 
-    def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
+    def judge(self, thetas: Any, done: int) -> Any:
         """The hard losses."""
         xp = self._batch.xp
         with self._batch.within_memory():

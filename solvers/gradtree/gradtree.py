@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numba
 import numpy as np
 from numpy.random import Generator as Rng
 
@@ -15,6 +13,7 @@ from opttree.devices import Device
 from opttree.options import option
 from opttree.problems import DenseTreeProblem, TreeProblem
 from opttree.problems.dense_batch import memory_refusal
+from opttree.threads import each
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.gradtree.descent import descents
@@ -135,15 +134,14 @@ class GradTree(Solver):
         seen = [np.inf] * self.n_starts
         batches = -(-train.n_samples // self.batch_size) + 1
         epochs = max(1, ROUND // (20 * train.n_samples + batches * dense.size))
-        with ThreadPoolExecutor(numba.get_num_threads()) as pool:
-            while any(run.remaining for run in runs):
-                list(pool.map(lambda run: run.advance(epochs), runs))
-                better = [k for k in range(self.n_starts) if starts[k].loss < seen[k]]
-                for k in sorted(better, key=lambda k: starts[k].loss):  # the best first, in case time is up
-                    seen[k], tree = starts[k].loss, self._tree(problem, dense, starts[k].theta)
-                    info = {"validation": starts[k].loss, "epoch": float(starts[k].step)}
-                    yield Step(tree, phase=f"start {k + 1}", n_evaluations=epochs, info=info)
-                yield None
+        while any(run.remaining for run in runs):
+            each(lambda run: run.advance(epochs), runs)
+            better = [k for k in range(self.n_starts) if starts[k].loss < seen[k]]
+            for k in sorted(better, key=lambda k: starts[k].loss):  # the best first, in case time is up
+                seen[k], tree = starts[k].loss, self._tree(problem, dense, starts[k].theta)
+                info = {"validation": starts[k].loss, "epoch": float(starts[k].step)}
+                yield Step(tree, phase=f"start {k + 1}", n_evaluations=epochs, info=info)
+            yield None
         settled = all(run.settled for run in runs)
         return Termination.STALLED if settled else Termination.ITERATION_LIMIT
 

@@ -39,7 +39,7 @@ class ClusterInit(Initial):
         """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""
         yield problem.one_leaf()
         best, best_index = None, np.inf
-        with calm_threads(problem):
+        with calm_threads():
             for _ in range(self.n_repeats):
                 tree = yield from grow(problem, self._split(problem, rng))
                 index = davies_bouldin(problem, tree) if self.n_repeats > 1 else 0.0

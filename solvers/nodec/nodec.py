@@ -129,7 +129,7 @@ class NODEC(Solver):
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
-        with calm_threads(problem):
+        with calm_threads():
             return (yield from self._steps(problem, start, rng))
 
     def _steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

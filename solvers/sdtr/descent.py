@@ -45,11 +45,11 @@ class ForestSteps:
         """(1, size)."""
         return self._current[None]
 
-    def take(self, first: int, last: int, parallel: bool) -> None:
+    def take(self, first: int, last: int) -> None:
         """Batches number ``first`` to ``last - 1``."""
         groups = [self._next() for _ in range(first, last)]
         self._current, self._state, loss = self.problem.descend(
-            self._current, self._state, first, self._rates, groups, QHADAM, self.problem.n_trees > 1
+            self._current, self._state, first, self._rates, groups, QHADAM
         )
         if not (np.isfinite(loss) and np.isfinite(self.host(self.thetas)).all()):
             raise FloatingPointError(DIVERGED)
@@ -61,7 +61,7 @@ class ForestSteps:
             self._waiting = np.array_split(order, -(-order.size // self.options.batch_size))
         return self._waiting.pop()
 
-    def judge(self, thetas: Any, done: int, parallel: bool) -> Any:
+    def judge(self, thetas: Any, done: int) -> Any:
         """The mean loss."""
         return [self.judging.mean_loss(thetas[0])]
 

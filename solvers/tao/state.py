@@ -44,6 +44,11 @@ class State:
         """Branch nodes of the structure, dead ones included."""
         return int(self.b.size)
 
+    @property
+    def _splits(self) -> tuple[NDArray[np.integer], Floats, Floats, NDArray[np.int32]]:
+        """The splits as the kernels take them."""
+        return self.children, self.A, self.b, self.feature
+
     def levels(self) -> Iterator[NDArray[np.int64]]:
         """The branch nodes of each level, root first. Starts a pass: all rows are at the root."""
         self.node_of[:] = 0
@@ -63,11 +68,8 @@ class State:
             self.node_of,
             slot_of,
             self.own,
-            self.children,
-            self.A,
-            self.b,
-            self.feature,
-            *self.leaf_arrays,
+            self._splits,
+            self.leaf_arrays,
             problem.loss_code,
             LINKS[self.link],
             self.slot,
@@ -150,10 +152,7 @@ class State:
             self.problem.X,
             self.node_of,
             self.slot,
-            self.children,
-            self.A,
-            self.b,
-            self.feature,
+            self._splits,
             self.side,
             self.other,
             self.other_loss,

@@ -211,18 +211,12 @@ def _last_columns(
         else:
             cost[part], split[part] = partition.best_cuts(
                 sets[parents[part]],
-                candidates.order,
-                candidates.start,
-                candidates.cut,
+                (candidates.order, candidates.start, candidates.cut),
                 X,
                 Y,
                 problem.w,
                 by_y,
-                code,
-                n_classes,
-                problem.leaves == "linear",
-                l1,
-                l2,
+                (code, n_classes, problem.leaves == "linear", l1, l2),
                 problem.min_leaf,
             )
         yield
