@@ -7,11 +7,13 @@ DATA ?= diabetes friedman1
 .PHONY: demo test lint clean
 
 demo: $(VENV)/.installed
+	$(BIN)/opttree warm-up tao-c tao-l get get-linear
 	for name in $(DATA); do \
 		$(BIN)/opttree compare --data $$name --methods cart,rf,tao-c,tao-l,get,get-linear --depth 4 --cv 4 --out out || exit; \
 	done
 
 test: $(VENV)/.installed
+	$(BIN)/opttree warm-up
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TreeProblem as TreeProblem,
     )
     from opttree.tree import Tree as Tree
+    from opttree.warming import warm_up as warm_up
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,7 @@ _HOMES = {
     "Model": "opttree.io",
     "load": "opttree.io",
     "save": "opttree.io",
+    "warm_up": "opttree.warming",
     **_estimators(),
 }
 _MODULES = ("chunks", "datasets", "interpret", "io", "plotting", "preprocessing")

@@ -133,6 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--out", default="out", metavar="FOLDER", help="where the trace (CSV, PNG) goes")
     solve.set_defaults(run=_solve)
 
+    warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
+    warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    warm.set_defaults(run=_warm_up)
+
     datasets = commands.add_parser("datasets", help="list the data sets known without a network")
     datasets.set_defaults(run=_datasets)
     return parser
@@ -272,6 +276,14 @@ def _datasets(args: argparse.Namespace) -> None:
         print(f"{name:28s} {data.task:15s} n = {data.X.shape[0]:6d}  p = {data.X.shape[1]:3d}  {data.source}")
 
 
+def _warm_up(args: argparse.Namespace) -> None:
+    from opttree.warming import warm_up
+
+    began = time.perf_counter()
+    seconds = _unless_interrupted(args, lambda: warm_up(args.methods or None))
+    print(f"{len(seconds)} methods compiled or found compiled, in {time.perf_counter() - began:.0f} s")
+
+
 def _compare(args: argparse.Namespace) -> None:
     from opttree import datasets, plotting
     from opttree.comparison import cross_validate
@@ -319,6 +331,7 @@ def _solve(args: argparse.Namespace) -> None:
     if args.write:
         _check_place("--write", args.write)
     from opttree import bridge, io, plotting
+    from opttree.clock import now
     from opttree.models import as_tree
     from opttree.problems import MIPTreeProblem
 
@@ -347,7 +360,7 @@ def _solve(args: argparse.Namespace) -> None:
     solver = {"mip": mip, "local": local, "local+mip": replace(mip, init=local)}[args.method]
     if (reason := solver.supports(problem)) is not None:
         raise ValueError(f"{args.method} cannot solve this problem: {reason}")
-    began, unwritten = time.perf_counter(), ""
+    began, unwritten = now(), ""
     if args.write:
         stated = MIPTreeProblem(
             problem,
@@ -357,7 +370,7 @@ def _solve(args: argparse.Namespace) -> None:
             **limits,
         )
         unwritten = _write(stated, args)
-    left = None if args.time_limit is None else max(args.time_limit - (time.perf_counter() - began), 1e-3)
+    left = None if args.time_limit is None else max(args.time_limit - (now() - began), 1e-3)
     result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
     tree = as_tree(result.tree).unscale(*scaling).canonical
     print(
@@ -391,13 +404,14 @@ def _write(stated: Any, args: argparse.Namespace) -> str:
     """Write the program, unless the time limit or Ctrl-C comes first; the reason if there is no file, else "" ."""
     import pyomo.environ  # noqa: F401  imported here, since the thread may be abandoned in mid-import
 
+    from opttree.clock import now
     from opttree.interrupts import in_background
 
-    began = time.perf_counter()
+    began = now()
     form = "the reduced program" if args.reduced else "the program"
     with closing(in_background(lambda: stated.write(args.write, complete=not args.reduced))) as writing:
         for _ in writing:
-            late = args.time_limit is not None and time.perf_counter() - began >= args.time_limit
+            late = args.time_limit is not None and now() - began >= args.time_limit
             if late or args.interrupted():
                 why = f"--time-limit {args.time_limit:g} was over" if late else "it was interrupted"
                 return f"{form} is not in {args.write}: {why} before it was built and written"

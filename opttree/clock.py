@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
 
 ABOUT = 10  # seconds that the kernels of a method take to compile, on two cores
 
@@ -31,14 +32,20 @@ class _Compilations(event.Listener):
 
     def on_end(self, event: event.Event) -> None:
         with self._lock:
-            self._open -= 1
-            if self._open == 0:
+            if self._open == 1:
                 self._total += time.perf_counter() - self._since
+            self._open = max(self._open - 1, 0)
 
     def seconds(self) -> float:
         """Their sum so far."""
         with self._lock:
-            return self._total + (time.perf_counter() - self._since if self._open else 0.0)
+            if self._open == 0:
+                return self._total
+            if global_compiler_lock._lock.acquire(blocking=False):  # nobody holds it: an interrupt left its beginning
+                global_compiler_lock._lock.release()
+                self._open = 0
+                return self._total
+            return self._total + time.perf_counter() - self._since
 
 
 class _Announcement(event.Listener):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -12,6 +11,7 @@ from typing import Any
 
 from numpy.random import Generator as Rng
 
+from opttree.clock import now
 from opttree.forest import Forest
 from opttree.models import Model
 from opttree.options import Checked
@@ -43,7 +43,7 @@ class LastCall(Exception):  # noqa: N818
     """
 
 
-_DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by time.perf_counter()
+_DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by `opttree.clock.now`
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def due_at(deadline: float) -> Iterator[None]:
 
 def seconds_left() -> float:
     """Seconds until the run's time limit, inf without one; for calls that take a time limit but cannot be stopped."""
-    return _DEADLINE.get() - time.perf_counter()
+    return _DEADLINE.get() - now()
 
 
 Steps = Generator[Step | None, Any, Termination | Verdict | None]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
 
+from opttree.clock import compile_seconds, now
 from opttree.forest import Forest
 from opttree.interrupts import compilation_can_end, noted_interrupts
 from opttree.models import as_tree
@@ -43,7 +43,8 @@ def solve(
     start : tree to start from, or a `Result`, an estimator (fitted to the problem's own X and y, as its tree is on raw
         data) or a scikit-learn tree that holds one, see `opttree.models.as_model`; by default the solver's initial
         tree.
-    time_limit : wall-clock seconds, > 0. Checked between the solver's steps; the best tree so far is returned.
+    time_limit : wall-clock seconds, > 0, without those in which kernels are compiled or loaded. Checked between the
+        solver's steps; the best tree so far is returned.
     callback : called with each `Step`, including that of the last call, and the `Trace` so far; return True to stop.
     random_state : seed or Generator. The same seed gives the same tree on any number of threads.
 
@@ -99,11 +100,14 @@ def solve(
 
 
 class _Recorder:
-    """State of a run: incumbent, bound and trace; its clock excludes the time of `solve` itself."""
+    """State of a run: incumbent, bound and trace; its clock excludes the time of `solve` itself, and that in which
+    kernels are compiled or loaded.
+    """
 
     def __init__(self, problem: TreeProblem, solver: Solver, callback: Callback | None) -> None:
         self.problem, self.solver, self.callback = problem, solver, callback
-        self.began, self.off_clock = time.perf_counter(), 0.0  # time spent on objectives and in the callback
+        self.began, self.off_clock = now(), 0.0  # time spent on objectives and in the callback
+        self.compiled = compile_seconds()
         self.trace, self.n_evaluations = Trace(), 0
         self.best: Step | None = None
         self.objective = math.inf
@@ -112,10 +116,10 @@ class _Recorder:
     @property
     def seconds(self) -> float:
         """Seconds on the run's clock."""
-        return time.perf_counter() - self.began - self.off_clock
+        return now() - self.began - self.off_clock
 
     def deadline(self, time_limit: float) -> float:
-        """The deadline, as a value of `time.perf_counter`."""
+        """The deadline, as a value of `opttree.clock.now`."""
         return self.began + self.off_clock + time_limit
 
     def take(self, step: Any) -> tuple[Termination, str] | None:
@@ -126,7 +130,7 @@ class _Recorder:
             raise SolverError(f"{name}.steps must yield Step(tree) or None; got {what}")
         if step.bound is not None and math.isnan(step.bound):
             raise SolverError(f"{name}.steps must yield bounds that are numbers; got nan")
-        seconds, paused = self.seconds, time.perf_counter()
+        seconds, paused = self.seconds, now()
         objective = self.problem.objective(step.tree) if step.objective is None else step.objective
         self.n_evaluations += step.n_evaluations
         if self.best is None or objective < self.objective:
@@ -136,7 +140,7 @@ class _Recorder:
         row = TraceRow(seconds, len(self.trace), step.phase, objective, self.objective, self.bound, step.info)
         self.trace.rows.append(row)
         stops = self.callback is not None and bool(self.callback(step, self.trace))
-        self.off_clock += time.perf_counter() - paused
+        self.off_clock += now() - paused
         if stops:
             return Termination.INTERRUPTED, " (by the callback)"
         return (Termination.NUMERICAL_ERROR, " (the objective is not a number)") if math.isnan(objective) else None
@@ -169,6 +173,7 @@ class _Recorder:
             seconds=seconds,
             trace=self.trace,
             solver=repr(self.solver),
+            compile_seconds=compile_seconds() - self.compiled,
         )
         name = type(self.solver).__name__
         if (reason := problem.violation(self.best.tree)) is not None:

@@ -1,10 +1,10 @@
-"""Independent tasks on shared data, in threads of this process or on joblib's active back end."""
+"""Independent tasks on shared data, in threads of this process or on a Dask cluster."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 
 from opttree.threads import count, limited
@@ -17,61 +17,66 @@ def spread(
 ) -> Generator[tuple[int, Any]]:
     """``(i, function(shared, tasks[i]))`` for all tasks, in the order of completion.
 
-    By default in ``n_jobs`` threads of this process (see `opttree.threads.count`), which share ``shared``; the
-    kernels of a task get their part of the threads that the caller may use. Under
-    ``joblib.parallel_config(backend="dask")`` the tasks run on the cluster, and ``shared`` is sent once to each worker;
-    tasks lost with a worker are resubmitted.
+    By default in ``n_jobs`` threads of this process (see `opttree.threads.count`), which share ``shared``; the kernels
+    of a task get their part of the threads that the caller may use. Under ``joblib.parallel_config(backend="dask")``
+    the tasks run on the cluster, and each worker gets ``shared`` once; tasks lost with a worker are run again.
     """
+    client = _cluster()
+    if client is not None:
+        yield from _on_cluster(client, function, shared, tasks)
+        return
     from joblib import Parallel, delayed
 
-    missing = dict(enumerate(tasks))
-    for attempt in range(ATTEMPTS):
-        with everywhere(shared):
-            n_threads, part = -1 if n_jobs is None else n_jobs, None
-            if _cluster() is None:
-                n_threads = count(n_jobs)
-                part = n_threads // min(n_threads, max(len(missing), 1))
-            parallel = Parallel(n_threads, prefer="threads", return_as="generator_unordered")
-            results = parallel(delayed(_numbered)(function, shared, i, task, part) for i, task in list(missing.items()))
-            try:
-                for i, result in results:
-                    yield i, result
-                    del missing[i]
-                return
-            except Exception as error:
-                if attempt == ATTEMPTS - 1 or not type(error).__module__.startswith(("distributed", "concurrent")):
-                    raise
-            finally:
-                with warnings.catch_warnings():  # about tasks cancelled because their results are no longer needed
-                    warnings.simplefilter("ignore")
-                    results.close()
+    n_threads = count(n_jobs)
+    part = n_threads // min(n_threads, max(len(tasks), 1))
+    parallel = Parallel(n_threads, prefer="threads", return_as="generator_unordered")
+    results = parallel(delayed(_numbered)(function, shared, i, task, part) for i, task in enumerate(tasks))
+    try:
+        yield from results
+    finally:
+        results.close()
 
 
-def _numbered(
-    function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any, n_threads: int | None
-) -> tuple[int, Any]:
-    with nullcontext() if n_threads is None else limited(n_threads):
+def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any, n_threads: int) -> tuple[int, Any]:
+    with limited(n_threads):
         return i, function(shared, task)
 
 
 def _cluster() -> Any:
-    """The active back end of joblib, if it is Dask's."""
+    """The client of the cluster, if Dask's is joblib's active back end."""
     from joblib.parallel import get_active_backend
 
-    backend, _n_jobs = get_active_backend()
-    return backend if hasattr(backend, "data_futures") else None
+    return getattr(get_active_backend()[0], "client", None)
 
 
-@contextmanager
-def everywhere(shared: Any) -> Iterator[None]:
-    """Context in which every worker of an active Dask back end has ``shared``; joblib would send it to one only."""
-    backend = _cluster()
-    if backend is None:
-        yield
-        return
-    futures = backend.data_futures
-    futures[id(shared)] = backend.client.scatter([shared], broadcast=True, hash=False)[0]
-    try:
-        yield
-    finally:
-        del futures[id(shared)]
+def _on_cluster(
+    client: Any, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
+) -> Generator[tuple[int, Any]]:
+    """`spread` on a cluster.
+
+    By futures of Dask's own, since joblib's back end gives no word of a cancelled one. The scheduler keeps ``shared`` as
+    a task's argument and can send it anew, unlike scattered data; scattering also fails if a worker is lost meanwhile.
+    """
+    from distributed import KilledWorker, as_completed
+
+    missing = dict(enumerate(tasks))
+    for attempt in range(1, ATTEMPTS + 1):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            there = client.submit(_same, shared, pure=False)
+            futures = {client.submit(function, there, task, pure=False): i for i, task in missing.items()}
+        try:
+            for future, result in as_completed(list(futures), with_results=True):
+                i = futures[future]
+                yield i, result
+                del missing[i]
+            return
+        except (OSError, CancelledError, KilledWorker):  # what a cluster raises for tasks that it lost
+            if attempt == ATTEMPTS:
+                raise
+        finally:
+            client.cancel([there, *futures])
+
+
+def _same(shared: Any) -> Any:
+    return shared

@@ -94,9 +94,10 @@ class Result:
     termination, message : why the solver stopped, as a code and as a sentence.
     n_steps : iterates the solver yielded.
     n_evaluations : passes over the data, as reported by the solver.
-    seconds : wall-clock time.
+    seconds : wall-clock time, without that of objectives, callbacks, and the compilation and loading of kernels.
     trace : objective, best and bound against time.
     solver : the solver's repr, options included.
+    compile_seconds : wall-clock time in which kernels were compiled or loaded during the run.
     """
 
     tree: Model
@@ -109,6 +110,7 @@ class Result:
     seconds: float
     trace: Trace
     solver: str
+    compile_seconds: float = 0.0
 
     @property
     def gap(self) -> float | None:

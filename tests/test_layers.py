@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ALLOWED = {
     "opttree/threads.py": set(),
     "opttree/clock.py": set(),
-    "opttree/kernels": {"opttree.kernels", "opttree.threads"},
+    "opttree/compiled.py": set(),
+    "opttree/kernels": {"opttree.compiled", "opttree.kernels", "opttree.threads"},
     "opttree/text.py": set(),
     "opttree/plain.py": set(),
     "opttree/structure.py": set(),
@@ -78,6 +79,7 @@ ALLOWED = {
     "opttree/plotting.py": {"opttree.tree", "opttree.models", "opttree.text"},
     "opttree/preprocessing.py": set(),
     "opttree/comparison.py": {"opttree.bridge", "opttree.methods", "opttree.tree"},
+    "opttree/warming.py": {"opttree.methods"},
     "opttree/cli.py": {"opttree.methods"},
     "opttree/__init__.py": {"opttree.methods"},
 }
@@ -162,7 +164,7 @@ def test_every_file_belongs_to_a_layer():
 
 
 KERNELS_IMPORT = {
-    *("numpy", "numba", "numba.core", "numba.extending", "llvmlite", "opttree.threads"),
+    *("numpy", "numba", "numba.core", "numba.extending", "llvmlite", "opttree.compiled", "opttree.threads"),
     *("collections", "functools", "math", "pathlib"),  # of the standard library
 }
 

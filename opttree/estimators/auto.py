@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
+from opttree.clock import now
 from opttree.estimators.base import ClassificationTree, Floats, Penalties, RegressionTree, as_forest
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
@@ -106,13 +106,13 @@ class _AutoTree(ForestModel):
         """Run the members on the training rows, then the one with the lowest validation loss again on all rows."""
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31 - 1))
-        began = time.perf_counter()
+        began = now()
         train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
         rows: list[dict[str, Any]] = []
         best: dict[str, Any] = {"loss": np.inf}
         interrupted = False
         for member in self._members(problem):
-            left = None if time_limit is None else SEARCH_SHARE * time_limit - (time.perf_counter() - began)
+            left = None if time_limit is None else SEARCH_SHARE * time_limit - (now() - began)
             if left is not None and rows and left < 0.05 * (time_limit or 0.0):
                 break
             found = self._try(member, train, valid, best, seed, None if left is None else MEMBER_SHARE * max(left, 0.1))
@@ -137,7 +137,7 @@ class _AutoTree(ForestModel):
         self, member: Member, train: TreeProblem, valid: TreeProblem, best: dict[str, Any], seed: int, limit: Any
     ) -> dict[str, Any]:
         """Run the member on ``train``; for distilled trees, the depth with the lowest validation loss is its result."""
-        began = time.perf_counter()
+        began = now()
         students: list[Any] = []
         last: list[Any] = [None]
 
@@ -154,7 +154,7 @@ class _AutoTree(ForestModel):
         else:
             found["tree"] = result.tree if isinstance(last[0].tree, Tree) else last[0].tree
             loss = valid_loss(valid, found["tree"])
-        return found | {"loss": loss, "seconds": time.perf_counter() - began}
+        return found | {"loss": loss, "seconds": now() - began}
 
     @staticmethod
     def _from(best: dict[str, Any], member: Member) -> Tree | None:
@@ -169,7 +169,7 @@ class _AutoTree(ForestModel):
             return None
         if "depth" in best["info"]:  # distilled: only the best depth, from more starts
             solver = replace(solver, depths=(int(best["info"]["depth"]),), n_starts=FINAL_STARTS)
-        limit = None if until is None else max(until - time.perf_counter(), 0.1)
+        limit = None if until is None else max(until - now(), 0.1)
         start = None if before is None else before.tree
         steps: list[Any] = []
 

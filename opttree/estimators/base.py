@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -16,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from opttree import bridge, devices
 from opttree.checks import check_columns
+from opttree.clock import now
 from opttree.estimators.running import as_seed, progress
 from opttree.estimators.scaling import Scaling, moments, with_training
 from opttree.estimators.selection import choose_depth
@@ -119,13 +119,13 @@ class TreeEstimator(Options, BaseEstimator):
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         """State the problem, solve it, and transform the tree back to raw features."""
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
-        began = time.perf_counter()
+        began = now()
         self._forget("best_depth_", "cv_results_", "validation_loss_")
         self._check_options()
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)
         problem, scaling = self._state_of_fit(X, y, weight)
-        left = None if self.time_limit is None else max(self.time_limit - (time.perf_counter() - began), 1e-3)
+        left = None if self.time_limit is None else max(self.time_limit - (now() - began), 1e-3)
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
         self.n_iter_ = self.result_.n_steps
         self._keep(problem, scaling, X, weight)

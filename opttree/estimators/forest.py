@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
+from opttree.clock import now
 from opttree.estimators.base import (
     ClassificationTree,
     CrossValidated,
@@ -175,10 +175,10 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         if self._is_searched:
             if not hasattr(self, "_levels"):
                 free = self.max_depth is None
-                began = time.perf_counter()
+                began = now()
                 self._levels = default_depth(*problem.X.shape) if free else self._search(problem, time_limit)
                 if time_limit is not None:
-                    time_limit = max(time_limit - (time.perf_counter() - began), 1e-3)
+                    time_limit = max(time_limit - (now() - began), 1e-3)
             solver = replace(solver, levels=self._levels)
             if self.kind == "cart" and self.max_depth is not None:
                 problem = problem.restated(depth=self._levels)
@@ -195,7 +195,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         depths without improvement, or after half the time limit.
         """
         solvers = bridge.solvers
-        until = np.inf if time_limit is None else time.perf_counter() + SEARCH_SHARE * time_limit
+        until = np.inf if time_limit is None else now() + SEARCH_SHARE * time_limit
         kind = "oblique" if self.kind == "auto" else self.kind
         small = replace(self._forest(), n_trees=SEARCH_TREES, kind=kind, sample="bootstrap")
         folds = folds_of(self, problem.X, problem.y, self._seed) if self.max_depth == "cv" else []
@@ -211,7 +211,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
                 errors.append(result.trace.rows[-1].info.get("oob", np.inf))
             scores.append(float(np.mean(errors)))
             best = int(np.argmin(scores))
-            ended = result.termination.name == "INTERRUPTED" or time.perf_counter() >= until
+            ended = result.termination.name == "INTERRUPTED" or now() >= until
             if ended or len(scores) - 1 - best >= 2:
                 break
         self.cv_results_ = {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}
@@ -219,7 +219,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
 
     def _left(self, until: float) -> dict[str, Any]:
         """Seed and time limit of a forest in the depth search."""
-        left = None if np.isinf(until) else max(until - time.perf_counter(), 1e-3)
+        left = None if np.isinf(until) else max(until - now(), 1e-3)
         return {"random_state": self._seed, "time_limit": left}
 
     def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:

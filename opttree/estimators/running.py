@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from opttree.clock import told_of_compilation
+
 
 def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) -> tuple[Any, float]:
     """The result of ``solve(callback)`` with the tree of the step with the lowest ``info[name]``, and that value.
@@ -67,7 +69,7 @@ def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
         return
     from tqdm.auto import tqdm
 
-    with tqdm(desc=title, unit="step") as bar:
+    with tqdm(desc=title, unit="step") as bar, told_of_compilation(bar.set_postfix_str):
 
         def show(step: Any, trace: Any) -> None:
             bar.set_postfix_str(f"{trace.rows[-1].phase}, best objective {trace.rows[-1].best:.6g}", refresh=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import Any
 
@@ -12,6 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
 from opttree import bridge
+from opttree.clock import now
 from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
 
@@ -29,7 +29,7 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     with that share of the rows held out. An interrupt, or half of the time limit, ends the search with the depths tried
     so far.
     """
-    began = time.perf_counter()
+    began = now()
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
     folds = folds_of(model, X, y, seed)
@@ -42,7 +42,7 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     best = 0
     for depth in DEPTHS:
         row = np.zeros(len(folds))
-        left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (time.perf_counter() - began)
+        left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (now() - began)
         tasks = []
         for k, (train, valid) in enumerate(folds):
             share = None if left is None else max(left / len(folds), 1e-3)
@@ -55,7 +55,7 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
         if not np.isfinite(means).all():
             raise ValueError("cv must hold out enough rows for a score in every split; got a split too small")
         interrupted = any(fitted.result_.termination.name == "INTERRUPTED" for fitted in fits)
-        late = model.time_limit is not None and time.perf_counter() - began > SEARCH_SHARE * model.time_limit
+        late = model.time_limit is not None and now() - began > SEARCH_SHARE * model.time_limit
         if interrupted or late or len(scores) - 1 - best >= PATIENCE:
             break
     model.best_depth_ = DEPTHS[best]

@@ -15,17 +15,16 @@ A faster, approximate version of `solvers.TAO` in one function, for squared loss
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.block_logistic import gather, lanes, margins, newton
 from opttree.kernels.exponential import sigmoid
-from opttree.kernels.gram import BLOCK, FASTMATH, add_block_gram, gather_block, mirror_lower, padded
-from opttree.kernels.vectors import BLOCK as WIDE, products
+from opttree.kernels.gram import BLOCK, add_block_gram, gather_block, mirror_lower, padded
+from opttree.kernels.vectors import BLOCK as WIDE, VECTORISED, products
 
 BINS = 256
 ROOT_RIDGE = 1e-6  # ridge of the root's model, relative to the weight of all rows
 
-kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
 
 # X (n, p) and Y (n, K) in rows; blocks (n / WIDE, q / 4, 4 WIDE) is X in blocks, see `smooth.Data`; w (n,) in units of
 # rows, 0 for rows left out
@@ -37,7 +36,7 @@ Rule = namedtuple("Rule", "passes constant_passes linear l1 l2 ridge min_rows st
 State = namedtuple("State", "A b words leaf losses models low high")
 
 
-@kernel
+@inner(**VECTORISED)
 def side_words(blocks, n, A, b, live, words):
     """``words (n, ceil(B / 64))``: bit t of row i is set if ``A[t] . x_i > b[t]`` and branch t is live."""
     n_branches = b.size
@@ -65,7 +64,7 @@ def side_words(blocks, n, A, b, live, words):
                 words[start + r, v] = own[v, r]
 
 
-@kernel
+@inner(**VECTORISED)
 def walk(words, i, t, n_branches):
     """Leaf number (0-based) that row ``i`` reaches from node ``t``, by its bits."""
     while t < n_branches:
@@ -73,7 +72,7 @@ def walk(words, i, t, n_branches):
     return t - n_branches
 
 
-@kernel
+@kernel(**VECTORISED)
 def leaf_loss(X, Y, i, leaf, models, low, high):
     """Squared error of row ``i`` at a leaf, summed over the outputs."""
     p = X.shape[1]
@@ -89,7 +88,7 @@ def leaf_loss(X, Y, i, leaf, models, low, high):
     return total
 
 
-@kernel
+@inner(**VECTORISED)
 def best_cut(B, count, m, p, u, x, z, hist):
     """Margins ``z`` of all rows; the cut with the lowest weighted 0/1 loss out of `BINS` goes to ``x[p]``."""
     one = z.dtype.type
@@ -115,7 +114,7 @@ def best_cut(B, count, m, p, u, x, z, hist):
     return one(shift)
 
 
-@kernel
+@inner(**VECTORISED)
 def update_node(sample, state, order, t, rule, mask, buffers):
     """Refit branch ``t`` to the rows ``order`` that reach it and move those of its left side to the front.
 
@@ -168,7 +167,7 @@ def update_node(sample, state, order, t, rule, mask, buffers):
     return left
 
 
-@kernel
+@inner(**VECTORISED)
 def solve_towards(G, c, ridge, parent, model, H, v):
     """``model = parent + (G + ridge I)^-1 (c - G parent)`` for every output; Cholesky factors go to ``H``."""
     q = parent.shape[1]
@@ -201,7 +200,7 @@ def solve_towards(G, c, ridge, parent, model, H, v):
             model[output, j] = base[j] + v[j]
 
 
-@kernel
+@kernel(**VECTORISED)
 def node_moments(sample, leaf, children, linear, min_rows):
     """Statistics of each node's rows of positive weight: number, Gram matrices, moments with Y, and a range of Y.
 
@@ -277,7 +276,7 @@ def node_moments(sample, leaf, children, linear, min_rows):
     return rows, G, c, low, high
 
 
-@kernel
+@kernel(**VECTORISED)
 def leaf_models(children, rows, G, c, ridge, p, models):
     """Models of the leaves, each shrunk towards its parent's from the root down: ``models (L, K, p + 1)``, overwritten.
 
@@ -304,7 +303,7 @@ def leaf_models(children, rows, G, c, ridge, p, models):
                     models[number, k, j] = own[k, j]
 
 
-@kernel
+@kernel(**VECTORISED)
 def medians(X, rows, A, b):
     """Set thresholds ``b``: each branch cuts the rows that reach it at their median along ``A[t]``."""
     order = rows.copy()
@@ -336,7 +335,7 @@ def medians(X, rows, A, b):
         ends[2 * t + 2, 0], ends[2 * t + 2, 1] = first + left, last
 
 
-@kernel
+@kernel(**VECTORISED)
 def alternate(sample, rows, A, b, rule, masks):
     """Passes of TAO over the complete tree ``A (B, p)``, ``b (B,)`` in place; leaf number (n,) of every row at the end.
 
@@ -400,7 +399,7 @@ def alternate(sample, rows, A, b, rule, masks):
     return leaf
 
 
-@kernel
+@kernel(**VECTORISED)
 def answers(X, leaf, models, low, high):
     """Predictions (n, K) of the models at leaves ``leaf (n,)``."""
     n, p = X.shape

@@ -1,20 +1,19 @@
 """Logistic regression of a node in single precision, on its rows gathered in transposed blocks: for `alternation`."""
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner
 from opttree.kernels.exponential import sigmoid
-from opttree.kernels.gram import BLOCK, FASTMATH, add_block_gram, gather_block, mirror_lower, padded
+from opttree.kernels.gram import BLOCK, add_block_gram, gather_block, mirror_lower, padded
 from opttree.kernels.logistic import directional
 from opttree.kernels.quadratic import minimise_quadratic, solve_face
+from opttree.kernels.vectors import VECTORISED
 
 JITTER = 1e-6  # share of the mean curvature that keeps a single-precision Hessian positive definite
 FARTHEST = 4.0  # mean |margin| to which warm starts are shrunk: beyond it the logistic loss has almost no curvature
 
-kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
 
-
-@kernel
+@inner(**VECTORISED)
 def gather(X, rows, B):
     """Transpose ``X[rows]`` into blocks ``B (blocks, q, BLOCK)``; returns the number of blocks."""
     count = 0
@@ -24,7 +23,7 @@ def gather(X, rows, B):
     return count
 
 
-@kernel
+@inner(**VECTORISED)
 def margins(B, p, x, z, width):
     """``z = x[:p] . features + x[p]`` for the first ``width`` rows of a block."""
     one = z.dtype.type
@@ -42,14 +41,14 @@ def margins(B, p, x, z, width):
             z[r] += x0 * b0[r]
 
 
-@kernel
+@inner(**VECTORISED)
 def lanes(m, block):
     """Number of the ``m`` rows in a block, and that number rounded up to whole vectors."""
     width = min(BLOCK, m - block * BLOCK)
     return width, (width + 15) // 16 * 16
 
 
-@kernel
+@inner(**VECTORISED)
 def logistic_derivatives(B, count, m, p, u, x, g, H, scratch):
     """Gradient ``g (p + 1,)`` of the node's logistic loss at ``x``, and its Hessian ``H`` unless that is empty."""
     z, slope, curvature, C = scratch
@@ -81,7 +80,7 @@ def logistic_derivatives(B, count, m, p, u, x, g, H, scratch):
             add_block_gram(b, C, H, full)
 
 
-@kernel
+@inner(**VECTORISED)
 def newton(B, count, m, p, u, x, l1, l2, mask, steps, scratch):
     """Up to ``steps`` proximal Newton steps on a node's logistic regression, from ``x = (a, intercept)`` and in place.
 

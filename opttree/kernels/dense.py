@@ -15,8 +15,8 @@ t. So a row costs O(depth^2 + depth p), instead of O(2^depth p) for the dense ev
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.codes import GUMBEL, SOFT, SQUARED
 from opttree.kernels.first_order import adam_step
 
@@ -24,7 +24,7 @@ Form = namedtuple("Form", "depth n_features n_outputs loss gamma epsilon index")
 TINY = 1e-30
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def parts(theta, form):
     """Views of theta: I (B, p), T (B, p), scores of the leaves (L, K)."""
     n_leaves = 1 << form.depth
@@ -37,7 +37,7 @@ def parts(theta, form):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def entmax(z, out):
     """1.5-entmax of ``z (p,)`` into ``out``: ``max(z / 2 - tau, 0)^2`` with the tau at which it sums to one.
 
@@ -66,7 +66,7 @@ def entmax(z, out):
         out[j] = s * s
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def softmax(z, out):
     """Softmax of ``z (p,)`` into ``out``."""
     top = z[0]
@@ -80,7 +80,7 @@ def softmax(z, out):
         out[j] /= total
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def pull_back(P, g, index, out):
     """Gradient with respect to the arguments of entmax or softmax, given the gradient ``g`` with respect to its values
     ``P``: ``s (g - s.g / s.1)`` with s = sqrt(P) for entmax and P for softmax.
@@ -96,7 +96,7 @@ def pull_back(P, g, index, out):
         out[j] *= g[j] - mean
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def gumbel(seed, place):
     """The standard Gumbel number at a position of a random sequence (SplitMix64)."""
     x = np.uint64(seed) + np.uint64(place + 1) * np.uint64(0x9E3779B97F4A7C15)
@@ -107,7 +107,7 @@ def gumbel(seed, place):
     return -np.log(-np.log(u))
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def row_loss(scores, y, form, slope):
     """Loss of one row; its derivatives with respect to the scores go to ``slope (K,)``.
 
@@ -137,7 +137,7 @@ def row_loss(scores, y, form, slope):
     return -focus * log_q + form.epsilon * miss
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def largest(z):
     """Index of the largest entry, the first of equal ones."""
     best = 0
@@ -147,7 +147,7 @@ def largest(z):
     return best
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def features_of(theta, form):
     """The feature of every branch (B,), with the largest logit."""
     logits = parts(theta, form)[0]
@@ -157,7 +157,7 @@ def features_of(theta, form):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def value(theta, X, Y, w, form):
     """Weighted mean loss of the hard tree of theta on rows ``X (n, p)``, ``Y (n, K or 1)``, ``w (n,)`` > 0, float64."""
     feature = features_of(theta, form)
@@ -174,7 +174,7 @@ def value(theta, X, Y, w, form):
     return total / weight
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner(inline="always")
 def _argument(X, i, t, feature, P, T, soft):
     """``z`` of row i at branch t; a weighted mean over all features if the choice is soft."""
     f = feature[t]
@@ -186,7 +186,7 @@ def _argument(X, i, t, feature, P, T, soft):
     return z
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
     """Weighted mean loss over ``rows`` of X, and its straight-through gradient, into ``gradient``.
 
@@ -286,7 +286,7 @@ def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def descend(theta, state, done, rates, temperatures, seed, X, Y, w, order, ends, form, moments):
     """One step of Adam for each batch ``order[ends[i - 1] : ends[i]]`` of rows; updates theta and ``state (2, size)``.
 

@@ -4,15 +4,17 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic, overload
+
+from opttree.compiled import kernel
 
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.693147180369123816490
 LN2_LOW = 1.90821492927058770002e-10
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})  # reassociation would undo the reduction's two-part ln 2
+@kernel(fastmath={"contract"})  # reassociation would undo the reduction's two-part ln 2
 def exp_minus_abs(z, start, width, bits, out):
     """``out[r] = exp(-|z[start + r]|)`` for r < ``width``, to a few units in the last place; below e^-700 it is e^-700.
 
@@ -82,7 +84,7 @@ def _taylor(degree):
     return tuple(math.log(2.0) ** k / math.factorial(k) for k in range(degree + 1))
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "nsz", "arcp"}, error_model="numpy")
+@kernel(fastmath={"contract", "nsz", "arcp"}, error_model="numpy")
 def sigmoid(Z, i, width=-1):
     """Replace ``Z[i]``, float32 or float64, by ``1 / (1 + exp(-Z[i]))``; ``|z|`` is clamped at 40.
 

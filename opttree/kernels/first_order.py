@@ -3,9 +3,9 @@
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.codes import LOG
 from opttree.kernels.smooth import add_chunks, alone, evaluate, unpack
 
@@ -18,7 +18,7 @@ SETTLED = 1e-12  # relative descent at which L-BFGS stops
 Moments = namedtuple("Moments", "beta1 beta2 nu1 nu2 epsilon")
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def best_constants(theta, gradient, mass, form):
     """Set the leaves' constants to their optimum for the gates at which ``gradient`` and ``mass`` were computed.
 
@@ -47,7 +47,7 @@ def best_constants(theta, gradient, mass, form):
                 values[leaf, k] -= slopes[leaf, k] / (2 * mass[leaf])
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def adam_step(theta, gradient, first, second, step, rate, moments):
     """Step number ``step`` (from 1) of Adam, or of QHAdam, along ``gradient``; updates theta and its two moments."""
     dtype = theta.dtype
@@ -79,10 +79,10 @@ def take_steps(chunks, theta, state, done, rates, alphas, batches, moments, clos
     return losses
 
 
-take_steps_alone = njit(cache=True, nogil=True)(take_steps)
+take_steps_alone = kernel()(take_steps)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def update(theta, gradient, mass, state, step, rate, moments, closed_leaves, form):
     """Step number ``step`` (from 1) of `descend`."""
     moved = theta.size  # entries before the leaves' constants, if these are in closed form
@@ -116,7 +116,7 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
     return take_steps(add_chunks, *arguments) if address is None else take_steps_alone(address, *arguments)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def lbfgs_direction(g, steps, changes, rho, held):
     """Descent direction and its slope from the last `MEMORY` of ``held`` pairs (two-loop recursion)."""
     weight = np.empty(MEMORY)
@@ -134,7 +134,7 @@ def lbfgs_direction(g, steps, changes, rho, held):
     return d, np.sum(g * d)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def lbfgs_keep(step, change, steps, changes, rho, held):
     """Store a pair, unless its curvature is negative; returns the number of pairs stored so far."""
     curvature = np.sum(step * change)
@@ -145,7 +145,7 @@ def lbfgs_keep(step, change, steps, changes, rho, held):
     return held
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def shortened(t, slope, rise):
     """The next step length after one that raised the objective, by safeguarded quadratic interpolation."""
     return t * min(max(-0.5 * t * slope / (rise - t * slope), 0.1), 0.5)
@@ -163,7 +163,7 @@ LBFGS = namedtuple("LBFGS", "theta g new new_g direction numbers memory")
 VALUE, SLOPE, LENGTH, TRIAL, LEFT, EVALUATIONS, ENDED = range(7)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def lbfgs_begin(theta, iterations, memory):
     """State of up to ``iterations`` iterations of L-BFGS (Nocedal and Wright, algorithm 7.5), which updates ``theta``.
 
@@ -178,7 +178,7 @@ def lbfgs_begin(theta, iterations, memory):
     return LBFGS(theta, np.empty_like(theta), theta.copy(), np.empty_like(theta), d, numbers, memory)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def lbfgs_take(state, value):
     """Process the objective at ``state.new``, and set the next point to evaluate, or the end."""
     theta, g, new, new_g, d, numbers, memory = state
@@ -224,7 +224,7 @@ def iterate(chunks, theta, alpha, data, form, penalty, iterations, memory):
     return state.numbers[VALUE], int(state.numbers[EVALUATIONS])
 
 
-iterate_alone = njit(cache=True, nogil=True)(iterate)
+iterate_alone = kernel()(iterate)
 
 
 def lbfgs(theta, alpha, data, form, penalty, iterations, memory):

@@ -11,19 +11,20 @@ contiguous memory in 4 x 4 tiles of accumulators, which the compiler keeps in ve
 """
 
 import numpy as np
-from numba import njit
+
+from opttree.compiled import inner, kernel
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 BLOCK = 128
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def padded(p):
     """Rows of a block for ``p`` features and the intercept, rounded up to whole tiles."""
     return (p + 4) // 4 * 4
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def gather_block(X, rows, start, B):
     """Transpose rows ``rows[start:start + BLOCK]`` of ``X`` into ``B (q, BLOCK)``; returns their number."""
     p = X.shape[1]
@@ -47,7 +48,7 @@ def gather_block(X, rows, start, B):
     return width
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def add_block_gram(B, C, G, width=BLOCK):
     """Add ``C B'`` over the first ``width`` columns to the lower triangle of ``G (q, q)``, tile by tile."""
     zero = B.dtype.type(0.0)
@@ -92,7 +93,7 @@ def add_block_gram(B, C, G, width=BLOCK):
             G[j + 3, k + 3] += s33
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def mirror_lower(G):
     """Copy the lower triangle of the square matrix ``G`` onto the upper one."""
     for j in range(G.shape[0]):
@@ -100,7 +101,7 @@ def mirror_lower(G):
             G[k, j] = G[j, k]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def add_weighted_gram(X, rows, h, G):
     """Add ``sum_i h_i (x_i, 1)(x_i, 1)'`` to the lower triangle of ``G (q, q)``, ``q = padded(p)``.
 

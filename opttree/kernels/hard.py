@@ -12,8 +12,8 @@ left where ``A[t].x <= b[t]``. ``feature[t]`` is the only nonzero coordinate of 
 """
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.codes import ABSOLUTE, SQUARED, ZERO_ONE
 from opttree.kernels.gram import FASTMATH
 from opttree.threads import share
@@ -23,7 +23,7 @@ ROWS = 64  # rows per block in a forest's predictions
 SMALLEST_PROBABILITY = 1e-6  # the log loss of a row is capped at -log of this
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+@inner(fastmath=FASTMATH, inline="always")
 def split_value(X, i, A, feature, t):
     """``A[t] . X[i]``, on which all routing decisions are based."""
     f = feature[t]
@@ -37,7 +37,7 @@ def split_value(X, i, A, feature, t):
     return s
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner(inline="always")
 def route_row(X, i, t, children, A, b, feature):
     """Leaf node that row ``i`` reaches from node ``t``."""
     while t < b.size:
@@ -45,7 +45,7 @@ def route_row(X, i, t, children, A, b, feature):
     return t
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+@inner(fastmath=FASTMATH, inline="always")
 def leaf_output(X, i, leaf, k, values, coefs, lower, upper):
     """Output ``k`` of row ``i`` at leaf number ``leaf`` (0-based among leaves), clipped where bounds are given."""
     s = values[leaf, k]
@@ -59,7 +59,7 @@ def leaf_output(X, i, leaf, k, values, coefs, lower, upper):
     return s
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner(inline="always")
 def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
     """Loss of row ``i`` at a leaf. ``Y (n, K)``, or ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`."""
     n_outputs = values.shape[1]
@@ -86,7 +86,7 @@ def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
     return min(np.log(odds), -np.log(SMALLEST_PROBABILITY))
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def project_range(first, last, X, rows, a, out):
     """`project` of some rows."""
     for i in range(first, last):
@@ -104,7 +104,7 @@ def project(X, rows, a):
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def route_range(first, last, X, children, A, b, feature, out):
     """`route` of some rows."""
     for i in range(first, last):
@@ -118,7 +118,7 @@ def route(X, children, A, b, feature):
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def outputs_range(first, last, X, leaf_node, n_branches, values, coefs, lower, upper, out):
     """`outputs` of some rows."""
     for i in range(first, last):
@@ -134,7 +134,7 @@ def outputs(X, leaf_node, n_branches, values, coefs, lower, upper):
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def forest_range(first_block, last_block, X, first, children, A, b, feature, values, coefs, lower, upper, out):
     """`forest_outputs` of some blocks of `ROWS` rows; a block passes through all trees, so that it stays in the
     cache.
@@ -166,7 +166,7 @@ def forest_outputs(X, first, children, A, b, feature, values, coefs, lower, uppe
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def losses_range(first, last, X, Y, leaf_node, n_branches, values, coefs, lower, upper, loss, link, out):
     """`losses` of some rows."""
     for i in range(first, last):

@@ -5,8 +5,8 @@ training set, so penalties are in the units of the mean loss.
 """
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.quadratic import solve_linear_leaf
@@ -19,7 +19,7 @@ SOFTMAX_TOLERANCE = 1e-4
 NEWTON_STEPS = 5
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def weighted_median(y, w):
     """Smallest value whose cumulative weight reaches half of the total; the midpoint if it is met exactly."""
     order = np.argsort(y)
@@ -35,7 +35,7 @@ def weighted_median(y, w):
     return y[order[-1]]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def moment(X, rows, h, y, c):
     """``c = sum_i h_i y_i (x_i, 1)``."""
     p = X.shape[1]
@@ -48,7 +48,7 @@ def moment(X, rows, h, y, c):
         c[p] += s
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def fit_linear(X, rows, h, Y, l1, l2, value, coef):
     """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, for each output separately; of
     several solutions, the one of least norm (`quadratic.least_norm`).
@@ -69,7 +69,7 @@ def fit_linear(X, rows, h, Y, l1, l2, value, coef):
         value[k] = v[p]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
     """Least absolute deviations with an elastic net, by reweighted least squares (majorise |r| by r^2/2s + s/2)."""
     p = X.shape[1]
@@ -94,7 +94,7 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
             fit_linear(X, rows, g, y, l1, l2, value[k : k + 1], coef[k : k + 1])
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def fit_softmax(X, rows, h, label, l1, l2, value, coef):
     """Multinomial logistic leaf by block coordinate descent over classes.
 
@@ -143,7 +143,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
             break
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def means_range(first, last, Y, w, order, start, values):
     """`fit_means` of some leaves."""
     for leaf in range(first, last):
@@ -158,7 +158,7 @@ def means_range(first, last, Y, w, order, start, values):
                 values[leaf, k] = s / total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def medians_range(first, last, Y, w, order, start, values):
     """`fit_medians` of some leaves."""
     for leaf in range(first, last):
@@ -168,7 +168,7 @@ def medians_range(first, last, Y, w, order, start, values):
                 values[leaf, k] = weighted_median(Y[rows, k], w[rows])
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def frequencies_range(first, last, Y, w, order, start, values):
     """`fit_frequencies` of some leaves."""
     for leaf in range(first, last):
@@ -209,7 +209,7 @@ def fit_frequencies(Y, w, order, start, n_classes):
 # The three below share a signature. They are separate so that a program compiles only the one it uses.
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def least_squares_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
     """`fit_linear` for some leaves."""
     for leaf in range(first, last):
@@ -220,7 +220,7 @@ def least_squares_range(first, last, X, Y, w, order, start, l1, l2, min_rows, va
             coefs[leaf] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def least_absolute_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
     """`fit_linear_absolute` for some leaves."""
     for leaf in range(first, last):
@@ -231,7 +231,7 @@ def least_absolute_range(first, last, X, Y, w, order, start, l1, l2, min_rows, v
             coefs[leaf] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def softmaxes_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
     """`fit_softmax` for some leaves."""
     for leaf in range(first, last):
@@ -252,7 +252,7 @@ def fit_linear_leaves(kernel, X, Y, w, order, start, l1, l2, min_rows, values, c
     share(kernel, start.size - 1, cost, X, Y, w, order, start, l1, l2, min_rows, values, coefs)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def ranges_range(first, last, X, Y, order, start, values, coefs, lower, upper):
     """`output_ranges` of some leaves, into ``lower`` and ``upper``."""
     for leaf in range(first, last):

@@ -14,8 +14,8 @@ and the method restarts at zero weights, where every row has full curvature. Lat
 """
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.exponential import exp_minus_abs
 from opttree.kernels.gram import BLOCK, FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.quadratic import JITTER, minimise_quadratic
@@ -26,7 +26,7 @@ MOST_MARGIN = 1e6
 ROUNDING = 1e-8  # a predicted decrease below this share of the loss may be rounding error: the start is the solution
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def logistic_loss(z, new_z, t, u):
     """``sum_i |u_i| log(1 + exp(-sign(u_i) v_i))`` at the margins ``v = z + t (new_z - z)``."""
     total = 0.0
@@ -37,7 +37,7 @@ def logistic_loss(z, new_z, t, u):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def _margins(X, rows, offset, x, z):
     """``z_i = offset_i + x[:p] . X[rows[i]] + x[p]``; an empty ``offset`` means none."""
     p = X.shape[1]
@@ -49,7 +49,7 @@ def _margins(X, rows, offset, x, z):
         z[i] = s
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def _weighted_sum(X, rows, c, g):
     """``g = sum_i c_i (x_i, 1)``, four rows at a time."""
     p = X.shape[1]
@@ -68,7 +68,7 @@ def _weighted_sum(X, rows, c, g):
         g[p] += c[i]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def _derivatives(u, z, bits, slope, curvature):
     """First and second derivatives of each row's loss with respect to its margin, into ``slope`` and ``curvature``."""
     for start in range(0, z.size, BLOCK):
@@ -84,7 +84,7 @@ def _derivatives(u, z, bits, slope, curvature):
             e[r] = weight * s * s * e[r]
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _violation(g, x, p, l1, l2):
     """1-norm of the minimum-norm subgradient of the penalised loss at ``x = (a, intercept)``."""
     norm = abs(g[p])
@@ -99,7 +99,7 @@ def _violation(g, x, p, l1, l2):
     return norm
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _armijo(z, new_z, u, x, d, descent, p, l1, l2, trials):
     """First of the steps 1, 1/2, 1/4, ... along ``d`` with sufficient decrease of the objective, or 0 if there is
     none.
@@ -117,7 +117,7 @@ def _armijo(z, new_z, u, x, d, descent, p, l1, l2, trials):
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def directional(g, x, d, p, l1, l2, ahead):
     """Derivative of the penalised loss along ``d`` at x; at a kink the one ahead (+1) or behind (-1)."""
     total = g[p] * d[p]
@@ -127,7 +127,7 @@ def directional(g, x, d, p, l1, l2, ahead):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
     """Solve one node problem from the warm start ``(a, b)``; returns ``(b, Newton steps)``; the weights are in ``a``.
 

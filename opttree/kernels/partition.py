@@ -6,8 +6,8 @@ leaf at the last level, and several leaves if it is a subtree.
 """
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.codes import ABSOLUTE, LOG, SQUARED
 from opttree.kernels.gram import FASTMATH
 from opttree.kernels.hard import SMALLEST_PROBABILITY
@@ -16,7 +16,7 @@ from opttree.kernels.quadratic import solve_linear_leaf
 from opttree.threads import share
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
     """``out[e]``: summed cost of the best constant leaves that hold ``rows[:e + 1]``.
 
@@ -68,7 +68,7 @@ def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
             out[e] = total
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def add_absolute(rows, y, w, slot_of, n_slots, by_y, out):
     """Add to ``out[e]`` the absolute deviations of ``rows[:e + 1]`` from the medians of their leaves.
 
@@ -161,7 +161,7 @@ def add_absolute(rows, y, w, slot_of, n_slots, by_y, out):
         out[e - 1] += total
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def constant_leaf_cost(rows, Y, w, slot_of, loss, n_classes):
     """Cost of one constant leaf that holds ``rows``."""
     by_y = np.empty((Y.shape[1], rows.size), np.int32)
@@ -172,7 +172,7 @@ def constant_leaf_cost(rows, Y, w, slot_of, loss, n_classes):
     return out[-1]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def linear_leaf_cost(rows, X, Y, w, l1, l2):
     """Least weighted squared error plus elastic net of a linear leaf that holds ``rows``."""
     value = np.zeros(Y.shape[1])
@@ -188,13 +188,13 @@ def linear_leaf_cost(rows, X, Y, w, l1, l2):
     return cost
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner(inline="always")
 def holds(words, i):
     """Whether row ``i`` is in the set ``words``, 64 rows per word."""
     return (words[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) != 0
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def members(words, n):
     """The rows of the set ``words``, increasing."""
     rows = np.empty(n, np.int32)
@@ -206,7 +206,7 @@ def members(words, n):
     return rows[:m]
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def costs_range(first, last, sets, Y, w, loss, n_classes, cost):
     """`leaf_costs` of some sets."""
     n = Y.shape[0]
@@ -222,7 +222,7 @@ def leaf_costs(sets, Y, w, loss, n_classes):
     return cost
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def linear_costs_range(first, last, sets, X, Y, w, l1, l2, cost):
     """`linear_leaf_costs` of some sets."""
     for s in range(first, last):
@@ -236,7 +236,7 @@ def linear_leaf_costs(sets, X, Y, w, l1, l2):
     return cost
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, best, which):
     """`best_cuts` of some sets."""
     order, start, cut = families
@@ -313,7 +313,7 @@ def best_cuts(sets, families, X, Y, w, y_order, leaf, min_leaf):
     return best, which
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def solve_leaf(G, c, yy, l1, l2, v):
     """Least ``yy - 2 c.v + v'Gv + elastic net``, per output, from the normal equations of (x, 1); ``v (K, p + 1)``."""
     q = G.shape[0]
@@ -331,7 +331,7 @@ def solve_leaf(G, c, yy, l1, l2, v):
     return cost
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wanted, out):
     """`prefix_costs` for linear leaves under squared loss, where ``wanted[e]``: the normal equations get rank-one
     updates.
@@ -388,7 +388,7 @@ def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wante
         out[e] = total
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
     """``out[e]``: whether every nonempty leaf of ``rows[:e + 1]`` has ``min_leaf`` rows."""
     count = np.zeros(n_slots, np.int64)
@@ -403,7 +403,7 @@ def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
         out[e] = small == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def splits_range(first, last, families, wanted, X, Y, w, slots, form, min_leaf, y_order, cost, position):
     """`best_splits` of some families."""
     left_slot, right_slot, n_left, n_right = slots
@@ -456,7 +456,7 @@ def best_splits(families, wanted, X, Y, w, slots, form, min_leaf, y_order):
     return cost, position
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def leaves_cost(rows, X, Y, w, slot_of, n_slots, form, min_leaf, y_order):
     """Cost of the leaves ``slot_of`` that hold ``rows``, refitted; infinite if one is below ``min_leaf``."""
     loss, n_classes, linear, l1, l2, min_rows = form

@@ -8,8 +8,8 @@ nearly collinear (elevators, ailerons); the face steps make the count independen
 """
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.gram import FASTMATH
 
 SWEEPS = 3
@@ -19,7 +19,7 @@ MAX_ROUNDS = 50
 RELATIVE_TOLERANCE = 1e-9
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def solve_face(H, c, l1, n_penalised, v, support, size, L, u):
     """Minimise over the coordinates ``support[:size]`` with the signs of ``v`` fixed; the solution goes to ``u``.
 
@@ -51,7 +51,7 @@ def solve_face(H, c, l1, n_penalised, v, support, size, L, u):
     return True
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def minimise_quadratic(H, c, l1, n_penalised, v):
     """Minimise the quadratic plus l1 term in place, from the start ``v``; coordinates with ``H[j, j] <= 0`` are
     fixed.
@@ -114,7 +114,7 @@ def minimise_quadratic(H, c, l1, n_penalised, v):
             size -= 1
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def solve_linear_leaf(G, c, l1, l2, v):
     """Linear leaf from its sums: minimise ``v'Gv - 2 c.v + l1 |v|_1 + l2 |v|_2^2``; the last entry is not penalised.
 
@@ -131,7 +131,7 @@ def solve_linear_leaf(G, c, l1, l2, v):
     minimise_quadratic(H, -2.0 * c, l1, p, v)
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def least_norm(G, c, l2, v):
     """The least-norm solution of a least-squares problem with an unpenalised constant and ridge ``l2``, see
     `solve_linear_leaf`.
@@ -221,7 +221,7 @@ def least_norm(G, c, l2, v):
     v[p] = constant
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def factorise(W):
     """Cholesky factorisation of a positive definite matrix in place, in the lower triangle."""
     for i in range(W.shape[0]):
@@ -232,7 +232,7 @@ def factorise(W):
             W[i, k] = np.sqrt(s) if i == k else s / W[k, k]
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@inner(fastmath=FASTMATH)
 def solve_factorised(W, u):
     """Solve in place with the factor in ``W`` from `factorise`."""
     for i in range(u.size):

@@ -6,8 +6,8 @@ only the other side is routed and evaluated.
 """
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import kernel
 from opttree.kernels.gram import FASTMATH
 from opttree.kernels.hard import levels, route_row, row_loss, split_value
 from opttree.kernels.logistic import fit_logistic
@@ -15,7 +15,7 @@ from opttree.kernels.thresholds import best_threshold
 from opttree.threads import share
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def pseudolabels_range(
     first, last, X, Y, w, node_of, slot_of, own, tree, leaves, loss, link, slot, side, u, other, lost
 ):
@@ -49,7 +49,7 @@ def pseudolabels(X, Y, w, node_of, slot_of, own, tree, leaves, loss, link, slot,
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def group_rows(key, n_groups, keep):
     """Stable counting sort: ``(order, start)`` with the rows of group g in ``order[start[g]:start[g + 1]]``.
 
@@ -70,7 +70,7 @@ def group_rows(key, n_groups, keep):
     return order, start
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def level_weights(order, start, u, side):
     """``u`` in the order of ``order``, and each node's current cost: the summed |u| of rows on their wrong sides."""
     sorted_u = np.empty(order.size)
@@ -84,7 +84,7 @@ def level_weights(order, start, u, side):
     return sorted_u, cost
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def advance_range(first, last, X, node_of, slot, tree, side, other, other_loss, leaf, own):
     """`advance` of some rows."""
     children, A, b, feature = tree
@@ -106,7 +106,7 @@ def advance(X, node_of, slot, tree, side, other, other_loss, leaf, own):
     share(advance_range, X.shape[0], X.shape[1], X, node_of, slot, tree, side, other, other_loss, leaf, own)
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def fit_range(first, last, X, order, start, u, A, b, l1, l2, tol, max_iter):
     """`fit_nodes` of some nodes."""
     for s in range(first, last):
@@ -125,7 +125,7 @@ def fit_nodes(X, order, start, u, A, b, l1, l2, tol, max_iter):
     share(fit_range, b.size, cost, X, order, start, u, A, b, l1, l2, tol, max_iter)
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def thresholds_range(first, last, X, order, start, u, A, feature, b, min_rows, cost):
     """`fit_thresholds` of some nodes."""
     for s in range(first, last):

@@ -21,9 +21,9 @@ of the loss along each leaf's prediction.
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.calls import address_of, run
 from opttree.kernels.codes import EXPECTED, GIVEN, LOG, SQUARED
 from opttree.kernels.exponential import sigmoid
@@ -31,13 +31,13 @@ from opttree.kernels.vectors import (
     BACKWARD,
     BLOCK,
     FORWARD,
+    VECTORISED,
     add_constant,
     add_gradients,
     add_inputs,
     combine,
     copy_row,
     fill,
-    kernel,
     leaf_losses,
     left_share,
     mixture_losses,
@@ -61,7 +61,7 @@ Form = namedtuple("Form", "depth levels eps loss aggregation n_features n_output
 Penalty = namedtuple("Penalty", "l1_splits l2_splits l1_leaves l2_leaves")
 
 
-@kernel
+@inner(**VECTORISED)
 def walk(x, y, buffers, form, slots, params, grads, what):
     """Depth-first pass of one block over the tree, from the path probabilities at the root in ``P[0]``.
 
@@ -77,8 +77,9 @@ def walk(x, y, buffers, form, slots, params, grads, what):
     linear, backward = form.linear == 1, what != FORWARD
     twins = what == EXPECTED and form.loss == SQUARED and K == 1 and not linear and extra.size == 0
     stride = tile_slots(form.levels)
-    t = depth = at = first_leaf = 0
-    total = row_sum(P, 0)
+    zero = slots[0]  # not the constant 0: numba compiles a kernel anew for each constant that it is given
+    t = depth = at = first_leaf = zero
+    total = row_sum(P, zero)
     while True:
         # down, to the left, until a leaf, a branch over twin leaves, or one that the block hardly reaches
         twin = False
@@ -92,7 +93,7 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                     sigmoid(S, i)
                 if linear and depth + levels == form.depth:
                     first_leaf = ((t + 1) << levels) - 1 - n_branches
-                    products(x, coefs, values, first_leaf * K, K << levels, T, 0)
+                    products(x, coefs, values, first_leaf * K, K << levels, T, zero)
             i = m * stride + slots[t] - first[m]
             twin = twins and depth == form.depth - 1
             if twin:
@@ -104,9 +105,9 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                 mass[leaf] += m_left
                 mass[leaf + 1] += total - m_left
                 if depth == m * form.levels:
-                    add_gradients(x, S, i, 1, dW, slots[t])
+                    add_gradients(x, S, i, tile_slots(levels), dW, slots[t])
                     if dx.shape[0] > 0:
-                        add_inputs(W, slots[t], 1, S, i, dx)
+                        add_inputs(W, slots[t], tile_slots(levels), S, i, dx)
                 break
             total = left_share(P, depth, S, i)
             t, depth = 2 * t + 1, depth + 1
@@ -115,19 +116,19 @@ def walk(x, y, buffers, form, slots, params, grads, what):
             leaf = t - n_branches
             row = (leaf - first_leaf) * K if linear else 0
             if total < form.eps:
-                fill(V, at, 0.0)
+                fill(V, at, P.dtype.type(0.0))
                 # within a tile, neither splits nor leaves below this node have a gradient
                 m = depth // form.levels
                 levels = min(form.levels, form.depth - m * form.levels)
                 if leaf < 0 and depth > m * form.levels:
                     for e in range(levels - depth + m * form.levels):
                         for o in range(1 << e):
-                            fill(S, m * stride + slots[((t + 1) << e) - 1 + o] - first[m], 0.0)
+                            fill(S, m * stride + slots[((t + 1) << e) - 1 + o] - first[m], P.dtype.type(0.0))
                 if linear and (leaf >= 0 or (depth > m * form.levels and m * form.levels + levels == form.depth)):
                     e = form.depth - depth
                     row = (((t + 1) << e) - 1 - n_branches - first_leaf) * K
                     for k in range(K << e):
-                        fill(T, row + k, 0.0)
+                        fill(T, row + k, P.dtype.type(0.0))
             else:
                 if not linear:
                     for k in range(K):
@@ -156,7 +157,7 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                     if dx.shape[0] > 0:
                         add_inputs(W, slots[t], tile_slots(levels), S, m * stride, dx)
                     if linear and depth + levels == form.depth:
-                        add_gradients(x, T, 0, K << levels, dcoefs, first_leaf * K)
+                        add_gradients(x, T, zero, K << levels, dcoefs, first_leaf * K)
         if t == 0:
             return
         t += 1
@@ -164,7 +165,7 @@ def walk(x, y, buffers, form, slots, params, grads, what):
         total = right_share(P, depth - 1)
 
 
-@kernel
+@inner(**VECTORISED)
 def tile_order(depth, levels):
     """Row of each branch (heap order) in the order of tiles, and the number of rows: (2^depth - 1,), int."""
     slots = np.empty((1 << depth) - 1, np.int64)
@@ -179,7 +180,7 @@ def tile_order(depth, levels):
     return slots, row
 
 
-@kernel
+@kernel(**VECTORISED)
 def add_chunks(first, last, work):
     """Add the gradients of some chunks of rows to those of ``work``, and set the chunks' losses, see `prepare`."""
     data, bounds, form, slots, params, sums, totals = work
@@ -195,28 +196,33 @@ def add_chunks(first, last, work):
         np.zeros(n_levels, np.int64),
     )
     P, V, F = buffers[0], buffers[1], buffers[4]
+    zero, one = dtype.type(0.0), dtype.type(1.0)
     for chunk in range(first, last):
         grads = (sums[0][chunk], sums[1][chunk], sums[2][chunk], sums[3][chunk], sums[4][chunk], sums[5])
         total = 0.0
         for i in range(bounds[chunk], bounds[chunk + 1]):
             x, y = data.X[i], data.Y[i]
-            if form.aggregation == EXPECTED:
-                P[0] = data.w[i]
-                walk(x, y, buffers, form, slots, params, grads, EXPECTED)
-                part = dtype.type(0.0)
-                for r in range(BLOCK):
-                    part += data.w[i, r] * V[0, r]
-                total += part
-            else:
-                P[0] = np.sign(data.w[i])
-                F[:] = 0.0
-                walk(x, y, buffers, form, slots, params, grads, FORWARD)
-                total += mixture_losses(y, data.w, i, F, form.loss)
-                walk(x, y, buffers, form, slots, params, grads, BACKWARD)
+            for step in range(1 if form.aggregation == EXPECTED else 2):
+                what = EXPECTED if form.aggregation == EXPECTED else FORWARD + step
+                if what == EXPECTED:
+                    copy_row(P, step, data.w, i)
+                elif what == FORWARD:
+                    for r in range(BLOCK):
+                        P[0, r] = one if data.w[i, r] > 0.0 else zero
+                    for k in range(F.shape[0]):
+                        fill(F, k, zero)
+                else:
+                    total += mixture_losses(y, data.w, i, F, form.loss)
+                walk(x, y, buffers, form, slots, params, grads, what)
+                if what == EXPECTED:
+                    own = zero
+                    for r in range(BLOCK):
+                        own += data.w[i, r] * V[0, r]
+                    total += own
         totals[chunk] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def unpack(theta, form):
     """Views of ``theta``: A (B, p), b (B,), values (L, K), coefs (L, K, p or 0)."""
     n_branches, p = (1 << form.depth) - 1, form.n_features
@@ -231,7 +237,7 @@ def unpack(theta, form):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def add_penalties(theta, gradient, form, penalty):
     """Add the gradient of the penalties; returns their value. The l1 norm has derivative 0 at 0."""
     n_branches, p = (1 << form.depth) - 1, form.n_features
@@ -248,7 +254,7 @@ def add_penalties(theta, gradient, form, penalty):
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def prepare(theta, alpha, data, blocks, form):
     """The work of `add_chunks` on the blocks ``blocks[0]..blocks[1] - 1``: rows, chunks, parameters, sums of zero."""
     dtype = theta.dtype
@@ -288,7 +294,7 @@ def prepare(theta, alpha, data, blocks, form):
     return data, bounds, form, slots, params, sums, np.zeros(n_chunks)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def finish(theta, alpha, work, penalty, gradient, mass):
     """Overwrite ``gradient`` and ``mass``, see `value_and_gradient`, by the chunks' sums; returns the objective."""
     data, bounds, form, slots, _params, sums, totals = work
@@ -332,7 +338,7 @@ def evaluate(chunks, theta, alpha, data, blocks, form, penalty, gradient, mass):
     return finish(theta, alpha, work, penalty, gradient, mass)
 
 
-evaluate_alone = njit(cache=True, nogil=True)(evaluate)
+evaluate_alone = kernel()(evaluate)
 
 
 @register_jitable

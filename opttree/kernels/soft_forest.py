@@ -13,15 +13,15 @@ later layers.
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from opttree.compiled import inner, kernel
 from opttree.kernels import smooth
 from opttree.kernels.calls import address_of, run
 from opttree.kernels.codes import EXPECTED, MIXTURE, SQUARED
 from opttree.kernels.first_order import adam_step
 from opttree.kernels.smooth import VECTORS, tile_order, walk
-from opttree.kernels.vectors import BACKWARD, BLOCK, FORWARD, kernel, tile_slots
+from opttree.kernels.vectors import BACKWARD, BLOCK, FORWARD, VECTORISED, tile_slots
 from opttree.threads import threads_for
 
 MOST_CHUNKS = 16  # chunks of trees that threads share; sums are over chunks, for any number of threads
@@ -33,7 +33,7 @@ LEAST_SHARE = 1e-6  # smallest share of the weight in a leaf that the path penal
 Form = namedtuple("Form", "depth n_trees n_layers n_features n_outputs width expected path_penalty l1")
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def layer_size(form, layer):
     """Length of a layer's part of theta."""
     n_branches = (1 << form.depth) - 1
@@ -41,7 +41,7 @@ def layer_size(form, layer):
     return form.n_trees * (n_branches * (p + 2) + (n_branches + 1) * form.width)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def layer_start(form, layer):
     """Start of a layer's part of theta."""
     start = 0
@@ -50,7 +50,7 @@ def layer_start(form, layer):
     return start
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def unpack(theta, form, layer):
     """Views of a layer's part of theta: A (T, B, p), b (T, B), beta (T, B), values (T, L, width)."""
     T, B = form.n_trees, (1 << form.depth) - 1
@@ -68,7 +68,7 @@ def unpack(theta, form, layer):
     )
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def tile_form(form):
     """The form of one tree for `smooth.walk`."""
     n_tiles = (form.depth + TILE_LEVELS - 1) // TILE_LEVELS
@@ -77,7 +77,7 @@ def tile_form(form):
     return smooth.Form(form.depth, levels, 0.0, SQUARED, aggregation, form.n_features, form.width, 0)
 
 
-@kernel
+@inner(**VECTORISED)
 def walk_buffers(form, dtype):
     """Work buffers for `smooth.walk`."""
     n_levels = (form.depth + form.levels - 1) // form.levels
@@ -91,7 +91,7 @@ def walk_buffers(form, dtype):
     )
 
 
-@kernel
+@kernel(**VECTORISED)
 def forward_chunks(first, last, work):
     """Outputs and leaf masses of the trees of some chunks, see `forward_work`."""
     X, y, w, bounds, form, slots, W, c, values, outs, mass = work
@@ -111,7 +111,7 @@ def forward_chunks(first, last, work):
                     outs[t, i, k, r] = F[k, r] / w[i, r] if w[i, r] > 0.0 else dtype.type(0.0)
 
 
-@kernel
+@kernel(**VECTORISED)
 def backward_chunks(first, last, work):
     """Gradients of the trees of some chunks, see `backward_work`."""
     X, y, w, bounds, form, slots, W, c, values, extra, slopes, grads, totals = work
@@ -137,7 +137,7 @@ def backward_chunks(first, last, work):
         totals[chunk] = total
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def gates_of(theta, form, layer, slots, n_rows):
     """Splits of a layer as `smooth.walk` takes them: W (T, n_rows, q), c (T, n_rows), multiplied by beta."""
     A, b, beta, _values = unpack(theta, form, layer)
@@ -152,7 +152,7 @@ def gates_of(theta, form, layer, slots, n_rows):
     return W, c
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def chunks(form):
     """Bounds of the chunks of trees: (chunks + 1,)."""
     n = min(MOST_CHUNKS, form.n_trees)
@@ -162,7 +162,7 @@ def chunks(form):
     return bounds
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def forward_space(theta, X, form):
     """Arrays that `forward` fills, see there, and the bounds of the chunks of trees."""
     dtype = theta.dtype
@@ -177,7 +177,7 @@ def forward_space(theta, X, form):
     return outs, mass, inputs, chunks(form)
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def forward_work(theta, inputs, y, w, bounds, form, layer, outs, mass):
     """The work of `forward_chunks` in a layer: rows, chunks of trees, splits, and leaves; and where the trees' outputs
     ``(T, blocks, width, BLOCK)`` and the leaves' masses ``(T, L)`` go.
@@ -189,7 +189,7 @@ def forward_work(theta, inputs, y, w, bounds, form, layer, outs, mass):
     return inputs, y, w, bounds, tile, slots, W, c, values, outs, mass
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pass_on(outs, inputs, form, layer):
     """The outputs of a layer as features of the next ones."""
     for t in range(form.n_trees):
@@ -213,7 +213,7 @@ def forward_on(kernel, theta, X, y, w, form):
     return outs, mass, inputs
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def mean_outputs(outs, n_outputs):
     """Predictions (blocks, K, BLOCK): the mean over trees of their first outputs."""
     n_layers, T, n_blocks, _width, _block = outs.shape
@@ -232,7 +232,7 @@ def mean_outputs(outs, n_outputs):
     return mean
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def mean_errors(outs, y, w, form, weight):
     """Errors of the mean predictions (blocks, K, BLOCK), and their weighted mean square; both 0 for trees alone."""
     value = 0.0
@@ -247,7 +247,7 @@ def mean_errors(outs, y, w, form, weight):
     return errors, value
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def path_terms(mass, form, weight):
     """The path penalty of a layer's trees, and what it adds to the losses of the leaves: (T, L), or (T, 0) without."""
     T, n_leaves = form.n_trees, 1 << form.depth
@@ -267,7 +267,7 @@ def path_terms(mass, form, weight):
     return extra, value
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, errors, weight, dX):
     """The work of `backward_chunks` in a layer.
 
@@ -305,7 +305,7 @@ def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, err
     return inputs, y, w, bounds, tile, slots, W, c, values, extra, slopes, grads, totals
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def backward_finish(theta, gradient, work, form, layer, weight):
     """Set a layer's gradient from its work; returns its l1 norms and expected losses."""
     dtype = theta.dtype
@@ -340,7 +340,7 @@ def backward_finish(theta, gradient, work, form, layer, weight):
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def weight_of(w):
     """The sum of all weights."""
     weight = 0.0
@@ -373,7 +373,7 @@ def evaluate(kernels, theta, X, y, w, form, gradient):
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def update(theta, gradient, state, step, rates, form, moments):
     """Step number ``step`` (from 1) of `descend`."""
     for layer in range(form.n_layers):
@@ -396,9 +396,9 @@ def take_steps(kernels, theta, state, done, rates, batches, data, form, moments)
     return total / batches.shape[0]
 
 
-forward_alone = njit(cache=True, nogil=True)(forward_on)
-evaluate_alone = njit(cache=True, nogil=True)(evaluate)
-take_steps_alone = njit(cache=True, nogil=True)(take_steps)
+forward_alone = kernel()(forward_on)
+evaluate_alone = kernel()(evaluate)
+take_steps_alone = kernel()(take_steps)
 
 
 @register_jitable

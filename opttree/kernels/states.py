@@ -5,12 +5,13 @@ their numbers.
 """
 
 import numpy as np
-from numba import njit
+
+from opttree.compiled import inner, kernel
 
 EMPTY = -1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner(inline="always")
 def count_bits(word):
     """Number of ones."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -19,7 +20,7 @@ def count_bits(word):
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pack(order, start, cut):
     """(m, words) bit strings of the left sides of families of splits, see `Candidates`."""
     n = order.shape[1]
@@ -36,7 +37,7 @@ def pack(order, start, cut):
     return words
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def pack_rows(rows, n):
     """(words,) bit string of row numbers."""
     words = np.zeros((n + 63) // 64, np.uint64)
@@ -45,7 +46,7 @@ def pack_rows(rows, n):
     return words
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def differences(splits, inside, left):
     """(m,) number of rows of ``inside`` that each split ``(m, words)`` routes differently from ``left``."""
     out = np.zeros(splits.shape[0], np.int64)
@@ -55,7 +56,7 @@ def differences(splits, inside, left):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def sizes(sets):
     """(S,) number of rows of each set."""
     out = np.zeros(sets.shape[0], np.int64)
@@ -65,7 +66,7 @@ def sizes(sets):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def slot_of(words, table, sets):
     """Index in the table where the set is, or would be inserted."""
     h = np.uint64(1469598103934665603)
@@ -86,7 +87,7 @@ def slot_of(words, table, sets):
     return slot
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def fill_table(table, sets, count):
     """Insert the first ``count`` sets."""
     table[:] = EMPTY
@@ -94,7 +95,7 @@ def fill_table(table, sets, count):
         table[slot_of(sets[s], table, sets)] = s
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def split_sets(parents, first, last, splits, start, min_leaf, by_family, every, table, sets, count, columns):
     """Split the sets ``parents[first:last]`` in every distinct way; inserts new sets and fills ``columns``.
 
@@ -155,7 +156,7 @@ def split_sets(parents, first, last, splits, start, min_leaf, by_family, every, 
     return count, filled
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def best_actions(columns, cost, leaf, below, below_count, price, value, count, choice):
     """Backward step of the dynamic program for one level: the cheapest action of each state.
 
@@ -184,7 +185,7 @@ def best_actions(columns, cost, leaf, below, below_count, price, value, count, c
             choice[s] = c
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def least_excess(columns, cost, leaf, below, price, value, excess, below_excess, column_excess, leaf_excess):
     """Forward step: lower bounds (reduced costs) on how much more than the cheapest a tree with an action costs.
 

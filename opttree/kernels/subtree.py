@@ -1,8 +1,8 @@
 """The smooth tree in the working sets of a decomposition: gates and leaf losses of selected rows."""
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner, kernel
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.leaves import moment
 from opttree.kernels.quadratic import solve_linear_leaf
@@ -12,7 +12,7 @@ MOST_ARGUMENT = 40.0  # |arguments| of gates are clamped at this, as in `smooth`
 LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, is unchanged
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+@inner(fastmath=FASTMATH, inline="always")
 def gate(x, a, b, alpha):
     """Probability of the left branch at the split ``a . x <= b``."""
     z = b
@@ -22,7 +22,7 @@ def gate(x, a, b, alpha):
     return 1.0 / (1.0 + np.exp(-z))
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def gates_range(first, last, X, rows, A, b, alpha, out):
     """`gates` of some rows."""
     for i in range(first, last):
@@ -38,7 +38,7 @@ def gates(X, rows, A, b, alpha):
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def shares_range(first, last, X, children, A, b, alpha, out):
     """`leaf_shares` of some rows."""
     n_branches = b.size
@@ -58,7 +58,7 @@ def leaf_shares(X, children, A, b, alpha):
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
+@kernel(fastmath=FASTMATH)
 def squares_range(first, last, X, Y, rows, values, coefs, out):
     """`squared_losses` of some rows."""
     L, K, p = coefs.shape
@@ -81,7 +81,7 @@ def squared_losses(X, Y, rows, values, coefs):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def equations_range(first, last, X, Y, rows, W, l2, values, coefs, equations):
     """Normal equations of some leaves, into ``equations``: Gram matrices, moments, squared norms of the gradients,
     masses; see `fit_leaves`.
@@ -113,7 +113,7 @@ def equations_range(first, last, X, Y, rows, W, l2, values, coefs, equations):
                 squares[leaf] += 4.0 * slope * slope
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def solve_leaves(equations, l1, l2, values, coefs):
     """Solve the normal equations of all leaves with rows, see `fit_leaves`."""
     grams, moments, _squares, mass = equations

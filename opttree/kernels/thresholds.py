@@ -6,8 +6,8 @@ best threshold is the smallest prefix sum of ``u`` in sorted order.
 """
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import kernel
 from opttree.threads import share
 
 MAX_BUCKETS = 1024
@@ -16,7 +16,7 @@ TIE = 1e-12  # relative to the cost: the choice among equally good cuts must not
 RELATIVE_GAP = 1e-11  # closer values count as equal: rounding in A.x must not change a side
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def best_threshold(z, u, min_rows):
     """``(threshold, cost)`` minimising the 0/1 cost of "left where ``z <= threshold``", exactly.
 
@@ -98,7 +98,7 @@ def best_threshold(z, u, min_rows):
     return best, best_cost
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def level_sums(slot, u, n_slots):
     """For every node of a level: its number of rows, the sum of ``u``, and the cost of sending all rows right."""
     count = np.zeros(n_slots, np.int64)
@@ -114,7 +114,7 @@ def level_sums(slot, u, n_slots):
     return count, total, all_right
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def axis_range(first, last, X, presorted, slot, u, sums, min_rows, cut, cost, side):
     """The best cut of every node along some features: ``cut``, ``cost`` and ``side``, each (p, n_slots)."""
     count, total, all_right = sums
@@ -151,7 +151,7 @@ def axis_range(first, last, X, presorted, slot, u, sums, min_rows, cut, cost, si
             previous[s] = x
 
 
-@njit(cache=True, nogil=True)
+@kernel()
 def cheapest(sums, cut, cost, side, price):
     """The best of the features' cuts for every node, see `best_axis_splits`."""
     _count, total, all_right = sums

@@ -1,17 +1,18 @@
 """Vector operations on blocks of `BLOCK` rows, the building blocks of `smooth` and `forest`."""
 
 import numpy as np
-from numba import njit
 
+from opttree.compiled import inner
 from opttree.kernels.codes import LOG
 from opttree.kernels.gram import FASTMATH
 
 BLOCK = 256  # rows per block: 128 spends a quarter more of the time between the vector loops
 FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has a single pass of the same name
-kernel = njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")  # checks of divisors do not vectorise
+# with NumPy's rules of division, since checks of divisors do not vectorise
+VECTORISED = {"fastmath": FASTMATH, "error_model": "numpy"}
 
 
-@kernel
+@inner(**VECTORISED)
 def tile_slots(levels):
     """Rows that a tile of ``levels`` levels takes: one more than its nodes, for a multiple of four."""
     return 1 if levels == 1 else 1 << levels
@@ -20,7 +21,7 @@ def tile_slots(levels):
 # The vector kernels below index rows of the buffers directly: a view would cost two atomic reference counts.
 
 
-@kernel
+@inner(**VECTORISED)
 def products(x, W, c, row, m, Z, at):
     """``Z[at + j] = W[row + j] . x + c[row + j]`` for j < m and a block ``x (q/4, 4 BLOCK)``; four rows at a time.
 
@@ -62,7 +63,7 @@ def products(x, W, c, row, m, Z, at):
                 Z[z, r] += a0 * x[g, r] + a1 * x[g, BLOCK + r] + a2 * x[g, 2 * BLOCK + r] + a3 * x[g, 3 * BLOCK + r]
 
 
-@kernel
+@inner(**VECTORISED)
 def add_gradients(x, G, at, m, dW, row):
     """``dW[row + j] += sum_r G[at + j, r] x[:, r]`` for j < m and a block: the transpose of `products`."""
     whole = m - m % 4
@@ -124,7 +125,7 @@ def add_gradients(x, G, at, m, dW, row):
             dW[t, k + 3] += s3
 
 
-@kernel
+@inner(**VECTORISED)
 def add_inputs(W, row, m, G, at, dx):
     """``dx += sum_j W[row + j] G[at + j]`` for j < m: the gradient with respect to the block ``x`` of `products`."""
     whole = m - m % 4
@@ -146,7 +147,7 @@ def add_inputs(W, row, m, G, at, dx):
                     dx[g, start + r] += a0 * G[z, r]
 
 
-@kernel
+@inner(**VECTORISED)
 def left_share(P, depth, S, i):
     """Path probabilities of the left child into ``P[depth + 1]``; returns their sum.
 
@@ -162,7 +163,7 @@ def left_share(P, depth, S, i):
     return total
 
 
-@kernel
+@inner(**VECTORISED)
 def right_share(P, depth):
     """Replace the left child's probabilities in ``P[depth + 1]`` by the right child's; returns their sum."""
     total = P.dtype.type(0.0)
@@ -173,7 +174,7 @@ def right_share(P, depth):
     return total
 
 
-@kernel
+@inner(**VECTORISED)
 def combine(P, depth, S, i, V, at):
     """V of a branch into ``V[at]``, from its children's V; ``S[i]`` becomes dL/dz, whose sum is returned."""
     one, total = P.dtype.type(1.0), P.dtype.type(0.0)
@@ -188,7 +189,7 @@ def combine(P, depth, S, i, V, at):
     return total
 
 
-@kernel
+@inner(**VECTORISED)
 def twin_leaves(P, depth, S, i, y, left, right, V, at):
     """A branch over two constant leaves under squared loss: leaves and `combine` in one loop.
 
@@ -211,7 +212,7 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
     return total, d_left, d_right, mass
 
 
-@kernel
+@inner(**VECTORISED)
 def softmax_rows(T, at, K):
     """Replace class scores ``T[at:at + K]`` by probabilities."""
     for r in range(BLOCK):
@@ -226,7 +227,7 @@ def softmax_rows(T, at, K):
             T[at + k, r] /= total
 
 
-@kernel
+@inner(**VECTORISED)
 def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
     """At one leaf with predictions (scores) ``T[row:row + K]``: V goes to ``V[at]``, and the gradient with respect to
     them to ``T``.
@@ -272,28 +273,28 @@ def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
                 T[row + k, r] = two * P[depth, r] * e
 
 
-@kernel
+@inner(**VECTORISED)
 def fill(T, row, value):
     """``T[row] = value``."""
     for r in range(BLOCK):
         T[row, r] = value
 
 
-@kernel
+@inner(**VECTORISED)
 def copy_row(T, row, source, index):
     """``T[row] = source[index]``."""
     for r in range(BLOCK):
         T[row, r] = source[index, r]
 
 
-@kernel
+@inner(**VECTORISED)
 def add_constant(T, row, value):
     """``T[row] += value``."""
     for r in range(BLOCK):
         T[row, r] += value
 
 
-@kernel
+@inner(**VECTORISED)
 def row_sum(T, row):
     """Sum of ``T[row]``."""
     total = T.dtype.type(0.0)
@@ -302,7 +303,7 @@ def row_sum(T, row):
     return total
 
 
-@kernel
+@inner(**VECTORISED)
 def mixture_losses(y, w, i, F, loss):
     """Loss of the mixture's predictions ``F (K, BLOCK)``, weighted and summed; ``F`` becomes its derivative."""
     dtype = w.dtype.type

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.clock import now
 from opttree.interrupts import in_background
 from opttree.models import as_tree
 from opttree.options import option
@@ -103,7 +103,7 @@ class MIP(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds, until a proof or a limit."""
-        began = time.perf_counter()
+        began = now()
         stated = self.stated(problem)
         search = _Search(self, stated, problem.best_constant(), began)
         auto = self.init == "auto"
@@ -250,7 +250,7 @@ class _Search:
     def own_seconds_left(self) -> float:
         """Seconds until the solver's ``time_limit``."""
         limit = self.options.time_limit
-        return math.inf if limit is None else self.began + float(limit) - time.perf_counter()
+        return math.inf if limit is None else self.began + float(limit) - now()
 
     def _solve(self, formulation: Formulation) -> Generator[Step | None, Any, str]:
         """One run of HiGHS from the incumbent; returns its status."""

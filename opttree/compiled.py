@@ -1,0 +1,36 @@
+"""How kernels are compiled: once per machine, kept on disk, and free of the interpreter's lock while they run."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numba
+
+_config: Any = numba.config
+_njit: Any = numba.njit  # its types lack the options for entries from outside
+
+
+def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator of a kernel; ``options`` are those of `numba.njit`."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        try:
+            return _njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
+        except RuntimeError:  # neither beside the source nor in the user's folder may numba write
+            if _config.CACHE_DIR:
+                raise
+            _config.CACHE_DIR = tempfile.mkdtemp(prefix="opttree-")
+            logging.getLogger("opttree").warning(
+                "opttree finds no folder in which it may keep compiled kernels: this process compiles them for itself "
+                "alone; set NUMBA_CACHE_DIR to a folder of your own"
+            )
+            return compiled(function)
+
+    return compiled
+
+
+inner = partial(kernel, no_cpython_wrapper=True)  # of other kernels alone: nothing is compiled for calls from Python
