@@ -54,8 +54,8 @@ def _on_cluster(
 ) -> Generator[tuple[int, Any]]:
     """`spread` on a cluster.
 
-    By futures of Dask's own, since joblib's back end gives no word of a cancelled one. The scheduler keeps ``shared`` as
-    a task's argument and can send it anew, unlike scattered data; scattering also fails if a worker is lost meanwhile.
+    By futures of Dask's own, since joblib's back end gives no word of a cancelled one. The scheduler keeps ``shared``
+    as a task's argument and can send it anew, unlike scattered data; scattering also fails if a worker is lost then.
     """
     from distributed import KilledWorker, as_completed
 
