@@ -100,6 +100,19 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=_compare)
 
     solve = commands.add_parser("solve", help="find a tree with a proof of how good it is: incumbent, bound, gap")
+    _solve_options(solve)
+    solve.set_defaults(run=_solve)
+
+    warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
+    warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    warm.set_defaults(run=_warm_up)
+
+    datasets = commands.add_parser("datasets", help="list the data sets known without a network")
+    datasets.set_defaults(run=_datasets)
+    return parser
+
+
+def _solve_options(solve: argparse.ArgumentParser) -> None:
     solve.add_argument("data", metavar="DATA", help="a CSV file, or a name that `opttree datasets` lists")
     solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
     solve.add_argument("--method", choices=("mip", "local", "local+mip"), default="mip")
@@ -131,15 +144,6 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     solve.add_argument("--save", metavar="TREE", help="save the tree, on raw features, to this file, .json or .npz")
     solve.add_argument("--out", default="out", metavar="FOLDER", help="where the trace (CSV, PNG) goes")
-    solve.set_defaults(run=_solve)
-
-    warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
-    warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
-    warm.set_defaults(run=_warm_up)
-
-    datasets = commands.add_parser("datasets", help="list the data sets known without a network")
-    datasets.set_defaults(run=_datasets)
-    return parser
 
 
 def _tree_options(parser: argparse.ArgumentParser) -> None:
