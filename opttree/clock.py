@@ -3,49 +3,60 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from numba.core import event
-from numba.core.compiler_lock import global_compiler_lock
 
-ABOUT = 10  # seconds that the kernels of a method take to compile, on two cores
+ABOUT = 30  # seconds that the kernels of a method take to compile
 
 _log = logging.getLogger("opttree")
 _listeners: list[Callable[[str], None]] = []
 
 
 class _Compilations(event.Listener):
-    """Seconds in which some thread held numba's compiler lock: it does while it compiles a function or loads one."""
+    """Seconds in which some thread held numba's compiler lock, or waited for it, to compile or to load a function."""
 
     def __init__(self) -> None:
+        self.forget()
+        self._total = 0.0
+
+    def forget(self) -> None:
+        """Forget what is going on: a forked process has none of the threads that it had begun in."""
         self._lock = threading.Lock()
-        self._open, self._since, self._total = 0, 0.0, 0.0
+        self._depths: dict[int, int] = {}  # of nested compilations, by thread
+        self._since = 0.0
 
     def on_start(self, event: event.Event) -> None:
+        thread = threading.get_ident()
         with self._lock:
-            if self._open == 0:
+            if not self._depths:
                 self._since = time.perf_counter()
-            self._open += 1
+            self._depths[thread] = self._depths.get(thread, 0) + 1
 
     def on_end(self, event: event.Event) -> None:
+        thread = threading.get_ident()
         with self._lock:
-            if self._open == 1:
+            left = self._depths.pop(thread, 0) - 1
+            if left > 0:
+                self._depths[thread] = left
+            elif left == 0 and not self._depths:
                 self._total += time.perf_counter() - self._since
-            self._open = max(self._open - 1, 0)
 
-    def seconds(self) -> float:
-        """Their sum so far."""
+    def read(self) -> tuple[float, float]:
+        """`time.perf_counter`, and the seconds so far."""
         with self._lock:
-            if self._open == 0:
-                return self._total
-            if global_compiler_lock._lock.acquire(blocking=False):  # nobody holds it: an interrupt left its beginning
-                global_compiler_lock._lock.release()
-                self._open = 0
-                return self._total
-            return self._total + time.perf_counter() - self._since
+            wall = time.perf_counter()
+            if self._depths:
+                # who asks does not compile: an interrupt or an exception kept its end from coming
+                self._depths.pop(threading.get_ident(), None)
+                for thread in self._depths.keys() - sys._current_frames().keys():
+                    del self._depths[thread]
+            return wall, self._total + (wall - self._since if self._depths else 0.0)
 
 
 class _Announcement(event.Listener):
@@ -54,7 +65,7 @@ class _Announcement(event.Listener):
     said = False
 
     def on_start(self, event: event.Event) -> None:
-        module = event.data["dispatcher"].py_func.__module__
+        module = event.data["dispatcher"].py_func.__module__ or ""
         if self.said or not module.startswith("opttree."):
             return
         self.said = True
@@ -70,16 +81,19 @@ class _Announcement(event.Listener):
 _compilations = _Compilations()
 event.register("numba:compiler_lock", _compilations)
 event.register("numba:compile", _Announcement())
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_compilations.forget)
 
 
 def compile_seconds() -> float:
     """Seconds that this process has spent so far on compiling and loading kernels, in any thread."""
-    return _compilations.seconds()
+    return _compilations.read()[1]
 
 
 def now() -> float:
     """Seconds of a clock that stands still while kernels are compiled or loaded."""
-    return time.perf_counter() - compile_seconds()
+    wall, compiling = _compilations.read()
+    return wall - compiling
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
+import shutil
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +13,7 @@ from typing import Any
 import numba
 
 _config: Any = numba.config
+_folders: list[str] = []  # of this process alone
 _njit: Any = numba.njit  # its types lack the options for entries from outside
 
 
@@ -21,9 +24,11 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         try:
             return _njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
         except RuntimeError:  # neither beside the source nor in the user's folder may numba write
-            if _config.CACHE_DIR:
+            if _config.CACHE_DIR in _folders:
                 raise
-            _config.CACHE_DIR = tempfile.mkdtemp(prefix="opttree-")
+            _folders.append(tempfile.mkdtemp(prefix="opttree-"))
+            atexit.register(shutil.rmtree, _folders[-1], ignore_errors=True)
+            _config.CACHE_DIR = _folders[-1]
             logging.getLogger("opttree").warning(
                 "opttree finds no folder in which it may keep compiled kernels: this process compiles them for itself "
                 "alone; set NUMBA_CACHE_DIR to a folder of your own"

@@ -162,6 +162,6 @@ def _leave(thread: threading.Thread) -> None:
 
 
 def _no_compilation() -> AbstractContextManager[Any]:
-    """Numba's compiler lock, if Numba is loaded."""
+    """Numba's compiler lock, if Numba is loaded; without its events, which would count as compilation."""
     module = sys.modules.get("numba.core.compiler_lock")
-    return getattr(module, "global_compiler_lock", nullcontext())
+    return nullcontext() if module is None else module.global_compiler_lock._lock

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
 import numba
+from numba.np.ufunc import parallel
 
 RANGES = 4  # per thread, so that a thread that waits for a core holds up little
 MOST = 256  # threads of the pool
@@ -35,7 +36,10 @@ def most() -> int:
 def available() -> int:
     """Threads that the calling thread may use: as many as `limited` says, or else as Numba is set to."""
     limit = _limit.get()
-    return numba.get_num_threads() if limit is None else limit
+    if limit is not None:
+        return limit
+    # to ask numba starts threads of its own; nobody has set their number before they were started
+    return numba.get_num_threads() if parallel._is_initialized else most()
 
 
 def count(n_jobs: int | None) -> int:
@@ -97,8 +101,9 @@ def share(kernel: Callable[..., None], n: int, cost: float, *args: Any) -> None:
     ranges = iter(list(pairwise(bounds)))  # a list iterator may be advanced by several threads
 
     def work() -> None:
-        for first, last in ranges:
-            kernel(first, last, *args)
+        with _none_after_an_error(ranges):
+            for first, last in ranges:
+                kernel(first, last, *args)
 
     together(work, n_threads)
 
@@ -115,7 +120,7 @@ def each(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     tasks = iter(list(enumerate(items)))
 
     def take() -> None:
-        with limited(part, worth):
+        with limited(part, worth), _none_after_an_error(tasks):
             for i, item in tasks:
                 results[i] = work(item)
 
@@ -123,12 +128,26 @@ def each(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     return results
 
 
+@contextmanager
+def _none_after_an_error(items: Iterator[Any]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        for _ in items:
+            pass
+        raise
+
+
 def together(work: Callable[[], None], n_threads: int) -> None:
     """Call ``work()`` in the calling thread and, as far as the pool is idle, in ``n_threads - 1`` further ones."""
-    helpers: list[Future[None]] = [pool().submit(work) for _ in range(n_threads - 1)]
+    helpers: list[Future[None]] = []
+    with suppress(RuntimeError):  # no further threads: the process has as many as it may, or ends
+        for _ in range(n_threads - 1):
+            helpers.append(pool().submit(work))
     try:
         work()
     finally:
-        for helper in helpers:
-            if not helper.cancel():  # what the pool has not begun is not needed any more
-                helper.result()
+        begun = [helper for helper in helpers if not helper.cancel()]  # others are not needed any more
+        wait(begun)
+    for helper in begun:
+        helper.result()

@@ -21,9 +21,9 @@ def names() -> list[str]:
 
 
 def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> dict[str, float]:
-    """Compile the kernels of some or all methods, in two processes, and keep them in numba's cache on disk.
+    """Compile what some or all methods need for their default options, in two processes, and keep it in numba's cache.
 
-    A first fit then loads them, in a fraction of a second. What is compiled already is loaded.
+    A first fit then loads it, in a second or two. What is compiled already is loaded.
 
     Parameters
     ----------
@@ -42,6 +42,8 @@ def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> di
     RuntimeError
         If a process fails; the others are finished.
     """
+    if isinstance(methods, str):
+        raise ValueError(f"methods must be a list of names; got the string {methods!r}")
     chosen = names() if methods is None else list(dict.fromkeys(methods))
     for name in chosen:
         if name not in names():

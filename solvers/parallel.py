@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError
+from contextvars import copy_context
 from typing import Any
 
 from opttree.threads import count, limited
@@ -30,7 +31,10 @@ def spread(
     n_threads = count(n_jobs)
     part = n_threads // min(n_threads, max(len(tasks), 1))
     parallel = Parallel(n_threads, prefer="threads", return_as="generator_unordered")
-    results = parallel(delayed(_numbered)(function, shared, i, task, part) for i, task in enumerate(tasks))
+    # each in a copy of the caller's context, with its limits
+    results = parallel(
+        delayed(copy_context().run)(_numbered, function, shared, i, task, part) for i, task in enumerate(tasks)
+    )
     try:
         yield from results
     finally:
@@ -72,7 +76,8 @@ def _on_cluster(
                 del missing[i]
             return
         except (OSError, CancelledError, KilledWorker):  # what a cluster raises for tasks that it lost
-            if attempt == ATTEMPTS:
+            failed = [future.exception() for future in futures if future.status == "error"]
+            if attempt == ATTEMPTS or not all(isinstance(error, KilledWorker) for error in failed):
                 raise
         finally:
             client.cancel([there, *futures])

@@ -165,7 +165,7 @@ def test_every_file_belongs_to_a_layer():
 
 KERNELS_IMPORT = {
     *("numpy", "numba", "numba.core", "numba.extending", "llvmlite", "opttree.compiled", "opttree.threads"),
-    *("collections", "functools", "math", "pathlib"),  # of the standard library
+    *("collections", "functools", "math", "pathlib", "zlib"),  # of the standard library
 }
 
 

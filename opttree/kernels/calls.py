@@ -4,6 +4,8 @@ A loop over the ranges of a shared kernel is written once, around `run`. Compile
 kernel by its address; interpreted, it gets the kernel itself and runs it on several threads (`opttree.threads`).
 """
 
+import zlib
+
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
@@ -12,15 +14,27 @@ from opttree.threads import share
 
 
 def run(kernel, n, cost, work):
-    """``kernel(first, last, work)`` for 0, ..., n - 1: by `share`; in compiled code, ``kernel`` is an address."""
+    """``kernel(first, last, work)`` for 0, ..., n - 1: by `share`; compiled, ``kernel`` is what `address_of` returns."""
     share(kernel, n, cost, work)
 
 
 @overload(run)
 def _compiled_run(kernel, n, cost, work):
-    if isinstance(kernel, types.Integer):
-        return lambda kernel, n, cost, work: _call(kernel, (0, n, work))
-    return None
+    if not isinstance(kernel, types.UniTuple):
+        return None
+    known = fingerprint(work)
+
+    def call(kernel, n, cost, work):
+        if kernel[1] != known:
+            raise RuntimeError("opttree's compiled kernels are of different versions: delete numba's cache of them")
+        _call(kernel[0], (0, n, work))
+
+    return call
+
+
+def fingerprint(kind):
+    """A number for a type: a caller from the cache may be older than the kernel that it calls."""
+    return zlib.crc32(str(kind).encode())
 
 
 @intrinsic
@@ -40,11 +54,12 @@ def _call(_context, address, arguments):
     return types.none(address, arguments), generate
 
 
-_addresses: dict[tuple[object, object], int] = {}
+_addresses: dict[tuple[object, object], tuple[int, int]] = {}
 
 
 def address_of(kernel, maker, arguments, key):
-    """Address of ``kernel``, compiled for ranges and the type of what the compiled ``maker(*arguments)`` returns.
+    """Address of ``kernel``, compiled for ranges and the type of what the compiled ``maker(*arguments)`` returns; and
+    the fingerprint of this type.
 
     ``key`` holds all on which types depend that arguments may differ in.
     """
@@ -58,6 +73,6 @@ def address_of(kernel, maker, arguments, key):
         signature = (types.int64, types.int64, work)
         kernel.compile(signature)
         compiled = kernel.overloads[signature]
-        found = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+        found = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name), fingerprint(work)
         _addresses[kernel, key] = found
     return found

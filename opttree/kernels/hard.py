@@ -114,7 +114,7 @@ def route_range(first, last, X, children, A, b, feature, out):
 def route(X, children, A, b, feature):
     """Leaf node of every row: (n,) int32."""
     out = np.empty(X.shape[0], np.int32)
-    share(route_range, out.size, A.shape[1] * levels(b), X, children, A, b, feature, out)
+    share(route_range, out.size, A.shape[1] * levels(b.size), X, children, A, b, feature, out)
     return out
 
 
@@ -160,7 +160,7 @@ def forest_outputs(X, first, children, A, b, feature, values, coefs, lower, uppe
     """
     n, n_trees = X.shape[0], first.size - 1
     out = np.zeros((n, values.shape[1]))
-    cost = ROWS * X.shape[1] * n_trees * (levels(b) / n_trees + 1)
+    cost = ROWS * X.shape[1] * n_trees * (levels(b.size // n_trees) + 1)
     arrays = X, first, children, A, b, feature, values, coefs, lower, upper, out
     share(forest_range, -(-n // ROWS), cost, *arrays)
     return out
@@ -182,9 +182,9 @@ def losses(X, Y, leaf_node, n_branches, values, coefs, lower, upper, loss, link)
     return out
 
 
-def levels(b):
-    """Levels of a balanced tree with these thresholds."""
-    return int(b.size).bit_length()
+def levels(n_branches):
+    """Levels of a balanced tree with so many branches."""
+    return int(n_branches).bit_length()
 
 
 def single_features(A):

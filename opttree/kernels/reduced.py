@@ -43,7 +43,7 @@ def pseudolabels(X, Y, w, node_of, slot_of, own, tree, leaves, loss, link, slot,
     positive where right is better. Returns the losses on the other side (n,).
     """
     lost = np.zeros(X.shape[0])
-    cost = X.shape[1] * (1 + levels(tree[2])) + leaves[0].shape[1] * leaves[1].shape[2]
+    cost = X.shape[1] * (1 + levels(tree[2].size)) + leaves[0].shape[1] * leaves[1].shape[2]
     arrays = X, Y, w, node_of, slot_of, own, tree, leaves, loss, link, slot, side, u, other, lost
     share(pseudolabels_range, lost.size, cost, *arrays)
     return lost

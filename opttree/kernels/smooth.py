@@ -353,7 +353,7 @@ def alone(theta, data, blocks, form):
     n_chunks = max(1, min(MOST_CHUNKS, int(blocks[1] - blocks[0])))
     if threads_for(n_chunks, cost_of_chunk(form, blocks)) > 1:
         return None
-    key = theta.dtype, *(array.dtype for array in data), *map(type, form)
+    key = theta.dtype, *((array.dtype, array.flags.c_contiguous) for array in data), *map(type, form)
     return address_of(add_chunks, prepare, (theta, 1.0, data, blocks, form), key)
 
 

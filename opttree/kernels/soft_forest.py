@@ -411,9 +411,9 @@ def cost_of_chunk(form, n_blocks):
 
 def alone(theta, X, y, w, form):
     """Addresses of both kernels if passes over these rows are worth one thread only, else None."""
-    if threads_for(min(MOST_CHUNKS, form.n_trees), cost_of_chunk(form, X.shape[0])) > 1:
+    if threads_for(min(MOST_CHUNKS, form.n_trees), 2 * cost_of_chunk(form, X.shape[0])) > 1:
         return None
-    key = theta.dtype, X.dtype, y.dtype, w.dtype, *map(type, form)
+    key = theta.dtype, *((array.dtype, array.flags.c_contiguous) for array in (X, y, w)), *map(type, form)
     found = _addresses.get(key)
     if found is None:
         outs, mass, inputs, bounds = forward_space(theta, X[:1], form)
@@ -468,4 +468,4 @@ def descend(theta, state, done, rates, batches, data, form, moments):
 
 
 KERNELS = forward_chunks, backward_chunks
-_addresses: dict[object, tuple[int, int]] = {}
+_addresses: dict[object, tuple[tuple[int, int], tuple[int, int]]] = {}
