@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from numba.core import event
 
-ABOUT = 30  # seconds that the kernels of a method take to compile
+ABOUT = 30  # seconds that the kernels of a method take to compile on one core, more or less
 
 _log = logging.getLogger("opttree")
 _listeners: list[Callable[[str], None]] = []

@@ -14,7 +14,7 @@ from opttree.threads import share
 
 
 def run(kernel, n, cost, work):
-    """``kernel(first, last, work)`` for 0, ..., n - 1: by `share`; compiled, ``kernel`` is what `address_of` returns."""
+    """``kernel(first, last, work)`` for 0, ..., n - 1: by `share`; compiled, ``kernel`` is that of `address_of`."""
     share(kernel, n, cost, work)
 
 
