@@ -186,9 +186,9 @@ def test_thresholds_decay_and_gates_are_taken(monkeypatch):
     thresholds = []
     inner = NODEC._inner_iteration
 
-    def watched(self, smooth, theta, chosen, imbalance, k):
+    def watched(self, rows, chosen, imbalance, k):
         thresholds.append(imbalance)
-        return inner(self, smooth, theta, chosen, imbalance, k)
+        return inner(self, rows, chosen, imbalance, k)
 
     monkeypatch.setattr(NODEC, "_inner_iteration", watched)
     nodec = NODEC(max_iter=3, imbalance=(0.3, 0.2, 0.1), decay=0.5)

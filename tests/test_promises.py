@@ -245,8 +245,8 @@ def test_passes_with_constant_leaves_come_first_from_a_random_start():
 def test_where_the_gradient_is_small_nodec_moves_nothing(monkeypatch):
     problem = regression_problem(200, leaves="linear", penalties=())
     asked = []
-    update = NODEC._update
-    monkeypatch.setattr(NODEC, "_update", lambda self, *args: asked.append(1) or update(self, *args))
+    reroute = NODEC._reroute
+    monkeypatch.setattr(NODEC, "_reroute", lambda self, *args: asked.append(1) or reroute(self, *args))
     easily = NODEC(max_iter=2, imbalance=(0.9, 0.9, 0.4), theta=0.999)
     smooth = SmoothTreeProblem(problem)
     theta = soft_start(

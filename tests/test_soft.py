@@ -170,10 +170,10 @@ def test_every_branch_and_leaf_is_in_a_working_set_of_each_macro_iteration(worki
     problem = regression_problem(300, depth=depth, leaves="linear", penalties=RIDGE)
     smooth, passes, inner = SmoothTreeProblem(problem), [[]], NODEC._inner_iteration
 
-    def watched(self, whole, theta, chosen, *rest):
-        moved = inner(self, whole, theta, chosen, *rest)
-        passes[-1].append((chosen.node, moved != theta))
-        return moved
+    def watched(self, rows, chosen, *rest):
+        before = rows.theta
+        inner(self, rows, chosen, *rest)
+        passes[-1].append((chosen.node, rows.theta != before))
 
     monkeypatch.setattr(NODEC, "_inner_iteration", watched)
     solver = NODEC(k0=0, theta=0.0, working_sets=working_sets, max_iter=4)

@@ -160,20 +160,22 @@ def lbfgs_memory(size):
 
 # theta and its gradient g, the next point and its gradient, the direction, scalars by the indices below, the pairs
 LBFGS = namedtuple("LBFGS", "theta g new new_g direction numbers memory")
-VALUE, SLOPE, LENGTH, TRIAL, LEFT, EVALUATIONS, ENDED = range(7)
+VALUE, SLOPE, LENGTH, TRIAL, LEFT, EVALUATIONS, ENDED, LEAST = range(8)
 
 
 @kernel()
-def lbfgs_begin(theta, iterations, memory):
+def lbfgs_begin(theta, iterations, memory, least):
     """State of up to ``iterations`` iterations of L-BFGS (Nocedal and Wright, algorithm 7.5), which updates ``theta``.
 
     Evaluate the objective at ``state.new`` and its gradient into ``state.new_g``, and pass the value to `lbfgs_take`,
     until ``state.numbers[ENDED]``. Steps are shortened by Armijo's rule with quadratic interpolation; pairs of negative
     curvature are skipped. ``memory``, see `lbfgs_memory`, holds the pairs of earlier iterations and is updated, so that
-    splitting a run into parts does not change it.
+    splitting a run into parts does not change it. Where the gradient's norm at the start is at most ``least``, nothing
+    is done.
     """
-    numbers = np.zeros(7)
+    numbers = np.zeros(8)
     numbers[LEFT] = iterations
+    numbers[LEAST] = least
     d = np.empty(theta.size)
     return LBFGS(theta, np.empty_like(theta), theta.copy(), np.empty_like(theta), d, numbers, memory)
 
@@ -197,6 +199,8 @@ def lbfgs_take(state, value):
         theta[:] = new
         numbers[LEFT] -= 1
         numbers[ENDED] = numbers[VALUE] - value <= SETTLED * max(abs(value), 1e-300)
+    elif np.sum(new_g * new_g) <= numbers[LEAST] * abs(numbers[LEAST]):
+        numbers[ENDED] = 1
     g[:] = new_g
     numbers[VALUE] = value
     if numbers[ENDED] or numbers[LEFT] <= 0:
@@ -213,11 +217,11 @@ def lbfgs_take(state, value):
 
 
 @register_jitable
-def iterate(chunks, theta, alpha, data, form, penalty, iterations, memory):
+def iterate(chunks, theta, alpha, data, form, penalty, iterations, memory, least):
     """`lbfgs`, by `add_chunks` or its address: see `opttree.kernels.calls`."""
     blocks = np.array([0, data.w.shape[0]])
     mass = np.empty(1 << form.depth, theta.dtype)
-    state = lbfgs_begin(theta, iterations, memory)
+    state = lbfgs_begin(theta, iterations, memory, least)
     while not state.numbers[ENDED]:
         value = evaluate(chunks, state.new, alpha, data, blocks, form, penalty, state.new_g, mass)
         lbfgs_take(state, value)
@@ -227,16 +231,18 @@ def iterate(chunks, theta, alpha, data, form, penalty, iterations, memory):
 iterate_alone = kernel()(iterate)
 
 
-def lbfgs(theta, alpha, data, form, penalty, iterations, memory):
-    """A complete L-BFGS run on the smooth tree; returns the objective and the number of evaluations."""
-    arguments = theta, alpha, data, form, penalty, iterations, memory
+def lbfgs(theta, alpha, data, form, penalty, iterations, memory, least=-1.0):
+    """A complete L-BFGS run on the smooth tree, see `lbfgs_begin`; returns the objective and the number of
+    evaluations.
+    """
+    arguments = theta, alpha, data, form, penalty, iterations, memory, least
     address = alone(theta, data, (0, data.w.shape[0]), form)
     return iterate(add_chunks, *arguments) if address is None else iterate_alone(address, *arguments)
 
 
-def lbfgs_elsewhere(theta, value_and_gradient, iterations, memory):
+def lbfgs_elsewhere(theta, value_and_gradient, iterations, memory, least=-1.0):
     """A complete L-BFGS run on an objective given as a Python function, ``value_and_gradient(theta)``."""
-    state = lbfgs_begin(theta, iterations, memory)
+    state = lbfgs_begin(theta, iterations, memory, least)
     while not state.numbers[ENDED]:
         value, state.new_g[:] = value_and_gradient(state.new)
         lbfgs_take(state, value)

@@ -3,9 +3,11 @@
 import numpy as np
 
 from opttree.compiled import inner, kernel
+from opttree.kernels.exponential import sigmoid
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.leaves import moment
 from opttree.kernels.quadratic import solve_linear_leaf
+from opttree.kernels.vectors import BLOCK, VECTORISED, fill, products
 from opttree.threads import share
 
 MOST_ARGUMENT = 40.0  # |arguments| of gates are clamped at this, as in `smooth`
@@ -58,26 +60,154 @@ def leaf_shares(X, children, A, b, alpha):
     return out
 
 
-@kernel(fastmath=FASTMATH)
-def squares_range(first, last, X, Y, rows, values, coefs, out):
-    """`squared_losses` of some rows."""
-    L, K, p = coefs.shape
+@kernel(**VECTORISED)
+def gates_blocks(first, last, X, A, b, alpha, branches, out):
+    """Left probabilities of the rows of some blocks at ``branches``, see `set_gates`."""
+    m = branches.size
+    zero = m - m  # not the constant 0: numba compiles a kernel anew for each constant that it is given
+    W, c, Z = np.zeros((m, 4 * X.shape[1])), np.empty(m), np.empty((m, BLOCK))
+    for j in range(m):
+        c[j] = alpha * b[branches[j]]
+        for k in range(A.shape[1]):
+            W[j, k] = -alpha * A[branches[j], k]
     for i in range(first, last):
-        x, y = X[rows[i]], Y[rows[i]]
+        products(X[i], W, c, zero, m, Z, zero)
+        for j in range(m):
+            sigmoid(Z, j)
+            for r in range(BLOCK):
+                out[branches[j], i * BLOCK + r] = Z[j, r]
+
+
+def set_gates(X, A, b, alpha, branches, out):
+    """Left probabilities of all rows at ``branches``, into these rows of ``out (B, rows)``."""
+    share(gates_blocks, X.shape[0], BLOCK * branches.size * (A.shape[1] + 20), X, A, b, alpha, branches, out)
+
+
+@kernel(**VECTORISED)
+def losses_blocks(first, last, X, Y, values, coefs, first_leaf, out):
+    """Squared losses of the rows of some blocks at the leaves ``values (L, K)``, ``coefs (L, K, p or 0)``, see
+    `set_losses`.
+    """
+    L, K, p = coefs.shape
+    zero = L - L
+    W, c, Z = np.zeros((L * K, 4 * X.shape[1])), np.empty(L * K), np.empty((L * K, BLOCK))
+    for j in range(L * K):
+        c[j] = values[j // K, j % K]
+        for k in range(p):
+            W[j, k] = coefs[j // K, j % K, k]
+    for i in range(first, last):
+        if p > 0:
+            products(X[i], W, c, zero, L * K, Z, zero)
         for leaf in range(L):
-            total = 0.0
+            for r in range(BLOCK):
+                out[first_leaf + leaf, i * BLOCK + r] = 0.0
             for k in range(K):
-                e = values[leaf, k] - y[k]
-                for j in range(p):
-                    e += coefs[leaf, k, j] * x[j]
-                total += e * e
-            out[i, leaf] = total
+                if p == 0:
+                    fill(Z, leaf * K + k, c[leaf * K + k])
+                for r in range(BLOCK):
+                    e = Z[leaf * K + k, r] - Y[i, k, r]
+                    out[first_leaf + leaf, i * BLOCK + r] += e * e
 
 
-def squared_losses(X, Y, rows, values, coefs):
-    """Squared loss (m, L) of rows at each leaf: ``values (L, K)``, ``coefs (L, K, p or 0)``."""
-    out = np.empty((rows.size, values.shape[0]))
-    share(squares_range, rows.size, values.size * (1 + coefs.shape[2]), X, Y, rows, values, coefs, out)
+def set_losses(X, Y, values, coefs, first_leaf, out):
+    """Squared losses of all rows at some leaves, into the rows of ``out (L, rows)`` from ``first_leaf``."""
+    cost = BLOCK * values.size * (coefs.shape[2] + 5)
+    share(losses_blocks, X.shape[0], cost, X, Y, values, coefs, first_leaf, out)
+
+
+@kernel(**VECTORISED)
+def expected_blocks(first, last, gates, losses, w, totals):
+    """Weighted sum of the expected losses of each of some blocks of rows, into ``totals``."""
+    n_branches = gates.shape[0]
+    V = np.empty((2 * n_branches + 1, BLOCK))
+    for i in range(first, last):
+        for leaf in range(n_branches + 1):
+            for r in range(BLOCK):
+                V[n_branches + leaf, r] = losses[leaf, i * BLOCK + r]
+        for t in range(n_branches - 1, -1, -1):
+            for r in range(BLOCK):
+                right = V[2 * t + 2, r]
+                V[t, r] = right + gates[t, i * BLOCK + r] * (V[2 * t + 1, r] - right)
+        total = 0.0
+        for r in range(BLOCK):
+            total += w[i, r] * V[0, r]
+        totals[i] = total
+
+
+def expected_loss(gates, losses, w):
+    """Sum over all rows, weighted by ``w (blocks, BLOCK)``, of the expected losses of a complete tree."""
+    totals = np.empty(w.shape[0])
+    share(expected_blocks, w.shape[0], 4 * gates.shape[0] * BLOCK, gates, losses, w, totals)
+    return float(np.sum(totals))
+
+
+@kernel()
+def passing(gates, path, goes_left, n):
+    """The rows among 0..n - 1 whose most probable path passes the branches ``path`` to the sides ``goes_left``."""
+    rows = np.empty(n, np.int32)
+    count = 0
+    for i in range(n):
+        inside = True
+        for j in range(path.size):
+            inside = inside and (gates[path[j], i] >= 0.5) == goes_left[j]  # ties go left, as in the hard tree
+        if inside:
+            rows[count] = i
+            count += 1
+    return rows[:count]
+
+
+@kernel(**VECTORISED)
+def subtree_blocks(first, last, X, rows, w, gates, losses, node, height, levels, packed):
+    """Rows ``X[rows]``, weights ``w`` and losses below ``node``, in some blocks of ``packed``, see `smooth.Data`.
+
+    The subtree has ``height`` levels of branches, of which the problem keeps ``levels``; branches below these act as
+    leaves, with expected losses.
+    """
+    m, p = rows.size, X.shape[1]
+    first_leaf = ((node + 1) << height) - 1 - gates.shape[0]
+    V = np.empty(1 << height)
+    for i in range(first, last):
+        for r in range(BLOCK):
+            at = i * BLOCK + r
+            row = rows[min(at, m - 1)]
+            inside = at < m  # else a padding row
+            for k in range(packed.X.shape[1] * 4):
+                packed.X[i, k // 4, (k % 4) * BLOCK + r] = X[row, k] if inside and k < p else 0.0
+            for leaf in range(V.size):
+                V[leaf] = losses[first_leaf + leaf, row]
+            for level in range(height - 1, levels - 1, -1):
+                top = ((node + 1) << level) - 1
+                for o in range(1 << level):
+                    V[o] = V[2 * o + 1] + gates[top + o, row] * (V[2 * o] - V[2 * o + 1])
+            for leaf in range(1 << levels):
+                packed.Y[i, leaf, r] = V[leaf] if inside else 0.0
+            packed.w[i, r] = w[at] if inside else 0.0
+
+
+def pack_subtree(X, rows, w, gates, losses, node, height, levels, packed):
+    """Fill ``packed``, see `subtree_blocks`."""
+    cost = BLOCK * (2 * X.shape[1] + (4 << height))
+    share(subtree_blocks, packed.w.shape[0], cost, X, rows, w, gates, losses, node, height, levels, packed)
+
+
+@kernel(**VECTORISED)
+def leaf_weights_range(first, last, rows, w, gates, node, height, out):
+    """`leaf_weights` of some rows."""
+    for i in range(first, last):
+        row = rows[i]
+        out[i, 0] = w[i]
+        for level in range(height):
+            top = ((node + 1) << level) - 1
+            for o in range((1 << level) - 1, -1, -1):
+                reach, s = out[i, o], gates[top + o, row]
+                out[i, 2 * o + 1] = reach * (1.0 - s)
+                out[i, 2 * o] = reach * s
+
+
+def leaf_weights(rows, w, gates, node, height):
+    """Weights (m, 2^height) of ``rows`` at the leaves below ``node``: ``w (m,)`` times path probabilities."""
+    out = np.empty((rows.size, 1 << height))
+    share(leaf_weights_range, rows.size, 4 << height, rows, w, gates, node, height, out)
     return out
 
 

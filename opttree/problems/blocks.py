@@ -52,3 +52,10 @@ def in_blocks(X: Floats, Y: Floats, w: Floats, places: NDArray[np.integer], n_bl
         blocks(Y, Y.shape[1]),
         blocks(w[:, None], 1).reshape(n_blocks, vectors.BLOCK),
     )
+
+
+def empty_blocks(m: int, p: int, width: int, dtype: str) -> Any:
+    """Uninitialised blocks for ``m`` rows of ``p`` features and ``width`` outputs, in the kernels' format."""
+    n_blocks, q = -(-m // vectors.BLOCK), -(-p // 4) * 4
+    shapes = (n_blocks, q // 4, 4 * vectors.BLOCK), (n_blocks, width, vectors.BLOCK), (n_blocks, vectors.BLOCK)
+    return smooth.Data(*(np.empty(shape, dtype) for shape in shapes))

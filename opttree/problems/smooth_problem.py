@@ -152,7 +152,7 @@ class SmoothTreeProblem(Checked):
         B, K, p = self.n_branches, self.problem.n_outputs, self.problem.n_features
         return B * (p + 1) + (B + 1) * K * (1 + p * self.linear)
 
-    @property
+    @cached_property
     def form(self) -> Any:
         """The formulation as the kernels take it."""
         depth = self.problem.depth
@@ -169,7 +169,7 @@ class SmoothTreeProblem(Checked):
             int(self.linear),
         )
 
-    @property
+    @cached_property
     def penalty(self) -> Any:
         """The penalties as the kernels take them."""
         return smooth.Penalty(*(self.problem.strength(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)))

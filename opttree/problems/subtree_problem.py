@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import codes, smooth, subtree, vectors
+from opttree.kernels import codes, smooth, subtree
 from opttree.kernels.first_order import lbfgs, lbfgs_elsewhere, lbfgs_memory
-from opttree.problems.blocks import in_blocks
-from opttree.problems.penalties import L1, L2
+from opttree.problems.blocks import empty_blocks
+from opttree.problems.rows_at_point import RowsAtPoint
 from opttree.problems.smooth_batch import SmoothBatch
 from opttree.problems.smooth_problem import TILE_LEVELS, SmoothTreeProblem, path_products
 
@@ -41,6 +40,7 @@ class SubtreeProblem:
     node : branch node t, numbered breadth-first from 0.
     alone : only the split of the node itself may move.
     exact : exact form if True, else the proxy.
+    point : gates and losses of all rows at ``theta``, computed where None.
 
     Raises
     ------
@@ -53,6 +53,7 @@ class SubtreeProblem:
     node: int = 0
     alone: bool = False
     exact: bool = True
+    point: RowsAtPoint | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if (reason := self.refusal(self.whole)) is not None:
@@ -83,8 +84,12 @@ class SubtreeProblem:
     @cached_property
     def below(self) -> NDArray[np.int64]:
         """The branches at and below the node, breadth-first: (2^h - 1,) for a height h above the leaves."""
-        height = self.whole.problem.depth - len(self.path)
-        return heap_below(self.node, height)
+        return np.concatenate([((self.node + 1) << e) - 1 + np.arange(1 << e) for e in range(self.height)])
+
+    @property
+    def height(self) -> int:
+        """Levels of branches at and below the node."""
+        return self.whole.problem.depth - len(self.path)
 
     @property
     def branches(self) -> NDArray[np.int64]:
@@ -101,20 +106,17 @@ class SubtreeProblem:
     @cached_property
     def _reach(self) -> tuple[NDArray[np.int32], Floats]:
         """The rows of the problem and their weights."""
-        problem = self.whole.problem
-        rows = np.arange(problem.n_samples, dtype=np.int32)
-        if not self.path:
-            return rows, problem.w
-        A, b, _values, _coefs = self.whole.parts(self.theta)
-        above = np.array([t for t, _left in self.path])
-        left = subtree.gates(problem.X, rows, A[above], b[above], float(self.whole.alpha)).T
-        sides = [gate if goes_left else 1.0 - gate for gate, (_t, goes_left) in zip(left, self.path, strict=True)]
-        if self.exact:
-            return rows, problem.w * math.prod(sides)
-        passes = np.ones(rows.size, bool)
-        for side, (_t, goes_left) in zip(sides, self.path, strict=True):
-            passes &= side >= 0.5 if goes_left else side > 0.5  # ties go left, as in the hard tree
-        return rows[passes], problem.w[passes]
+        problem, gates = self.whole.problem, self.at_point.gates
+        above = np.array([t for t, _left in self.path], np.int64)
+        goes_left = np.array([left for _t, left in self.path], bool)
+        if not self.exact:
+            rows = subtree.passing(gates, above, goes_left, problem.n_samples)
+            return rows, problem.w[rows]
+        weights = problem.w
+        for t, left in self.path:
+            side = gates[t, : problem.n_samples]
+            weights = weights * (side if left else 1.0 - side)
+        return np.arange(problem.n_samples, dtype=np.int32), weights
 
     @property
     def rows(self) -> NDArray[np.int32]:
@@ -132,17 +134,24 @@ class SubtreeProblem:
         return float(np.sum(self.weights))
 
     @cached_property
+    def at_point(self) -> RowsAtPoint:
+        """Gates and losses of all rows at ``theta``."""
+        return RowsAtPoint(self.whole, self.theta) if self.point is None else self.point
+
+    @property
     def losses(self) -> Floats:
         """Losses of the rows at each leaf below: (m, leaves)."""
-        _A, _b, values, coefs = self.whole.parts(self.theta)
-        problem = self.whole.problem
-        return subtree.squared_losses(problem.X, problem.Y, self.rows, values[self.leaves], coefs[self.leaves])
+        return self.at_point.losses[self.leaves].T[self.rows]
 
-    @cached_property
+    @property
     def left_probabilities(self) -> Floats:
         """Gates of the branches below at ``theta``: (m, 2^h - 1)."""
-        A, b, _values, _coefs = self.whole.parts(self.theta)
-        return subtree.gates(self.whole.problem.X, self.rows, A[self.below], b[self.below], float(self.whole.alpha))
+        return self.at_point.gates[self.below].T[self.rows]
+
+    @property
+    def leaf_weights(self) -> Floats:
+        """Weights of the rows at each leaf below, ``weights`` times path probabilities: (m, leaves)."""
+        return subtree.leaf_weights(self.rows, self.weights, self.at_point.gates, self.node, self.height)
 
     @cached_property
     def row_losses(self) -> Floats:
@@ -165,23 +174,22 @@ class SubtreeProblem:
         """
         if not self.share > 0.0:
             raise ValueError(f"node must be on the path of some rows; no row passes node {self.node}")
-        problem = self.whole.problem
-        losses = self.losses
-        if self.alone and self.below.size > 1:  # the two subtrees below act as leaves with known losses
-            S, half = self.left_probabilities, losses.shape[1] // 2
-            height = half.bit_length() - 1
-            reach = [path_products(S[:, heap_below(1 + side, height)]) for side in (0, 1)]
-            parts = losses[:, :half], losses[:, half:]
-            losses = np.stack([np.einsum("ij,ij->i", *pair) for pair in zip(reach, parts, strict=True)], axis=1)
-        m, depth = self.rows.size, losses.shape[1].bit_length() - 1
-        n_tiles = -(-depth // TILE_LEVELS)
-        form = smooth.Form(depth, -(-depth // n_tiles), 0.0, codes.GIVEN, codes.EXPECTED, problem.n_features, 0, 0)
-        l1, l2 = (problem.strength(kind, "splits") / self.share for kind in (L1, L2))
-        penalty = smooth.Penalty(l1, l2, 0.0, 0.0)
-        table = problem.X[self.rows], losses, self.weights * (m / self.share)
+        problem, point = self.whole.problem, self.at_point
+        m, levels = self.rows.size, 1 if self.alone else self.height
+        n_tiles = -(-levels // TILE_LEVELS)
+        form = smooth.Form(levels, -(-levels // n_tiles), 0.0, codes.GIVEN, codes.EXPECTED, problem.n_features, 0, 0)
+        whole = self.whole.penalty
+        penalty = smooth.Penalty(whole.l1_splits / self.share, whole.l2_splits / self.share, 0.0, 0.0)
+        data = empty_blocks(m, problem.n_features, 1 << levels, self.whole.dtype)
+        weights = self.weights * (m / self.share)
+        subtree.pack_subtree(
+            problem.X, self.rows, weights, point.gates, point.losses, self.node, self.height, levels, data
+        )
         if self.on_gpu:
+            losses = data.Y.transpose(0, 2, 1).reshape(-1, 1 << levels)[:m]
+            table = problem.X[self.rows], losses, weights
             return SmoothBatch([table], form, [penalty], self.whole.dtype), form, penalty
-        return in_blocks(*table, np.arange(m), -(-m // vectors.BLOCK), self.whole.dtype), form, penalty
+        return data, form, penalty
 
     @property
     def start(self) -> Floats:
@@ -194,14 +202,16 @@ class SubtreeProblem:
         value, gradient = self._evaluate(self._checked(point))
         return self.share * value, self.share * gradient
 
-    def lbfgs(self, point: Floats, iterations: int) -> Floats:
-        """The point after up to ``iterations`` iterations of L-BFGS from ``point``."""
+    def lbfgs(self, point: Floats, iterations: int, least: float = -1.0) -> Floats:
+        """The point after up to ``iterations`` iterations of L-BFGS from ``point``; ``point`` itself where the norm of
+        its gradient is at most ``least``.
+        """
         point = np.array(self._checked(point))
+        memory, least = lbfgs_memory(point.size), least / self.share
         if self.on_gpu:
-            lbfgs_elsewhere(point, self._evaluate, iterations, lbfgs_memory(point.size))
+            lbfgs_elsewhere(point, self._evaluate, iterations, memory, least)
         else:
-            alpha, memory = float(self.whole.alpha), lbfgs_memory(point.size)
-            lbfgs(point, alpha, *self.stated, iterations, memory)
+            lbfgs(point, float(self.whole.alpha), *self.stated, iterations, memory, least)
         return point
 
     def _checked(self, point: Floats) -> Floats:
@@ -229,14 +239,6 @@ class SubtreeProblem:
         )
         return float(value), gradient
 
-    def at(self, theta: Floats) -> SubtreeProblem:
-        """The same working set at a ``theta`` that differs from this one at and below the node only."""
-        moved = replace(self, theta=theta)
-        for name in ("path", "below", "_reach", "share"):
-            if name in self.__dict__:
-                moved.__dict__[name] = self.__dict__[name]
-        return moved
-
     def insert(self, point: Floats) -> Floats:
         """``theta`` with the splits of ``point``, in the layout of `start`."""
         theta = np.array(self.theta)
@@ -244,8 +246,3 @@ class SubtreeProblem:
         cut = self.branches.size * A.shape[1]
         A[self.branches], b[self.branches] = point[:cut].reshape(-1, A.shape[1]), point[cut:]
         return theta
-
-
-def heap_below(node: int, height: int) -> NDArray[np.int64]:
-    """Numbers of the branches at and below ``node`` that are less than ``height`` levels down, breadth-first."""
-    return np.concatenate([((node + 1) << e) - 1 + np.arange(1 << e) for e in range(height)])

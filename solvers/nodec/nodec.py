@@ -16,8 +16,8 @@ from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.subtree import fit_leaves
 from opttree.models import as_tree
 from opttree.options import option
-from opttree.problems import L1, L2, SmoothTreeProblem, SubtreeProblem, TreeProblem
-from opttree.problems.smooth_problem import path_products
+from opttree.problems import SmoothTreeProblem, SubtreeProblem, TreeProblem
+from opttree.problems.rows_at_point import RowsAtPoint
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.initial import ClusterInit
@@ -113,7 +113,7 @@ class NODEC(Solver):
     device: Device = option(
         "cpu",
         """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): device for the objectives of working sets of 2000 rows
-        or more and of the whole tree. Leaves and reassignments stay on the CPU.""",
+        or more and for gradients of the whole tree. Leaves and reassignments stay on the CPU.""",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
@@ -138,28 +138,28 @@ class NODEC(Solver):
             yield Step(one_leaf(problem, self.alpha), phase="constant")
             start = yield from self._initial(problem, rng)
         smooth = SmoothTreeProblem(problem, alpha=self.alpha, device=self.device)
-        point = soft_start(smooth, start, self.steepness, own)
-        value = smooth.value(point)
-        best, best_value = point, value
+        rows = RowsAtPoint(smooth, soft_start(smooth, start, self.steepness, own))
+        value = rows.value()
+        best, best_value = rows.theta, value
         imbalance = np.array(self.imbalance)
         yield self._step(smooth, best, {"smooth": best_value, "current": value}, "start")
         k = rises = 0
         for _ in range(self.max_iter):
-            before = point
+            before = rows.theta
             for working_set in self._macro_iteration(smooth.n_branches):
                 if k == self.k0:  # what went before does not bind the exact phase
-                    best, best_value = point, value
-                point = self._inner_iteration(smooth, point, working_set, imbalance, k)
-                last, value = value, smooth.value(point)
+                    best, best_value = rows.theta, value
+                self._inner_iteration(rows, working_set, imbalance, k)
+                last, value = value, rows.value()
                 rises += value > last + ROUNDING * abs(last)
                 if value < best_value:
-                    best, best_value = point, value
+                    best, best_value = rows.theta, value
                 k += 1
                 yield None
             imbalance = imbalance * self.decay
             info = {"smooth": best_value, "current": value, "rises": float(rises)}
             if self.k0 is not None:
-                info |= self._proposition_1(smooth, before, point)
+                info |= self._proposition_1(smooth, before, rows.theta)
             yield self._step(smooth, best, info, "decomposition")
             if self.k0 is not None and info["gradient_norm"] <= self.tol:
                 return Termination.LOCALLY_OPTIMAL
@@ -205,26 +205,25 @@ class NODEC(Solver):
 
     # ---- BN step --------------------------------------------------------------------------------------------------
 
-    def _inner_iteration(
-        self, smooth: SmoothTreeProblem, point: Floats, chosen: WorkingSet, imbalance: Floats, k: int
-    ) -> Floats:
-        """BN step, then LN step."""
+    def _inner_iteration(self, rows: RowsAtPoint, chosen: WorkingSet, imbalance: Floats, k: int) -> None:
+        """BN step, then LN step; ``rows`` moves."""
         exact = self.k0 is not None and k >= self.k0
-        part = SubtreeProblem(smooth, point, chosen.node, alone=chosen.splits == "own", exact=exact)
+        part = SubtreeProblem(rows.whole, rows.theta, chosen.node, chosen.splits == "own", exact, rows)
         if not part.share > 0.0:
-            return point
+            return
         if chosen.splits != "none":
-            part = part.at(part.insert(self._branch_step(part, imbalance, k)))
-        return self._leaf_step(part, chosen.leaves, k)
+            splits = self._branch_step(part, imbalance, k)
+            rows.move(part.insert(splits), part.branches)
+        self._leaf_step(part, chosen.leaves, k)
 
     def _branch_step(self, part: SubtreeProblem, imbalance: Floats, k: int) -> Floats:
         """Lines 14 to 27 of NODEC-DR: the new splits of the working set."""
-        start = part.start
-        value, gradient = part.value_and_grad(start)
-        if np.linalg.norm(gradient) <= self.theta**k:  # lines 15 and 16: no change, not even of rows
-            return start
+        start, least = part.start, self.theta**k  # lines 15 and 16: a smaller gradient changes nothing, not even rows
         if not part.exact:
-            return self._update(part, part, start, imbalance)
+            return self._update(part, part, start, imbalance, least)
+        value, gradient = part.value_and_grad(start)
+        if np.linalg.norm(gradient) <= least:
+            return start
         proxy = replace(part, exact=False)
         candidate = self._update(part, proxy, start, imbalance)
         length = self.line_search.step(lambda v: part.value_and_grad(v)[0], start, value, gradient)
@@ -236,16 +235,22 @@ class NODEC(Solver):
             return candidate
         return reference
 
-    def _update(self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats) -> Floats:
-        """UPDATEBRANCHNODE: the candidate from ``start``; ``proxy`` gives the rows that pass the node."""
+    def _update(
+        self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats, least: float = -1.0
+    ) -> Floats:
+        """UPDATEBRANCHNODE: the candidate from ``start``, or ``start`` if its gradient is at most ``least``; ``proxy`` gives
+        the rows that pass the node.
+        """
         balanced, severe, moved = imbalance
         w = proxy.weights
-        left = proxy.left_probabilities[:, 0] >= 0.5
+        left = proxy.at_point.gates[proxy.node, proxy.rows] >= 0.5
         on_left = float(w[left].sum())
         smaller = min(on_left, proxy.share - on_left)
         problem = proxy.whole.problem
         enough = proxy.rows.size >= 4 * (1 + problem.n_features * proxy.whole.linear)
         if enough and smaller <= balanced * proxy.share and balanced * problem.n_samples >= 1.0:
+            if least >= 0.0 and np.linalg.norm(part.value_and_grad(start)[1]) <= least:
+                return start
             if smaller <= severe * proxy.share:
                 larger = np.flatnonzero(left if 2.0 * on_left >= proxy.share else ~left)
                 order = larger[np.argsort(-proxy.row_losses[larger], kind="stable")]
@@ -254,7 +259,7 @@ class NODEC(Solver):
                 left = left.copy()
                 left[order[:count]] = ~left[order[:count]]
             return self._reroute(proxy, left, start)
-        return part.lbfgs(start, self.branch_iterations)
+        return part.lbfgs(start, self.branch_iterations, least)
 
     def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:
         """Weighted logistic regression (17) of the sides ``left (m,)``, with equal total weight on both sides.
@@ -278,30 +283,21 @@ class NODEC(Solver):
 
     # ---- LN step --------------------------------------------------------------------------------------------------
 
-    def _leaf_step(self, part: SubtreeProblem, chosen: slice, k: int) -> Floats:
-        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node; the new point."""
-        smooth, problem = part.whole, part.whole.problem
-        leaves = range(smooth.n_branches + 1)[part.leaves][chosen]
-        if not leaves:
-            return part.theta
-        weights = part.weights[:, None] * path_products(part.left_probabilities)[:, chosen]
-        _A, _b, values, coefs = smooth.parts(part.theta)
-        new_values, new_coefs = values[leaves], coefs[leaves]
-        fit_leaves(
-            problem.X,
-            problem.Y,
-            part.rows,
-            weights,
-            problem.strength(L1, "leaves"),
-            problem.strength(L2, "leaves"),
-            self.theta**k,
-            new_values,
-            new_coefs,
-        )
-        point = part.theta.copy()
-        for own, fitted in zip(smooth.unpack(point)[2:], (new_values, new_coefs), strict=True):
-            own[leaves] = fitted
-        return point
+    def _leaf_step(self, part: SubtreeProblem, chosen: slice, k: int) -> None:
+        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node; the rows move."""
+        smooth, problem, rows = part.whole, part.whole.problem, part.at_point
+        numbers = range(smooth.n_branches + 1)[part.leaves][chosen]
+        if not numbers:
+            return
+        leaves = slice(numbers.start, numbers.stop)
+        point = rows.theta.copy()
+        _A, _b, values, coefs = smooth.unpack(point)
+        new_values, new_coefs = (np.array(own[leaves], np.float64) for own in (values, coefs))
+        strengths = smooth.penalty.l1_leaves, smooth.penalty.l2_leaves
+        weights = part.leaf_weights[:, chosen]
+        fit_leaves(problem.X, problem.Y, part.rows, weights, *strengths, self.theta**k, new_values, new_coefs)
+        values[leaves], coefs[leaves] = new_values, new_coefs
+        rows.move(point, leaves=leaves)
 
     def _proposition_1(self, smooth: SmoothTreeProblem, before: Floats, point: Floats) -> dict[str, float]:
         """Norms of the gradient and of the macro iteration's moves."""
