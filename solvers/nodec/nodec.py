@@ -238,8 +238,8 @@ class NODEC(Solver):
     def _update(
         self, part: SubtreeProblem, proxy: SubtreeProblem, start: Floats, imbalance: Floats, least: float = -1.0
     ) -> Floats:
-        """UPDATEBRANCHNODE: the candidate from ``start``, or ``start`` if its gradient is at most ``least``; ``proxy`` gives
-        the rows that pass the node.
+        """UPDATEBRANCHNODE: the candidate from ``start``, or ``start`` if its gradient is at most ``least``;
+        ``proxy`` gives the rows that pass the node.
         """
         balanced, severe, moved = imbalance
         w = proxy.weights
