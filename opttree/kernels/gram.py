@@ -16,6 +16,7 @@ from opttree.compiled import inner, kernel
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 BLOCK = 128
+FEW = 16  # fewer rows are added one by one
 
 
 @kernel()
@@ -108,6 +109,15 @@ def add_weighted_gram(X, rows, h, G):
     ``rows (m,)`` index ``X``; ``h (m,)`` is aligned with ``rows``.
     """
     p = X.shape[1]
+    if rows.size < FEW:
+        for r in range(rows.size):
+            x = X[rows[r]]
+            for j in range(p + 1):
+                own, scaled = G[j], h[r] * (x[j] if j < p else 1.0)
+                for k in range(min(j + 1, p)):
+                    own[k] += scaled * x[k]
+            G[p, p] += h[r]
+        return
     B = np.zeros((G.shape[0], BLOCK))
     C = np.zeros((G.shape[0], BLOCK))
     for start in range(0, rows.size, BLOCK):

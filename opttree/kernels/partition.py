@@ -9,7 +9,7 @@ import numpy as np
 
 from opttree.compiled import inner, kernel
 from opttree.kernels.codes import ABSOLUTE, LOG, SQUARED
-from opttree.kernels.gram import FASTMATH
+from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.kernels.leaves import fit_linear
 from opttree.kernels.quadratic import solve_linear_leaf
@@ -333,59 +333,54 @@ def solve_leaf(G, c, yy, l1, l2, v):
 
 @kernel(fastmath=FASTMATH)
 def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wanted, out):
-    """`prefix_costs` for linear leaves under squared loss, where ``wanted[e]``: the normal equations get rank-one
-    updates.
+    """`prefix_costs` for linear leaves under squared loss, where ``wanted[e]``: the Gram matrix of the rows since the
+    last such e is added to the normal equations.
 
     Leaves of fewer than ``min_rows`` rows are constant.
     """
     p, K = X.shape[1], Y.shape[1]
-    G = np.zeros((n_slots, p + 1, p + 1))
+    q = padded(p)
+    G = np.zeros((n_slots, q, q))
     c = np.zeros((n_slots, K, p + 1))
     yy = np.zeros((n_slots, K))
     v = np.zeros((n_slots, K, p + 1))
     count = np.zeros(n_slots, np.int64)
     cost = np.zeros(n_slots)
-    stale = np.zeros(n_slots, np.bool_)
-    total = 0.0
+    own = np.empty(rows.size, np.int32)
+    weight = np.empty(rows.size)
+    start = 0
     for e in range(rows.size):
-        i = rows[e]
-        s = slot_of[i]
-        x = X[i]
-        for a in range(p):
-            h = w[i] * x[a]
-            own = G[s, a]
-            for d in range(a + 1):
-                own[d] += h * x[d]
-        own = G[s, p]
-        for d in range(p):
-            own[d] += w[i] * x[d]
-        own[p] += w[i]
-        for k in range(K):
-            h = w[i] * Y[i, k]
-            for d in range(p):
-                c[s, k, d] += h * x[d]
-            c[s, k, p] += h
-            yy[s, k] += h * Y[i, k]
-        count[s] += 1
-        stale[s] = True
         if not wanted[e]:
             continue
+        total = 0.0
         for t in range(n_slots):
-            if not stale[t]:
-                continue
-            stale[t] = False
-            total -= cost[t]
-            if count[t] >= min_rows:
-                for a in range(p + 1):
-                    for d in range(a):
-                        G[t, d, a] = G[t, a, d]
-                cost[t] = max(solve_leaf(G[t], c[t], yy[t], l1, l2, v[t]), 0.0)
-            else:
-                cost[t] = 0.0
-                for k in range(K):
-                    cost[t] += max(yy[t, k] - c[t, k, p] ** 2 / G[t, p, p], 0.0)
+            m = 0
+            for r in range(start, e + 1):
+                if slot_of[rows[r]] == t:
+                    own[m] = rows[r]
+                    weight[m] = w[rows[r]]
+                    m += 1
+            if m > 0:
+                add_weighted_gram(X, own[:m], weight[:m], G[t])
+                for r in range(m):
+                    i = own[r]
+                    for k in range(K):
+                        h = weight[r] * Y[i, k]
+                        for d in range(p):
+                            c[t, k, d] += h * X[i, d]
+                        c[t, k, p] += h
+                        yy[t, k] += h * Y[i, k]
+                count[t] += m
+                if count[t] >= min_rows:
+                    mirror_lower(G[t])
+                    cost[t] = max(solve_leaf(G[t, : p + 1, : p + 1], c[t], yy[t], l1, l2, v[t]), 0.0)
+                else:
+                    cost[t] = 0.0
+                    for k in range(K):
+                        cost[t] += max(yy[t, k] - c[t, k, p] ** 2 / G[t, p, p], 0.0)
             total += cost[t]
         out[e] = total
+        start = e + 1
 
 
 @inner()
