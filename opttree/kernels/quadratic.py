@@ -17,6 +17,7 @@ JITTER = 1e-10  # callers add this share of the diagonal to it
 RANK = 1e-10  # pivots and diagonals below it, of a Gram matrix scaled to a diagonal of at most one, count as zero
 MAX_ROUNDS = 50
 RELATIVE_TOLERANCE = 1e-9
+ROUNDING = 1e-24  # relative change of a coordinate, squared, that counts as none
 
 
 @inner(fastmath=FASTMATH)
@@ -85,8 +86,10 @@ def minimise_quadratic(H, c, l1, n_penalised, v):
                     row = H[j]
                     for k in range(q):
                         slope[k] += row[k] * step
-            if tol < 0.0:
+            if tol < 0.0:  # a start at the solution itself changes by rounding errors only
                 tol = RELATIVE_TOLERANCE * change
+                for j in range(q):
+                    tol = max(tol, ROUNDING * H[j, j] * v[j] * v[j])
             if change <= tol:
                 return
         size = 0
