@@ -22,6 +22,7 @@ from solvers.sdtr.descent import descent
 from solvers.soft import constant_tree, one_leaf, soft_start
 
 PORTION = 200_000_000  # rows x variables between two checks of the clock, about
+BEHIND = 4  # the run that is behind has this part of the patience
 SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype", "device")  # with `SoftForestProblem`
 
 
@@ -43,8 +44,9 @@ class SDTR(Solver):
         None,
         """"expected" is the paper's eq. (3) for every tree, "mixture" the loss of the averaged predictions, see
         `opttree.SoftForestProblem`. None: "expected" for one tree, "mixture" for several layers. For one layer of
-        several trees, which the paper trains by its average (section III-D), both are tried and the validation loss
-        decides: "mixture" fits better, "expected" overfits less.""",
+        several trees, which the paper trains by its average (section III-D), both run side by side, the one that is
+        behind stops after a quarter of ``patience``, and the validation loss decides: "mixture" fits better, "expected"
+        overfits less.""",
     )
     path_penalty: float = option(0.3, "The paper's lambda_1.", least=0)
     l1: float = option(0.005, "The paper's lambda_2.", least=0)
@@ -99,20 +101,19 @@ class SDTR(Solver):
         train = judge = problem
         if self.validation is not None and problem.n_samples > 1:
             train, judge = problem.split(self.validation, rng)
-        ended = Termination.STALLED
-        for aggregation in self.aggregations:
+        runs = []
+        for aggregation, own in zip(self.aggregations, rng.spawn(len(self.aggregations)), strict=True):
             forest, judging, whole = (
                 SoftForestProblem(part, aggregation=aggregation, **self.shared) for part in (train, judge, problem)
             )
-            theta = forest.random_theta(rng, self.beta)
+            theta = forest.random_theta(own, self.beta)
             if start is not None:
-                theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, rng))
-            run = descent(self, forest, judging, theta, rng)
-            rows = min(self.batch_size, train.n_samples)
-            yield from self._steps_of(run, whole, max(1, min(self.check, PORTION // (rows * forest.size))))
-            if run.done >= self.max_batches:
-                ended = Termination.ITERATION_LIMIT
-        return ended
+                theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, own))
+            runs.append((descent(self, forest, judging, theta, own), whole))
+        rows = min(self.batch_size, train.n_samples)
+        yield from self._race(runs, max(1, min(self.check, PORTION // (rows * forest.size))))
+        full = any(run.done >= self.max_batches for run, _whole in runs)
+        return Termination.ITERATION_LIMIT if full else Termination.STALLED
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -128,16 +129,23 @@ class SDTR(Solver):
             return ("mixture",)
         return ("expected",) if self.n_trees == 1 else ("mixture", "expected")
 
-    def _steps_of(self, run: Descent, whole: SoftForestProblem, portion: int) -> Generator[Step | None]:
-        """Steps of decreasing validation loss; ``portion`` batches between two checks of the clock."""
-        best, seen = run.best[0], np.inf
-        while run.remaining:
-            run.advance(portion)
-            if best.loss < seen:
-                seen = best.loss
+    def _race(self, runs: list[tuple[Descent, SoftForestProblem]], portion: int) -> Generator[Step | None]:
+        """Steps of decreasing validation loss, ``portion`` batches of each run in turn, until all have stopped."""
+        seen = [np.inf] * len(runs)
+        left = list(range(len(runs)))
+        while left:
+            for i in tuple(left):
+                run, whole = runs[i]
+                run.advance(portion)
+                best = run.best[0]
+                behind = any(other.best[0].loss < best.loss for other, _whole in runs)
+                if not run.remaining or (behind and run.done - best.step >= self.patience / BEHIND):
+                    left.remove(i)
+                if best.loss >= seen[i]:
+                    yield None
+                    continue
+                seen[i] = best.loss
                 model = whole.harden(best.theta)
-                info = {"validation": seen, "batch": float(best.step)}
+                info = {"validation": best.loss, "batch": float(best.step)}
                 objective = whole.mean_loss(best.theta) if isinstance(model, Forest) else None
                 yield Step(model, objective, phase=whole.aggregation, info=info)
-            else:
-                yield None
