@@ -19,45 +19,52 @@ class Instance(NamedTuple):
 
 
 def leaf_loss(y, w, loss):
-    """Least weighted loss of one constant on outputs y (m, K) or labels (m, 1)."""
+    """Least weighted loss of one constant on outputs y (m, K) or labels (m, 1), whole numbers from 0."""
     if loss == "squared":
-        return float(np.sum(w[:, None] * (y - np.average(y, axis=0, weights=w)) ** 2))
+        return float(w @ np.square(y - w @ y / w.sum()).sum(axis=1))
     if loss == "absolute":
-        return sum(min(float(np.sum(w * np.abs(column - v))) for v in column) for column in y.T)
-    of_class = np.array([w[y[:, 0] == k].sum() for k in np.unique(y)])
+        return sum(float(w @ np.abs(column - median(column, w))) for column in y.T)
+    of_class = np.bincount(y[:, 0].astype(int), w)
     if loss == "zero_one":
         return float(w.sum() - of_class.max())
+    of_class = of_class[of_class > 0.0]
     return float(-np.sum(of_class * np.log(of_class / of_class.sum())))
 
 
+def median(values, w):
+    """The least of the values that half the weight does not exceed."""
+    order = np.argsort(values)
+    below = np.cumsum(w[order])
+    return values[order[np.searchsorted(below, 0.5 * below[-1])]]
+
+
 def optimum(X, y, *, depth, loss, w=None, price=0.0, min_leaf=1, max_splits=None, leaf=leaf_loss):
-    """Optimal objective over axis-aligned trees; ``leaf(y, w, loss)``, or with ``leaf.rows`` true, of row numbers."""
+    """Optimal objective over axis-aligned trees; ``leaf(y, w, loss)``, or with ``leaf.rows`` true, of row numbers.
+
+    A set of rows is a whole number: its bits.
+    """
     y = np.asarray(y).reshape(len(X), -1)
     w = np.full(len(X), 1.0 / len(X)) if w is None else w / w.sum()
-    by_rows = getattr(leaf, "rows", False)
-    known = {}
+    sides = {sum(1 << int(i) for i in np.flatnonzero(column <= cut)) for column in X.T for cut in column}
 
+    @cache
+    def at_leaf(rows):
+        numbers = np.array([i for i in range(len(X)) if rows >> i & 1])
+        return leaf(numbers) if getattr(leaf, "rows", False) else leaf(y[numbers], w[numbers], loss)
+
+    @cache
     def best(rows, levels, splits):
-        key = rows.tobytes(), levels, splits
-        if key not in known:
-            value = leaf(rows) if by_rows else leaf(y[rows], w[rows], loss)
-            if levels and splits:
-                for j in range(X.shape[1]):
-                    for cut in np.unique(X[rows, j])[:-1]:
-                        low, high = rows[X[rows, j] <= cut], rows[X[rows, j] > cut]
-                        if min(len(low), len(high)) < min_leaf:
-                            continue
-                        for k in range(splits) if np.isfinite(splits) else [np.inf]:
-                            value = min(
-                                value,
-                                price + best(low, levels - 1, k) + best(high, levels - 1, splits - 1 - k)
-                                if np.isfinite(k)
-                                else price + best(low, levels - 1, k) + best(high, levels - 1, k),
-                            )
-            known[key] = value
-        return known[key]
+        value = at_leaf(rows)
+        if levels and splits != 0:
+            shares = [(None, None)] if splits is None else [(k, splits - 1 - k) for k in range(splits)]
+            for low in {rows & side for side in sides}:
+                high = rows ^ low
+                if min(low.bit_count(), high.bit_count()) >= min_leaf:
+                    for left, right in shares:
+                        value = min(value, price + best(low, levels - 1, left) + best(high, levels - 1, right))
+        return value
 
-    return best(np.arange(len(X)), depth, np.inf if max_splits is None else max_splits)
+    return best((1 << len(X)) - 1, depth, max_splits)
 
 
 SIZES = {
