@@ -38,6 +38,15 @@ def run(stated: Protocol, store: Store, **options):
     return runner.run(stated, store, progress=False, **options)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_sandbox():
+    """A sandbox takes seconds to start: it stays for the tests that follow, see `test_a_run_ends_its_sandboxes`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "close_all", lambda: None)
+        yield
+    sandbox.close_all()
+
+
 # ---- protocols -------------------------------------------------------------------------------------------------------
 
 
@@ -283,6 +292,13 @@ def test_rows_traces_and_sessions_are_stored(tmp_path):
     ]
 
 
+def test_a_run_ends_its_sandboxes(tmp_path, monkeypatch):
+    left = []
+    monkeypatch.setattr(sandbox, "close_all", lambda: left.extend(sandbox._ALIVE))
+    assert run(small(methods={"CART": Method("cart")}), Store("small", tmp_path)) == {"kept": 0, "ok": 1}
+    assert sandbox._HERE.sandbox in left
+
+
 def test_a_second_run_keeps_what_is_there_and_adds_the_rest(tmp_path):
     store = Store("small", tmp_path)
     run(small(), store)
@@ -373,14 +389,11 @@ def test_a_run_that_takes_too_much_memory_is_ended(tmp_path):
 
 
 def test_a_sandbox_that_dies_is_a_failure_and_a_new_one_takes_over(tmp_path):
-    one = next(small().runs(protocol.code_version()))
-    try:
-        sandbox.supervise(one, 1)
-        os.kill(sandbox._HERE.sandbox.process.pid, signal.SIGKILL)
-        sandbox._HERE.sandbox.process.wait()
-        _run, outcome = sandbox.supervise(one, 1)
-    finally:
-        sandbox.close_all()
+    one, threads = next(small().runs(protocol.code_version())), os.cpu_count()
+    sandbox.supervise(one, threads)
+    os.kill(sandbox._HERE.sandbox.process.pid, signal.SIGKILL)
+    sandbox._HERE.sandbox.process.wait()
+    _run, outcome = sandbox.supervise(one, threads)
     assert outcome["status"] == "ok"
 
 
@@ -504,7 +517,8 @@ def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
 @pytest.mark.slow
 def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
     rng = np.random.default_rng(0)
-    command = [sys.executable, "-m", "experiments", "run", "smoke", "--jobs", "2", "--quiet", "--store"]
+    command = [sys.executable, "-m", "experiments", "run", "smoke", "--jobs", "2", "--quiet"]
+    command += ["--only", "method=CART,RF,TAO,XGBoost", "--store"]  # a fresh process loads the others for seconds
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run([*command, str(whole)], cwd=ROOT, check=True, capture_output=True)
     seen: list[str] = []
@@ -517,7 +531,9 @@ def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
                 else:
                     begun = time.monotonic()
                     while len(Store("smoke", killed).rows()) == len(seen) and time.monotonic() < begun + 30.0:
-                        time.sleep(0.02)
+                        if process.poll() is not None:  # all is done
+                            break
+                        time.sleep(0.1)
                     time.sleep(rng.uniform(0.0, 0.5))
             finally:
                 process.kill()
