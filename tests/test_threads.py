@@ -192,8 +192,8 @@ import sys, logging
 from opttree import TAORegressor
 from sklearn.datasets import make_friedman1
 X, y = make_friedman1(100, random_state=0)
-model = TAORegressor(1, random_state=0).fit(X, y)
-TAORegressor(2, leaves="linear", random_state=0).fit(X, y)
+model = TAORegressor(1, splits="axis", random_state=0).fit(X, y)
+TAORegressor(1, splits="axis", loss="absolute", random_state=0).fit(X, y)
 print(model.result_.compile_seconds > model.result_.seconds)
 """
 
