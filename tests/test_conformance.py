@@ -53,7 +53,7 @@ SOLVERS = [
     ORRT(method="SLSQP", max_iter=5),
     LocalSearch(n_starts=2),
     SDTR(max_batches=60, aggregation="mixture", validation=None),
-    MIP("flow", n_thresholds=2, node_limit=3, max_splits=2),
+    MIP("flow", n_thresholds=1, node_limit=3, max_splits=2),
 ]
 PROBLEMS = example_problems()
 
