@@ -47,13 +47,13 @@ VARIANTS = [
     TAOClassifier(leaves="linear"),
     TAOClassifier(splits="axis"),
     TAOClassifier(loss="log"),
-    GETRegressor(3),
-    GETRegressor(3, leaves="linear"),
-    GETRegressor(2, preset="paper", n_starts=1),
-    GETClassifier(3),
-    SRTRegressor(),
-    SRTRegressor(2, init="cluster", k0=0),
-    ORRTRegressor(2),
+    GETRegressor(2),
+    GETRegressor(2, leaves="linear"),
+    GETRegressor(1, preset="paper", n_starts=1),
+    GETClassifier(2, n_starts=2),
+    SRTRegressor(2, max_iter=5),
+    SRTRegressor(2, init="cluster", k0=0, max_iter=5),
+    ORRTRegressor(2, max_iter=20),
     ORTRegressor(2),
     ORTRegressor(2, leaves="linear", solver="local", min_samples_leaf=1),  # ten rows are not the weight of ten
     ORTRegressor(2, splits="oblique", solver="local", n_init=2),
@@ -75,9 +75,16 @@ VARIANTS = [
 CHAOTIC = {"check_sample_weight_equivalence_on_dense_data": "rounding errors grow over the iterations"}
 
 
+@pytest.fixture(scope="module")
+def skipped_by_scikit_learn():
+    """The checks that scikit-learn's own trees skip."""
+    reference = check_estimator(DecisionTreeRegressor(), on_fail=None, on_skip=None)
+    return {o["check_name"] for o in reference if o["status"] == "skipped"}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize("estimator", VARIANTS, ids=repr)
-def test_scikit_learns_own_checks(estimator):
+def test_scikit_learns_own_checks(estimator, skipped_by_scikit_learn):
     drawn = (TAOForestRegressor, TAOForestClassifier, BoostedTreesRegressor, BoostedTreesClassifier)
     chaotic = (SRTRegressor, ORRTRegressor, GradTreeClassifier, GradTreeRegressor, SDTRRegressor, *drawn)
     expected = CHAOTIC if isinstance(estimator, chaotic) else {}
@@ -88,9 +95,8 @@ def test_scikit_learns_own_checks(estimator):
         if o["status"] not in ("passed", "skipped") and o["check_name"] not in expected
     ]
     assert not bad
-    reference = check_estimator(DecisionTreeRegressor(), on_fail=None, on_skip=None)
     skipped = {o["check_name"] for o in outcomes if o["status"] == "skipped"}
-    assert skipped <= {o["check_name"] for o in reference if o["status"] == "skipped"}
+    assert skipped <= skipped_by_scikit_learn
 
 
 @pytest.fixture(scope="module")
@@ -288,17 +294,19 @@ def test_bad_weights_are_named():
 
 def test_the_time_limit_and_the_result_are_there():
     X, y = make_friedman1(5000, random_state=0)
-    model = TAORegressor(8, n_init=1000, init="random", time_limit=2.0)
+    model = TAORegressor(8, n_init=1000, init="random", time_limit=0.5)
     model.fit(X, y)  # compiles
     began = own_clock()
     model.fit(X, y)
-    assert own_clock() - began < 5.0
+    assert own_clock() - began < 3.5
     assert model.result_.termination is solvers.Termination.TIME_LIMIT
     assert len(model.result_.trace) > 1
 
 
 def test_a_fresh_process_fits_from_the_compiled_cache():
-    """Compiled functions come from the cache on disk: the second process compiles none. A benchmark has the seconds."""
+    """Compiled functions come from the cache on disk: a second process compiles none. A benchmark has the seconds."""
+    X = np.random.default_rng(0).normal(size=(500, 4))
+    TAORegressor(4).fit(X, X[:, 0])
     code = (
         "from numba.core import event; from opttree import TAORegressor; import numpy as np; "
         "X = np.random.default_rng(0).normal(size=(500, 4)); "
@@ -307,11 +315,8 @@ def test_a_fresh_process_fits_from_the_compiled_cache():
         "print(len(recorder.buffer))"
     )
     root = Path(__file__).resolve().parents[1]
-    compiled = [
-        int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=root).stdout)
-        for _ in range(2)
-    ]
-    assert compiled[1] == 0
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=root)
+    assert int(done.stdout) == 0
 
 
 @pytest.mark.slow
@@ -325,7 +330,7 @@ def test_default_linear_trees_are_never_worse_than_the_mean():
             continue
         X, y = data.as_arrays()
         train = np.random.default_rng(0).permutation(len(X))
-        train, test = train[: int(0.75 * len(X))], train[int(0.75 * len(X)) :]
+        train, test = train[: int(0.75 * len(X))][:1500], train[int(0.75 * len(X)) :]  # few rows are the harder case
         scores = [TAORegressor(d, leaves="linear", random_state=0).fit(X[train], y[train]).score(X[test], y[test])
                   for d in (2, 4, 6, 8, 10)]  # fmt: skip
         worst[name] = min(scores)
