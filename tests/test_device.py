@@ -264,7 +264,7 @@ def test_soft_forests_by_the_array_functions(namespace, options):
 DRIVERS = {
     "adam": (Adam(0.05), {}),
     "qhadam": (QHAdam(0.05), {}),
-    "batches": (Adam(0.05, batch_size=120), {}),
+    "batches": (Adam(0.05, batch_size=240), {}),
     "averages": (Adam(0.05, average=3, check=2), {}),
     "restarts": (Adam(0.05, period=4, factor=2), {}),
     "skipping": (Adam(0.05), {"eps": 1e-12}),
@@ -356,13 +356,13 @@ def test_a_solver_ends_at_the_objective_of_the_cpu(cp, solver, options, n):
 
 
 def test_estimators_and_the_command_line_take_a_device(cp, tmp_path):
-    problem = regression_problem(300, depth=2)
+    problem = regression_problem(100, depth=2)
     X, y = problem.X, problem.y
     for estimator in (
         GETRegressor(2, n_starts=2, polish=False, random_state=0),
         SRTRegressor(2, max_iter=1, joint_iterations=5, random_state=0),
         ORRTRegressor(2, max_iter=20, random_state=0),
-        SDTRRegressor(2, max_batches=40, batch_size=100, random_state=0),
+        SDTRRegressor(2, max_batches=40, batch_size=50, random_state=0),
         GradTreeRegressor(2, epochs=5, random_state=0),
     ):
         here = estimator.fit(X, y).predict(X)

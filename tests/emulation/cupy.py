@@ -129,7 +129,7 @@ def compiled(code, macros):
     code = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1 *\2 = (\1 *)shared_memory;", code)
     text = '#include "cuda.h"\n' + code + "\n" + "\n".join(launchers)
     flags = [f"-D{k}={v}" for k, v in (*macros, ("SHARED", SHARED))]
-    command = [COMPILER, "-O2", "-w", "-fno-strict-aliasing", "-shared", "-fPIC", f"-I{HERE}", *flags]
+    command = [COMPILER, "-O1", "-w", "-fno-strict-aliasing", "-shared", "-fPIC", f"-I{HERE}", *flags]
     with tempfile.TemporaryDirectory() as folder:
         source, built = Path(folder, "kernels.c"), Path(folder, "kernels.so")
         source.write_text(text)
