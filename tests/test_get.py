@@ -133,9 +133,9 @@ def test_time_limits_are_kept_to_a_fifth_of_a_second_and_with_the_papers_ten_sta
 @pytest.mark.parametrize(("estimator", "options"), [(GETRegressor, {"n_starts": 1}), (TAORegressor, {})])
 def test_depth_by_cross_validation(estimator, options):
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(400, 3))
+    X = rng.uniform(-1, 1, size=(800, 3))
     y = np.where(X[:, 0] > 0, np.where(X[:, 1] > 0, 1.0, -1.0), np.where(X[:, 2] > 0, 2.0, 0.0))
-    y = y + 0.3 * rng.normal(size=400)
+    y = y + 0.3 * rng.normal(size=800)
     for cv in (3, 0.3):
         model = estimator("cv", cv=cv, random_state=0, **options).fit(X, y)
         assert 2 <= model.best_depth_ <= 4
