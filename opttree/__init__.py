@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         plotting as plotting,
         preprocessing as preprocessing,
     )
+    from opttree.costs import Cost as Cost, estimate_cost as estimate_cost
     from opttree.estimators import *
     from opttree.forest import Forest as Forest
     from opttree.interrupts import InterruptedFitWarning as InterruptedFitWarning
@@ -56,6 +57,8 @@ _HOMES = {
     "load": "opttree.io",
     "save": "opttree.io",
     "warm_up": "opttree.warming",
+    "Cost": "opttree.costs",
+    "estimate_cost": "opttree.costs",
     **_estimators(),
 }
 _MODULES = ("chunks", "datasets", "interpret", "io", "plotting", "preprocessing")

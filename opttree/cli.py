@@ -1,4 +1,4 @@
-"""The command line: ``opttree fit | predict | show | compare | solve | datasets``.
+"""The command line: ``opttree fit | predict | show | compare | solve | warm-up | cost | datasets``.
 
 Exit codes: 0 done; 2 bad input, with one sentence on standard error; 130 interrupted.
 """
@@ -106,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
     warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
     warm.set_defaults(run=_warm_up)
+
+    cost = commands.add_parser("cost", help="estimate seconds and memory of fits on one thread")
+    for name, metavar in (("n", "ROWS"), ("p", "FEATURES"), ("depth", "DEPTH")):
+        cost.add_argument(name, type=int, metavar=metavar)
+    cost.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    cost.set_defaults(run=_cost)
 
     datasets = commands.add_parser("datasets", help="list the data sets known without a network")
     datasets.set_defaults(run=_datasets)
@@ -286,6 +292,15 @@ def _warm_up(args: argparse.Namespace) -> None:
     began = time.perf_counter()
     seconds = _unless_interrupted(args, lambda: warm_up(args.methods or None))
     print(f"{len(seconds)} methods compiled or found compiled, in {time.perf_counter() - began:.0f} s")
+
+
+def _cost(args: argparse.Namespace) -> None:
+    from opttree.costs import estimate_cost
+    from opttree.warming import names
+
+    for method in args.methods or names():
+        cost = estimate_cost(method, args.n, args.p, args.depth)
+        print(f"{method:11s} {cost.seconds:10.3g} s {cost.bytes / 1e6:10.3g} MB")
 
 
 def _compare(args: argparse.Namespace) -> None:

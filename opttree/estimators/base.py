@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, Regre
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from opttree import bridge, devices
+from opttree import bridge, costs, devices
 from opttree.checks import check_columns
 from opttree.clock import now
 from opttree.estimators.running import as_seed, progress
@@ -122,6 +122,8 @@ class TreeEstimator(Options, BaseEstimator):
         began = now()
         self._forget("best_depth_", "cv_results_", "validation_loss_")
         self._check_options()
+        if (reason := costs.lack_of_memory(self, *X.shape, self._depth_for(len(X)))) is not None:
+            raise MemoryError(reason)
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)
         problem, scaling = self._state_of_fit(X, y, weight)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
-from opttree import bridge
+from opttree import bridge, costs
 from opttree.clock import now
 from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
@@ -26,8 +26,8 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
 
     Every fold fits the depths in turn, see `fit_warm`; the weighted R2 or accuracy on the held-out rows is averaged
     over the folds, which run in parallel under a Dask back end of joblib. If ``cv`` is a fraction, there is one fold
-    with that share of the rows held out. An interrupt, or half of the time limit, ends the search with the depths tried
-    so far.
+    with that share of the rows held out. An interrupt, half of the time limit, or a depth for which memory lacks ends
+    the search with the depths tried so far.
     """
     began = now()
     if seed is None:
@@ -41,6 +41,8 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     scores: list[list[float]] = []
     best = 0
     for depth in DEPTHS:
+        if scores and costs.lack_of_memory(model, *X.shape, depth) is not None:
+            break
         row = np.zeros(len(folds))
         left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (now() - began)
         tasks = []

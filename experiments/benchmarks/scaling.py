@@ -1,0 +1,367 @@
+"""How seconds and memory of every method grow with rows, features and depth, on one thread.
+
+Each method is fitted, with default options, to generated rows (Friedman #1 with further, irrelevant features): along
+the axes n, p and depth through one base point, and at a few points off the axes. A fit runs in a process forked from
+one in which the method's kernels are compiled and have run; seconds are the processor's, so that other processes count
+little; memory is the growth of the largest resident set beyond the data. A point is left out where its axis, or the
+product of the axes, says that it takes more than the limit, and counts as too long or too large where it does.
+Measurements are appended to FOLDER/measured.csv; those that are there are not repeated.
+
+python -m experiments.benchmarks.scaling [--methods get srt] [--limit 60] [--memory 8] [--out FOLDER] [--quick]
+    [--fit-costs]     writes opttree/costs.json, the models of `opttree.estimate_cost`, from the measurements
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import multiprocessing
+import resource
+import signal
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+from threadpoolctl import threadpool_limits
+
+from experiments import system
+from opttree.costs import FLOOR, TERMS
+from opttree.files import whole_file
+from opttree.methods import METHODS, make_estimator
+from opttree.warming import names
+
+NAMES = [name for name in names() if name != "auto"]  # whose seconds are its time limit
+FOLDER = Path(__file__).resolve().parents[1] / "results" / "scaling"
+COSTS = Path(__file__).resolve().parents[2] / "opttree" / "costs.json"
+COLUMNS = ["method", "n", "p", "depth", "seconds", "wall", "megabytes", "steps", "ended", "limit"]
+
+BASE = {"n": 10_000, "p": 20, "depth": 4}
+AXES = {
+    "n": (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
+    "p": (5, 20, 50, 100, 200, 500),
+    "depth": (2, 4, 6, 8, 10, 12),
+}
+OFF_AXES = [(1000, 100, 6), (3000, 5, 8), (1000, 500, 2), (30_000, 100, 2), (100_000, 50, 6), (100_000, 5, 10)]
+SEARCHES = ("ort", "ort-l")  # take far longer, so that their axes go through a smaller point
+BASE_OF_SEARCHES = {"n": 1000, "p": 10, "depth": 3}
+AXES_OF_SEARCHES = {"n": (300, *AXES["n"]), "p": (5, 10, *AXES["p"][1:]), "depth": (2, 3, *AXES["depth"][1:])}
+OFF_AXES_OF_SEARCHES = [(300, 50, 2), (3000, 5, 2), (300, 5, 6), (300, 50, 4), (10_000, 5, 2), (10_000, 50, 2)]
+QUICK = {"n": 30_000, "p": 50, "depth": 6}  # largest values
+
+# every term grows with what it names; complete trees are kept and run as a whole, routed ones hold rows in their leaves
+COMMON = ("1", "n", "p", "n p", "p^2")
+SEPARATE = {
+    "seconds": {
+        "complete": ("n p^2", "2^D", "n 2^D", "p 2^D", "n p 2^D"),
+        "routed": ("n log n", "n p log n", "p^3", "n p^2", "n D", "n p D", "n p^2 D", "leaves", "p leaves"),
+        "own depth": ("n log n", "n p log n", "p^3", "n p^2"),
+    },
+    "bytes": {
+        "complete": ("2^D", "n 2^D", "p 2^D"),
+        "routed": ("n D", "leaves", "p leaves"),
+        "own depth": (),
+    },
+}
+COMPLETE = ("get", "srt", "gradtree", "orrt", "sdtr")  # families of trees of 2^D leaves
+
+
+def base_of(name: str) -> dict[str, int]:
+    """The point through which the axes of a method go."""
+    return BASE_OF_SEARCHES if name in SEARCHES else BASE
+
+
+def points(name: str, quick: bool) -> list[tuple[int, int, int]]:
+    """The base, then each axis from there downwards and upwards, then points off the axes: (n, p, depth)."""
+    base, method = base_of(name), METHODS[name]
+    found = [base]
+    for axis, values in (AXES_OF_SEARCHES if name in SEARCHES else AXES).items():
+        if axis == "depth" and not method.has_depth:
+            continue
+        lower = [value for value in values if value < base[axis]][::-1]
+        found += [base | {axis: value} for value in (*lower, *(v for v in values if v > base[axis]))]
+    off = OFF_AXES_OF_SEARCHES if name in SEARCHES else OFF_AXES
+    found += [dict(zip(base, point, strict=True)) for point in off]
+    return [tuple(point.values()) for point in found if not quick or all(point[a] <= QUICK[a] for a in base)]
+
+
+def data(n: int, p: int) -> tuple[np.ndarray, np.ndarray]:
+    """Friedman #1 with further features, made in blocks, so that it takes no more memory than it holds."""
+    rng = np.random.default_rng(0)
+    X, y = np.empty((n, p)), np.empty(n)
+    for first in range(0, n, 10_000):
+        rows = X[first : first + 10_000]
+        rows[:] = rng.uniform(size=rows.shape)
+        y[first : first + 10_000] = 10.0 * np.sin(np.pi * rows[:, 0] * rows[:, 1]) + 20.0 * (rows[:, 2] - 0.5) ** 2
+        y[first : first + 10_000] += 10.0 * rows[:, 3] + 5.0 * rows[:, 4] + rng.normal(size=len(rows))
+    return X, y
+
+
+# ---- measuring -------------------------------------------------------------------------------------------------------
+
+
+def fit(name: str, n: int, p: int, depth: int, limit: float, memory: float, answer: Any) -> None:
+    """One fit, in a process of its own, which sends its seconds (processor, wall), megabytes, and steps."""
+    X, y = data(n, p)
+    held = resident()
+    most = int(memory * 1e9)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    spent = int(time.process_time() + limit) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (spent, spent + 5))
+    began, cpu = time.perf_counter(), time.process_time()
+    model = make_estimator(name, "regression", depth, seed=0, jobs=1).fit(X, y)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    answer.send((round(cpu, 4), round(wall, 4), round(max(peak - held, 0) / 1e6, 2), model.result_.n_steps))
+
+
+def resident() -> int:
+    """Bytes that this process holds now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def measure(name: str, args: argparse.Namespace) -> None:
+    """All points of a method, in a process of its own."""
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        make_estimator(name, "regression", 3, seed=0, jobs=1).fit(*data(300, 5))
+        context = multiprocessing.get_context("fork")
+        for point in points(name, args.quick):
+            table = measured(args.out)
+            mine = table[table["method"] == name]
+            there = mine[(mine[["n", "p", "depth"]] == point).all(axis=1)]
+            if ((there["ended"] == "done") | (there["limit"] >= args.limit)).any():
+                continue
+            if ended(mine, point) or expected(name, mine[mine["ended"] == "done"], point) > args.limit:
+                continue
+            receiver, sender = context.Pipe(duplex=False)
+            child = context.Process(target=fit, args=(name, *point, args.limit, args.memory, sender))
+            child.start()
+            sender.close()
+            try:
+                row = [name, *point, *receiver.recv(), "done", args.limit]
+            except EOFError:
+                child.join()
+                why = "too long" if child.exitcode in (-signal.SIGXCPU, -signal.SIGKILL) else "too large"
+                row = [name, *point, "", "", "", "", why, args.limit]
+            child.join()
+            with (args.out / "measured.csv").open("a", newline="") as file:
+                csv.writer(file).writerow(row)
+            print(*row, flush=True)
+
+
+def measured(folder: Path) -> pd.DataFrame:
+    """The measurements so far; of a point measured more than once, the last."""
+    table = pd.read_csv(folder / "measured.csv")
+    return table.drop_duplicates(["method", "n", "p", "depth"], keep="last")
+
+
+def ended(mine: pd.DataFrame, point: tuple[int, int, int]) -> bool:
+    """Whether a point no larger than this one took too long or too much."""
+    lost = mine[mine["ended"] != "done"]
+    return bool((lost[["n", "p", "depth"]] <= point).all(axis=1).any())
+
+
+def expected(name: str, done: pd.DataFrame, point: tuple[int, int, int]) -> float:
+    """Seconds by what was measured, as if the axes multiplied; 0 where too little was measured."""
+    base = base_of(name)
+    at_base = along(name, done, "n", base["n"])
+    if not at_base:
+        return 0.0
+    moved = [(axis, value) for axis, value in zip(base, point, strict=True) if value != base[axis]]
+    return at_base * float(np.prod([along(name, done, axis, value) / at_base for axis, value in moved]))
+
+
+def axis_of(name: str, done: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """The points of an axis, in order."""
+    others = {other: value for other, value in base_of(name).items() if other != axis}
+    return done[(done[list(others)] == list(others.values())).all(axis=1)].sort_values(axis)
+
+
+def along(name: str, done: pd.DataFrame, axis: str, value: int) -> float:
+    """Seconds at a value of an axis, by its two nearest points; 0 where there are fewer."""
+    line = axis_of(name, done, axis)
+    if len(line) < 2:
+        return 0.0
+    x, t = scale(axis, line[axis].to_numpy()), np.log(line["seconds"].to_numpy())
+    at = float(scale(axis, np.array([value]))[0])
+    k = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
+    return float(np.exp(t[k - 1] + (t[k] - t[k - 1]) * (at - x[k - 1]) / (x[k] - x[k - 1])))
+
+
+def scale(axis: str, values: np.ndarray) -> np.ndarray:
+    """Logarithms, but of depths."""
+    return values.astype(float) if axis == "depth" else np.log(values)
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+def terms(name: str, what: str) -> list[str]:
+    method = METHODS[name]
+    kind = "own depth" if not method.has_depth else "complete" if method.family in COMPLETE else "routed"
+    return [*COMMON, *SEPARATE[what][kind]]
+
+
+def model(name: str, what: str, done: pd.DataFrame) -> dict[str, Any]:
+    """The non-negative combination of terms with the least relative errors, and how far it is off at points left out.
+
+    ``factor``: of ten points, nine are within it; ``median``: half of them are.
+    """
+    floor = FLOOR if what == "bytes" else 0.0
+    values = np.maximum(done["megabytes"] * 1e6 if what == "bytes" else done["seconds"], floor).to_numpy()
+    chosen = terms(name, what)
+    features = np.array([[TERMS[term](*row) for term in chosen] for row in done[["n", "p", "depth"]].to_numpy()])
+    units = features.max(axis=0)
+
+    def solve(rows: np.ndarray) -> np.ndarray:
+        return nnls(features[rows] / units / values[rows, None], np.ones(rows.sum()))[0] / units
+
+    left_out = []
+    for k in range(len(values)):
+        told = max(features[k] @ solve(np.arange(len(values)) != k), floor)
+        left_out.append(max(told / values[k], values[k] / max(told, 1e-9)))
+    weights = solve(np.ones(len(values), bool))
+    return {
+        "terms": {term: float(f"{w:.4g}") for term, w in zip(chosen, weights, strict=True) if w > 0.0},
+        "median": round(float(np.median(left_out)), 2),
+        "factor": round(float(np.quantile(left_out, 0.9)), 2),
+    }
+
+
+def models(table: pd.DataFrame) -> dict[str, Any]:
+    """The table of `opttree.estimate_cost`."""
+    found: dict[str, Any] = {}
+    for name in NAMES:
+        done = table[(table["method"] == name) & (table["ended"] == "done")]
+        found[name] = {what: model(name, what, done) for what in ("seconds", "bytes")}
+        found[name]["measured"] = {axis: [int(done[axis].min()), int(done[axis].max())] for axis in BASE}
+    found["auto"] = found["forest"] | {"seconds": time_limit("auto")}
+    return {"machine": system.info()["cpu"] + ", one thread", "methods": found}
+
+
+def time_limit(name: str) -> dict[str, Any]:
+    """The model of a method that takes the time it is given."""
+    limit = make_estimator(name, "regression", 1, seed=0).time_limit
+    return {"terms": {"1": limit}, "median": 1.0, "factor": 1.0}
+
+
+# ---- what came out ---------------------------------------------------------------------------------------------------
+
+LAST = 3  # points of an axis from which its exponent is taken
+UNITS = {"seconds": "seconds", "megabytes": "memory, MB"}
+
+
+def growth(name: str, done: pd.DataFrame, axis: str, column: str = "seconds") -> float:
+    """Exponent of an axis by its last points; for the depth, the factor of one more level. NaN for fewer than two."""
+    line = axis_of(name, done, axis).tail(LAST)
+    if len(line) < 2:
+        return float("nan")
+    slope = np.polyfit(scale(axis, line[axis].to_numpy()), np.log(line[column].to_numpy()), 1)[0]
+    return float(np.exp(slope) if axis == "depth" else slope)
+
+
+def draw(table: pd.DataFrame, file: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, grid = plt.subplots(2, 3, figsize=(13, 8), sharey="row", layout="constrained")
+    colours = plt.get_cmap("tab20").colors
+    for (column, label), row in zip(UNITS.items(), grid, strict=True):
+        for axis, axes in zip(BASE, row, strict=True):
+            for name, colour in zip(NAMES, colours, strict=False):
+                if axis == "depth" and not METHODS[name].has_depth:
+                    continue
+                line = axis_of(table[(table["method"] == name) & (table["ended"] == "done")], axis)
+                axes.plot(line[axis], line[column], ".-", color=colour, label=name)
+            fixed = ", ".join(f"{other} = {BASE[other]}" for other in BASE if other != axis)
+            axes.set(xlabel=f"{axis}   ({fixed})", yscale="log", xscale="linear" if axis == "depth" else "log")
+            axes.grid(alpha=0.3)
+        row[0].set_ylabel(label)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False)
+    with whole_file(file) as unfinished:
+        figure.savefig(unfinished, dpi=110)
+    plt.close(figure)
+
+
+def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
+    """How each method grows, its model, and what the model says at a few points."""
+    lines = [
+        "# How cost grows",
+        "",
+        f"Seconds of one thread and peak memory beyond the data, default options, {costs['machine']}; written by",
+        "`python -m experiments.benchmarks.scaling` from `measured.csv`. Fits that were too long are left out.",
+        "",
+        "![seconds and memory](scaling.png)",
+        "",
+        f"Exponents of n and p, and the factor of one more level, by the last {LAST} points of each axis through "
+        f"n = {BASE['n']}, p = {BASE['p']}, depth = {BASE['depth']}:",
+        "",
+        "| method | base s | seconds ~ n^ | up to n | p^ | up to p | x per level | up to depth | memory ~ n^ | p^ |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in NAMES:
+        done = table[(table["method"] == name) & (table["ended"] == "done")]
+        cells = [f"`{name}`", f"{along(done, 'n', BASE['n']):.2g}"]
+        for axis in BASE:
+            line = axis_of(done, axis)
+            own = axis == "depth" and not METHODS[name].has_depth
+            cells += ["", "own"] if own else [f"{growth(done, axis):.2f}", f"{line[axis].max()}"]
+        cells += [f"{growth(done, axis, 'megabytes'):.2f}" for axis in ("n", "p")]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "What `opttree.estimate_cost` adds up, D the depth, `leaves` the smaller of n and 2^D; the factors within which",
+        "half and nine tenths of the measured fits are of the model fitted without them:",
+        "",
+        "| method | seconds | half, 9/10 within x | bytes | half, 9/10 within x |",
+        "|---|---|---|---|---|",
+    ]
+    for name in NAMES:
+        cells = [f"`{name}`"]
+        for what in ("seconds", "bytes"):
+            one = costs["methods"][name][what]
+            cells.append(" + ".join(f"{w:.2g}" if t == "1" else f"{w:.2g} {t}" for t, w in one["terms"].items()))
+            cells.append(f"{one['median']:.2f}, {one['factor']:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--methods", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of a fit; default %(default)s")
+    parser.add_argument("--memory", type=float, default=8.0, help="GB of data that a fit may hold; default %(default)s")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="default %(default)s")
+    parser.add_argument("--quick", action="store_true", help="a few small points")
+    parser.add_argument("--fit-costs", action="store_true", help="write the models to opttree/costs.json, too")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    if not (args.out / "measured.csv").exists():
+        (args.out / "measured.csv").write_text(",".join(COLUMNS) + "\n")
+    for name in args.methods:
+        one = multiprocessing.get_context("fork").Process(target=measure, args=(name, args))
+        one.start()
+        one.join()
+    table = measured(args.out)
+    missing = [name for name in NAMES if (table.loc[table["method"] == name, "ended"] == "done").sum() < len(COMMON)]
+    if missing:
+        print(f"no models, no page: too few measurements of {', '.join(missing)}")
+        return
+    costs = models(table)
+    (args.out / "scaling.md").write_text(page(table, costs))
+    draw(table, args.out / "scaling.png")
+    if args.fit_costs:
+        with whole_file(COSTS) as unfinished:
+            unfinished.write_text(json.dumps(costs, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

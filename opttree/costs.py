@@ -1,0 +1,184 @@
+"""What a fit will take: seconds and memory of every method for n rows, p features and a depth, from measurements.
+
+The models stand in ``costs.json``, which ``python -m experiments.benchmarks.scaling --fit-costs`` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from opttree.devices import on_gpu
+from opttree.methods import METHODS, Method
+
+MOST_LEVELS = 500  # 2^500 is more than any memory, and its products are still finite numbers
+
+TERMS: dict[str, Callable[[float, float, int], float]] = {  # each grows with n, p and the depth, or stays
+    "1": lambda n, p, depth: 1.0,
+    "n": lambda n, p, depth: n,
+    "p": lambda n, p, depth: p,
+    "n p": lambda n, p, depth: n * p,
+    "n log n": lambda n, p, depth: n * math.log2(n),
+    "n p log n": lambda n, p, depth: n * p * math.log2(n),
+    "p^2": lambda n, p, depth: p * p,
+    "p^3": lambda n, p, depth: p * p * p,
+    "n p^2": lambda n, p, depth: n * p * p,
+    "n D": lambda n, p, depth: n * depth,
+    "n p D": lambda n, p, depth: n * p * depth,
+    "n p^2 D": lambda n, p, depth: n * p * p * depth,
+    "leaves": lambda n, p, depth: _leaves(n, depth),
+    "p leaves": lambda n, p, depth: p * _leaves(n, depth),
+    "2^D": lambda n, p, depth: _nodes(depth),
+    "n 2^D": lambda n, p, depth: n * _nodes(depth),
+    "p 2^D": lambda n, p, depth: p * _nodes(depth),
+    "n p 2^D": lambda n, p, depth: n * p * _nodes(depth),
+}
+
+
+def _nodes(depth: int) -> float:
+    return 2.0 ** min(depth, MOST_LEVELS)
+
+
+def _leaves(n: float, depth: int) -> float:
+    """Leaves of a routed tree, each of which has a row."""
+    return min(n, _nodes(depth))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a fit takes.
+
+    seconds : of one thread.
+    bytes : peak memory beyond what the process held before the fit, the data among it.
+    seconds_factor, bytes_factor : of ten measured fits, nine are within this factor of what the model says that was
+        fitted to the other fits (bytes below `FLOOR` count as `FLOOR`).
+    """
+
+    seconds: float
+    bytes: float
+    seconds_factor: float
+    bytes_factor: float
+
+
+FLOOR = 1.6e7  # bytes: less is noise beside what the process holds anyway
+
+
+def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
+    """Seconds and memory of a fit, by a model of non-negative terms such as n p D that was fitted to measured fits.
+
+    Measured were fits of a regression with one output (Friedman #1 with further, irrelevant features, no weights), with
+    the default options and one thread, on the machine that ``costs.json`` names; ``costs.json`` also has the measured
+    ranges, outside of which the model extrapolates. Other data take other numbers of iterations: expect the seconds to
+    be right within the factor that the answer states, on such a machine, and the bytes to be closer. Several threads
+    take less time and more memory; more outputs, restarts or trees than by default take more of both.
+
+    Parameters
+    ----------
+    method : name on the command line, see `opttree.methods`. "auto" takes its default time limit, and the memory of
+        "forest", with which it begins.
+    n, p : rows and features, >= 1.
+    depth : of the tree, >= 1; "auto", "forest" and "boosted", which have depths of their own, ignore it.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, or a number that is no integer >= 1.
+    """
+    models = _table()["methods"]
+    if method not in models:
+        raise ValueError(f"method must be one of {', '.join(models)}; got {method!r}")
+    for name, value in (("n", n), ("p", p), ("depth", depth)):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+    model = models[method]
+    seconds, size = (
+        sum(factor * TERMS[term](float(n), float(p), int(depth)) for term, factor in model[what]["terms"].items())
+        for what in ("seconds", "bytes")
+    )
+    return Cost(seconds, size, model["seconds"]["factor"], model["bytes"]["factor"])
+
+
+@cache
+def _table() -> dict[str, Any]:
+    """The models, and where they were measured."""
+    table: dict[str, Any] = json.loads(Path(__file__).with_name("costs.json").read_text())
+    return table
+
+
+def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
+    """Why an estimator cannot be fitted to n rows of p features at this depth, in one sentence, or None.
+
+    The estimate is trusted as far as it was right in measurements: what counts is the estimate divided by
+    ``bytes_factor``, against what this process can still get. Fits on a GPU have rules of their own. Nothing lacks
+    where the system does not say what is free, or the method was not measured.
+    """
+    if on_gpu(getattr(estimator, "device", "cpu"), math.inf):
+        return None
+    if (method := method_of(estimator)) not in _table()["methods"]:
+        return None
+    cost = estimate_cost(method, n, p, depth)
+    needed = cost.bytes / cost.bytes_factor
+    free = available_memory() if needed > FLOOR else None
+    if free is None or needed <= free:
+        return None
+    fewer = "rows, features or levels (max_depth)" if hasattr(estimator, "max_depth") else "rows or features"
+    return (
+        f"memory must be about {cost.bytes / 1e9:.3g} GB for {type(estimator).__name__} on n = {n} rows, p = {p} features "
+        f"and depth {depth}, beside the data: take fewer {fewer}; got {free / 1e9:.3g} GB available"
+    )
+
+
+def method_of(estimator: Any) -> str | None:
+    """The name in `opttree.methods` of an estimator, by its class and the most of the options that define the name;
+    None for classes that are not in that table.
+    """
+    classes = {f"{kind.__module__}:{kind.__name__}" for kind in type(estimator).__mro__}
+
+    def agreement(method: Method) -> int:
+        same = [getattr(estimator, option, None) == value for option, value in method.options.items()]
+        return sum(same) if all(same) else -1
+
+    own = [name for name, method in METHODS.items() if classes & {method.regressor, method.classifier}]
+    return max(own, key=lambda name: agreement(METHODS[name]), default=None)
+
+
+def available_memory() -> float | None:
+    """Bytes that this process can still get, by the system and by its control group; None where nothing says."""
+    known = [free for free in (_of_the_system(), *map(_of_a_group, GROUPS)) if free is not None]
+    return min(known, default=None)
+
+
+GROUPS = (  # folder, limit, use, and the prefix of page-cache entries, which give way: versions 2 and 1
+    ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+)
+
+
+def _of_the_system() -> float | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):  # not Linux: all memory is the best that is known
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _of_a_group(group: tuple[str, str, str, str]) -> float | None:
+    folder, limit, use, prefix = Path(group[0]), *group[1:]
+    try:
+        most, used = float((folder / limit).read_text()), float((folder / use).read_text())
+        pairs = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such group, or "max": no limit
+        return None
+    cache_of_files = (f"{prefix}inactive_file", f"{prefix}active_file")
+    return most - used + sum(float(size) for name, size in pairs if name in cache_of_files)
