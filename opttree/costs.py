@@ -121,7 +121,8 @@ def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
     """
     if on_gpu(getattr(estimator, "device", "cpu"), math.inf):
         return None
-    if (method := method_of(estimator)) not in _table()["methods"]:
+    method = method_of(estimator)
+    if method is None or method not in _table()["methods"]:
         return None
     cost = estimate_cost(method, n, p, depth)
     needed = cost.bytes / cost.bytes_factor
@@ -129,9 +130,10 @@ def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
     if free is None or needed <= free:
         return None
     fewer = "rows, features or levels (max_depth)" if hasattr(estimator, "max_depth") else "rows or features"
+    name = type(estimator).__name__
     return (
-        f"memory must be about {cost.bytes / 1e9:.3g} GB for {type(estimator).__name__} on n = {n} rows, p = {p} features "
-        f"and depth {depth}, beside the data: take fewer {fewer}; got {free / 1e9:.3g} GB available"
+        f"memory must be about {cost.bytes / 1e9:.3g} GB for {name} on n = {n} rows, p = {p} features and depth "
+        f"{depth}, beside the data: take fewer {fewer}; got {free / 1e9:.3g} GB available"
     )
 
 

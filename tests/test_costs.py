@@ -11,7 +11,15 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 import opttree
-from opttree import AutoTreeRegressor, GETRegressor, SDTRRegressor, TAOClassifier, TAOForestRegressor, TAORegressor, costs
+from opttree import (
+    AutoTreeRegressor,
+    GETRegressor,
+    SDTRRegressor,
+    TAOClassifier,
+    TAOForestRegressor,
+    TAORegressor,
+    costs,
+)
 from opttree.cli import main
 from opttree.methods import METHODS, make_estimator
 from opttree.warming import names
@@ -33,7 +41,7 @@ def test_every_method_has_a_model():
 @pytest.mark.parametrize("method", names())
 def test_more_of_anything_costs_no_less(method):
     numbers = (1000, 10_000, 100_000), (5, 50, 500), (2, 4, 12)
-    grid = [[[opttree.estimate_cost(method, n, p, depth) for depth in numbers[2]] for p in numbers[1]] for n in numbers[0]]
+    grid = [[[opttree.estimate_cost(method, n, p, d) for d in numbers[2]] for p in numbers[1]] for n in numbers[0]]
     for what in ("seconds", "bytes"):
         values = np.array([[[getattr(cost, what) for cost in row] for row in plane] for plane in grid])
         assert (values >= 0.0).all()
@@ -102,8 +110,8 @@ def test_what_memory_does_not_hold_is_refused_before_any_work(name, no_memory, m
         model.fit(X, X[:, 0])
     said = str(refused.value)
     assert re.fullmatch(
-        rf"memory must be about [\d.e+]+ GB for {type(model).__name__} on n = 500000 rows, p = 5 features and depth \d+, "
-        r"beside the data: take fewer .*; got 0.001 GB available",
+        rf"memory must be about [\d.e+]+ GB for {type(model).__name__} on n = 500000 rows, p = 5 features and depth "
+        r"\d+, beside the data: take fewer .*; got 0.001 GB available",
         said,
     )
     assert not hasattr(model, "result_")

@@ -318,8 +318,8 @@ def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "What `opttree.estimate_cost` adds up, D the depth, `leaves` the smaller of n and 2^D; the factors within which",
-        "half and nine tenths of the measured fits are of the model fitted without them:",
+        "What `opttree.estimate_cost` adds up, D the depth, `leaves` the smaller of n and 2^D, log to base 2; and the",
+        "factors within which half and nine tenths of the measured fits are of the model fitted without them:",
         "",
         "| method | seconds | half, 9/10 within x | bytes | half, 9/10 within x |",
         "|---|---|---|---|---|",

@@ -122,7 +122,7 @@ class TreeEstimator(Options, BaseEstimator):
         began = now()
         self._forget("best_depth_", "cv_results_", "validation_loss_")
         self._check_options()
-        if (reason := costs.lack_of_memory(self, *X.shape, self._depth_for(len(X)))) is not None:
+        if (reason := costs.lack_of_memory(self, X.shape[0], X.shape[1], self._depth_for(len(X)))) is not None:
             raise MemoryError(reason)
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)

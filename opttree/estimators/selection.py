@@ -41,7 +41,7 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     scores: list[list[float]] = []
     best = 0
     for depth in DEPTHS:
-        if scores and costs.lack_of_memory(model, *X.shape, depth) is not None:
+        if scores and costs.lack_of_memory(model, X.shape[0], X.shape[1], depth) is not None:
             break
         row = np.zeros(len(folds))
         left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (now() - began)
