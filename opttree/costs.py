@@ -97,12 +97,14 @@ def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
     for name, value in (("n", n), ("p", p), ("depth", depth)):
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-    model = models[method]
-    seconds, size = (
-        sum(factor * TERMS[term](float(n), float(p), int(depth)) for term, factor in model[what]["terms"].items())
-        for what in ("seconds", "bytes")
-    )
-    return Cost(seconds, size, model["seconds"]["factor"], model["bytes"]["factor"])
+    seconds, size = models[method]["seconds"], models[method]["bytes"]
+    at = float(n), float(p), int(depth)
+    return Cost(total(seconds["terms"], *at), total(size["terms"], *at), seconds["factor"], size["factor"])
+
+
+def total(weights: dict[str, float], n: float, p: float, depth: int) -> float:
+    """The weighted sum of terms."""
+    return sum(weight * TERMS[term](n, p, depth) for term, weight in weights.items())
 
 
 @cache

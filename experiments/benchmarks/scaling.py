@@ -30,7 +30,7 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from experiments import system
-from opttree.costs import FLOOR, TERMS
+from opttree.costs import FLOOR, TERMS, total
 from opttree.files import whole_file
 from opttree.methods import METHODS, make_estimator
 from opttree.warming import names
@@ -67,6 +67,8 @@ SEPARATE = {
         "own depth": (),
     },
 }
+ROUNDS = 30  # of reweighted least squares
+SIZE = 0.5  # a fit that takes k times as much counts k^SIZE times: what is small has terms of its own, and hurts less
 COMPLETE = ("get", "srt", "gradtree", "orrt", "sdtr")  # families of trees of 2^D leaves
 
 
@@ -208,7 +210,8 @@ def terms(name: str, what: str) -> list[str]:
 
 
 def model(name: str, what: str, done: pd.DataFrame) -> dict[str, Any]:
-    """The non-negative combination of terms with the least relative errors, and how far it is off at points left out.
+    """The non-negative combination of terms with the least squares of the logarithms of its ratios to the measurements,
+    the larger of which count more, and how far it is off at points left out.
 
     ``factor``: of ten points, nine are within it; ``median``: half of them are.
     """
@@ -219,7 +222,14 @@ def model(name: str, what: str, done: pd.DataFrame) -> dict[str, Any]:
     units = features.max(axis=0)
 
     def solve(rows: np.ndarray) -> np.ndarray:
-        return nnls(features[rows] / units / values[rows, None], np.ones(rows.sum()))[0] / units
+        relative = features[rows] / units / values[rows, None]
+        importance = np.ones(len(relative))
+        for _ in range(ROUNDS):  # importance^2 (r - 1)^2 is (log r)^2, times the weight of larger fits
+            weights = nnls(importance[:, None] * relative, importance)[0]
+            ratio = np.maximum(relative @ weights, 1e-3)
+            away = np.where(abs(ratio - 1.0) < 1e-6, 1e-6, ratio - 1.0)
+            importance = np.log1p(away) / away * values[rows] ** (SIZE / 2.0)
+        return weights / units
 
     left_out = []
     for k in range(len(values)):
@@ -237,7 +247,7 @@ def models(table: pd.DataFrame) -> dict[str, Any]:
     """The table of `opttree.estimate_cost`."""
     found: dict[str, Any] = {}
     for name in NAMES:
-        done = table[(table["method"] == name) & (table["ended"] == "done")]
+        done = done_of(name, table)
         found[name] = {what: model(name, what, done) for what in ("seconds", "bytes")}
         found[name]["measured"] = {axis: [int(done[axis].min()), int(done[axis].max())] for axis in BASE}
     found["auto"] = found["forest"] | {"seconds": time_limit("auto")}
@@ -252,8 +262,15 @@ def time_limit(name: str) -> dict[str, Any]:
 
 # ---- what came out ---------------------------------------------------------------------------------------------------
 
+EXAMPLES = [(10_000, 20, 4), (100_000, 50, 6), (1_000_000, 50, 8)]
 LAST = 3  # points of an axis from which its exponent is taken
 UNITS = {"seconds": "seconds", "megabytes": "memory, MB"}
+
+
+def done_of(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The finished fits of a method, and their seconds per step."""
+    done = table[(table["method"] == name) & (table["ended"] == "done")]
+    return done.assign(step=done["seconds"] / done["steps"])
 
 
 def growth(name: str, done: pd.DataFrame, axis: str, column: str = "seconds") -> float:
@@ -278,10 +295,9 @@ def draw(table: pd.DataFrame, file: Path) -> None:
             for name, colour in zip(NAMES, colours, strict=False):
                 if axis == "depth" and not METHODS[name].has_depth:
                     continue
-                line = axis_of(table[(table["method"] == name) & (table["ended"] == "done")], axis)
+                line = axis_of(name, done_of(name, table), axis)
                 axes.plot(line[axis], line[column], ".-", color=colour, label=name)
-            fixed = ", ".join(f"{other} = {BASE[other]}" for other in BASE if other != axis)
-            axes.set(xlabel=f"{axis}   ({fixed})", yscale="log", xscale="linear" if axis == "depth" else "log")
+            axes.set(xlabel=axis, yscale="log", xscale="linear" if axis == "depth" else "log")
             axes.grid(alpha=0.3)
         row[0].set_ylabel(label)
     handles, labels = grid[0, 0].get_legend_handles_labels()
@@ -293,6 +309,7 @@ def draw(table: pd.DataFrame, file: Path) -> None:
 
 def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
     """How each method grows, its model, and what the model says at a few points."""
+    examples = "".join(f" {n} x {p}, depth {depth} |" for n, p, depth in EXAMPLES)
     lines = [
         "# How cost grows",
         "",
@@ -301,20 +318,22 @@ def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
         "",
         "![seconds and memory](scaling.png)",
         "",
-        f"Exponents of n and p, and the factor of one more level, by the last {LAST} points of each axis through "
-        f"n = {BASE['n']}, p = {BASE['p']}, depth = {BASE['depth']}:",
+        f"Growth by the last {LAST} points of each axis: exponents of n and p, the factor of one more level; in",
+        "parentheses those of the seconds of a step (a pass, a start, a tree), whatever number of steps it took.",
+        f"The axes go through n = {BASE['n']}, p = {BASE['p']}, depth {BASE['depth']}; for "
+        f"{' and '.join(SEARCHES)}, through {', '.join(map(str, BASE_OF_SEARCHES.values()))}.",
         "",
-        "| method | base s | seconds ~ n^ | up to n | p^ | up to p | x per level | up to depth | memory ~ n^ | p^ |",
+        "| method | there, s | n^ | up to n | p^ | up to p | x per level | up to depth | memory ~ n^ | p^ |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name in NAMES:
-        done = table[(table["method"] == name) & (table["ended"] == "done")]
-        cells = [f"`{name}`", f"{along(done, 'n', BASE['n']):.2g}"]
+        done = done_of(name, table)
+        cells = [f"`{name}`", f"{along(name, done, 'n', base_of(name)['n']):.2g}"]
         for axis in BASE:
-            line = axis_of(done, axis)
-            own = axis == "depth" and not METHODS[name].has_depth
-            cells += ["", "own"] if own else [f"{growth(done, axis):.2f}", f"{line[axis].max()}"]
-        cells += [f"{growth(done, axis, 'megabytes'):.2f}" for axis in ("n", "p")]
+            largest = axis_of(name, done, axis)[axis].max()
+            both = f"{growth(name, done, axis):.2f} ({growth(name, done, axis, 'step'):.2f})"
+            cells += ["own", ""] if axis == "depth" and not METHODS[name].has_depth else [both, f"{largest}"]
+        cells += [f"{growth(name, done, axis, 'megabytes'):.2f}" for axis in ("n", "p")]
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
@@ -331,6 +350,11 @@ def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
             cells.append(" + ".join(f"{w:.2g}" if t == "1" else f"{w:.2g} {t}" for t, w in one["terms"].items()))
             cells.append(f"{one['median']:.2f}, {one['factor']:.2f}")
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "What it says, seconds and MB:", "", f"| method |{examples}", "|---|" + "---|" * len(EXAMPLES)]
+    for name in NAMES:
+        one = costs["methods"][name]
+        told = [(total(one["seconds"]["terms"], *at), total(one["bytes"]["terms"], *at) / 1e6) for at in EXAMPLES]
+        lines.append(f"| `{name}` |" + "".join(f" {seconds:,.2g} s, {size:,.0f} MB |" for seconds, size in told))
     return "\n".join([*lines, ""])
 
 
