@@ -114,29 +114,45 @@ def _table() -> dict[str, Any]:
     return table
 
 
+OTHERS = 4.0  # with other options a fit may take that many times less (a forest of one oblique tree; GET unpolished: 2)
+NEUTRAL = {"max_depth", "random_state", "n_jobs", "verbose", "on_interrupt", "cv", "device", "time_limit"}
+
+
 def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
     """Why an estimator cannot be fitted to n rows of p features at this depth, in one sentence, or None.
 
-    The estimate is trusted as far as it was right in measurements: what counts is the estimate divided by
-    ``bytes_factor``, against what this process can still get. Fits on a GPU have rules of their own. Nothing lacks
-    where the system does not say what is free, or the method was not measured.
+    Only what is sure to take more than this process can still get (`available_memory`) is refused. With the default
+    options that is the estimate divided by ``bytes_factor``, the error seen in measurements; with others, a quarter of
+    that; with a time limit, which may end a fit before it takes as much, one copy of the data. Fits on a GPU have rules
+    of their own. Nothing lacks where the system does not say what is free, or the method was not measured.
     """
-    if on_gpu(getattr(estimator, "device", "cpu"), math.inf):
-        return None
     method = method_of(estimator)
-    if method is None or method not in _table()["methods"]:
+    if method is None or method not in _table()["methods"] or on_gpu(getattr(estimator, "device", "cpu"), math.inf):
         return None
     cost = estimate_cost(method, n, p, depth)
     needed = cost.bytes / cost.bytes_factor
     free = available_memory() if needed > FLOOR else None
     if free is None or needed <= free:
         return None
-    fewer = "rows, features or levels (max_depth)" if hasattr(estimator, "max_depth") else "rows or features"
+    if estimator.time_limit is not None:
+        needed = min(8.0 * n * p, needed)
+    elif _has_options(estimator, method):
+        needed /= OTHERS
+    if needed <= free:
+        return None
     name = type(estimator).__name__
+    fewer = "rows, features or levels (max_depth)" if hasattr(estimator, "max_depth") else "rows or features"
     return (
-        f"memory must be about {cost.bytes / 1e9:.3g} GB for {name} on n = {n} rows, p = {p} features and depth "
-        f"{depth}, beside the data: take fewer {fewer}; got {free / 1e9:.3g} GB available"
+        f"memory must be at least {needed / 1e9:.3g} GB, and probably {cost.bytes / 1e9:.3g} GB, beside the data for "
+        f"{name} on n = {n} rows, p = {p} features and depth {depth}: take fewer {fewer}; got {free / 1e9:.3g} GB"
     )
+
+
+def _has_options(estimator: Any, method: str) -> bool:
+    """Whether an option that may count is not as when the method was measured."""
+    usual = type(estimator)(**METHODS[method].options).get_params(deep=False)
+    given = estimator.get_params(deep=False)
+    return any(str(given[name]) != str(usual[name]) for name in given.keys() - NEUTRAL)
 
 
 def method_of(estimator: Any) -> str | None:
