@@ -140,11 +140,12 @@ def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
         needed /= OTHERS
     if needed <= free:
         return None
-    name = type(estimator).__name__
-    fewer = "rows, features or levels (max_depth)" if hasattr(estimator, "max_depth") else "rows or features"
+    size, fewer = f"n = {n} rows and p = {p} features", "rows or features"
+    if METHODS[method].has_depth:
+        size, fewer = f"{size} at depth {depth}", "rows, features or levels (max_depth)"
     return (
         f"memory must be at least {needed / 1e9:.3g} GB, and probably {cost.bytes / 1e9:.3g} GB, beside the data for "
-        f"{name} on n = {n} rows, p = {p} features and depth {depth}: take fewer {fewer}; got {free / 1e9:.3g} GB"
+        f"{type(estimator).__name__} on {size}: take fewer {fewer}; got {free / 1e9:.3g} GB"
     )
 
 

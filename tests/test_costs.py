@@ -109,7 +109,7 @@ def test_what_memory_does_not_hold_is_refused_before_any_work(name, no_memory, m
     said = str(refused.value)
     assert re.fullmatch(
         r"memory must be at least [\d.e+]+ GB, and probably [\d.e+]+ GB, beside the data for "
-        rf"{type(model).__name__} on n = 500000 rows, p = 5 features and depth \d+: take fewer .*; got 0.001 GB",
+        rf"{type(model).__name__} on n = 500000 rows and p = 5 features( at depth \d+)?: take fewer .*; got 0.001 GB",
         said,
     )
     assert not hasattr(model, "result_")
@@ -153,7 +153,8 @@ def test_a_gpu_has_rules_of_its_own(no_memory, monkeypatch):
 
 def test_forests_have_depths_of_their_own(no_memory):
     for model in (TAOForestRegressor(), AutoTreeRegressor()):
-        assert "levels" not in costs.lack_of_memory(model, 10**6, 10, 10**6) or hasattr(model, "max_depth")
+        assert "depth" not in costs.lack_of_memory(model, 10**6, 10, 10**6)
+    assert "at depth 8: take fewer rows, features or levels" in costs.lack_of_memory(TAORegressor(8), 10**6, 10, 8)
 
 
 @pytest.mark.parametrize(
