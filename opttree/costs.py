@@ -18,7 +18,7 @@ from typing import Any
 from opttree.devices import on_gpu
 from opttree.methods import METHODS, Method
 
-MOST_LEVELS = 500  # 2^500 is more than any memory, and its products are still finite numbers
+MOST_LEVELS = 300  # 2^300 is more than any memory, and its products are still finite numbers
 
 TERMS: dict[str, Callable[[float, float, int], float]] = {  # each grows with n, p and the depth, or stays
     "1": lambda n, p, depth: 1.0,
@@ -39,6 +39,7 @@ TERMS: dict[str, Callable[[float, float, int], float]] = {  # each grows with n,
     "n 2^D": lambda n, p, depth: n * _nodes(depth),
     "p 2^D": lambda n, p, depth: p * _nodes(depth),
     "n p 2^D": lambda n, p, depth: n * p * _nodes(depth),
+    "n p 4^D": lambda n, p, depth: n * p * _nodes(depth) ** 2,
 }
 
 

@@ -177,15 +177,15 @@ def test_the_system_says_what_is_free():
 # ---- against fits ----------------------------------------------------------------------------------------------------
 
 PEAK = """
-import resource, sys
-from experiments.benchmarks.scaling import data, resident
+import multiprocessing, sys
+from experiments.benchmarks.scaling import data, fit
 from opttree.methods import make_estimator
 name, n, p, depth = sys.argv[1], *map(int, sys.argv[2:])
 make_estimator(name, "regression", depth, 0, 1).fit(*data(500, p))
-X, y = data(n, p)
-held = resident()
-make_estimator(name, "regression", depth, 0, 1).fit(X, y)
-print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held)
+context = multiprocessing.get_context("fork")  # a new process, whose peak is its own
+receiver, sender = context.Pipe(duplex=False)
+context.Process(target=fit, args=(name, n, p, depth, 600.0, 8.0, sender)).start()
+print(1e6 * receiver.recv()[2])
 """
 
 

@@ -38,6 +38,8 @@ from opttree.warming import names
 NAMES = [name for name in names() if name != "auto"]  # whose seconds are its time limit
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "scaling"
 COSTS = Path(__file__).resolve().parents[2] / "opttree" / "costs.json"
+KILLED = {-signal.SIGXCPU: "too long", -signal.SIGKILL: "too large"}  # at the limit; by the system, out of memory
+NOTHING = ("", "", "", "")  # measured of such a fit
 COLUMNS = ["method", "n", "p", "depth", "seconds", "wall", "megabytes", "steps", "ended", "limit"]
 
 BASE = {"n": 10_000, "p": 20, "depth": 4}
@@ -57,7 +59,7 @@ QUICK = {"n": 30_000, "p": 50, "depth": 6}  # largest values
 COMMON = ("1", "n", "p", "n p", "p^2")
 SEPARATE = {
     "seconds": {
-        "complete": ("n p^2", "2^D", "n 2^D", "p 2^D", "n p 2^D"),
+        "complete": ("n p^2", "2^D", "n 2^D", "p 2^D", "n p 2^D", "n p 4^D"),
         "routed": ("n log n", "n p log n", "p^3", "n p^2", "n D", "n p D", "n p^2 D", "leaves", "p leaves"),
         "own depth": ("n log n", "n p log n", "p^3", "n p^2"),
     },
@@ -107,7 +109,7 @@ def data(n: int, p: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit(name: str, n: int, p: int, depth: int, limit: float, memory: float, answer: Any) -> None:
-    """One fit, in a process of its own, which sends its seconds (processor, wall), megabytes, and steps."""
+    """One fit, in a process of its own, which sends seconds (processor, wall), megabytes, steps, and how it ended."""
     X, y = data(n, p)
     held = resident()
     most = int(memory * 1e9)
@@ -115,10 +117,15 @@ def fit(name: str, n: int, p: int, depth: int, limit: float, memory: float, answ
     spent = int(time.process_time() + limit) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (spent, spent + 5))
     began, cpu = time.perf_counter(), time.process_time()
-    model = make_estimator(name, "regression", depth, seed=0, jobs=1).fit(X, y)
+    try:
+        model = make_estimator(name, "regression", depth, seed=0, jobs=1).fit(X, y)
+    except MemoryError:
+        answer.send((*NOTHING, "too large"))
+        return
     cpu, wall = time.process_time() - cpu, time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    answer.send((round(cpu, 4), round(wall, 4), round(max(peak - held, 0) / 1e6, 2), model.result_.n_steps))
+    megabytes = max(peak - held, 0) / 1e6
+    answer.send((round(cpu, 4), round(wall, 4), round(megabytes, 2), model.result_.n_steps, "done"))
 
 
 def resident() -> int:
@@ -146,11 +153,13 @@ def measure(name: str, args: argparse.Namespace) -> None:
             child.start()
             sender.close()
             try:
-                row = [name, *point, *receiver.recv(), "done", args.limit]
+                *numbers, why = receiver.recv()
             except EOFError:
                 child.join()
-                why = "too long" if child.exitcode in (-signal.SIGXCPU, -signal.SIGKILL) else "too large"
-                row = [name, *point, "", "", "", "", why, args.limit]
+                if child.exitcode not in KILLED:
+                    raise RuntimeError(f"{name} failed at {point}; its process says why") from None
+                *numbers, why = *NOTHING, KILLED[child.exitcode]
+            row = [name, *point, *numbers, why, args.limit]
             child.join()
             with (args.out / "measured.csv").open("a", newline="") as file:
                 csv.writer(file).writerow(row)
@@ -375,6 +384,8 @@ def main() -> None:
         one = multiprocessing.get_context("fork").Process(target=measure, args=(name, args))
         one.start()
         one.join()
+        if one.exitcode:
+            raise SystemExit(one.exitcode)
     table = measured(args.out)
     missing = [name for name in NAMES if (table.loc[table["method"] == name, "ended"] == "done").sum() < len(COMMON)]
     if missing:
