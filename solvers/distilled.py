@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from concurrent.futures import wait
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,15 +15,17 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.forest import Forest
+from opttree.interrupts import POLL
 from opttree.kernels import alternation
 from opttree.models import Model
 from opttree.options import option
 from opttree.problems import TreeProblem
+from opttree.threads import pool
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.result import Termination
 from solvers.tao import TAOForest
-from solvers.tao.growth import Shared, grow
+from solvers.tao.growth import GrownTree, Shared, grow
 
 Floats = NDArray[np.float64]
 MOST_ROWS = 200_000
@@ -96,13 +101,26 @@ class Distilled(Solver):
     def _grown(
         self, problem: TreeProblem, shared: Shared, rng: Rng, found: list[tuple[float, Tree]]
     ) -> Generator[None, Any, None]:
-        """Add trees to ``found``, each with the distance of its predictions from the teacher's."""
+        """Add trees to ``found``, each with the distance of its predictions from the teacher's.
+
+        Where it is stopped, the tree that is being grown ends with the pass that it is in.
+        """
         for seed in rng.spawn(self.n_starts):
-            grown = grow(shared, ("oblique", seed))
-            answers = alternation.answers(shared.X, grown.leaf, grown.models[0], grown.low, grown.high)
-            error = float(np.sum(shared.w * np.square(answers - shared.Y).sum(axis=1))) / len(shared.X)
-            found.append((error, problem.enforce_min_leaf(grown.tree(0, problem.classes))))
+            ended = Event()
+            growing = pool().submit(copy_context().run, grow, shared, ("oblique", seed), ended.is_set)
+            try:
+                while not wait([growing], POLL).done:
+                    yield None
+            finally:
+                ended.set()
+                found.append(self._rated(problem, shared, growing.result()))
             yield None
+
+    def _rated(self, problem: TreeProblem, shared: Shared, grown: GrownTree) -> tuple[float, Tree]:
+        """Distance of a tree's predictions from the teacher's, and the tree."""
+        answers = alternation.answers(shared.X, grown.leaf, grown.models[0], grown.low, grown.high)
+        error = float(np.sum(shared.w * np.square(answers - shared.Y).sum(axis=1))) / len(shared.X)
+        return error, problem.enforce_min_leaf(grown.tree(0, problem.classes))
 
     def _teacher(self, problem: TreeProblem) -> tuple[Solver, TreeProblem]:
         """The teacher and its problem: fully grown trees of a forest may be deeper than the student."""
@@ -116,7 +134,7 @@ class Distilled(Solver):
 
 
 def student(found: list[tuple[float, Tree]], depth: int) -> Step:
-    """The step of the tree that agrees best with the teacher; ``found`` is not empty after the first pause."""
+    """The step of the tree that agrees best with the teacher."""
     error, tree = min(found, key=lambda pair: pair[0])
     return Step(tree, phase="student", info={"depth": float(depth), "unlike_teacher": error})
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from opttree.interrupts import POLL
 
 Floats = NDArray[np.floating]
+GRACE = 0.2  # seconds that a run that is no longer needed is waited for
 
 
 class Iterate(NamedTuple):
@@ -34,7 +35,7 @@ def minimise(
 
     Yields these iterates, and None from time to time in between; returns SciPy's result and the number of evaluations
     since the last iterate. ``how`` are options of SciPy, such as ``method``. Closing the generator ends the run at its
-    next evaluation.
+    next evaluation; a long step of SciPy's own (SLSQP's take the cube of the number of variables) is not waited for.
     """
     from scipy.optimize import minimize
 
@@ -87,7 +88,7 @@ def minimise(
     finally:
         left = True
         taken.set()
-        thread.join()
+        thread.join(GRACE)
     if isinstance(found, BaseException):
         raise found
     return found, told()

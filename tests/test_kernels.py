@@ -130,7 +130,8 @@ def test_axis_splits_are_the_best_of_all(rng):
         slot = rng.integers(-1, slots, n).astype(np.int32)
         presorted = np.argsort(X, axis=0, kind="stable").T.astype(np.int32)
         fewest = 1 + trial % 4
-        feature, cut, cost, side = best_axis_splits(X, presorted, slot, u, slots, fewest, 0.0)
+        in_order = np.take_along_axis(X.T, presorted, axis=1)
+        feature, cut, cost, side = best_axis_splits(presorted, in_order, slot, u, slots, fewest, 0.0)
         for s in range(slots):
             rows = slot == s
             best = min(_cost(X[rows, 0], u[rows], c) for c in (-np.inf, np.inf))

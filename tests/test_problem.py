@@ -240,6 +240,7 @@ def test_weights_sum_to_one_and_rows_are_presorted(rng):
     problem = TreeProblem(X, np.arange(4.0), depth=1, sample_weight=[1.0, 2.0, 1.0, 0.0])
     assert problem.w.tolist() == [0.25, 0.5, 0.25]
     assert problem.presorted.tolist() == [[1, 2, 0], [2, 0, 1]]
+    assert problem.sorted_values.tolist() == np.sort(problem.X, axis=0).T.tolist()
     assert problem.presorted.dtype == np.int32
     assert problem.Y.tolist() == [[0.0], [1.0], [2.0]]
     assert problem.X.flags.c_contiguous

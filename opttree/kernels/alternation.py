@@ -336,11 +336,11 @@ def medians(X, rows, A, b):
 
 
 @kernel(**VECTORISED)
-def alternate(sample, rows, A, b, rule, masks):
+def alternate(sample, rows, A, b, live, rule, begun, masks):
     """Passes of TAO over the complete tree ``A (B, p)``, ``b (B,)`` in place; leaf number (n,) of every row at the end.
 
-    ``rows`` are those of positive weight. See `Rule`; ``masks (B, p)`` of the features that each node may use are empty
-    for all.
+    ``rows`` are those of positive weight. See `Rule`; ``begun`` of its passes are done already. ``live (B,)``, at first
+    True, says which branches rows reach. ``masks (B, p)`` of the features that each node may use are empty for all.
     """
     X, Y, blocks, _w = sample
     n, p = X.shape
@@ -350,7 +350,6 @@ def alternate(sample, rows, A, b, rule, masks):
     K = Y.shape[1]
     dtype = X.dtype
     words = np.zeros((n, (n_branches + 63) // 64), np.uint64)
-    live = np.ones(n_branches, np.bool_)
     leaf = np.zeros(n, np.int64)
     losses = np.zeros(n, dtype)
     models = np.zeros((n_leaves, K, p + 1), dtype)
@@ -372,7 +371,7 @@ def alternate(sample, rows, A, b, rule, masks):
     ends = np.zeros((2 * n_branches + 1, 2), np.int64)
     children = np.arange(1, 2 * n_branches + 1).astype(np.int32).reshape(n_branches, 2)
     no_mask = np.ones(0, np.bool_)
-    for iteration in range(rule.passes + 1):
+    for iteration in range(begun, rule.passes + 1):
         side_words(blocks, n, A, b, live, words)
         for i in range(n):
             leaf[i] = walk(words, i, 0, n_branches)

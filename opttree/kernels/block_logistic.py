@@ -124,7 +124,7 @@ def newton(B, count, m, p, u, x, l1, l2, mask, steps, scratch):
             new[j] = x[j]
         if l1 > 0.0:
             minimise_quadratic(H[: p + 1, : p + 1], c, l1, p, new)
-        elif solve_face(H, c, 0.0, 0, new, support, p + 1, L, point):
+        elif solve_face(H, c, 0.0, p - p, new, support, p + 1, L, point):
             new[:] = point
         d[:] = new - x
         here = directional(g, x, d, p, l1, l2, 1.0)

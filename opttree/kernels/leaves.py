@@ -113,6 +113,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
             score[i, k] = s
     u = np.empty(m)
     offset = np.empty(m)
+    steps = max(NEWTON_STEPS, m - m)  # not the constant: numba compiles a kernel anew for each that it is given
     for _ in range(SOFTMAX_ROUNDS):
         change = 0.0
         for k in range(n_classes):
@@ -131,7 +132,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
                 present = present or label[i] == k
             if not present:
                 continue
-            b, _steps = fit_logistic(X, rows, u, offset, coef[k], -value[k], l1, l2, 1e-3, NEWTON_STEPS)
+            b, _steps = fit_logistic(X, rows, u, offset, coef[k], -value[k], l1, l2, 1e-3, steps)
             value[k] = -b
             for i in range(m):
                 s = value[k]

@@ -168,7 +168,8 @@ def constant_leaf_cost(rows, Y, w, slot_of, loss, n_classes):
     for k in range(Y.shape[1]):
         by_y[k] = rows[np.argsort(Y[rows, k])]
     out = np.empty(rows.size)
-    prefix_costs(rows, Y, w, slot_of, 1, loss, n_classes, by_y, out)
+    one = min(rows.size, 1)  # not the constant: numba compiles a kernel anew for each constant that it is given
+    prefix_costs(rows, Y, w, slot_of, one, loss, n_classes, by_y, out)
     return out[-1]
 
 
@@ -242,6 +243,7 @@ def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, be
     order, start, cut = families
     loss, n_classes, linear, l1, l2 = leaf
     n = Y.shape[0]
+    one = min(n, 1)
     zeros = np.zeros(n, np.int64)
     for s in range(first, last):
         member = np.zeros(n, np.bool_)
@@ -268,8 +270,8 @@ def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, be
                     rows[e] = i
                     e += 1
             if not linear:
-                prefix_costs(rows, Y, w, zeros, 1, loss, n_classes, by_y, low)
-                prefix_costs(rows[::-1].copy(), Y, w, zeros, 1, loss, n_classes, by_y, high)
+                prefix_costs(rows, Y, w, zeros, one, loss, n_classes, by_y, low)
+                prefix_costs(rows[::-1].copy(), Y, w, zeros, one, loss, n_classes, by_y, high)
             position = 0
             size = 0
             previous = 0

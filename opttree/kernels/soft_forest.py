@@ -99,13 +99,16 @@ def forward_chunks(first, last, work):
     buffers = walk_buffers(form, dtype)
     P, F = buffers[0], buffers[4]
     none = np.zeros((0, 0), dtype)
+    what = FORWARD + bounds[0]  # not the constant: numba compiles a kernel anew for each constant that it is given
     for t in range(bounds[first], bounds[last]):
         params = (W[t], c[t], values[t], none, np.zeros(0, dtype))
         grads = (none, c[t], c[t], none, mass[t], none)  # only the masses are written
         for i in range(X.shape[0]):
-            P[0] = w[i]
-            F[:] = dtype.type(0.0)
-            walk(X[i], y[i], buffers, form, slots, params, grads, FORWARD)
+            for r in range(BLOCK):
+                P[0, r] = w[i, r]
+                for k in range(F.shape[0]):
+                    F[k, r] = dtype.type(0.0)
+            walk(X[i], y[i], buffers, form, slots, params, grads, what)
             for k in range(F.shape[0]):
                 for r in range(BLOCK):
                     outs[t, i, k, r] = F[k, r] / w[i, r] if w[i, r] > 0.0 else dtype.type(0.0)
@@ -120,20 +123,22 @@ def backward_chunks(first, last, work):
     P, V, F = buffers[0], buffers[1], buffers[4]
     dW, dc, dvalues, mass, dX = grads
     none = np.zeros((0, 0), dtype)
+    what = (EXPECTED if form.aggregation == EXPECTED else BACKWARD) + bounds[0]
     for chunk in range(first, last):
         total = 0.0
         for t in range(bounds[chunk], bounds[chunk + 1]):
             params = (W[t], c[t], values[t], none, extra[t])
             for i in range(X.shape[0]):
                 own = (dW[t], dc[t], dvalues[t], none, mass[t], dX[chunk, i] if dX.shape[1] > 0 else none)
-                P[0] = w[i]
+                for r in range(BLOCK):
+                    P[0, r] = w[i, r]
+                for k in range(F.shape[0]):
+                    for r in range(BLOCK):
+                        F[k, r] = slopes[t, i, k, r]
+                walk(X[i], y[i], buffers, form, slots, params, own, what)
                 if form.aggregation == EXPECTED:
-                    walk(X[i], y[i], buffers, form, slots, params, own, EXPECTED)
                     for r in range(BLOCK):
                         total += w[i, r] * V[0, r]
-                else:
-                    F[:] = slopes[t, i]
-                    walk(X[i], y[i], buffers, form, slots, params, own, BACKWARD)
         totals[chunk] = total
 
 
@@ -173,7 +178,10 @@ def forward_space(theta, X, form):
     if form.n_layers > 1:
         q = form.n_features + (form.n_layers - 1) * T * width
         inputs = np.zeros((n_blocks, (q + 3) // 4, 4 * BLOCK), dtype)
-        inputs[:, : X.shape[1]] = X
+        for i in range(n_blocks):
+            for g in range(X.shape[1]):
+                for r in range(4 * BLOCK):
+                    inputs[i, g, r] = X[i, g, r]
     return outs, mass, inputs, chunks(form)
 
 
@@ -363,7 +371,8 @@ def evaluate(kernels, theta, X, y, w, form, gradient):
     errors, value = mean_errors(outs, y, w, form, weight)
     n_chunks = bounds.size - 1 if form.n_layers > 1 else 0
     dX = np.zeros((n_chunks, w.shape[0], inputs.shape[1], 4 * BLOCK), theta.dtype)
-    gradient[:] = 0.0
+    for j in range(gradient.size):
+        gradient[j] = 0.0
     for back in range(form.n_layers):
         layer = form.n_layers - 1 - back
         extra, penalty = path_terms(mass[layer], form, weight)

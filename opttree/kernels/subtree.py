@@ -7,6 +7,7 @@ from opttree.kernels.exponential import sigmoid
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.leaves import moment
 from opttree.kernels.quadratic import solve_linear_leaf
+from opttree.kernels.smooth import VECTORS
 from opttree.kernels.vectors import BLOCK, VECTORISED, fill, products
 from opttree.threads import share
 
@@ -80,7 +81,8 @@ def gates_blocks(first, last, X, A, b, alpha, branches, out):
 
 def set_gates(X, A, b, alpha, branches, out):
     """Left probabilities of all rows at ``branches``, into these rows of ``out (B, rows)``."""
-    share(gates_blocks, X.shape[0], BLOCK * branches.size * (A.shape[1] + 20), X, A, b, alpha, branches, out)
+    cost = BLOCK * branches.size * (A.shape[1] + 20) / VECTORS
+    share(gates_blocks, X.shape[0], cost, X, A, b, alpha, branches, out)
 
 
 @kernel(**VECTORISED)
@@ -111,7 +113,7 @@ def losses_blocks(first, last, X, Y, values, coefs, first_leaf, out):
 
 def set_losses(X, Y, values, coefs, first_leaf, out):
     """Squared losses of all rows at some leaves, into the rows of ``out (L, rows)`` from ``first_leaf``."""
-    cost = BLOCK * values.size * (coefs.shape[2] + 5)
+    cost = BLOCK * values.size * (coefs.shape[2] + 5) / VECTORS
     share(losses_blocks, X.shape[0], cost, X, Y, values, coefs, first_leaf, out)
 
 
@@ -137,7 +139,7 @@ def expected_blocks(first, last, gates, losses, w, totals):
 def expected_loss(gates, losses, w):
     """Sum over all rows, weighted by ``w (blocks, BLOCK)``, of the expected losses of a complete tree."""
     totals = np.empty(w.shape[0])
-    share(expected_blocks, w.shape[0], 4 * gates.shape[0] * BLOCK, gates, losses, w, totals)
+    share(expected_blocks, w.shape[0], 4 * gates.shape[0] * BLOCK / VECTORS, gates, losses, w, totals)
     return float(np.sum(totals))
 
 

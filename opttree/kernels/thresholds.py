@@ -115,7 +115,7 @@ def level_sums(slot, u, n_slots):
 
 
 @kernel()
-def axis_range(first, last, X, presorted, slot, u, sums, min_rows, cut, cost, side):
+def axis_range(first, last, order, values, slot, u, sums, min_rows, cut, cost, side):
     """The best cut of every node along some features: ``cut``, ``cost`` and ``side``, each (p, n_slots)."""
     count, total, all_right = sums
     n_slots, n = count.size, slot.size
@@ -127,11 +127,11 @@ def axis_range(first, last, X, presorted, slot, u, sums, min_rows, cut, cost, si
             cost[j, s] = np.inf
             cut[j, s] = np.inf
         for e in range(n):
-            i = presorted[j, e]
+            i = order[j, e]
             s = slot[i]
             if s < 0:
                 continue
-            x = X[i, j]
+            x = values[j, e]
             if seen[s] >= min_rows and count[s] - seen[s] >= min_rows:
                 low = previous[s]
                 if x - low > RELATIVE_GAP * max(abs(x), abs(low)):
@@ -175,12 +175,13 @@ def cheapest(sums, cut, cost, side, price):
     return feature, threshold, best_cost, best_side
 
 
-def best_axis_splits(X, presorted, slot, u, n_slots, min_rows, price):
+def best_axis_splits(order, values, slot, u, n_slots, min_rows, price):
     """Exact best split over all features and thresholds, for every node of one level in one scan per feature.
 
     Parameters
     ----------
-    presorted : (p, n) int32, rows in increasing order of each feature.
+    order : (p, n) int32, rows in increasing order of each feature.
+    values : (p, n) the feature's values in that order.
     slot : (n,) int32, the row's node in the level, -1 for none.
     u : (n,) signed weights.
     price : additional cost of a split, compared with sending all rows one way.
@@ -191,8 +192,8 @@ def best_axis_splits(X, presorted, slot, u, n_slots, min_rows, price):
         ``side`` is +1 where low values go left and -1 where they go right (the split is ``-x <= -threshold``).
         If no cut beats sending all rows one way, ``threshold`` is infinite with the sign of that way.
     """
-    p, n = presorted.shape
+    p, n = order.shape
     sums = level_sums(slot, u, n_slots)
     cut, cost, side = np.empty((p, n_slots)), np.empty((p, n_slots)), np.ones((p, n_slots))
-    share(axis_range, p, 4 * n, X, presorted, slot, u, sums, min_rows, cut, cost, side)
+    share(axis_range, p, 4 * n, order, values, slot, u, sums, min_rows, cut, cost, side)
     return cheapest(sums, cut, cost, side, price)

@@ -66,8 +66,9 @@ class NodeProblem:
 class LevelProblem:
     """The node problems of one level of a tree, which are separable (Theorem 3.1) and solved independently.
 
-    Rows of node s are ``order[start[s]:start[s + 1]]``; ``u`` is aligned with ``order``. ``presorted (p, n)``, the rows
-    in increasing order of each feature, spares axis-aligned node solvers the sorting.
+    Rows of node s are ``order[start[s]:start[s + 1]]``; ``u`` is aligned with ``order``. ``presorted``, the rows
+    in increasing order of each feature and its values in that order, (p, n) each, spares axis-aligned node solvers the
+    sorting.
     """
 
     X: Floats
@@ -77,7 +78,7 @@ class LevelProblem:
     l1: float
     l2: float
     min_leaf: int = 1
-    presorted: NDArray[np.int32] | None = None
+    presorted: tuple[NDArray[np.int32], Floats] | None = None
 
     def __len__(self) -> int:
         return self.start.size - 1

@@ -301,9 +301,7 @@ class SmoothTreeProblem(Checked):
     def _randomise(self, A: Floats, b: Floats, which: NDArray[np.bool_], rng: np.random.Generator) -> None:
         directions = rng.normal(size=(int(which.sum()), A.shape[1]))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        w, X = self.problem.w[:, None], self.problem.X
-        mean = np.sum(w * X, axis=0)  # no dot product: BLAS threads and ours would compete for the cores
-        deviation = np.sqrt(np.sum(w * np.square(X - mean), axis=0))
+        mean, deviation = self.problem.moments
         spread = np.linalg.norm(directions * deviation, axis=1)
         A[which], b[which] = directions, np.sum(directions * mean, axis=1) + spread * rng.normal(size=len(directions))
 

@@ -145,6 +145,18 @@ class TreeProblem:
         """(p, n) rows in increasing order of each feature; computed on first use."""
         return np.argsort(self.X, axis=0, kind="stable").T.astype(np.int32)
 
+    @cached_property
+    def sorted_values(self) -> Floats:
+        """(p, n) values of each feature in increasing order; computed on first use."""
+        return np.take_along_axis(self.X.T, self.presorted, axis=1)
+
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        """(p,) weighted mean and standard deviation of each feature."""
+        w = self.w[:, None]
+        mean = np.sum(w * self.X, axis=0)  # no dot product: BLAS threads and ours would compete for the cores
+        return mean, np.sqrt(np.sum(w * np.square(self.X - mean), axis=0))
+
     @property
     def loss_code(self) -> int:
         """The kernels' code of the loss."""

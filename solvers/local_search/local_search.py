@@ -178,8 +178,8 @@ class LocalSearch(Solver):
             a[j] += d
             b = grown.branches[place][1] + d * end
         new = grown.with_split(place, a, b)
-        # rounding may change the side of rows at a rotated hyperplane; a lasso leaf's cost depends a little on where its
-        # solver starts, and with such noise passes would go on to improve for ever
+        # rounding may change the side of rows at a rotated hyperplane; the cost of a lasso leaf depends a little on its
+        # solver's start, and with such noise passes would go on to improve for ever
         if turn is not None or costs.linear:
             cost = costs.below(new, place, rows)
         yield Move(cost, new)

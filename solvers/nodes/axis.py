@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -44,13 +44,16 @@ class AxisNode(NodeSolver):
     def solve_level(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats, Floats]:
         """All nodes of a level in one scan per feature, over columns sorted once per problem."""
         if level.presorted is None:
-            level = replace(level, presorted=np.argsort(level.X, axis=0, kind="stable").T.astype(np.int32))
+            order = np.argsort(level.X, axis=0, kind="stable").T.astype(np.int32)
+            presorted = order, np.take_along_axis(level.X.T, order, axis=1)
+        else:
+            presorted = level.presorted
         slot = np.full(level.X.shape[0], -1, np.int32)
         u = np.zeros(level.X.shape[0])
         slot[level.order] = np.repeat(np.arange(len(level), dtype=np.int32), np.diff(level.start))
         u[level.order] = level.u
         feature, threshold, cost, side = best_axis_splits(
-            level.X, level.presorted, slot, u, len(level), level.min_leaf, level.l1 + level.l2
+            *presorted, slot, u, len(level), level.min_leaf, level.l1 + level.l2
         )
         A, b = np.zeros_like(A), side * threshold
         split = np.isfinite(threshold)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -108,13 +109,18 @@ class GrownTree(NamedTuple):
         return Tree(skeleton.children, skeleton.A, skeleton.b, values, coefs, lower=low, upper=high, classes=classes)
 
 
-def grow(shared: Shared, task: tuple[str, Rng]) -> GrownTree:
-    """One tree, from its kind, "oblique", "axis" or "cart", and from random numbers of its own."""
+def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None = None) -> GrownTree:
+    """One tree, from its kind, "oblique", "axis" or "cart", and from random numbers of its own; for ``ended``, which is
+    for oblique trees, see `oblique`.
+    """
     kind, rng = task
     w = shared.weights(rng)
     rows = np.flatnonzero(w).astype(np.int32)
     sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)
-    skeleton, leaf = {"oblique": oblique, "axis": axis, "cart": cart}[kind](shared, sample, rows, rng)
+    if kind == "oblique":
+        skeleton, leaf = oblique(shared, sample, rows, rng, ended)
+    else:
+        skeleton, leaf = (axis if kind == "axis" else cart)(shared, sample, rows, rng)
     p = shared.X.shape[1]
     linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
     children = skeleton.branch_arrays[0]
@@ -127,8 +133,13 @@ def grow(shared: Shared, task: tuple[str, Rng]) -> GrownTree:
     return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
 
 
-def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
-    """Splits by passes of TAO from a complete tree of random hyperplanes, and the leaf number of every row."""
+def oblique(
+    shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, ended: Callable[[], bool] | None = None
+) -> tuple[Tree, NDArray[np.int64]]:
+    """Splits by passes of TAO from a complete tree of random hyperplanes, and the leaf number of every row.
+
+    ``ended``, if given, is asked after each pass whether it was the last one.
+    """
     options, p = shared.options, shared.X.shape[1]
     n_branches = 2**shared.depth - 1
     masks = options.masks(n_branches, p, rng)
@@ -151,7 +162,12 @@ def oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> t
         2 * (p + 1),
         options.newton_steps,
     )
-    leaf = alternation.alternate(sample, rows, A, b, rule, masks)
+    live, portion = np.ones(n_branches, bool), rule.passes if ended is None else 1
+    for begun in range(0, max(rule.passes, 1), max(portion, 1)):
+        own = rule._replace(passes=min(begun + portion, rule.passes))
+        leaf = alternation.alternate(sample, rows, A, b, live, own, begun, masks)
+        if ended is not None and ended():
+            break
     numbers = np.arange(n_branches + 1.0)[:, None]
     tree = Tree.complete(A[:, :p].astype(np.float64), b.astype(np.float64), 1)
     tree = Tree(tree.children, tree.A, tree.b, numbers)

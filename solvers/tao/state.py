@@ -89,7 +89,7 @@ class State:
             problem.strength(L1, "splits"),
             problem.strength(L2, "splits"),
             problem.min_leaf,
-            problem.presorted if problem.splits == "axis" else None,
+            (problem.presorted, problem.sorted_values) if problem.splits == "axis" else None,
         )
         return level, current_cost
 
