@@ -39,3 +39,8 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 inner = partial(kernel, no_cpython_wrapper=True)  # of other kernels alone: nothing is compiled for calls from Python
+
+
+def finds_no_folder() -> bool:
+    """Whether kernels are kept for this process alone."""
+    return bool(_folders)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from opttree.ahead import ALONE
 from opttree.methods import METHODS, TASKS, make_estimator
 
 ROWS = 300  # of a small fit
@@ -72,7 +74,8 @@ def _in_a_process(name: str) -> tuple[float, str]:
     """Seconds of a method's process, and the last line of its error, if there was one."""
     began = time.perf_counter()
     command = [sys.executable, "-W", "ignore", "-m", "opttree.warming", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    alone = {**os.environ, ALONE: "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
     return time.perf_counter() - began, said[-1] if done.returncode else ""
 

@@ -36,9 +36,12 @@ def spread(
         delayed(copy_context().run)(_numbered, function, shared, i, task, part) for i, task in enumerate(tasks)
     )
     try:
-        yield from results
+        for result in results:  # noqa: UP028 (closed here, and not by `yield from`)
+            yield result
     finally:
-        results.close()
+        with warnings.catch_warnings():  # stopped early, it warns of the tasks that were not waited for
+            warnings.filterwarnings("ignore", ".*tasks", UserWarning)
+            results.close()
 
 
 def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any, n_threads: int) -> tuple[int, Any]:

@@ -17,6 +17,7 @@ ALLOWED = {
     "opttree/threads.py": set(),
     "opttree/clock.py": set(),
     "opttree/compiled.py": set(),
+    "opttree/ahead.py": {"opttree.compiled", "opttree.interrupts", "opttree.threads"},
     "opttree/kernels": {"opttree.compiled", "opttree.kernels", "opttree.threads"},
     "opttree/text.py": set(),
     "opttree/plain.py": set(),
@@ -58,6 +59,7 @@ ALLOWED = {
     "opttree/chunks.py": set(),
     "opttree/bridge.py": set(),
     "opttree/estimators": {
+        "opttree.ahead",
         "opttree.bridge",
         "opttree.checks",
         "opttree.chunks",
@@ -81,7 +83,7 @@ ALLOWED = {
     "opttree/plotting.py": {"opttree.tree", "opttree.models", "opttree.text"},
     "opttree/preprocessing.py": set(),
     "opttree/comparison.py": {"opttree.bridge", "opttree.methods", "opttree.tree"},
-    "opttree/warming.py": {"opttree.methods"},
+    "opttree/warming.py": {"opttree.ahead", "opttree.methods"},
     "opttree/cli.py": {"opttree.methods"},
     "opttree/__init__.py": {"opttree.methods"},
 }

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opttree import bridge, costs, devices
+from opttree.ahead import compiled_ahead
 from opttree.checks import check_columns
 from opttree.clock import now
 from opttree.estimators.running import as_seed, progress
@@ -93,7 +94,7 @@ class TreeEstimator(Options, BaseEstimator):
 
         Returns the problem that was solved, and its scaling.
         """
-        with noted_interrupts() as interrupted:
+        with noted_interrupts() as interrupted, compiled_ahead(self):
             stated = self._fit_noted(X, y, sample_weight)
         if interrupted():
             self._conclude_interrupted(5)
