@@ -15,6 +15,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import is_classifier
+
 from opttree.devices import on_gpu
 from opttree.methods import METHODS, Method
 
@@ -116,22 +118,26 @@ def _table() -> dict[str, Any]:
 
 
 OTHERS = 4.0  # with other options a fit may take that many times less (a forest of one oblique tree; GET unpolished: 2)
-NEUTRAL = {"max_depth", "random_state", "n_jobs", "verbose", "on_interrupt", "cv", "device", "time_limit"}
+NEUTRAL = {"random_state", "n_jobs", "verbose", "on_interrupt", "cv", "device", "time_limit"}
 
 
 def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
     """Why an estimator cannot be fitted to n rows of p features at this depth, in one sentence, or None.
 
-    Only what is sure to take more than this process can still get (`available_memory`) is refused. With the default
-    options that is the estimate divided by ``bytes_factor``, the error seen in measurements; with others, a quarter of
-    that; with a time limit, which may end a fit before it takes as much, one copy of the data. Fits on a GPU have rules
-    of their own. Nothing lacks where the system does not say what is free, or the method was not measured.
+    Only what takes more than this process can still get (`available_memory`) by a wide margin is refused. With the
+    default options that is the estimate divided by ``bytes_factor``, the error seen in measurements; with others, a
+    quarter of that; with a time limit, which may end a fit before it takes as much, one copy of the data. Beyond the
+    measured sizes the estimate grows by one copy of the data only. Fits on a GPU have rules of their own. Nothing lacks
+    where the system does not say what is free, or the method was not measured.
     """
     method = method_of(estimator)
     if method is None or method not in _table()["methods"] or on_gpu(getattr(estimator, "device", "cpu"), math.inf):
         return None
-    cost = estimate_cost(method, n, p, depth)
-    needed = cost.bytes / cost.bytes_factor
+    bounds = _table()["methods"][method]["measured"]
+    rows, features, levels = (min(size, bounds[name][1]) for name, size in (("n", n), ("p", p), ("depth", depth)))
+    cost = estimate_cost(method, rows, features, levels)
+    size_of_more = 8.0 * max(n * p - rows * features, 0)
+    needed = cost.bytes / cost.bytes_factor + size_of_more
     free = available_memory() if needed > FLOOR else None
     if free is None or needed <= free:
         return None
@@ -141,20 +147,23 @@ def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
         needed /= OTHERS
     if needed <= free:
         return None
+    likely = cost.bytes + size_of_more
     size, fewer = f"n = {n} rows and p = {p} features", "rows or features"
     if METHODS[method].has_depth:
         size, fewer = f"{size} at depth {depth}", "rows, features or levels (max_depth)"
     return (
-        f"memory must be at least {needed / 1e9:.3g} GB, and probably {cost.bytes / 1e9:.3g} GB, beside the data for "
+        f"memory must be at least {needed / 1e9:.3g} GB, and probably {likely / 1e9:.3g} GB, beside the data for "
         f"{type(estimator).__name__} on {size}: take fewer {fewer}; got {free / 1e9:.3g} GB"
     )
 
 
 def _has_options(estimator: Any, method: str) -> bool:
     """Whether an option that may count is not as when the method was measured."""
-    usual = type(estimator)(**METHODS[method].options).get_params(deep=False)
+    task = "classification" if is_classifier(estimator) else "regression"
+    usual = METHODS[method].estimator_class(task)(**METHODS[method].options).get_params(deep=False)
     given = estimator.get_params(deep=False)
-    return any(str(given[name]) != str(usual[name]) for name in given.keys() - NEUTRAL)
+    neutral = NEUTRAL | ({"max_depth"} if METHODS[method].has_depth else set())
+    return any(str(given[name]) != str(usual.get(name)) for name in given.keys() - neutral)
 
 
 def method_of(estimator: Any) -> str | None:
@@ -172,7 +181,9 @@ def method_of(estimator: Any) -> str | None:
 
 
 def available_memory() -> float | None:
-    """Bytes that this process can still get, by the system and by its control group; None where nothing says."""
+    """Bytes that this process can still get, swap included, by the system and by its container's control group; None
+    where nothing says.
+    """
     known = [free for free in (_of_the_system(), *map(_of_a_group, GROUPS)) if free is not None]
     return min(known, default=None)
 
@@ -186,8 +197,9 @@ GROUPS = (  # folder, limit, use, and the prefix of page-cache entries, which gi
 def _of_the_system() -> float | None:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):  # not Linux: all memory is the best that is known
+        sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        return 1024.0 * (sizes["MemAvailable"] + sizes.get("SwapFree", 0))
+    except (OSError, KeyError):  # not Linux: all memory is the best that is known
         pass
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -202,5 +214,5 @@ def _of_a_group(group: tuple[str, str, str, str]) -> float | None:
         pairs = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no such group, or "max": no limit
         return None
-    cache_of_files = (f"{prefix}inactive_file", f"{prefix}active_file")
-    return most - used + sum(float(size) for name, size in pairs if name in cache_of_files)
+    gives_way = (f"{prefix}inactive_file", f"{prefix}active_file", "slab_reclaimable")
+    return most - used + sum(float(size) for name, size in pairs if name in gives_way)

@@ -30,7 +30,7 @@ from opttree import (
     datasets,
 )
 from opttree.kernels import alternation
-from solvers import TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, solve
+from solvers import TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, Termination, solve
 from solvers.boosting import working_targets
 from solvers.tao.forest import SHRINKAGES, Tally
 from solvers.tao.growth import Shared, grow
@@ -553,6 +553,30 @@ def test_forests_as_results(solver, problem):
     again = solve(problem, solver, random_state=0)
     assert again.objective == result.objective
     assert set(SHRINKAGES) >= {steps[-1].info.get("shrinkage", 3.0)}
+
+
+def test_a_time_limit_ends_a_distilled_student_after_a_pass():
+    problem = regression_problem(2000, depth=6, penalties=())
+    teacher = TAOForest(1, kind="oblique", max_iter=1)
+    long = Distilled(teacher, max_iter=100_000, n_starts=1)
+    result = solve(problem, long, time_limit=1.0, random_state=0)
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.seconds < 3.0
+    assert result.trace.rows[-1].phase == "student"
+
+
+@pytest.mark.parametrize("sample", ["bootstrap", 0.5])
+def test_a_tree_grown_pass_by_pass_is_the_tree_grown_at_once(sample):
+    problem = regression_problem(400, depth=4, penalties=(), leaves="linear")
+    shared = Shared.of(problem, TAOForest(1, kind="oblique", sample=sample, max_iter=6), (3.0,))
+    once = grow(shared, ("oblique", np.random.default_rng(0)))
+    asked = []
+    parts = grow(shared, ("oblique", np.random.default_rng(0)), lambda: asked.append(1) or False)
+    assert len(asked) == 6
+    assert parts.skeleton == once.skeleton
+    np.testing.assert_array_equal(parts.models, once.models)
+    first = grow(shared, ("oblique", np.random.default_rng(0)), lambda: True)
+    assert first.skeleton != once.skeleton
 
 
 def test_refusals_of_forests():

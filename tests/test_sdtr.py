@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.metrics import r2_score
 
+import solvers.sdtr.sdtr
 from opttree import Forest, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
 from opttree.interpret import average_entropy, feature_importance
 from opttree.io import load, save
@@ -328,3 +329,22 @@ def test_average_entropy_by_hand():
     root = -share * np.log(share) - (1 - share) * np.log(1 - share)
     assert average_entropy(tree) == pytest.approx(root + 2 * 0.5 * np.log(2))
     np.testing.assert_allclose(feature_importance(tree), [(share + 0.5) / 2, (1 - share + 0.5) / 2])
+
+
+def test_of_two_objectives_the_one_behind_stops_early(monkeypatch):
+    runs, start = [], solvers.sdtr.sdtr.descent
+    monkeypatch.setattr(solvers.sdtr.sdtr, "descent", lambda *how: runs.append(start(*how)) or runs[-1])
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    problem = TreeProblem(X, X[:, 0] + rng.normal(size=300), depth=3)
+    steps = []
+    solver = SDTR(n_trees=4, patience=400, max_batches=3000)
+    solve(problem, solver, random_state=0, callback=lambda step, trace: steps.append(step))
+    ahead, behind = sorted(runs, key=lambda run: run.best[0].loss)
+    assert ahead.done - ahead.best[0].step == 400
+    assert behind.done - behind.best[0].step == 100
+    assert behind.remaining > 0
+    for phase in ("mixture", "expected"):
+        losses = [step.info["validation"] for step in steps if step.phase == phase]
+        assert losses == sorted(losses, reverse=True)
+        assert len(losses) > 1

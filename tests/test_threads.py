@@ -11,6 +11,7 @@ import time
 import numba
 import numpy as np
 import pytest
+from joblib import Parallel, cpu_count, delayed
 from numba.core import caching
 
 from opttree import SmoothTreeProblem, TAORegressor, kernels, threads, warm_up
@@ -73,6 +74,13 @@ def test_items_share_the_threads_and_do_not_start_more():
         assert each(work, range(5)) == [(i, 1) for i in range(5)]
     assert 2 <= most[0] <= 4
     assert each(work, []) == []
+
+
+def test_worker_processes_of_a_search_share_the_cores(monkeypatch):
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    counts = Parallel(2)(delayed(threads.count)(n_jobs) for n_jobs in (None, 2, -1))
+    assert counts == [max(1, cpu_count() // 2)] * 3
 
 
 def fit_again(X, y, answers):

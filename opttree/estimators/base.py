@@ -48,7 +48,8 @@ class TreeEstimator(Options, BaseEstimator):
     n_jobs: int | None = option(
         None,
         """Threads, at most one for each core; None: as many as Numba is set to, which is all unless
-        `numba.set_num_threads` was called; -1: all; -2: all but one. Idle threads sleep.""",
+        `numba.set_num_threads` was called; -1: all; -2: all but one. Idle threads sleep. A search in worker processes
+        of joblib (``GridSearchCV(..., n_jobs=2)``) gives each its part of the cores, and no fit in it takes more.""",
         test=lambda n_jobs: n_jobs != 0,
         words="None or an integer other than 0",
     )
@@ -123,7 +124,8 @@ class TreeEstimator(Options, BaseEstimator):
         began = now()
         self._forget("best_depth_", "cv_results_", "validation_loss_")
         self._check_options()
-        if (reason := costs.lack_of_memory(self, X.shape[0], X.shape[1], self._depth_for(len(X)))) is not None:
+        depth = self._depth_for(len(X))
+        if (reason := costs.lack_of_memory(self, int(np.count_nonzero(weight)), X.shape[1], depth)) is not None:
             raise MemoryError(reason)
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)
@@ -402,6 +404,8 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
         ------
         ValueError
             For bad input or options, in one sentence, before any work starts.
+        MemoryError
+            If the fit would take far more memory than there is, see `opttree.costs`.
         """
         self._train(X, y, sample_weight)
         return self
@@ -428,6 +432,8 @@ class ClassificationTree(ClassifierMixin):
         ------
         ValueError
             For bad input or options, in one sentence, before any work starts.
+        MemoryError
+            If the fit would take far more memory than there is, see `opttree.costs`.
         """
         self._train(X, y, sample_weight)
         return self

@@ -40,7 +40,8 @@ class SubtreeProblem:
     node : branch node t, numbered breadth-first from 0.
     alone : only the split of the node itself may move.
     exact : exact form if True, else the proxy.
-    point : gates and losses of all rows at ``theta``, computed where None.
+    point : gates and losses of all rows at ``theta``, computed where None. Where it is moved, this problem is of the
+        time before: its rows and weights stay, its other quantities must have been read.
 
     Raises
     ------
@@ -58,6 +59,8 @@ class SubtreeProblem:
     def __post_init__(self) -> None:
         if (reason := self.refusal(self.whole)) is not None:
             raise ValueError(f"whole must be decomposable: {reason}")
+        if self.point is not None and self.point.theta is not self.theta:
+            raise ValueError("point must be at theta; it is elsewhere: leave it out")
         if not 0 <= self.node < self.whole.n_branches:
             raise ValueError(f"node must be a branch node, 0..{self.whole.n_branches - 1}; got {self.node}")
 

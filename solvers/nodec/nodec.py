@@ -294,7 +294,7 @@ class NODEC(Solver):
         _A, _b, values, coefs = smooth.unpack(point)
         new_values, new_coefs = (np.array(own[leaves], np.float64) for own in (values, coefs))
         strengths = smooth.penalty.l1_leaves, smooth.penalty.l2_leaves
-        weights = part.leaf_weights[:, chosen]
+        weights = np.ascontiguousarray(part.leaf_weights[:, chosen])
         fit_leaves(problem.X, problem.Y, part.rows, weights, *strengths, self.theta**k, new_values, new_coefs)
         values[leaves], coefs[leaves] = new_values, new_coefs
         rows.move(point, leaves=leaves)

@@ -31,9 +31,9 @@ class SDTR(Solver):
     """Soft decision tree regressors by QHAdam on batches (SDTR): a tree, an average of trees, or layers of them.
 
     The model is a `Tree`, or an `opttree.Forest` of several trees; predictions are mixtures. Each step has a lower
-    validation loss, ``info["validation"]``, than the one before; `solve` ranks steps by the loss on all rows, the
-    estimator keeps the one with the lowest validation loss. A start tree replaces the random initial values of the
-    first tree.
+    validation loss, ``info["validation"]``, than the one before of its phase, the aggregation; `solve` ranks steps by
+    the loss on all rows, the estimator keeps the one with the lowest validation loss. A start tree replaces the random
+    initial values of the first tree.
     """
 
     takes_gates = True
@@ -122,7 +122,7 @@ class SDTR(Solver):
 
     @property
     def aggregations(self) -> tuple[Literal["expected", "mixture"], ...]:
-        """The aggregations that are tried in turn."""
+        """The aggregations that are tried, side by side."""
         if self.aggregation is not None:
             return (self.aggregation,)
         if self.n_layers > 1 or self.tree_output_dim is not None:
@@ -130,7 +130,7 @@ class SDTR(Solver):
         return ("expected",) if self.n_trees == 1 else ("mixture", "expected")
 
     def _race(self, runs: list[tuple[Descent, SoftForestProblem]], portion: int) -> Generator[Step | None]:
-        """Steps of decreasing validation loss, ``portion`` batches of each run in turn, until all have stopped."""
+        """Steps, of each run with decreasing validation loss; ``portion`` batches of each in turn, until all stop."""
         seen = [np.inf] * len(runs)
         left = list(range(len(runs)))
         while left:
@@ -139,7 +139,8 @@ class SDTR(Solver):
                 run.advance(portion)
                 best = run.best[0]
                 behind = any(other.best[0].loss < best.loss for other, _whole in runs)
-                if not run.remaining or (behind and run.done - best.step >= self.patience / BEHIND):
+                without = run.done - best.step  # batches without a lower validation loss
+                if not run.remaining or (behind and without >= max(self.patience / BEHIND, self.check)):
                     left.remove(i)
                 if best.loss >= seen[i]:
                     yield None
