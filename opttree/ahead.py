@@ -54,14 +54,13 @@ def compiled_ahead(estimator: Any) -> AbstractContextManager[None]:
 
 
 class _Caller(event.Listener):
-    """Has a method's kernels compiled when the first of them is missing."""
+    """Has a method's kernels compiled when the first of them that the record knows is missing."""
 
     def __init__(self, method: str) -> None:
         self.method = method
 
     def on_start(self, event: event.Event) -> None:
-        ours = (event.data["dispatcher"].py_func.__module__ or "").startswith("opttree.")
-        if ours and self.method not in _compiled:
+        if self.method not in _compiled and _is_recorded(self.method, event.data["dispatcher"], event.data["args"]):
             _compiled.add(self.method)
             _compile(self.method)
 
@@ -69,17 +68,25 @@ class _Caller(event.Listener):
         pass
 
 
-def _may_compile(method: str) -> bool:
+def _is_recorded(method: str, function: Dispatcher, kinds: tuple[Any, ...]) -> bool:
+    place = function.py_func.__module__, function.py_func.__name__
+    listed = (recorded()["functions"][number] for number, _seconds in recorded()["methods"].get(method, ()))
+    with suppress(ValueError, LookupError):  # of a type that is in no record; of a record that is wrong
+        return any((one[0], one[1]) == place and one[2] == [encode(kind) for kind in kinds] for one in listed)
+    return False
+
+
+def _may_compile() -> bool:
     """Whether other processes can compile for this one: there are cores, a cache to share, and a Python to run."""
     is_worker = multiprocessing.parent_process() is not None
     is_python = Path(sys.executable or "").name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
     alone = is_worker or not is_python or ALONE in os.environ or finds_no_folder()
-    return most() > 1 and not alone and method in recorded()["methods"]
+    return most() > 1 and not alone
 
 
 def _compile(method: str) -> None:
     """Compile the kernels of a method in other processes; what they leave out, the fit compiles."""
-    if not _may_compile(method):
+    if not _may_compile():
         return
     package = os.path.abspath(Path(__file__).parents[1])  # not resolved: numba keys its cache to the path as it is
     command = [sys.executable, "-P", "-W", "ignore", "-c", SERVE, package]

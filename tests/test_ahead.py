@@ -97,13 +97,17 @@ def started(monkeypatch):
     return commands
 
 
-def compile_something(method, module="opttree.kernels.hard"):
-    function = SimpleNamespace(py_func=SimpleNamespace(__module__=module))
-    ahead._Caller(method).on_start(SimpleNamespace(data={"dispatcher": function}))
+def compile_something(method, module=None, another=False):
+    number, _seconds = ahead.recorded()["methods"].get(method, ahead.recorded()["methods"][METHOD])[0]
+    place, name, kinds, _called = FUNCTIONS[number]
+    function = SimpleNamespace(py_func=SimpleNamespace(__module__=module or place, __name__=name))
+    kinds = tuple(ahead.decode(kind) for kind in kinds[another:])
+    ahead._Caller(method).on_start(SimpleNamespace(data={"dispatcher": function, "args": kinds}))
 
 
 def test_the_first_compilation_of_a_method_has_all_of_it_compiled(started):
     compile_something(METHOD, module="another.library")
+    compile_something(METHOD, another=True)  # a version of the function that the record does not know
     assert not started
     compile_something(METHOD)
     compile_something(METHOD)
@@ -151,10 +155,10 @@ def test_a_wrong_record_leaves_the_fit_alone(started, monkeypatch):
     circle = {"functions": [["", "a", [], [1]], ["", "b", [], [0]]], "methods": {METHOD: [[0, 1.0], [1, 1.0]]}}
     monkeypatch.setattr(ahead, "recorded", lambda: circle)
     assert ahead.Queue(METHOD).take() is None
-    compile_something(METHOD)
-    monkeypatch.setattr(ahead, "_compiled", set())
+    ahead._compile(METHOD)
+    assert len(started) == 2
     monkeypatch.setattr(ahead, "recorded", lambda: {"functions": [], "methods": {METHOD: [[7, 1.0]]}})
-    compile_something(METHOD)
+    ahead._compile(METHOD)
     assert len(started) == 2  # of the first
 
 
