@@ -92,6 +92,7 @@ def started(monkeypatch):
     monkeypatch.setattr(ahead.subprocess, "Popen", start)
     monkeypatch.setattr(ahead, "_compiled", set())
     monkeypatch.setattr(ahead, "most", lambda: 2)
+    monkeypatch.setattr(ahead, "finds_no_folder", lambda: False)  # of tests before
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
     monkeypatch.delenv(ahead.ALONE, raising=False)
     return commands
@@ -142,6 +143,7 @@ def test_processes_that_end_or_hang_are_given_up(tmp_path, monkeypatch, does):
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setattr(ahead, "_compiled", set())
     monkeypatch.setattr(ahead, "most", lambda: 2)
+    monkeypatch.setattr(ahead, "finds_no_folder", lambda: False)  # of tests before
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: None)
     monkeypatch.setattr(ahead, "STARTS_WITHIN", 0.5)
     monkeypatch.delenv(ahead.ALONE, raising=False)

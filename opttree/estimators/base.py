@@ -125,7 +125,7 @@ class TreeEstimator(Options, BaseEstimator):
         self._forget("best_depth_", "cv_results_", "validation_loss_")
         self._check_options()
         depth = self._depth_for(len(X))
-        if (reason := costs.lack_of_memory(self, int(np.count_nonzero(weight)), X.shape[1], depth)) is not None:
+        if (reason := costs.lack_of_memory(self, max(int(np.count_nonzero(weight)), 1), X.shape[1], depth)) is not None:
             raise MemoryError(reason)
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)
