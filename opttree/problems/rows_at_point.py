@@ -15,7 +15,7 @@ Floats = NDArray[np.floating]
 class RowsAtPoint:
     """Gates and leaf losses of all rows at a point that moves a few splits and leaves at a time (squared loss).
 
-    What a decomposition needs is read off here, so that no gate and no loss is computed twice.
+    A decomposition reads rows, weights and losses of its working sets off here, and computes anew what has moved.
 
     Attributes
     ----------
