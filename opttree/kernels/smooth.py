@@ -45,6 +45,8 @@ from opttree.kernels.vectors import (
     right_share,
     row_sum,
     tile_slots,
+    twin_backward,
+    twin_forward,
     twin_leaves,
 )
 from opttree.threads import threads_for
@@ -75,10 +77,11 @@ def walk(x, y, buffers, form, slots, params, grads, what):
     dW, dc, dvalues, dcoefs, mass, dx = grads
     n_branches, K = (1 << form.depth) - 1, form.n_outputs
     linear, backward = form.linear == 1, what != FORWARD
-    twins = what == EXPECTED and form.loss == SQUARED and K == 1 and not linear and extra.size == 0
+    twins = form.loss == SQUARED and K == 1 and not linear
     stride = tile_slots(form.levels)
     zero = slots[0]  # not the constant 0: numba compiles a kernel anew for each constant that it is given
     t = depth = at = first_leaf = zero
+    zero_loss = P.dtype.type(0.0)
     total = row_sum(P, zero)
     while True:
         # down, to the left, until a leaf, a branch over twin leaves, or one that the block hardly reaches
@@ -98,12 +101,23 @@ def walk(x, y, buffers, form, slots, params, grads, what):
             twin = twins and depth == form.depth - 1
             if twin:
                 leaf = 2 * t + 1 - n_branches
-                dz, left, right, m_left = twin_leaves(P, depth, S, i, y, values[leaf], values[leaf + 1], V, at)
+                left, right = values[leaf], values[leaf + 1]
+                more = (extra[leaf], extra[leaf + 1]) if extra.size > 0 else (zero_loss, zero_loss)
+                if what == FORWARD:
+                    m_left = twin_forward(P, depth, S, i, left, right, F)
+                elif what == BACKWARD:
+                    dz, left, right = twin_backward(P, depth, S, i, F, left, right, more, V, at)
+                else:
+                    dz, left, right, m_left = twin_leaves(P, depth, S, i, y, left, right, more, V, at)
+                    left, right = 2 * left, 2 * right
+                if what != BACKWARD:
+                    mass[leaf] += m_left
+                    mass[leaf + 1] += total - m_left
+                if not backward:
+                    break
                 dc[slots[t]] += dz
-                dvalues[leaf] += 2 * left
-                dvalues[leaf + 1] += 2 * right
-                mass[leaf] += m_left
-                mass[leaf + 1] += total - m_left
+                dvalues[leaf] += left
+                dvalues[leaf + 1] += right
                 if depth == m * form.levels:
                     add_gradients(x, S, i, tile_slots(levels), dW, slots[t])
                     if dx.shape[0] > 0:

@@ -307,6 +307,9 @@ def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, err
     n_leaves = 1 << form.depth
     values = unpack(theta, form, layer)[3].reshape(T, form.width * n_leaves)
     dvalues = unpack(gradient, form, layer)[3].reshape(T, form.width * n_leaves)
+    for t in range(T):
+        for i in range(dvalues.shape[1]):
+            dvalues[t, i] = 0.0
     own = dX if layer > 0 else np.zeros((dX.shape[0], 0, 0, 0), dtype)
     grads = np.zeros_like(W), np.zeros_like(c), dvalues, np.zeros((T, n_leaves), dtype), own
     totals = np.zeros(bounds.size - 1)
@@ -371,8 +374,6 @@ def evaluate(kernels, theta, X, y, w, form, gradient):
     errors, value = mean_errors(outs, y, w, form, weight)
     n_chunks = bounds.size - 1 if form.n_layers > 1 else 0
     dX = np.zeros((n_chunks, w.shape[0], inputs.shape[1], 4 * BLOCK), theta.dtype)
-    for j in range(gradient.size):
-        gradient[j] = 0.0
     for back in range(form.n_layers):
         layer = form.n_layers - 1 - back
         extra, penalty = path_terms(mass[layer], form, weight)

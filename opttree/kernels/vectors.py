@@ -190,19 +190,21 @@ def combine(P, depth, S, i, V, at):
 
 
 @inner(**VECTORISED)
-def twin_leaves(P, depth, S, i, y, left, right, V, at):
-    """A branch over two constant leaves under squared loss: leaves and `combine` in one loop.
+def twin_leaves(P, depth, S, i, y, left, right, extra, V, at):
+    """A branch over two constant leaves under squared loss: leaves and `combine` in one loop; ``extra`` holds what is
+    added to the losses of either leaf.
 
     Returns the sum of dL/dz, half the gradients of the two constants, and the mass of the left leaf.
     """
     one, apart = P.dtype.type(1.0), left - right
+    extra_right, extra_apart = extra[1], extra[0] - extra[1]
     total = d_left = d_right = mass = P.dtype.type(0.0)
     for r in range(BLOCK):
         s, p = S[i, r], P[depth, r]
         e_left, e_right = left - y[0, r], right - y[0, r]
         p_left = p * s
-        difference = apart * (e_left + e_right)  # difference of the squares: exactly 0 for equal leaves
-        V[at, r] = e_right * e_right + s * difference
+        difference = apart * (e_left + e_right) + extra_apart  # of the squares: exactly 0 for equal leaves
+        V[at, r] = e_right * e_right + extra_right + s * difference
         g = p_left * (one - s) * difference
         d_left += p_left * e_left
         d_right += (p - p_left) * e_right
@@ -210,6 +212,37 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
         S[i, r] = g
         total += g
     return total, d_left, d_right, mass
+
+
+@inner(**VECTORISED)
+def twin_forward(P, depth, S, i, left, right, F):
+    """As `twin_leaves` for the `FORWARD` pass: adds the weighted prediction to ``F``; returns the left leaf's mass."""
+    mass = P.dtype.type(0.0)
+    for r in range(BLOCK):
+        p = P[depth, r]
+        p_left = p * S[i, r]
+        F[0, r] += p_left * left + (p - p_left) * right
+        mass += p_left
+    return mass
+
+
+@inner(**VECTORISED)
+def twin_backward(P, depth, S, i, F, left, right, extra, V, at):
+    """As `twin_leaves` for the `BACKWARD` pass; returns the sum of dL/dz and the gradients of the two constants."""
+    one, apart = P.dtype.type(1.0), left - right
+    extra_right, extra_apart = extra[1], extra[0] - extra[1]
+    total = d_left = d_right = P.dtype.type(0.0)
+    for r in range(BLOCK):
+        s, p, f = S[i, r], P[depth, r], F[0, r]
+        p_left = p * s
+        difference = f * apart + extra_apart
+        V[at, r] = f * right + extra_right + s * difference
+        g = p_left * (one - s) * difference
+        d_left += p_left * f
+        d_right += (p - p_left) * f
+        S[i, r] = g
+        total += g
+    return total, d_left, d_right
 
 
 @inner(**VECTORISED)
