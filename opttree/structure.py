@@ -32,20 +32,18 @@ def links(children: Nodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def breadth_first(root: int, left: Nodes, right: Nodes) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32]]:
     """Old node numbers of branches and leaves in breadth-first order, and the children (B, 2) in the new numbering."""
-    branches: list[int] = []
-    leaves: list[int] = []
-    queue = [root]
-    for node in queue:
-        if left[node] >= 0:
-            branches.append(node)
-            queue += [int(left[node]), int(right[node])]
-        else:
-            leaves.append(node)
+    branches, leaves = [], []
+    level = np.array([root], np.intp)
+    while level.size:
+        inner = left[level] >= 0
+        branches.append(level[inner])
+        leaves.append(level[~inner])
+        level = np.stack([left[branches[-1]], right[branches[-1]]], axis=1).ravel()
+    old, ends = np.concatenate(branches).astype(np.intp), np.concatenate(leaves).astype(np.intp)
     new = np.empty(len(left), np.int32)
-    new[branches] = np.arange(len(branches))
-    new[leaves] = len(branches) + np.arange(len(leaves))
-    old = np.array(branches, np.intp)
-    return old, np.array(leaves, np.intp), np.stack([new[left[old]], new[right[old]]], axis=1)
+    new[old] = np.arange(old.size)
+    new[ends] = old.size + np.arange(ends.size)
+    return old, ends, np.stack([new[left[old]], new[right[old]]], axis=1)
 
 
 def kept(children: Nodes, leaf_mask: NDArray[np.bool_]) -> tuple[int, Any, Any]:

@@ -188,8 +188,10 @@ class Tree:
     def node_depth(self) -> NDArray[np.int64]:
         """(2 B + 1,) depth of each node; the root is at 0."""
         depth = np.zeros(self.n_nodes, np.int64)
-        for t in range(self.n_branches):
-            depth[self.children[t]] = depth[t] + 1
+        level, below = self.children[:1].ravel(), 1
+        while level.size:
+            depth[level] = below
+            level, below = self.children[level[level < self.n_branches]].ravel(), below + 1
         return read_only(depth)
 
     @property

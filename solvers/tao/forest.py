@@ -150,7 +150,7 @@ class TAOForest(GrowthOptions, Solver):
 
 
 class Tally:
-    """Trees, and running sums for each shrinkage: predictions of all rows, and out-of-bag errors."""
+    """Trees, and running sums of out-of-bag errors for each shrinkage."""
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -158,7 +158,6 @@ class Tally:
         self.grown: dict[int, GrownTree] = {}
         n, n_outputs = shared.Y.shape
         sets = len(self.shrinkages)
-        self.totals = np.zeros((sets, n, n_outputs))
         self.residuals = np.zeros((sets, n, n_outputs))
         self.squares = np.zeros((sets, n))
         self.counts = np.zeros(n, np.int64)
@@ -166,11 +165,10 @@ class Tally:
     def add(self, number: int, tree: GrownTree) -> None:
         """One tree more."""
         self.grown[number] = tree
-        X, Y, outside = self.shared.X, self.shared.Y, tree.outside
+        outside = tree.outside
+        X, Y, leaf = self.shared.X[outside], self.shared.Y[outside], tree.leaf[outside]
         for k, models in enumerate(tree.models):
-            answers = alternation.answers(X, tree.leaf, models, tree.low, tree.high)
-            self.totals[k] += answers
-            errors = answers[outside] - Y[outside]
+            errors = alternation.answers(X, leaf, models, tree.low, tree.high) - Y
             self.residuals[k][outside] += errors
             self.squares[k][outside] += np.square(errors).sum(axis=1)
         self.counts[outside] += 1
