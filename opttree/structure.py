@@ -33,7 +33,7 @@ def links(children: Nodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def breadth_first(root: int, left: Nodes, right: Nodes) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32]]:
     """Old node numbers of branches and leaves in breadth-first order, and the children (B, 2) in the new numbering."""
     branches, leaves = [], []
-    level = np.array([root], np.intp)
+    level: Nodes = np.array([root], np.intp)
     while level.size:
         inner = left[level] >= 0
         branches.append(level[inner])
