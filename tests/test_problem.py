@@ -9,7 +9,6 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 from opttree import L1, L2, SplitPrice, Tree, TreeProblem
 from opttree.problems import NodeProblem
-from opttree.problems.tree_problem import KEPT
 from solvers import CartInit
 from tests.conftest import classification_problem, regression_problem
 from tests.test_kernels import random_tree
@@ -447,4 +446,4 @@ def test_rows_are_routed_once_for_a_tree_and_never_for_another(monkeypatch):
     np.testing.assert_array_equal(problem.leaves_of(tree), apply(tree, problem.X))
     other = problem.sample(np.arange(50))
     np.testing.assert_array_equal(other.leaves_of(tree), apply(tree, other.X))
-    assert not set(KEPT) & set(pickle.loads(pickle.dumps(problem)).__dict__)
+    assert not {"_routed", "_packed"} & set(pickle.loads(pickle.dumps(problem)).__dict__)

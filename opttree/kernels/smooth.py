@@ -48,6 +48,7 @@ from opttree.kernels.vectors import (
     twin_backward,
     twin_forward,
     twin_leaves,
+    twin_leaves_and_terms,
 )
 from opttree.threads import threads_for
 
@@ -107,8 +108,11 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                     m_left = twin_forward(P, depth, S, i, left, right, F)
                 elif what == BACKWARD:
                     dz, left, right = twin_backward(P, depth, S, i, F, left, right, more, V, at)
+                elif extra.size > 0:
+                    dz, left, right, m_left = twin_leaves_and_terms(P, depth, S, i, y, left, right, more, V, at)
+                    left, right = 2 * left, 2 * right
                 else:
-                    dz, left, right, m_left = twin_leaves(P, depth, S, i, y, left, right, more, V, at)
+                    dz, left, right, m_left = twin_leaves(P, depth, S, i, y, left, right, V, at)
                     left, right = 2 * left, 2 * right
                 if what != BACKWARD:
                     mass[leaf] += m_left

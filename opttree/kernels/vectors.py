@@ -190,12 +190,31 @@ def combine(P, depth, S, i, V, at):
 
 
 @inner(**VECTORISED)
-def twin_leaves(P, depth, S, i, y, left, right, extra, V, at):
-    """A branch over two constant leaves under squared loss: leaves and `combine` in one loop; ``extra`` holds what is
-    added to the losses of either leaf.
+def twin_leaves(P, depth, S, i, y, left, right, V, at):
+    """A branch over two constant leaves under squared loss: leaves and `combine` in one loop.
 
     Returns the sum of dL/dz, half the gradients of the two constants, and the mass of the left leaf.
     """
+    one, apart = P.dtype.type(1.0), left - right
+    total = d_left = d_right = mass = P.dtype.type(0.0)
+    for r in range(BLOCK):
+        s, p = S[i, r], P[depth, r]
+        e_left, e_right = left - y[0, r], right - y[0, r]
+        p_left = p * s
+        difference = apart * (e_left + e_right)  # difference of the squares: exactly 0 for equal leaves
+        V[at, r] = e_right * e_right + s * difference
+        g = p_left * (one - s) * difference
+        d_left += p_left * e_left
+        d_right += (p - p_left) * e_right
+        mass += p_left
+        S[i, r] = g
+        total += g
+    return total, d_left, d_right, mass
+
+
+@inner(**VECTORISED)
+def twin_leaves_and_terms(P, depth, S, i, y, left, right, extra, V, at):
+    """`twin_leaves` with terms ``extra`` added to the losses of the leaves; without terms that one is a tenth faster."""
     one, apart = P.dtype.type(1.0), left - right
     extra_right, extra_apart = extra[1], extra[0] - extra[1]
     total = d_left = d_right = mass = P.dtype.type(0.0)
@@ -203,7 +222,7 @@ def twin_leaves(P, depth, S, i, y, left, right, extra, V, at):
         s, p = S[i, r], P[depth, r]
         e_left, e_right = left - y[0, r], right - y[0, r]
         p_left = p * s
-        difference = apart * (e_left + e_right) + extra_apart  # of the squares: exactly 0 for equal leaves
+        difference = apart * (e_left + e_right) + extra_apart
         V[at, r] = e_right * e_right + extra_right + s * difference
         g = p_left * (one - s) * difference
         d_left += p_left * e_left

@@ -20,7 +20,6 @@ from opttree.tree import LINKS, Tree
 Floats = NDArray[np.float64]
 LOSSES = {"squared": codes.SQUARED, "absolute": codes.ABSOLUTE, "zero_one": codes.ZERO_ONE, "log": codes.LOG}
 CLASSIFICATION = ("zero_one", "log")
-KEPT = ("_routed", "_answered", "_packed")  # not copied, see `TreeProblem.__getstate__`
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +216,8 @@ class TreeProblem:
         return None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is kept of the last model and the rows in blocks: copies and other processes make it anew."""
-        return {name: value for name, value in self.__dict__.items() if name not in KEPT}
+        """Without what is kept of the last tree and the rows in blocks: copies and other processes make it anew."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_routed", "_packed")}
 
     def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
         """Leaf node of each row (n,), read-only.
@@ -240,14 +239,9 @@ class TreeProblem:
         return tree.keep(filled)
 
     def mean_loss(self, model: Tree | Forest) -> float:
-        """Weighted mean loss of the model's predictions, without penalties; routing is hard, except for mixtures.
-
-        That of the last forest is kept: a solver and the result's check ask for the same one.
-        """
+        """Weighted mean loss of the model's predictions, without penalties; routing is hard, except for mixtures."""
         if isinstance(model, Forest):
-            if self.__dict__.get("_answered", (None,))[0] is not model:
-                self.__dict__["_answered"] = model, self.mean_loss_of(model.answers(self.X))
-            return float(self.__dict__["_answered"][1])
+            return self.mean_loss_of(model.answers(self.X))
         if model.mixture:
             return self.mean_loss_of(model.outputs(self.X))
         leaf = writable(self.leaves_of(model))

@@ -165,10 +165,9 @@ class Tally:
     def add(self, number: int, tree: GrownTree) -> None:
         """One tree more."""
         self.grown[number] = tree
-        outside = tree.outside
-        X, Y, leaf = self.shared.X[outside], self.shared.Y[outside], tree.leaf[outside]
+        X, Y, outside = self.shared.X, self.shared.Y, tree.outside
         for k, models in enumerate(tree.models):
-            errors = alternation.answers(X, leaf, models, tree.low, tree.high) - Y
+            errors = alternation.answers(X, tree.leaf, models, tree.low, tree.high)[outside] - Y[outside]
             self.residuals[k][outside] += errors
             self.squares[k][outside] += np.square(errors).sum(axis=1)
         self.counts[outside] += 1
