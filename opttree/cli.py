@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from opttree.datasets import Dataset
 
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
+OF_MIP = ("formulation", "max_splits", "max_features", "n_thresholds", "node_limit", "threads", "write")
 ROWS_AT_ONCE = 10_000  # predictions written to standard output between two checks for Ctrl-C
 
 
@@ -121,8 +122,12 @@ def _parser() -> argparse.ArgumentParser:
 def _solve_options(solve: argparse.ArgumentParser) -> None:
     solve.add_argument("data", metavar="DATA", help="a CSV file, or a name that `opttree datasets` lists")
     solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
-    solve.add_argument("--method", choices=("mip", "local", "local+mip"), default="mip")
-    solve.add_argument("--formulation", choices=("hyperflow", "flow", "big-m"), default="hyperflow")
+    solve.add_argument(
+        "--method",
+        choices=("bnb", "mip", "local", "local+mip"),
+        help="default: bnb, branch and bound over all thresholds, where it takes the problem and the options; else mip",
+    )
+    solve.add_argument("--formulation", choices=("hyperflow", "flow", "big-m"), help="of mip; default: hyperflow")
     solve.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
     solve.add_argument("--depth", type=int, default=2, metavar="D", help="largest depth, >= 1; default %(default)s")
     solve.add_argument("--splits", choices=("axis", "oblique"), default="axis")
@@ -356,6 +361,10 @@ def _solve(args: argparse.Namespace) -> None:
 
     if args.method == "local" and args.max_features is not None:
         raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
+    of_mip = [option for option in OF_MIP if getattr(args, option) not in (None, "all", False)]
+    if args.method == "bnb" and of_mip:
+        name = of_mip[0].replace("_", "-")
+        raise ValueError(f"--{name} is not for --method bnb; got {getattr(args, of_mip[0])}")
     if args.time_limit is not None and not args.time_limit > 0.0:
         raise ValueError(f"time_limit must be > 0 seconds; got {args.time_limit}")
     Path(args.out).mkdir(parents=True, exist_ok=True)
@@ -366,7 +375,7 @@ def _solve(args: argparse.Namespace) -> None:
     whole: Any = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
     limits: dict[str, Any] = {"n_thresholds": whole, "max_splits": args.max_splits}
     mip = solvers.MIP(
-        formulation=args.formulation,
+        formulation=args.formulation or "hyperflow",
         max_features=args.max_features,
         gap=args.gap,
         node_limit=args.node_limit,
@@ -376,14 +385,17 @@ def _solve(args: argparse.Namespace) -> None:
     )
     every: Any = "auto" if whole == "all" else whole
     local = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
-    solver = {"mip": mip, "local": local, "local+mip": replace(mip, init=local)}[args.method]
+    bnb = solvers.BranchAndBound(gap=args.gap or 0.0)
+    usual = "mip" if of_mip or bnb.supports(problem) is not None else "bnb"
+    method = args.method or usual
+    solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]
     if (reason := solver.supports(problem)) is not None:
-        raise ValueError(f"{args.method} cannot solve this problem: {reason}")
+        raise ValueError(f"{method} cannot solve this problem: {reason}")
     began, unwritten = now(), ""
     if args.write:
         stated = MIPTreeProblem(
             problem,
-            formulation=args.formulation,
+            formulation=args.formulation or "hyperflow",
             max_features=args.max_features,
             objective=args.objective,
             **limits,
@@ -411,7 +423,7 @@ def _solve(args: argparse.Namespace) -> None:
         print(f"saved to {args.save}")
     stem = Path(args.out) / f"solve_{name}_depth{args.depth}"
     result.trace.to_frame().to_csv(f"{stem}.csv", index=False)
-    axes = plotting.plot_trace({args.method: result})
+    axes = plotting.plot_trace({method: result})
     axes.set_title(f"{name}, depth {args.depth}")
     _save_figure(axes, Path(f"{stem}.png"))
     print(f"trace: {stem}.csv, {stem}.png")

@@ -10,6 +10,7 @@ from solvers.conformance import check_solver as check_solver
 from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
 from solvers.distilled import Distilled as Distilled
 from solvers.driver import solve as solve
+from solvers.exact import BranchAndBound as BranchAndBound
 from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
 from solvers.gradtree import GradTree as GradTree
 from solvers.initial import (

@@ -174,7 +174,10 @@ def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
     assert main([*label, "--method", "local+mip", "--max-splits", "2"]) == 0
     assert "Proved optimal" in capsys.readouterr().out
     assert main(["solve", "iris", "--max-features", "1", "--out", str(tmp_path)]) == 0
-    assert "Proved optimal" in capsys.readouterr().out
+    assert "Candidate splits" in capsys.readouterr().out  # of the MIP: branch and bound has no such limit
+    assert main(["solve", "iris", "--depth", "3", "--out", str(tmp_path)]) == 0
+    assert "bound 0.0066666667, gap 0 %" in (printed := capsys.readouterr().out)
+    assert "Proved optimal." in printed
 
 
 @pytest.mark.parametrize(
@@ -187,6 +190,8 @@ def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
         (["--leaves", "linear"], "--leaves must be constant for classification"),
         (["--write", "model.txt"], "must end in .lp or .mps"),
         (["--method", "local", "--max-features", "1"], "--max-features is for --method mip; got 1 for local"),
+        (["--method", "bnb", "--max-splits", "1"], "--max-splits is not for --method bnb; got 1"),
+        (["--method", "bnb", "--splits", "oblique"], "bnb cannot solve this problem: its splits are oblique"),
         (["--gap", "-1"], "gap must be a finite number >= 0"),
         (["--time-limit", "0"], "time_limit must be > 0"),
         (["--target", "x", "--save", "no/where.json"], "--save must be a file in an existing folder"),

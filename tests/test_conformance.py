@@ -16,6 +16,7 @@ from solvers import (
     SDTR,
     TAO,
     AxisNode,
+    BranchAndBound,
     CartInit,
     ClusterInit,
     HingeInit,
@@ -52,6 +53,7 @@ SOLVERS = [
     NODEC(max_iter=3, k0=0, working_sets="node", init=HingeInit()),
     ORRT(method="SLSQP", max_iter=5),
     LocalSearch(n_starts=2),
+    BranchAndBound(init=None, gap=0.001),
     SDTR(max_batches=60, aggregation="mixture", validation=None),
     MIP("flow", n_thresholds=1, node_limit=3, max_splits=2),
 ]

@@ -214,7 +214,7 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
 
 @inner(**VECTORISED)
 def twin_leaves_and_terms(P, depth, S, i, y, left, right, extra, V, at):
-    """`twin_leaves` with terms ``extra`` added to the losses of the leaves; without terms that one is a tenth faster."""
+    """`twin_leaves` with terms ``extra`` added to the losses of the leaves; without terms that one is faster."""
     one, apart = P.dtype.type(1.0), left - right
     extra_right, extra_apart = extra[1], extra[0] - extra[1]
     total = d_left = d_right = mass = P.dtype.type(0.0)

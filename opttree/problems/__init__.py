@@ -1,6 +1,7 @@
 """Optimization problems: the statement `TreeProblem`, its penalties, and the problems derived from it."""
 
 from opttree.problems.dense_problem import DenseTreeProblem
+from opttree.problems.exact_problem import ExactTreeProblem
 from opttree.problems.mip import MIPTreeProblem
 from opttree.problems.node_problem import LevelProblem, NodeProblem
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
@@ -13,6 +14,7 @@ __all__ = [
     "L1",
     "L2",
     "DenseTreeProblem",
+    "ExactTreeProblem",
     "LevelProblem",
     "MIPTreeProblem",
     "NodeProblem",

@@ -1,0 +1,231 @@
+"""Histograms of a node's rows over buckets of every feature, and the best split of one side of a cut from them.
+
+A bucket is a range of a feature's sorted order that ends where the value changes. Splits at the ends of buckets are
+evaluated exactly from running sums; a split inside a bucket costs at least the cost of what is left of the bucket plus
+the cost of what is right of it, so that the rows of few buckets need to be visited.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from opttree.compiled import inner
+from opttree.kernels.exact.intervals import close, copy_reach, widen
+from opttree.kernels.exact.statistics import add_row, cost, costs
+from opttree.kernels.exact.vectors import WIDTH, add_four
+
+BUCKETS = 64  # of a feature, at most
+PER_ROOT = 1.5  # buckets per square root of the number of rows
+
+# number (n, p) uint8: the bucket of every row of the node; count (p,) buckets; ends (p, BUCKETS + 1): their bounds in
+# the sorted order; top (p, BUCKETS): rank of a bucket's last row; several (p, BUCKETS): whether its rows differ; total
+# (p, BUCKETS, S): histogram of all rows of the node; pool (held, p, BUCKETS, S) of histograms, how many intervals use
+# each, the free ones and their number. Scratch: running sums left and right (S, BUCKETS), costs before and after a
+# bucket's end (BUCKETS,), bound (p, BUCKETS) of splits inside
+Buckets = namedtuple(
+    "Buckets", "number count ends top several total pool users free n_free left right before after bound"
+)
+
+
+def make_buckets(n, p, n_statistics, held):
+    """Work space for nodes of up to ``n`` rows; ``held`` histograms are kept at a time."""
+    return Buckets(
+        np.empty((n, p), np.uint8),
+        np.zeros(p, np.int64),
+        np.zeros((p, BUCKETS + 1), np.int32),
+        np.zeros((p, BUCKETS), np.int32),
+        np.zeros((p, BUCKETS), np.bool_),
+        np.zeros((p, BUCKETS, n_statistics)),
+        np.empty((held, p, BUCKETS, n_statistics)),
+        np.zeros(held, np.int32),
+        np.arange(held, dtype=np.int32),
+        np.full(1, held),
+        np.empty((n_statistics, BUCKETS)),
+        np.empty((n_statistics, BUCKETS)),
+        np.empty(BUCKETS),
+        np.empty(BUCKETS),
+        np.empty((p, BUCKETS)),
+    )
+
+
+@inner()
+def fill_buckets(order, m, problem, buckets):
+    """Divide the node's rows ``order (p, .)[:, :m]`` into buckets, and sum their statistics."""
+    number, count, ends, total = buckets.number, buckets.count, buckets.ends, buckets.total
+    rank, rows = problem.rank, problem.rows
+    width = rows.shape[1]
+    most = max(1, min(BUCKETS, int(PER_ROOT * np.sqrt(m))))
+    for j in range(count.size):
+        k = start = 0
+        ends[j, 0] = 0
+        while start < m:
+            end = m if k + 1 == most else start + max(1, (m - start) // (most - k))
+            if end < m and rank[j, order[j, end]] == rank[j, order[j, end - 1]]:  # to the nearer end of equal values
+                before, after = end - 1, end + 1
+                while before > start and rank[j, order[j, before - 1]] == rank[j, order[j, end]]:
+                    before -= 1
+                while after < m and rank[j, order[j, after]] == rank[j, order[j, end]]:
+                    after += 1
+                end = before if before > start and end - before < after - end else after
+            for s in range(width):
+                total[j, k, s] = 0.0
+            for e in range(start, end):
+                i = order[j, e]
+                number[i, j] = k
+                for s in range(0, width, WIDTH):
+                    add_four(total, (j * BUCKETS + k) * width + s, rows, i * width + s, 1.0)
+            buckets.top[j, k] = rank[j, order[j, end - 1]]
+            buckets.several[j, k] = rank[j, order[j, start]] != buckets.top[j, k]
+            k += 1
+            ends[j, k] = end
+            start = end
+        count[j] = k
+    buckets.n_free[0] = buckets.free.size
+    for h in range(buckets.free.size):
+        buckets.free[h] = h
+        buckets.users[h] = 0
+
+
+@inner()
+def hold(buckets):
+    """A free histogram of the pool, not in use yet; -1 if there is none."""
+    if buckets.n_free[0] == 0:
+        return -1
+    buckets.n_free[0] -= 1
+    return buckets.free[buckets.n_free[0]]
+
+
+@inner()
+def release(buckets, held):
+    """One interval less uses the histogram ``held``."""
+    if held >= 0:
+        buckets.users[held] -= 1
+        if buckets.users[held] <= 0:
+            buckets.free[buckets.n_free[0]] = held
+            buckets.n_free[0] += 1
+
+
+@inner()
+def shift(histogram, base, order, first, last, sign, some, problem, buckets):
+    """``histogram`` = ``base`` plus (``sign`` 1) or minus (-1) the rows ``order[first:last]``, for the features
+    ``some``; ``base`` may be empty, for zero.
+    """
+    number, count, rows = buckets.number, buckets.count, problem.rows
+    width = rows.shape[1]
+    for j in some:
+        for k in range(count[j]):
+            for s in range(width):
+                histogram[j, k, s] = base[j, k, s] if base.size else 0.0
+    for e in range(first, last):
+        i = order[e]
+        for j in some:
+            at = (j * BUCKETS + number[i, j]) * width
+            for s in range(0, width, WIDTH):
+                add_four(histogram, at + s, rows, i * width + s, sign)
+
+
+@inner()
+def running_sums(histogram, whole, m, right, total, P, Q):
+    """Statistics up to each of the first ``m`` buckets ``P (S, .)``, and from there on ``Q``, of one side of a cut;
+    ``histogram (., S)`` is that of its left side, ``whole`` that of both.
+    """
+    if total.size == 4:
+        a = b = c = d = 0.0
+        for k in range(m):
+            if right:
+                a += whole[k, 0] - histogram[k, 0]
+                b += whole[k, 1] - histogram[k, 1]
+                c += whole[k, 2] - histogram[k, 2]
+                d += whole[k, 3] - histogram[k, 3]
+            else:
+                a += histogram[k, 0]
+                b += histogram[k, 1]
+                c += histogram[k, 2]
+                d += histogram[k, 3]
+            P[0, k], P[1, k], P[2, k], P[3, k] = a, b, c, d
+            Q[0, k], Q[1, k], Q[2, k], Q[3, k] = total[0] - a, total[1] - b, total[2] - c, total[3] - d
+        return
+    for s in range(total.size):
+        running = 0.0
+        for k in range(m):
+            value = histogram[k, s]
+            running += whole[k, s] - value if right else value
+            P[s, k] = running
+            Q[s, k] = total[s] - running
+
+
+@inner(error_model="numpy")
+def best_of_side(histogram, right, feature, cut, order, target, total, reach, problem, buckets, split, new_reach):
+    """The best split, or none, of one side of a cut: the rows of rank up to ``cut`` in ``feature``, or (``right``) the
+    others. ``histogram`` is that of the left side, ``total (S,)`` the side's statistics.
+
+    Only splits in ``reach (p, 2)``, first and last bucket, are looked at; others cost ``target`` at least. Those of
+    this side that may cost less than ``target`` are in ``new_reach``.
+
+    Returns
+    -------
+    best : the lowest cost found; the lowest of all if below ``target``. The split goes to ``split (2,)``.
+    bound : lower bound of all splits.
+    relaxed : lower bound without the smallest leaf.
+    """
+    count, bound = buckets.count, buckets.bound
+    P, Q, before, after = buckets.left, buckets.right, buckets.before, buckets.after
+    rank, rows, loss, price, fewest = problem.rank, problem.rows, problem.loss, problem.price, problem.min_leaf
+    n_statistics = total.size
+    leaf = cost(total, loss)
+    best = leaf if total[0] >= fewest else np.inf
+    relaxed = lowest = min(leaf, target)
+    split[0], split[1] = -1, 0
+    close(new_reach)
+    if leaf <= price + problem.slack:
+        copy_reach(reach, new_reach)
+        return best, min(best, leaf), leaf
+    for j in range(count.size):
+        first, m = reach[j, 0], min(reach[j, 1] + 1, count[j])
+        if first >= m:
+            continue
+        running_sums(histogram[j], buckets.total[j], m, right, total, P, Q)
+        start = max(first - 1, 0)
+        costs(P, start, m, loss, before)
+        costs(Q, start, m, loss, after)
+        previous = before[start] if first > 0 else 0.0
+        low, high = m, -1
+        for k in range(first, m):
+            inside = previous + after[k] + price if buckets.several[j, k] else np.inf
+            previous = before[k]
+            value = previous + after[k] + price if k + 1 < count[j] else np.inf
+            bound[j, k] = inside
+            if value < target or inside < target:
+                low, high = min(low, k), k
+            relaxed = min(relaxed, value)
+            if value < best and P[0, k] >= fewest and Q[0, k] >= fewest:
+                best = value
+                split[0], split[1] = j, buckets.top[j, k]
+        widen(new_reach, j, low, high)
+    own, rest = np.empty(n_statistics), np.empty(n_statistics)
+    for j in range(count.size):
+        for k in range(reach[j, 0], min(reach[j, 1] + 1, count[j])):
+            if bound[j, k] >= min(best - problem.slack, target):
+                lowest = min(lowest, bound[j, k])
+                continue
+            for s in range(n_statistics):
+                own[s] = 0.0
+                for b in range(k):
+                    value = histogram[j, b, s]
+                    own[s] += buckets.total[j, b, s] - value if right else value
+            last = -1
+            for e in range(buckets.ends[j, k], buckets.ends[j, k + 1]):
+                i = order[j, e]
+                if (rank[feature, i] > cut) != right:
+                    continue
+                if last >= 0 and rank[j, i] != last:
+                    for s in range(n_statistics):
+                        rest[s] = total[s] - own[s]
+                    value = cost(own, loss) + cost(rest, loss) + price
+                    relaxed = min(relaxed, value)
+                    if value < best and own[0] >= fewest and rest[0] >= fewest:
+                        best = value
+                        split[0], split[1] = j, last
+                last = rank[j, i]
+                add_row(own, rows[i])
+    return best, min(best, lowest), min(relaxed, lowest)

@@ -1,0 +1,437 @@
+"""Branch and bound on intervals of thresholds, one level of the tree at a time.
+
+For a loss that is a sum over rows and never negative, the best cost of a subtree never falls when rows are added. With
+L(c) and R(c) the best costs of the two sides of cut c of a feature, L never falls and R never rises with c: all cuts
+between a and b cost at least ``L(a) + R(b)``. Evaluating one cut between them halves the interval and gives a bound for
+either half. Intervals of all features wait in one queue, the lowest bound first.
+
+A node's search takes an interval from its queue (`take`), evaluates the cut in the middle, by a histogram
+(`two_levels`) or by a search of either side (`levels`), and returns both halves (`settle`). Searches of several threads
+may share the queue of the whole tree.
+
+With a smallest leaf this holds for the costs without that limit; a node therefore returns a bound for these, too.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from opttree.compiled import inner, kernel
+from opttree.kernels.exact.buckets import BUCKETS, best_of_side, fill_buckets, hold, release, shift
+from opttree.kernels.exact.intervals import (
+    EVERY,
+    FEATURE,
+    HIGH,
+    KEY,
+    LEFT_AT,
+    LEFT_COST,
+    LEFT_HELD,
+    LOW,
+    RIGHT_AT,
+    RIGHT_COST,
+    RIGHT_HELD,
+    close,
+    copy_reach,
+    grown,
+    new_interval,
+    new_queue,
+    pop,
+    push,
+    widen,
+)
+from opttree.kernels.exact.statistics import add_row, cost, rounded_up, summed
+
+# state of a node's search: the lowest cost found; the lowest bound of what is not looked at any more, for all trees and
+# without the smallest leaf; the cost from which on the caller has no use for the result; the lowest bound in the queue
+# at the last look; changes of the best splits, times two, odd while they are written
+BEST, BOUND, RELAXED, TARGET, OPEN, CHANGES = range(6)
+STOP, NODES, EVALUATIONS = range(3)  # of ``counts``: whether to stop, set by other threads; searches, evaluated cuts
+# orders (levels, 2, p, n) int32: rows of both sides of a cut in increasing order of each feature; splits (levels, 2, S,
+# 2) of the best trees of both sides, see `two_levels`, S = 2^depth - 1; reaches (levels, 2, 2, p, 2) int32, given and
+# found: first and last rank of each feature's splits that may cost less than the target
+Work = namedtuple("Work", "orders splits reaches")
+START = 64  # capacity of a queue at first
+
+
+@inner()
+def middle_cut(order, rank, low, high):
+    """The cut strictly between ``low`` and ``high`` nearest to their middle at which the value changes, or -1."""
+    centre = (low + high) // 2
+    for away in range(high - low):
+        for c in (centre - away, centre + away):
+            if low < c < high and rank[order[c - 1]] != rank[order[c]]:
+                return c
+    return -1
+
+
+@inner()
+def trimmed(order, problem, at, stop, excess):
+    """Move ``at`` towards ``stop`` over cuts that cost at least what is sought, as cut ``at`` exceeds it by ``excess``
+    and each row that changes sides takes away no more than its largest contribution; the first cut not excluded.
+    """
+    most = problem.most
+    while at != stop:
+        excess -= most[order[at - 1 if stop < at else at]]
+        if excess < 0.0:
+            break
+        at += -1 if stop < at else 1
+    return at
+
+
+@inner()
+def first_at_least(order, rank, m, value):
+    """The number of the rows ``order[:m]``, sorted by ``rank``, whose rank is below ``value``."""
+    low, high = 0, m
+    while low < high:
+        middle = (low + high) // 2
+        if rank[order[middle]] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel()
+def begin(order, m, problem, target, reach, new_reach, side_reach):
+    """The queue and the state of a node's search: an interval per feature, of the cuts within ``reach (p, 2)`` (first
+    and last rank) that leave the smallest leaf on both sides; ``side_reach`` is the reach of both sides.
+
+    The queue is empty where no split can beat the leaf.
+    """
+    p, price, fewest = order.shape[0], problem.price, problem.min_leaf
+    leaf = cost(summed(order[0], m, problem.rows), problem.loss)
+    bound = min(leaf, target)
+    state = np.array([leaf, bound, bound, target, np.inf, 0.0])
+    queue = new_queue(START + p, p)
+    if leaf <= price + problem.slack or m < 2 * fewest:
+        copy_reach(reach, new_reach)
+        state[RELAXED] = bound if leaf <= price + problem.slack else 0.0
+        return queue, state
+    close(new_reach)
+    for j in range(p):
+        low, high = fewest - 1, m - fewest + 1
+        if reach[j, 0] > 0:
+            low = max(low, first_at_least(order[j], problem.rank[j], m, reach[j, 0]))
+        if reach[j, 1] < problem.rank[j, order[j, m - 1]]:
+            high = min(high, first_at_least(order[j], problem.rank[j], m, reach[j, 1] + 1) + 1)
+        if low + 1 < high:
+            push(queue, price, j, low, high, 0, m, -1, -1, 0.0, 0.0, (side_reach, side_reach))
+        elif reach[j, 0] <= reach[j, 1] and (low < fewest or high > m - fewest):
+            widen(new_reach, j, reach[j, 0], reach[j, 1])
+            state[RELAXED] = min(state[RELAXED], price) if fewest > 1 else state[RELAXED]
+    state[OPEN] = price if queue.size[0] > 0 else np.inf
+    return queue, state
+
+
+@inner()
+def keep_reach(reach, j, order, rank, low, high, m, fewest):
+    """Widen ``reach`` by the cuts strictly between ``low`` and ``high``: ranks up to the next row's, as further rows
+    may come between; and next to them the cuts with too few rows on one side, which further rows may allow.
+    """
+    first = 0 if low < fewest else rank[order[min(low, m - 1)]]
+    last = EVERY if high > m - fewest else rank[order[max(high - 1, 0)]] - 1
+    if first <= last:
+        widen(reach, j, first, last)
+
+
+@kernel()
+def take(queue, order, m, problem, state, stop, interval, new_reach, buckets):
+    """Take the interval of the lowest bound into ``interval``: `Interval`; the cut in its middle, or 0 if there is
+    nothing left to look at.
+    """
+    place, values, left_reach, right_reach = interval
+    rank, fewest = problem.rank, problem.min_leaf
+    while queue.size[0] > 0:
+        number = queue.heap[0]
+        key = state[OPEN] = queue.values[number, KEY]
+        if key >= min(state[BEST] - problem.slack, state[TARGET]) or stop != 0:
+            return 0
+        pop(queue)
+        for k in range(7):
+            place[k] = queue.places[number, k]
+        for k in range(3):
+            values[k] = queue.values[number, k]
+        copy_reach(queue.reach[number, 0], left_reach)
+        copy_reach(queue.reach[number, 1], right_reach)
+        j, first, last = place[FEATURE], place[LOW], place[HIGH]
+        c = middle_cut(order[j], rank[j], first, last)
+        if c > 0:
+            return c
+        if key < state[TARGET] and (first < fewest or last > m - fewest):  # next to cuts with few rows on one side
+            state[RELAXED] = min(state[RELAXED], key) if fewest > 1 else state[RELAXED]
+            keep_reach(new_reach, j, order[j], rank[j], first, last, m, fewest)
+        release(buckets, place[LEFT_HELD])
+        release(buckets, place[RIGHT_HELD])
+    state[OPEN] = np.inf
+    return 0
+
+
+@kernel()
+def settle(queue, order, m, problem, state, interval, c, found, held, new_left, new_right, new_reach, buckets):
+    """Return both halves of an interval to the queue, after cut ``c`` of it was evaluated.
+
+    ``found (2, 3)``: best cost, bound and bound without the smallest leaf of the left and the right side; ``new_left``
+    and ``new_right``: their reach; ``held``: the cut's histogram. The queue must have room for one interval more.
+    """
+    place, values, left_reach, right_reach = interval
+    rank, price, fewest, target = problem.rank, problem.price, problem.min_leaf, state[TARGET]
+    j = place[FEATURE]
+    own, ranks = order[j], rank[j]
+    aim = min(state[BEST] - problem.slack, target)
+    cost_a, cost_b = values[LEFT_COST], values[RIGHT_COST]
+    cost_left, cost_right = max(found[0, 2], cost_a), max(found[1, 2], cost_b)
+    value = cost_left + cost_right + price
+    state[BOUND] = min(state[BOUND], found[0, 1] + found[1, 1] + price)
+    state[RELAXED] = min(state[RELAXED], value)
+    if value < target:
+        keep_reach(new_reach, j, own, ranks, c - 1, c + 1, m, fewest)
+    users = 0
+    for way in range(2):
+        stop = place[LOW] if way == 0 else place[HIGH]
+        key = (cost_a + cost_right if way == 0 else cost_left + cost_b) + price
+        end = trimmed(own, problem, c, stop, value - aim) if value > aim else c
+        if end != c:
+            state[RELAXED], state[BOUND] = min(state[RELAXED], aim), min(state[BOUND], aim)
+            if aim < target:
+                keep_reach(new_reach, j, own, ranks, min(c, end) - 1, max(c, end) + 1, m, fewest)
+        if key < aim and abs(end - stop) > 1:
+            near = place[LEFT_HELD] if way == 0 else place[RIGHT_HELD]
+            if way == 0:
+                reaches = left_reach, new_right
+                push(queue, key, j, stop, end, place[LEFT_AT], c, near, held, cost_a, cost_right, reaches)
+            else:
+                reaches = new_left, right_reach
+                push(queue, key, j, end, stop, c, place[RIGHT_AT], held, near, cost_left, cost_b, reaches)
+            users += 1
+            if near >= 0:
+                buckets.users[near] += 1
+            continue
+        if key >= aim:
+            state[RELAXED], state[BOUND] = min(state[RELAXED], key), min(state[BOUND], key)
+        elif fewest > 1 and (stop < fewest or stop > m - fewest):
+            state[RELAXED] = min(state[RELAXED], key)
+        if key < target:
+            keep_reach(new_reach, j, own, ranks, min(end, stop), max(end, stop), m, fewest)
+    release(buckets, place[LEFT_HELD])
+    release(buckets, place[RIGHT_HELD])
+    if held >= 0:
+        buckets.users[held] = users + 1
+        release(buckets, held)
+
+
+@kernel()
+def finish(queue, order, m, problem, state, new_reach):
+    """Best cost, bound, and bound without the smallest leaf at the end; what waits in the queue goes to the reach."""
+    for e in range(queue.size[0]):
+        number = queue.heap[e]
+        key, j = queue.values[number, KEY], queue.places[number, FEATURE]
+        state[BOUND] = min(state[BOUND], key)
+        if key < state[TARGET]:
+            first, last = queue.places[number, LOW], queue.places[number, HIGH]
+            keep_reach(new_reach, j, order[j], problem.rank[j], first, last, m, problem.min_leaf)
+    bound, relaxed = rounded_up(state[BOUND], problem), rounded_up(state[RELAXED], problem)
+    return state[BEST], min(state[BEST], bound), min(relaxed, bound)
+
+
+@kernel()
+def one_split(order, m, problem, split):
+    """The best split of the rows ``order (p, .)[:, :m]``, or none: cost; feature and rank go to ``split (2,)``."""
+    rank, rows = problem.rank, problem.rows
+    total = summed(order[0], m, rows)
+    leaf = cost(total, problem.loss)
+    best, relaxed = leaf, leaf
+    split[0], split[1] = -1, 0
+    own, rest = np.empty(total.size), np.empty(total.size)
+    fewest = problem.min_leaf
+    for j in range(order.shape[0]):
+        own[:] = 0.0
+        for e in range(m - 1):
+            i = order[j, e]
+            add_row(own, rows[i])
+            if rank[j, i] == rank[j, order[j, e + 1]]:
+                continue
+            for s in range(total.size):
+                rest[s] = total[s] - own[s]
+            value = cost(own, problem.loss) + cost(rest, problem.loss) + problem.price
+            relaxed = min(relaxed, value)
+            if value < best and e + 1 >= fewest and m - e - 1 >= fewest:
+                best = value
+                split[0], split[1] = j, rank[j, i]
+    return best, best, relaxed
+
+
+@kernel()
+def two_levels(order, m, problem, queue, state, buckets, splits, new_reach, counts):
+    """The best tree of up to two levels on the rows ``order (p, .)[:, :m]``, from a histogram per evaluated cut.
+
+    ``queue`` and ``state`` are those of `begin`, for a reach of the sides in buckets, see `all_buckets`; ``splits
+    (3, 2)``: feature (-1: none) and rank of the node and its two children. Returns what `levels` returns.
+    """
+    rank, p, price = problem.rank, order.shape[0], problem.price
+    splits[:, 0] = -1
+    counts[NODES] += 1
+    if queue.size[0] == 0:
+        return finish(queue, order, m, problem, state, new_reach)
+    fill_buckets(order, m, problem, buckets)
+    total = summed(order[0], m, problem.rows)
+    interval = new_interval(p)
+    place, values, left_reach, right_reach = interval
+    new_left, new_right = np.zeros((p, 2), np.int32), np.zeros((p, 2), np.int32)
+    spare = np.empty(buckets.total.shape)
+    none = np.empty((0, 0, 0))
+    left, right = np.empty(total.size), np.empty(total.size)
+    split_left, split_right = np.empty(2, np.int64), np.empty(2, np.int64)
+    features, found = np.empty(p, np.int64), np.empty((2, 3))
+    while True:
+        c = take(queue, order, m, problem, state, counts[STOP], interval, new_reach, buckets)
+        if c == 0:
+            break
+        counts[EVALUATIONS] += 1
+        j = place[FEATURE]
+        own = order[j]
+        held = hold(buckets)
+        histogram = spare if held < 0 else buckets.pool[held]
+        # from the nearest of: nothing, all rows, the two histograms at hand
+        near, at, base = c, 0, none
+        if m - c < near:
+            near, at, base = m - c, m, buckets.total
+        if place[LEFT_HELD] >= 0 and c - place[LEFT_AT] < near:
+            near, at, base = c - place[LEFT_AT], place[LEFT_AT], buckets.pool[place[LEFT_HELD]]
+        if place[RIGHT_HELD] >= 0 and place[RIGHT_AT] - c < near:
+            near, at, base = place[RIGHT_AT] - c, place[RIGHT_AT], buckets.pool[place[RIGHT_HELD]]
+        n_features = 0
+        for f in range(p):
+            if left_reach[f, 0] <= left_reach[f, 1] or right_reach[f, 0] <= right_reach[f, 1] or f == j:
+                features[n_features] = f
+                n_features += 1
+        some = features[:n_features]
+        shift(histogram, base, own, min(at, c), max(at, c), 1.0 if at < c else -1.0, some, problem, buckets)
+        for s in range(total.size):
+            left[s] = 0.0
+            for k in range(buckets.count[j]):
+                left[s] += histogram[j, k, s]
+            right[s] = total[s] - left[s]
+        r = rank[j, own[c - 1]]
+        aim = min(state[BEST] - problem.slack, state[TARGET])
+        for way in range(2):
+            if way == 0:
+                least, side, reach, split, new = values[RIGHT_COST], left, left_reach, split_left, new_left
+            else:
+                least, side, reach, split, new = values[LEFT_COST], right, right_reach, split_right, new_right
+            found[way, 0], found[way, 1], found[way, 2] = best_of_side(
+                histogram, way == 1, j, r, order, aim - price - least, side, reach, problem, buckets, split, new
+            )
+        if found[0, 0] + found[1, 0] + price < state[BEST]:
+            state[CHANGES] += 1
+            state[BEST] = found[0, 0] + found[1, 0] + price
+            splits[0, 0], splits[0, 1] = j, r
+            splits[1], splits[2] = split_left, split_right
+            state[CHANGES] += 1
+        if queue.size[1] < 2:
+            queue = grown(queue)
+        settle(queue, order, m, problem, state, interval, c, found, held, new_left, new_right, new_reach, buckets)
+    return finish(queue, order, m, problem, state, new_reach)
+
+
+@inner()
+def all_buckets(p):
+    """The reach (p, 2) of all buckets."""
+    reach = np.zeros((p, 2), np.int32)
+    reach[:, 1] = BUCKETS
+    return reach
+
+
+@inner()
+def all_ranks(p):
+    """The reach (p, 2) of all ranks."""
+    reach = np.zeros((p, 2), np.int32)
+    reach[:, 1] = EVERY
+    return reach
+
+
+@inner()
+def divide(order, m, j, c, rank, left, right):
+    """The sorted orders ``left (p, .)`` and ``right`` of the two sides of cut ``c`` of feature ``j``."""
+    own = rank[j]
+    r = own[order[j, c - 1]]
+    for f in range(order.shape[0]):
+        a = b = 0
+        for e in range(m):
+            i = order[f, e]
+            left[f, a] = i
+            right[f, b] = i
+            if own[i] <= r:
+                a += 1
+            else:
+                b += 1
+
+
+@kernel()
+def graft(splits, left, right, levels_below):
+    """Copy the subtrees ``left`` and ``right`` of so many levels, in heap order, below the root of ``splits``."""
+    for level in range(levels_below):
+        width = 1 << level
+        for k in range(width):
+            splits[2 * width - 1 + k] = left[width - 1 + k]
+            splits[3 * width - 1 + k] = right[width - 1 + k]
+
+
+@kernel()
+def levels(depth, level, side, m, problem, target, work, buckets, counts):
+    """The best tree of up to ``depth`` >= 2 levels on the ``m`` rows ``work.orders[level, side, :, :m]``.
+
+    ``target``: the caller has no use for costs of this and above. ``work``: `Work`. When ``counts[STOP]`` is set, the
+    search ends soon, with valid bounds.
+
+    Returns
+    -------
+    best : the lowest cost found, that of ``work.splits[level, side]``.
+    bound : proved lower bound; equal to ``best``, to rounding, or at least ``target``, unless the search was stopped.
+    relaxed : lower bound without the smallest leaf.
+    """
+    order, splits = work.orders[level, side], work.splits[level, side]
+    reach, new_reach = work.reaches[level, side, 0], work.reaches[level, side, 1]
+    p = order.shape[0]
+    queue, state = begin(order, m, problem, target, reach, new_reach, all_buckets(p) if depth == 2 else all_ranks(p))
+    if depth == 2:
+        return two_levels(order, m, problem, queue, state, buckets, splits, new_reach, counts)
+    splits[:, 0] = -1
+    counts[NODES] += 1
+    interval, found = new_interval(p), np.empty((2, 3))
+    below = work.reaches[level + 1]
+    while True:
+        c = take(queue, order, m, problem, state, counts[STOP], interval, new_reach, buckets)
+        if c == 0:
+            break
+        counts[EVALUATIONS] += 1
+        j = interval.place[FEATURE]
+        divide(order, m, j, c, problem.rank, work.orders[level + 1, 0], work.orders[level + 1, 1])
+        copy_reach(interval.left_reach, below[0, 0])
+        copy_reach(interval.right_reach, below[1, 0])
+        aim = min(state[BEST] - problem.slack, target) - problem.price
+        for way in range(2):  # not the constants 0 and 1, for which numba would need other versions of this function
+            rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
+            found[way] = levels(depth - 1, level + 1, way, rows, problem, aim - other, work, buckets, counts)
+        if found[0, 0] + found[1, 0] + problem.price < state[BEST]:
+            state[BEST] = found[0, 0] + found[1, 0] + problem.price
+            splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
+            graft(splits, work.splits[level + 1, 0], work.splits[level + 1, 1], depth - 1)
+        if queue.size[1] < 2:
+            queue = grown(queue)
+        settle(queue, order, m, problem, state, interval, c, found, -1, below[0, 1], below[1, 1], new_reach, buckets)
+    return finish(queue, order, m, problem, state, new_reach)
+
+
+@kernel()
+def evaluate(depth, order, m, problem, aim, interval, c, found, work, buckets, counts):
+    """Evaluate cut ``c`` of an interval of the whole tree's search: both sides, of up to ``depth - 1`` >= 2 levels,
+    with ``aim`` the cost to beat. ``found``, and the sides' splits and reach in ``work``, are those of level 0.
+    """
+    j = interval.place[FEATURE]
+    divide(order, m, j, c, problem.rank, work.orders[0, 0], work.orders[0, 1])
+    copy_reach(interval.left_reach, work.reaches[0, 0, 0])
+    copy_reach(interval.right_reach, work.reaches[0, 1, 0])
+    for way in range(2):
+        rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
+        target = aim - problem.price - other
+        found[way] = levels(depth - 1, 0 * way, way, rows, problem, target, work, buckets, counts)

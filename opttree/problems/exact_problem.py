@@ -1,0 +1,156 @@
+"""The statement as branch and bound over all thresholds takes it: ranks, statistics of rows, costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels.exact import statistics, vectors
+from opttree.kernels.thresholds import RELATIVE_GAP
+from opttree.options import Checked, option
+from opttree.problems.penalties import L1, L2, SplitPrice
+from opttree.problems.tree_problem import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.float64]
+SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
+WHOLE = 0.5  # whole numbers of errors that differ by less are equal
+LOSSES = ("squared", "zero_one", "log")
+
+
+@dataclass(frozen=True, eq=False)
+class ExactTreeProblem(Checked):
+    """An axis-aligned `TreeProblem` with constant leaves, over all thresholds between neighbouring values.
+
+    Costs are in units of the rows' weight, ``unit``, so that the errors of rows of equal weight are whole numbers:
+    objective = ``unit`` times cost. Rows with equal features are one row, unless ``min_leaf`` counts them.
+
+    Raises
+    ------
+    ValueError
+        For a statement that has no such form.
+    """
+
+    problem: TreeProblem = option(doc="The statement; see `refusal`.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (reason := self.refusal(self.problem)) is not None:
+            raise ValueError(f"problem has no exact search: {reason}")
+
+    @staticmethod
+    def refusal(problem: TreeProblem) -> str | None:
+        """Why ``problem`` has no such form, or None."""
+        if problem.splits != "axis":
+            return "its splits are oblique; branch and bound over thresholds is for axis-aligned ones"
+        if problem.leaves != "constant":
+            return "its leaves are linear, and the exact search is for constant ones"
+        if problem.loss not in LOSSES:
+            return f"its loss is {problem.loss!r}, and the exact search is for {', '.join(LOSSES)}"
+        for penalty in problem.penalties:
+            if not isinstance(penalty, (L1, L2, SplitPrice)):
+                return f"the penalty {penalty!r} is not known to be a price of splits"
+        return None
+
+    @cached_property
+    def unit(self) -> float:
+        """The objective of cost 1: the weight of each row if all are equal, else their mean weight."""
+        w = self.problem.w
+        return float(w[0]) if self._equal_weights else float(w.mean())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all costs are whole numbers: errors of rows of equal weight, without a price of splits."""
+        return self.problem.loss == "zero_one" and self._equal_weights and not self.problem.price_per_split
+
+    @cached_property
+    def _equal_weights(self) -> bool:
+        return bool(np.all(self.problem.w == self.problem.w[0]))
+
+    @cached_property
+    def _ranks(self) -> NDArray[np.int32]:
+        """(p, n) number of each row's value among those of its feature; values as close as rounding are one."""
+        X = self.problem.X
+        ranks = np.empty((X.shape[1], X.shape[0]), np.int32)
+        for own, column in zip(ranks, X.T, strict=True):
+            order = np.argsort(column, kind="stable")
+            x = column[order]
+            apart = np.diff(x) > RELATIVE_GAP * np.maximum(np.abs(x[1:]), np.abs(x[:-1]))
+            own[order] = np.concatenate([[0], np.cumsum(apart)])
+        return ranks
+
+    @cached_property
+    def kernel(self) -> Any:
+        """The `opttree.kernels.exact.statistics.Problem`."""
+        problem, ranks = self.problem, self._ranks
+        w = problem.w / self.unit
+        n = problem.n_samples
+        if problem.is_classification:
+            rows = np.zeros((n, 1 + problem.n_outputs))
+            rows[np.arange(n), 1 + problem.Y[:, 0].astype(int)] = w
+            most = w if problem.loss == "zero_one" else np.full(n, np.inf)
+        else:
+            Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
+            rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
+            most = w * np.square(np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)).sum(axis=1)
+        rows[:, 0] = 1.0
+        if problem.min_leaf == 1:
+            _distinct, first, group = np.unique(ranks, axis=1, return_index=True, return_inverse=True)
+            if first.size < n:
+                merged = np.zeros((first.size, rows.shape[1]))
+                np.add.at(merged, group, rows)
+                rows, ranks, most = merged, ranks[:, first], np.bincount(group, most)
+        rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % vectors.WIDTH)))
+        leaf = problem.objective(problem.best_constant()) / self.unit
+        return statistics.Problem(
+            np.ascontiguousarray(ranks),
+            rows,
+            most,
+            problem.loss_code,
+            problem.price_per_split / self.unit,
+            problem.min_leaf,
+            WHOLE if self.is_whole else SLACK * leaf,
+            self.is_whole,
+        )
+
+    @cached_property
+    def order(self) -> NDArray[np.int32]:
+        """(p, rows) the kernel's rows in increasing order of each feature."""
+        return np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
+
+    def objective(self, cost: float) -> float:
+        """The objective of a cost."""
+        return cost * self.unit
+
+    def bound(self, cost: float) -> float:
+        """The bound on the objective from a bound on the cost."""
+        return self.objective(float(np.ceil(cost - SLACK)) if self.is_whole and np.isfinite(cost) else cost)
+
+    def tree(self, splits: NDArray[np.int64]) -> Tree:
+        """The tree of ``splits (S, 2)`` in heap order, feature (-1: leaf) and last rank on the left, with fitted
+        leaves; thresholds are halfway between the neighbouring values of the rows that reach the node.
+        """
+        X, ranks = self.problem.X, self._ranks
+        links: list[tuple[int, int]] = []
+        A, b = [], []
+        pending = [(0, np.arange(X.shape[0]))]
+        for place, rows in pending:
+            feature, rank = splits[place].tolist() if place < len(splits) else (-1, 0)
+            A.append(np.zeros(X.shape[1]))
+            b.append(0.0)
+            if feature < 0:
+                links.append((-1, -1))
+                continue
+            left = ranks[feature, rows] <= rank
+            low, high = X[rows[left], feature].max(), X[rows[~left], feature].min()
+            A[-1][feature], b[-1] = 1.0, 0.5 * (low + high)
+            links.append((len(pending), len(pending) + 1))
+            pending += [(2 * place + 1, rows[left]), (2 * place + 2, rows[~left])]
+        left_links, right_links = np.array(links).T
+        values = np.zeros((len(links), self.problem.n_outputs))
+        tree = Tree.from_links(left_links, right_links, np.array(A), np.array(b), values, self.problem.classes)
+        return self.problem.fit_leaves(tree)

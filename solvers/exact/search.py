@@ -1,0 +1,231 @@
+"""The search of the whole tree: compiled on one thread for two levels, rounds of cuts on all threads for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from contextvars import copy_context
+from typing import Any
+
+import numpy as np
+
+from opttree.clock import now
+from opttree.kernels.exact import buckets, intervals, search as kernels
+from opttree.problems import ExactTreeProblem
+from opttree.threads import available, each, limited, pool
+from opttree.tree import Tree
+from solvers.base import Step
+
+ROUND = 8  # cuts that are evaluated before their halves return to the queue, for any number of threads
+LOOK = 0.04  # seconds between two looks at the search
+MOST_HELD = 4096  # histograms
+LONG_DEPTH = 4
+FIRST_LACK, LAST_LACK = 0.4, 0.1  # of the incumbent's cost, what the first and the last partial bound lack
+LONG = 8_000_000  # evaluated cuts times features, after which there are further partial bounds
+
+
+class Room:
+    """What one thread needs to evaluate cuts."""
+
+    def __init__(self, exact: ExactTreeProblem, memory: float) -> None:
+        (p, n), n_statistics, depth = exact.order.shape, exact.kernel.rows.shape[1], exact.problem.depth
+        held = int(memory * 2**20 / (8.0 * p * buckets.BUCKETS * n_statistics))
+        self.buckets = buckets.make_buckets(n, p, n_statistics, min(max(held, 2), MOST_HELD))
+        levels = max(depth - 2, 0)
+        self.work = kernels.Work(
+            np.empty((levels, 2, p, n), np.int32),
+            np.empty((levels, 2, 2 ** max(depth - 1, 2) - 1, 2), np.int64),
+            np.zeros((levels, 2, 2, p, 2), np.int32),
+        )
+        self.counts = np.zeros(3, np.int64)
+
+
+class Cut:
+    """A cut in the middle of an interval, and what its evaluation found."""
+
+    def __init__(self, at: int, interval: Any) -> None:
+        self.at, self.interval = at, interval
+        self.found = np.empty((2, 3))
+        self.splits: Any = None
+        self.reach: Any = None
+
+
+class Search:
+    """A search from a start tree: `run` it, look at `cost`, `bound` and `step` while it runs, and `stop` it."""
+
+    def __init__(self, exact: ExactTreeProblem, start: Tree | None, gap: float, memory: float) -> None:
+        self.exact, self.gap, self.tree = exact, gap, start
+        problem = exact.problem
+        self.kernel, self.order = exact.kernel, exact.order
+        p, self.n_rows = self.order.shape
+        self.rooms = [Room(exact, memory) for _ in range(available() if problem.depth > 2 else 1)]
+        self.idle = list(self.rooms)
+        self.splits = np.full((2 ** max(problem.depth, 2) - 1, 2), -1, np.int64)
+        self.changes, self.share, self.proved = 0.0, 1.0, 0.0
+        self.reach = np.zeros((p, 2), np.int32)
+        self.active: list[float] = []  # bounds of the intervals that are being evaluated
+        self.running: Future[None] | None = None
+        self.queue, self.state = self._begin()
+        if start is not None:
+            self._take(problem.objective(start) / exact.unit)
+
+    def _begin(self) -> tuple[Any, Any]:
+        """Queue and state of a new search."""
+        every = np.zeros_like(self.reach)
+        every[:, 1] = intervals.EVERY
+        sides = every.copy()
+        if self.exact.problem.depth == 2:
+            sides[:, 1] = buckets.BUCKETS
+        return kernels.begin(self.order, self.n_rows, self.kernel, np.inf, every, self.reach, sides)
+
+    # ---- news -----------------------------------------------------------------------------------------------------
+
+    @property
+    def cost(self) -> float:
+        """Cost of the incumbent."""
+        return float(self.state[kernels.BEST])
+
+    @property
+    def bound(self) -> float:
+        """Proved lower bound on the objective."""
+        state = self.state
+        low = min([state[kernels.BEST], state[kernels.BOUND], state[kernels.OPEN], *self.active])
+        return self.exact.bound(max(float(low), self.proved))
+
+    def step(self) -> Step:
+        """The incumbent and the bound."""
+        bound = self.bound  # before the incumbent, which only falls
+        changes = self.state[kernels.CHANGES]
+        if changes != self.changes and changes % 2 == 0:
+            splits = self.splits.copy()
+            if self.state[kernels.CHANGES] == changes:  # not written meanwhile
+                self.tree, self.changes = self.exact.tree(splits), changes
+        tree = self.exact.problem.best_constant() if self.tree is None else self.tree
+        counts = np.sum([room.counts for room in self.rooms], axis=0)
+        info = {"nodes": float(counts[kernels.NODES]), "cuts": float(counts[kernels.EVALUATIONS])}
+        return Step(tree, None, bound, "branch and bound", info=info | {"intervals": float(self.queue.size[0])})
+
+    # ---- the search -----------------------------------------------------------------------------------------------
+
+    def run(self) -> Iterator[None]:
+        """Search; yields about every `LOOK` seconds, while the search goes on in another thread.
+
+        From depth 4 on, a share of the incumbent's cost is proved as the bound first, and where this takes long, larger
+        shares one after another: a search with a lower target is many times shorter, and the first bound of a complete
+        one comes late.
+        """
+        depth = self.exact.problem.depth
+        work = {1: self._one_level, 2: self._two_levels}.get(depth, self._rounds)
+        lacking = FIRST_LACK if depth >= LONG_DEPTH else 0.0
+        while True:
+            self._aim(1.0 - lacking if lacking > self.gap else 1.0 - self.gap)
+            while not self._ended():
+                self.running = pool().submit(copy_context().run, work)
+                while not self.running.done():
+                    wait([self.running], LOOK)
+                    yield
+                self.running.result()
+            if lacking <= self.gap or self.bound >= self.exact.objective((1.0 - self.gap) * self.cost):
+                return
+            evaluated = sum(int(room.counts[kernels.EVALUATIONS]) for room in self.rooms)
+            lacking = lacking / 2.0 if evaluated * len(self.order) > LONG and lacking > LAST_LACK else 0.0
+            self._again()
+
+    def _aim(self, share: float) -> None:
+        """Let the search end where this share of the incumbent's cost is proved as a bound."""
+        self.share = share
+        self.state[kernels.TARGET] = share * self.cost if share < 1.0 else np.inf
+
+    def _again(self) -> None:
+        """Begin a new search from the incumbent, with the bound proved so far."""
+        state = self.state
+        self.proved = max(self.proved, float(min(state[kernels.BEST], state[kernels.BOUND], state[kernels.OPEN])))
+        best, changes = state[kernels.BEST], state[kernels.CHANGES]
+        self.queue, fresh = self._begin()
+        state[:] = fresh
+        state[kernels.BEST], state[kernels.CHANGES] = best, changes
+
+    def stop(self) -> None:
+        """Stop the search soon, with valid results."""
+        if self.running is not None:
+            for room in self.rooms:
+                room.counts[kernels.STOP] = 1
+            wait([self.running])
+            self.running = None
+
+    def _ended(self) -> bool:
+        return self.queue.size[0] == 0 or self.state[kernels.OPEN] >= min(
+            self.state[kernels.BEST] - self.kernel.slack, self.state[kernels.TARGET]
+        )
+
+    def _take(self, cost: float) -> bool:
+        """Take a cost as the incumbent's if it is lower; returns whether it is."""
+        state = self.state
+        if not cost < state[kernels.BEST]:
+            return False
+        state[kernels.BEST] = cost
+        self._aim(self.share)
+        return True
+
+    def _end(self) -> None:
+        """Nothing waits any more."""
+        self.queue.size[0], self.state[kernels.OPEN] = 0, np.inf
+
+    def _one_level(self) -> None:
+        cost, _bound, _relaxed = kernels.one_split(self.order, self.n_rows, self.kernel, self.splits[0])
+        self.state[kernels.CHANGES] += 2.0 * self._take(cost)
+        self.state[kernels.BOUND] = min(self.state[kernels.BOUND], cost)
+        self._end()
+
+    def _two_levels(self) -> None:
+        (room,) = self.rooms
+        where = self.order, self.n_rows, self.kernel, self.queue, self.state
+        kernels.two_levels(*where, room.buckets, self.splits, self.reach, room.counts)
+        if not room.counts[kernels.STOP]:
+            self._end()
+
+    def _rounds(self) -> None:
+        """Evaluate `ROUND` cuts at a time, for about `LOOK` seconds."""
+        state, until = self.state, now() + LOOK
+        where = self.order, self.n_rows, self.kernel, state
+        while now() < until and not self.rooms[0].counts[kernels.STOP]:
+            self.active = [float(state[kernels.OPEN])]
+            cuts: list[Cut] = []
+            while len(cuts) < ROUND:
+                interval = intervals.new_interval(len(self.order))
+                at = kernels.take(self.queue, *where, 0, interval, self.reach, self.rooms[0].buckets)
+                if at == 0:
+                    break
+                cuts.append(Cut(at, interval))
+            with limited(len(self.rooms)):
+                each(self._evaluate, cuts)
+            for cut in cuts:
+                self._settle(cut)
+            if self.queue.size[0]:
+                state[kernels.OPEN] = self.queue.values[self.queue.heap[0], intervals.KEY]
+            self.active = []
+            if not cuts:
+                return
+
+    def _evaluate(self, cut: Cut) -> None:
+        room = self.idle.pop()
+        try:
+            aim = min(self.state[kernels.BEST] - self.kernel.slack, self.state[kernels.TARGET])
+            where = self.exact.problem.depth, self.order, self.n_rows, self.kernel, aim, cut.interval, cut.at
+            kernels.evaluate(*where, cut.found, room.work, room.buckets, room.counts)
+            cut.splits, cut.reach = room.work.splits[0].copy(), room.work.reaches[0, :, 1].copy()
+        finally:
+            self.idle.append(room)
+
+    def _settle(self, cut: Cut) -> None:
+        state, feature = self.state, cut.interval.place[intervals.FEATURE]
+        if self._take(cut.found[0, 0] + cut.found[1, 0] + self.kernel.price):
+            state[kernels.CHANGES] += 1
+            last = self.order[feature, cut.at - 1]
+            self.splits[0] = feature, self.kernel.rank[feature, last]
+            kernels.graft(self.splits, *cut.splits, self.exact.problem.depth - 1)
+            state[kernels.CHANGES] += 1
+        if self.queue.size[1] < 2:
+            self.queue = intervals.grown(self.queue)
+        where = self.queue, self.order, self.n_rows, self.kernel, state, cut.interval, cut.at, cut.found, -1
+        kernels.settle(*where, *cut.reach, self.reach, self.rooms[0].buckets)

@@ -1,0 +1,172 @@
+"""`BranchAndBound` against enumeration: optima, and bounds whenever it is stopped."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from opttree import L1, L2, SplitPrice, Tree, TreeProblem, datasets
+from opttree.problems import ExactTreeProblem
+from opttree.threads import limited
+from solvers import MIP, BranchAndBound, CartInit, Termination, solve
+from solvers.conformance import regression_problem
+from tests.exact import optimum
+
+LOSSES = ("squared", "zero_one", "log")
+
+
+def random_problem(rng, depth):
+    """A random instance: ties, equal rows, weights of zero, several outputs, prices, smallest leaves."""
+    n, p = int(rng.integers(2, (41, 41, 31, 19)[depth])), int(rng.integers(1, 4))
+    X = rng.integers(0, rng.integers(2, 12), (n, p)).astype(float) if rng.random() < 0.6 else rng.normal(size=(n, p))
+    loss = LOSSES[int(rng.integers(3))]
+    if loss == "squared":
+        y = rng.normal(size=(n, int(rng.integers(1, 3)))).round(int(rng.integers(0, 4)))
+    else:
+        y = rng.integers(0, rng.integers(2, 5), n)
+    w = None if rng.random() < 0.5 else rng.uniform(0.1, 2.0, n) * (rng.random(n) > 0.15)
+    if w is not None and not w.any():
+        w = None
+    price, min_leaf = float(rng.choice([0.0, 0.0, 0.01, 0.1])), int(rng.choice([1, 1, 2, 4]))
+    penalties = (SplitPrice(price),) if price else ()
+    return TreeProblem(
+        X, y, depth=depth, splits="axis", loss=loss, sample_weight=w, penalties=penalties, min_leaf=min(min_leaf, n)
+    )
+
+
+def enumerated(problem):
+    """The optimal objective by `tests.exact`."""
+    return optimum(
+        problem.X,
+        problem.Y,
+        depth=problem.depth,
+        loss=problem.loss,
+        w=problem.w,
+        price=problem.split_price,
+        min_leaf=problem.min_leaf,
+    )
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1), depth=st.integers(1, 3), threads=st.integers(1, 2))
+def test_it_finds_and_proves_the_optimum_of_random_instances(seed, depth, threads):
+    problem = random_problem(np.random.default_rng(seed), depth)
+    with limited(threads):
+        result = solve(problem, BranchAndBound())
+    best = enumerated(problem)
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert result.bound == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert result.bound <= best + 1e-12
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_depth_four_without_a_start_and_with_few_histograms(loss):
+    rng = np.random.default_rng(3)
+    X, y = rng.integers(0, 6, (16, 2)).astype(float), rng.integers(0, 3, 16)
+    problem = TreeProblem(X, y.astype(float) if loss == "squared" else y, depth=4, splits="axis", loss=loss)
+    result = solve(problem, BranchAndBound(init=None, memory=1e-6))
+    assert result.objective == pytest.approx(enumerated(problem), abs=1e-12)
+    assert result.termination is Termination.OPTIMAL
+
+
+@pytest.mark.parametrize(("name", "depth", "best"), [("airfoil", 3, 0.468701115), ("auto_mpg", 3, 0.140126243)])
+def test_optima_of_real_data(name, depth, best):
+    X, y = datasets.load(name, as_arrays=True)
+    problem = TreeProblem(X, (y - y.mean()) / y.std(), depth=depth, splits="axis")
+    result = solve(problem, BranchAndBound())
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == pytest.approx(best, abs=1e-8)
+    assert result.gap < 1e-8
+
+
+def test_it_agrees_with_the_linear_program_over_sets_of_rows():
+    X, y = datasets.load("auto_mpg", as_arrays=True)
+    problem = TreeProblem(X[:120], (y[:120] - y.mean()) / y.std(), depth=2, splits="axis", min_leaf=5)
+    ours, theirs = solve(problem, BranchAndBound()), solve(problem, MIP())
+    assert theirs.termination is Termination.OPTIMAL
+    assert ours.objective == pytest.approx(theirs.objective, rel=1e-6)
+
+
+def hard_problem():
+    X, y = datasets.load("abalone", as_arrays=True)
+    return TreeProblem(X, (y - y.mean()) / y.std(), depth=3, splits="axis")
+
+
+ABALONE = 0.536364368747  # the optimum of `hard_problem`
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.3])
+def test_bounds_and_incumbents_are_valid_at_any_time(seconds):
+    result = solve(hard_problem(), BranchAndBound(), time_limit=seconds)
+    assert result.seconds < seconds + 1.0
+    for row in result.trace:
+        assert row.best >= ABALONE - 1e-9
+        assert row.bound <= ABALONE + 1e-9
+    bounds = [row.bound for row in result.trace]
+    assert bounds == sorted(bounds)
+    assert result.termination in (Termination.TIME_LIMIT, Termination.OPTIMAL)
+
+
+def test_a_callback_ends_it_with_a_valid_bound():
+    result = solve(hard_problem(), BranchAndBound(), callback=lambda step, trace: len(trace) > 4)
+    assert result.termination is Termination.INTERRUPTED
+    assert 0.0 <= result.bound <= ABALONE + 1e-9 <= result.objective + 2e-9
+
+
+def test_a_gap_ends_the_proof_earlier():
+    problem = hard_problem()
+    result = solve(problem, BranchAndBound(gap=0.2))
+    assert result.termination is Termination.OPTIMAL
+    assert result.gap <= 0.2 + 1e-9
+    assert result.bound <= ABALONE + 1e-9
+    cuts = [row.info["cuts"] for row in result.trace if "cuts" in row.info]
+    assert cuts[-1] < 0.9 * solve(problem, BranchAndBound()).trace.rows[-1].info["cuts"]
+
+
+def test_a_better_start_is_kept_and_proved():
+    problem = hard_problem()
+    best = solve(problem, BranchAndBound()).tree
+    again = solve(problem, BranchAndBound(), start=best)
+    assert next(row for row in again.trace if row.phase == "start").objective == pytest.approx(ABALONE, abs=1e-9)
+    assert again.objective == pytest.approx(ABALONE, abs=1e-9)
+    assert again.termination is Termination.OPTIMAL
+
+
+def test_penalties_on_axis_aligned_splits_are_prices():
+    X, y = np.random.default_rng(5).normal(size=(30, 2)), np.random.default_rng(6).normal(size=30)
+    problem = TreeProblem(X, y, depth=2, splits="axis", penalties=(L1(splits=0.02, leaves=3.0), L2(splits=0.01)))
+    result = solve(problem, BranchAndBound())
+    assert result.objective == pytest.approx(optimum(X, y, depth=2, loss="squared", price=0.03), abs=1e-12)
+    assert result.termination is Termination.OPTIMAL
+
+
+def test_thresholds_lie_between_the_rows_that_reach_them():
+    problem = regression_problem(60, depth=2, splits="axis", penalties=())
+    tree = solve(problem, BranchAndBound()).tree
+    assert isinstance(tree, Tree)
+    left = problem.X[:, tree.feature[0]] <= tree.b[0]
+    x = problem.X[:, tree.feature[0]]
+    assert tree.b[0] == pytest.approx(0.5 * (x[left].max() + x[~left].min()))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"splits": "oblique"}, "oblique"),
+        ({"splits": "axis", "leaves": "linear"}, "linear"),
+        ({"splits": "axis", "loss": "absolute"}, "'absolute'"),
+        ({"splits": "axis", "depth": 7}, "depth is 7"),
+    ],
+)
+def test_what_it_cannot_solve_is_refused_in_a_sentence(options, words):
+    problem = regression_problem(30, **{"penalties": (), **options})
+    assert words in BranchAndBound().supports(problem)
+    if "depth" not in options:
+        with pytest.raises(ValueError, match="problem has no exact search"):
+            ExactTreeProblem(problem)
+
+
+def test_it_is_never_above_cart():
+    problem = regression_problem(400, depth=3, splits="axis", penalties=())
+    cart = problem.objective(CartInit().build(problem, np.random.default_rng(0)))
+    assert solve(problem, BranchAndBound()).objective <= cart
