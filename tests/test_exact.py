@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from opttree import L1, L2, SplitPrice, Tree, TreeProblem, datasets
+from opttree import L1, L2, OCTClassifier, ORTRegressor, SplitPrice, Tree, TreeProblem, datasets
 from opttree.problems import ExactTreeProblem
 from opttree.threads import limited
-from solvers import MIP, BranchAndBound, CartInit, Termination, solve
+from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, solve
 from solvers.conformance import regression_problem
 from tests.exact import optimum
 
@@ -170,3 +170,23 @@ def test_it_is_never_above_cart():
     problem = regression_problem(400, depth=3, splits="axis", penalties=())
     cart = problem.objective(CartInit().build(problem, np.random.default_rng(0)))
     assert solve(problem, BranchAndBound()).objective <= cart
+
+
+def test_its_own_time_limit_and_another_solver_for_the_start():
+    solver = BranchAndBound(init=LocalSearch(n_starts=1, max_passes=1), time_limit=0.2)
+    result = solve(hard_problem(), solver)
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.seconds < 2.0
+    assert 0.0 <= result.bound <= ABALONE + 1e-9
+    assert any(row.phase.startswith("LocalSearch") for row in result.trace)
+
+
+def test_estimators_prove_with_it():
+    X, y = datasets.load("airfoil", as_arrays=True)
+    model = ORTRegressor(3, solver="bnb").fit(X, y)
+    assert model.is_optimal_
+    assert model.result_.objective == pytest.approx(0.468701115, abs=1e-8)
+    X, y = datasets.load("iris", as_arrays=True)
+    assert OCTClassifier(3, solver="bnb").fit(X, y).score(X, y) == pytest.approx(149 / 150)
+    with pytest.raises(ValueError, match=r"max_splits must be None for solver='bnb'; got 2"):
+        ORTRegressor(3, solver="bnb", max_splits=2).fit(X, y)

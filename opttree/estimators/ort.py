@@ -33,11 +33,12 @@ class _OptimalTree(SingleTree):
     max_depth: int | Literal["cv"] = changed(3)
     _: KW_ONLY
     splits: Literal["axis", "oblique"] = option("axis", "Axis-aligned splits or hyperplanes.")
-    solver: Literal["auto", "local", "mip"] = option(
+    solver: Literal["auto", "bnb", "local", "mip"] = option(
         "auto",
         """"local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip": `solvers.MIP` from a tree of
-        local search, with a proof of optimality. "auto": "mip" if the proof takes a few seconds at most, else
-        "local".""",
+        local search, with a proof of optimality. "bnb": `solvers.BranchAndBound` from CART's tree, with a proof or, at
+        a time limit, a bound, over all thresholds; axis-aligned splits, constant leaves, not for absolute loss. "auto":
+        "mip" if the proof takes a few seconds at most, else "local".""",
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
         "hyperflow", 'Formulation of "mip", see `opttree.problems.MIPTreeProblem`.'
@@ -84,11 +85,20 @@ class _OptimalTree(SingleTree):
         mip = self._made(bridge.solvers.MIP, init="auto")
         if self.solver == "local":
             return local
+        if self.solver == "bnb":
+            return self._branch_and_bound()
         if local.supports(problem) is not None:
             return mip
         if self.solver == "auto" and not self._is_provable(problem, mip):
             return local
         return replace(mip, init=replace(local, n_starts=1))
+
+    def _branch_and_bound(self) -> Any:
+        """The solver of "bnb"; ValueError for options that it does not have."""
+        for name, usual in (("n_thresholds", "all"), ("max_splits", None)):
+            if getattr(self, name) != usual:
+                raise ValueError(f"{name} must be {usual!r} for solver='bnb'; got {getattr(self, name)!r}")
+        return self._made(bridge.solvers.BranchAndBound, gap=self.gap or 0.0)
 
     def _is_provable(self, problem: TreeProblem, mip: Any) -> bool:
         """Whether an exact solution takes a few seconds at most."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from numpy.random import Generator as Rng
 
+from opttree.clock import now
+from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import ExactTreeProblem, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
+from solvers.combinators import follow
 from solvers.exact.search import Search
 from solvers.initial import CartInit
-from solvers.initial.base import Initial
 from solvers.result import Termination, Verdict
 
 MOST_DEPTH = 6
@@ -36,7 +37,14 @@ class BranchAndBound(Solver):
     gap: float = option(
         0.0, "Relative gap that counts as proved; depth 1 and 2 are exact in any case.", least=0, below=1
     )
-    init: Initial | None = option(factory=CartInit, doc="Solver for the start tree, if `solve` is given none; or None.")
+    init: Solver | None = option(factory=CartInit, doc="Solver for the start tree, if `solve` is given none; or None.")
+    time_limit: float | None = option(
+        None,
+        "Seconds from the start tree on, > 0, or None; the time limit of `solve` applies in addition.",
+        above=0,
+        finite=False,
+        words="> 0 seconds or None",
+    )
     memory: float = option(
         256.0, "Mebibytes for each thread's histograms; with less, more of them are computed anew.", above=0
     )
@@ -51,15 +59,23 @@ class BranchAndBound(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
         yield Step(problem.best_constant(), bound=0.0, phase="constant")
-        if start is None and self.init is not None and problem.depth > 0:
-            start = self.init.build(problem, rng)
         if start is not None:
             yield Step(start, phase="start")
+        elif self.init is not None and problem.depth > 0:
+            first = self.init.steps(problem, None, rng.spawn(1)[0])
+            found, _objective, _end = yield from follow(problem, first, type(self.init).__name__)
+            start = None if found is None else as_tree(found)
         if problem.depth == 0:
             return Termination.OPTIMAL
+        began = now()
         search = Search(ExactTreeProblem(problem), start, self.gap, self.memory)
         try:
-            yield from self._news(search)
+            for step in self._news(search):
+                yield step
+                if self.time_limit is not None and now() - began >= self.time_limit:
+                    search.stop()
+                    yield search.step()
+                    return Termination.TIME_LIMIT
         except (LastCall, KeyboardInterrupt):
             search.stop()
             with suppress(LastCall):
@@ -71,10 +87,10 @@ class BranchAndBound(Solver):
         detail = "" if self.gap == 0.0 else f" Relative gap asked for: {self.gap:g}."
         return Verdict(Termination.OPTIMAL, detail)
 
-    def _news(self, search: Search) -> Generator[Step | None, Any, None]:
+    def _news(self, search: Search) -> Iterator[Step | None]:
         """A step whenever the incumbent or the bound has moved, None otherwise."""
         seen = None
         for _ in search.run():
-            now = search.cost, search.bound
-            yield None if now == seen else search.step()
-            seen = now
+            state = search.cost, search.bound
+            yield None if state == seen else search.step()
+            seen = state
