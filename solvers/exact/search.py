@@ -19,7 +19,7 @@ from solvers.base import Step
 ROUND = 8  # cuts that are evaluated before their halves return to the queue, for any number of threads
 LOOK = 0.04  # seconds between two looks at the search
 MOST_HELD = 4096  # histograms
-LONG_DEPTH = 4
+LONG_DEPTH, LARGE = 4, 600_000  # from this depth on, and at depth 3 from so many rows times features on
 FIRST_LACK, LAST_LACK = 0.4, 0.1  # of the incumbent's cost, what the first and the last partial bound lack
 LONG = 8_000_000  # evaluated cuts times features, after which there are further partial bounds
 
@@ -110,13 +110,13 @@ class Search:
     def run(self) -> Iterator[None]:
         """Search; yields about every `LOOK` seconds, while the search goes on in another thread.
 
-        From depth 4 on, a share of the incumbent's cost is proved as the bound first, and where this takes long, larger
-        shares one after another: a search with a lower target is many times shorter, and the first bound of a complete
-        one comes late.
+        Where the proof is long, a share of the incumbent's cost is proved as the bound first, and then perhaps larger
+        shares one after another: a search with a lower target is many times shorter, and a complete one has its first
+        bound late.
         """
         depth = self.exact.problem.depth
         work = {1: self._one_level, 2: self._two_levels}.get(depth, self._rounds)
-        lacking = FIRST_LACK if depth >= LONG_DEPTH else 0.0
+        lacking = FIRST_LACK if depth >= LONG_DEPTH or (depth == 3 and self.order.size > LARGE) else 0.0
         while True:
             self._aim(1.0 - lacking if lacking > self.gap else 1.0 - self.gap)
             while not self._ended():

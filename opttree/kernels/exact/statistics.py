@@ -49,13 +49,20 @@ def costs(s, first, last, loss, out):
             value = s[2, k] - s[3, k] * s[3, k] / s[1, k]
             out[k] = value if s[0, k] > 0.0 and s[1, k] > 0.0 and value > 0.0 else 0.0
         return
-    if loss == ZERO_ONE:
+    if loss == ZERO_ONE and s.shape[0] == 4:  # up to three classes
         for k in range(first, last):
-            total = top = 0.0
-            for c in range(1, s.shape[0]):
-                total += s[c, k]
-                top = max(top, s[c, k])
-            out[k] = total - top
+            out[k] = s[1, k] + s[2, k] + s[3, k] - max(max(s[1, k], s[2, k]), s[3, k])
+        return
+    if loss == ZERO_ONE:
+        top = np.zeros(last)
+        for k in range(first, last):
+            out[k] = 0.0
+        for c in range(1, s.shape[0]):
+            for k in range(first, last):
+                out[k] += s[c, k]
+                top[k] = max(top[k], s[c, k])
+        for k in range(first, last):
+            out[k] -= top[k]
         return
     own = np.empty(s.shape[0])
     for k in range(first, last):
