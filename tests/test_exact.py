@@ -190,3 +190,15 @@ def test_estimators_prove_with_it():
     assert OCTClassifier(3, solver="bnb").fit(X, y).score(X, y) == pytest.approx(149 / 150)
     with pytest.raises(ValueError, match=r"max_splits must be None for solver='bnb'; got 2"):
         ORTRegressor(3, solver="bnb", max_splits=2).fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["squared", "zero_one"])
+def test_one_tree_on_any_number_of_threads(loss):
+    rng = np.random.default_rng(2)
+    X, y = rng.integers(0, 30, (300, 5)).astype(float), rng.integers(0, 3, 300)
+    problem = TreeProblem(X, y.astype(float) if loss == "squared" else y, depth=3, splits="axis", loss=loss)
+    trees = []
+    for threads in (1, 2, 3):
+        with limited(threads):
+            trees.append(solve(problem, BranchAndBound(init=None)).tree)
+    assert trees[0] == trees[1] == trees[2]
