@@ -202,3 +202,13 @@ def test_one_tree_on_any_number_of_threads(loss):
         with limited(threads):
             trees.append(solve(problem, BranchAndBound(init=None)).tree)
     assert trees[0] == trees[1] == trees[2]
+
+
+def test_nothing_is_called_proved_that_rounding_hides():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2))[:20], rng.normal(size=40)[:20]
+    y[np.argmin(X[:, 0])] = 1e6
+    result = solve(TreeProblem(X, y, depth=3, splits="axis"), BranchAndBound())
+    best = optimum(X, y, depth=3, loss="squared")
+    assert result.bound <= best
+    assert result.termination is Termination.STALLED or result.objective == pytest.approx(best, rel=1e-4)

@@ -18,6 +18,7 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
 SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
+NOISE = 0.1  # of the slack: rounding errors of a cost
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 LOSSES = ("squared", "zero_one", "log")
 
@@ -127,8 +128,10 @@ class ExactTreeProblem(Checked):
         return cost * self.unit
 
     def bound(self, cost: float) -> float:
-        """The bound on the objective from a bound on the cost."""
-        return self.objective(float(np.ceil(cost - SLACK)) if self.is_whole and np.isfinite(cost) else cost)
+        """The bound on the objective from a bound on the cost, less what rounding may have added to it."""
+        if self.is_whole and np.isfinite(cost):
+            return self.objective(float(np.ceil(cost - SLACK)))
+        return self.objective(max(cost - NOISE * self.kernel.slack, 0.0))
 
     def tree(self, splits: NDArray[np.int64]) -> Tree:
         """The tree of ``splits (S, 2)`` in heap order, feature (-1: leaf) and last rank on the left, with fitted

@@ -20,6 +20,7 @@ from solvers.initial import CartInit
 from solvers.result import Termination, Verdict
 
 MOST_DEPTH = 6
+SAME, ROUNDING = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,7 @@ class BranchAndBound(Solver):
     or Ctrl-C both are valid. OPTIMAL is returned only with a proof.
     """
 
-    gap: float = option(
-        0.0, "Relative gap that counts as proved; depth 1 and 2 are exact in any case.", least=0, below=1
-    )
+    gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
     init: Solver | None = option(factory=CartInit, doc="Solver for the start tree, if `solve` is given none; or None.")
     time_limit: float | None = option(
         None,
@@ -84,7 +83,11 @@ class BranchAndBound(Solver):
             raise
         finally:
             search.stop()
-        yield search.step()
+        last = search.step()
+        yield last
+        objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
+        if objective - search.bound > max(self.gap, SAME) * (1.0 + SAME) * abs(objective) + ROUNDING * leaf:
+            return Verdict(Termination.STALLED, " Costs this far below that of one leaf are lost in its rounding.")
         detail = "" if self.gap == 0.0 else f" Relative gap asked for: {self.gap:g}."
         return Verdict(Termination.OPTIMAL, detail)
 

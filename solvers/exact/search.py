@@ -66,8 +66,8 @@ class Search:
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
         self.running: Future[None] | None = None
         self.queue, self.state = self._begin()
-        if start is not None:
-            self._take(problem.objective(start) / exact.unit)
+        if start is not None and not self._take(problem.objective(start) / exact.unit):
+            self.tree = None
 
     def _begin(self) -> tuple[Any, Any]:
         """Queue and state of a new search."""
