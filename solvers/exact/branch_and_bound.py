@@ -83,6 +83,7 @@ class BranchAndBound(Solver):
             raise
         finally:
             search.stop()
+        yield from search.improved()
         last = search.step()
         yield last
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
@@ -95,6 +96,7 @@ class BranchAndBound(Solver):
         """A step whenever the incumbent or the bound has moved, None otherwise."""
         seen = None
         for _ in search.run():
+            yield from search.improved()
             state = search.cost, search.bound
             yield None if state == seen else search.step()
             seen = state

@@ -63,6 +63,7 @@ class Search:
         self.splits = np.full((2 ** max(problem.depth, 2) - 1, 2), -1, np.int64)
         self.changes, self.share, self.proved = 0.0, 1.0, 0.0
         self.reach = np.zeros((p, 2), np.int32)
+        self.fresh: list[Any] = []  # splits of incumbents nobody has looked at
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
         self.running: Future[None] | None = None
         self.queue, self.state = self._begin()
@@ -104,6 +105,13 @@ class Search:
         counts = np.sum([room.counts for room in self.rooms], axis=0)
         info = {"nodes": float(counts[kernels.NODES]), "cuts": float(counts[kernels.EVALUATIONS])}
         return Step(tree, None, bound, "branch and bound", info=info | {"intervals": float(self.queue.size[0])})
+
+    def improved(self) -> list[Step]:
+        """The incumbents since the last look, so that a trace does not depend on when it looks."""
+        steps = []
+        while self.fresh:
+            steps.append(Step(self.exact.tree(self.fresh.pop(0)), None, self.bound, "branch and bound"))
+        return steps
 
     # ---- the search -----------------------------------------------------------------------------------------------
 
@@ -225,6 +233,7 @@ class Search:
             self.splits[0] = feature, self.kernel.rank[feature, last]
             kernels.graft(self.splits, *cut.splits, self.exact.problem.depth - 1)
             state[kernels.CHANGES] += 1
+            self.fresh.append(self.splits.copy())
         if self.queue.size[1] < 2:
             self.queue = intervals.grown(self.queue)
         where = self.queue, self.order, self.n_rows, self.kernel, state, cut.interval, cut.at, cut.found, -1
