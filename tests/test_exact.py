@@ -11,15 +11,18 @@ from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, sol
 from solvers.conformance import regression_problem
 from tests.exact import optimum
 
-LOSSES = ("squared", "zero_one", "log")
+LOSSES = ("squared", "absolute", "zero_one", "log")
 
 
 def random_problem(rng, depth):
-    """A random instance: ties, equal rows, weights of zero, several outputs, prices, smallest leaves."""
-    n, p = int(rng.integers(2, (41, 41, 31, 19)[depth])), int(rng.integers(1, 4))
+    """A random instance and ``max_splits``: ties, equal rows, weights of zero, several outputs, prices, smallest
+    leaves, linear leaves with and without a ridge.
+    """
+    n, p = int(rng.integers(2, (31, 31, 25, 15)[depth])), int(rng.integers(1, 4))
     X = rng.integers(0, rng.integers(2, 12), (n, p)).astype(float) if rng.random() < 0.6 else rng.normal(size=(n, p))
-    loss = LOSSES[int(rng.integers(3))]
-    if loss == "squared":
+    kind = int(rng.integers(5))
+    loss, leaves = (LOSSES[kind], "constant") if kind < 4 else ("squared", "linear")
+    if loss in ("squared", "absolute"):
         y = rng.normal(size=(n, int(rng.integers(1, 3)))).round(int(rng.integers(0, 4)))
     else:
         y = rng.integers(0, rng.integers(2, 5), n)
@@ -28,13 +31,27 @@ def random_problem(rng, depth):
         w = None
     price, min_leaf = float(rng.choice([0.0, 0.0, 0.01, 0.1])), int(rng.choice([1, 1, 2, 4]))
     penalties = (SplitPrice(price),) if price else ()
-    return TreeProblem(
-        X, y, depth=depth, splits="axis", loss=loss, sample_weight=w, penalties=penalties, min_leaf=min(min_leaf, n)
-    )
+    if leaves == "linear":
+        penalties += (L2(leaves=float(rng.choice([0.0, 1e-4, 0.01, 0.3]))),)
+    options = {"loss": loss, "leaves": leaves, "penalties": penalties, "min_leaf": min(min_leaf, n)}
+    max_splits = None if rng.random() < 0.5 else int(rng.integers(0, 2**depth))
+    return TreeProblem(X, y, depth=depth, splits="axis", sample_weight=w, **options), max_splits
 
 
-def enumerated(problem):
+def enumerated(problem, max_splits=None):
     """The optimal objective by `tests.exact`."""
+
+    def linear_leaf(rows):
+        w, ridge = problem.w[rows], problem.strength(L2, "leaves")
+        X, Y = (
+            (table[rows] - np.average(table[rows], axis=0, weights=w)) * np.sqrt(w)[:, None]
+            for table in (problem.X, problem.Y)
+        )
+        X = np.vstack([X, np.sqrt(ridge) * np.eye(X.shape[1])])
+        Y = np.vstack([Y, np.zeros((problem.n_features, Y.shape[1]))])
+        return float(np.square(X @ np.linalg.lstsq(X, Y, rcond=1e-10)[0] - Y).sum())
+
+    linear_leaf.rows = True
     return optimum(
         problem.X,
         problem.Y,
@@ -43,20 +60,22 @@ def enumerated(problem):
         w=problem.w,
         price=problem.split_price,
         min_leaf=problem.min_leaf,
+        max_splits=max_splits,
+        **({"leaf": linear_leaf} if problem.leaves == "linear" else {}),
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1), depth=st.integers(1, 3), threads=st.integers(1, 2))
 def test_it_finds_and_proves_the_optimum_of_random_instances(seed, depth, threads):
-    problem = random_problem(np.random.default_rng(seed), depth)
-    with limited(threads):
-        result = solve(problem, BranchAndBound())
-    best = enumerated(problem)
+    problem, max_splits = random_problem(np.random.default_rng(seed), depth)
+    result = solve(problem, BranchAndBound(max_splits=max_splits, n_jobs=threads, init=CartInit() if seed % 3 else None))
+    best = enumerated(problem, max_splits)
     assert result.termination is Termination.OPTIMAL
     assert result.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
     assert result.bound == pytest.approx(best, rel=1e-9, abs=1e-9)
     assert result.bound <= best + 1e-12
+    assert max_splits is None or result.tree.n_branches <= max_splits
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -153,8 +172,8 @@ def test_thresholds_lie_between_the_rows_that_reach_them():
     ("options", "words"),
     [
         ({"splits": "oblique"}, "oblique"),
-        ({"splits": "axis", "leaves": "linear"}, "linear"),
-        ({"splits": "axis", "loss": "absolute"}, "'absolute'"),
+        ({"splits": "axis", "leaves": "linear", "loss": "absolute"}, "linear under loss 'absolute'"),
+        ({"splits": "axis", "leaves": "linear", "penalties": (L1(leaves=0.1),)}, "l1 penalty"),
         ({"splits": "axis", "depth": 7}, "depth is 7"),
     ],
 )

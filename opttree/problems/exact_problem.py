@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from opttree.kernels.exact import statistics, vectors
 from opttree.kernels.thresholds import RELATIVE_GAP
 from opttree.options import Checked, option
+from opttree.problems.mip.exact_leaves import fit_exact_leaves
 from opttree.problems.penalties import L1, L2, SplitPrice
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
@@ -20,15 +21,17 @@ Floats = NDArray[np.float64]
 SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
 NOISE = 0.1  # of the slack: rounding errors of a cost
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
-LOSSES = ("squared", "zero_one", "log")
-
-
 @dataclass(frozen=True, eq=False)
 class ExactTreeProblem(Checked):
-    """An axis-aligned `TreeProblem` with constant leaves, over all thresholds between neighbouring values.
+    """An axis-aligned `TreeProblem` over all thresholds between neighbouring values.
+
+    Leaves are constant, or linear under squared loss; linear ones are fitted in every leaf and are not clipped, as in
+    `MIPTreeProblem`: ridge regressions with the problem's `L2` on leaves, without one solutions of least norm, in which
+    a feature that depends on others to ten digits counts as dependent.
 
     Costs are in units of the rows' weight, ``unit``, so that the errors of rows of equal weight are whole numbers:
-    objective = ``unit`` times cost. Rows with equal features are one row, unless ``min_leaf`` counts them.
+    objective = ``unit`` times cost. Rows with equal features are one row, unless ``min_leaf`` counts them or the loss
+    is absolute.
 
     Raises
     ------
@@ -37,6 +40,7 @@ class ExactTreeProblem(Checked):
     """
 
     problem: TreeProblem = option(doc="The statement; see `refusal`.")
+    max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,14 +52,25 @@ class ExactTreeProblem(Checked):
         """Why ``problem`` has no such form, or None."""
         if problem.splits != "axis":
             return "its splits are oblique; branch and bound over thresholds is for axis-aligned ones"
-        if problem.leaves != "constant":
-            return "its leaves are linear, and the exact search is for constant ones"
-        if problem.loss not in LOSSES:
-            return f"its loss is {problem.loss!r}, and the exact search is for {', '.join(LOSSES)}"
+        if problem.leaves == "linear" and problem.loss != "squared":
+            return f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
+        if problem.leaves == "linear" and problem.strength(L1, "leaves"):
+            return "its linear leaves have an l1 penalty; the exact search has ridge leaves, see L2(leaves=...)"
         for penalty in problem.penalties:
             if not isinstance(penalty, (L1, L2, SplitPrice)):
                 return f"the penalty {penalty!r} is not known to be a price of splits"
         return None
+
+    @property
+    def n_splits(self) -> int:
+        """The largest number of splits of a tree."""
+        most = 2**self.problem.depth - 1
+        return most if self.max_splits is None else min(self.max_splits, most)
+
+    @property
+    def by_buckets(self) -> bool:
+        """Whether the statistics of rows add up to the cost of a leaf, so that histograms serve the two last levels."""
+        return self.problem.loss != "absolute"
 
     @cached_property
     def unit(self) -> float:
@@ -90,16 +105,25 @@ class ExactTreeProblem(Checked):
         problem, ranks = self.problem, self._ranks
         w = problem.w / self.unit
         n = problem.n_samples
+        ridge = np.zeros(0)
         if problem.is_classification:
             rows = np.zeros((n, 1 + problem.n_outputs))
             rows[np.arange(n), 1 + problem.Y[:, 0].astype(int)] = w
             most = w if problem.loss == "zero_one" else np.full(n, np.inf)
         else:
             Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
-            rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
-            most = w * np.square(np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)).sum(axis=1)
+            farthest = np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)
+            if problem.loss == "absolute":
+                rows = np.column_stack([np.ones(n), w, Y])
+                most = w * farthest.sum(axis=1)
+            elif problem.leaves == "linear":
+                rows, ridge = self._products(Y, w)
+                most = np.full(n, np.inf)
+            else:
+                rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
+                most = w * np.square(farthest).sum(axis=1)
         rows[:, 0] = 1.0
-        if problem.min_leaf == 1:
+        if problem.min_leaf == 1 and problem.loss != "absolute":
             _distinct, first, group = np.unique(ranks, axis=1, return_index=True, return_inverse=True)
             if first.size < n:
                 merged = np.zeros((first.size, rows.shape[1]))
@@ -111,17 +135,36 @@ class ExactTreeProblem(Checked):
             np.ascontiguousarray(ranks),
             rows,
             most,
-            problem.loss_code,
+            statistics.Leaf(problem.loss_code, ridge, problem.n_outputs),
             problem.price_per_split / self.unit,
             problem.min_leaf,
             WHOLE if self.is_whole else SLACK * leaf,
             self.is_whole,
         )
 
+    def _products(self, Y: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """The statistics of rows for linear leaves, see `opttree.kernels.exact.statistics`, and the ridge (p,) of each
+        weight, for features of mean zero and deviation one.
+        """
+        mean, deviation = self.problem.moments
+        scale = np.where(deviation > 0.0, deviation, 1.0)
+        Z = np.column_stack([np.ones(len(w)), (self.problem.X - mean) / scale])
+        first, last = np.tril_indices(Z.shape[1])
+        columns = [np.ones((len(w), 1)), w[:, None] * Z[:, first] * Z[:, last]]
+        for y in Y.T:
+            columns += [(w * y)[:, None] * Z, (w * y * y)[:, None]]
+        ridge = self.problem.strength(L2, "leaves") / self.unit / np.square(scale)
+        return np.hstack(columns), ridge
+
     @cached_property
     def order(self) -> NDArray[np.int32]:
-        """(p, rows) the kernel's rows in increasing order of each feature."""
-        return np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
+        """(p, rows) the kernel's rows in increasing order of each feature; under absolute loss (p + K, rows), in that
+        of each output, too.
+        """
+        order = np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
+        if self.problem.loss != "absolute":
+            return order
+        return np.vstack([order, np.argsort(self.problem.Y, axis=0, kind="stable").T.astype(np.int32)])
 
     def objective(self, cost: float) -> float:
         """The objective of a cost."""
@@ -132,6 +175,11 @@ class ExactTreeProblem(Checked):
         if self.is_whole and np.isfinite(cost):
             return self.objective(float(np.ceil(cost - SLACK)))
         return self.objective(max(cost - NOISE * self.kernel.slack, 0.0))
+
+    def fitted(self, tree: Tree) -> Tree:
+        """``tree`` with the best leaves for its splits; the best leaf alone if it has more than ``max_splits``."""
+        splits = 0 if tree.n_branches > self.n_splits else tree.n_branches
+        return fit_exact_leaves(self.problem, tree if splits else self.problem.best_constant())
 
     def tree(self, splits: NDArray[np.int64]) -> Tree:
         """The tree of ``splits (S, 2)`` in heap order, feature (-1: leaf) and last rank on the left, with fitted
@@ -156,4 +204,4 @@ class ExactTreeProblem(Checked):
         left_links, right_links = np.array(links).T
         values = np.zeros((len(links), self.problem.n_outputs))
         tree = Tree.from_links(left_links, right_links, np.array(A), np.array(b), values, self.problem.classes)
-        return self.problem.fit_leaves(tree)
+        return self.fitted(tree)

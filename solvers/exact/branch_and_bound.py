@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from numpy.random import Generator as Rng
 
@@ -12,8 +13,9 @@ from opttree.clock import now
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import ExactTreeProblem, TreeProblem
+from opttree.threads import count, limited
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps
+from solvers.base import LastCall, Solver, Step, Steps, changed_steps
 from solvers.combinators import follow
 from solvers.exact.search import Search
 from solvers.initial import CartInit
@@ -27,9 +29,11 @@ SAME, ROUNDING = 1e-5, 1e-14  # of the objective, of one leaf's: differences tha
 class BranchAndBound(Solver):
     """Prove an optimal axis-aligned tree over all thresholds by branch and bound on intervals of thresholds.
 
-    Constant leaves; squared, 0/1 and log loss; weights, penalties, ``min_leaf``; depth 1 to 6. On thousands
-    of rows depth 2 takes tenths of a second and depth 3 mostly seconds; from depth 4 on, the bound at a time limit is
-    the result on all but small sets. The tree does not depend on the number of threads, unless time ends the search.
+    All losses with constant leaves, squared loss with linear leaves (fitted in every leaf and not clipped, see
+    `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``; depth 1 to 6. Under squared and 0/1 loss
+    depth 2 takes tenths of a second and depth 3 mostly seconds on thousands of rows; from depth 4 on, the bound at a
+    time limit is the result on all but small sets. Absolute loss and linear leaves take many times longer. The tree
+    does not depend on the number of threads, unless time ends the search.
 
     Steps hold the incumbent and the proved bound whenever either moves, looked at about 20 times a second;
     ``step.info`` holds the number of searches ("nodes"), of evaluated cuts, and of intervals that wait. At a time limit
@@ -38,6 +42,13 @@ class BranchAndBound(Solver):
 
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
     init: Solver | None = option(factory=CartInit, doc="Solver for the start tree, if `solve` is given none; or None.")
+    max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
+    n_jobs: int | None = option(
+        None,
+        "Threads; -1: all cores; None: as many as the caller may use, see `opttree.threads.available`.",
+        test=lambda n_jobs: n_jobs != 0,
+        words="None or an integer other than 0",
+    )
     time_limit: float | None = option(
         None,
         "Seconds from the start tree on, > 0, or None; the time limit of `solve` applies in addition.",
@@ -58,17 +69,27 @@ class BranchAndBound(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
-        yield Step(problem.best_constant(), bound=0.0, phase="constant")
+        exact = ExactTreeProblem(problem, self.max_splits)
+        one_leaf = Step(exact.fitted(problem.best_constant()), bound=0.0, phase="constant")
+        yield one_leaf
+        if exact.n_splits == 0:
+            yield replace(one_leaf, bound=problem.objective(one_leaf.tree))
+            return Termination.OPTIMAL
         if start is not None:
+            start = exact.fitted(start)
             yield Step(start, phase="start")
-        elif self.init is not None and problem.depth > 0:
-            first = self.init.steps(problem, None, rng.spawn(1)[0])
+        elif self.init is not None:
+            refitted = partial(_refitted, exact)
+            first = changed_steps(self.init.steps(problem, None, rng.spawn(1)[0]), refitted)
             found, _objective, _end = yield from follow(problem, first, type(self.init).__name__)
             start = None if found is None else as_tree(found)
-        if problem.depth == 0:
-            return Termination.OPTIMAL
-        began = now()
-        search = Search(ExactTreeProblem(problem), start, self.gap, self.memory)
+        with limited(count(self.n_jobs)):
+            search = Search(exact, start, self.gap, self.memory)
+        return (yield from self._searched(search))
+
+    def _searched(self, search: Search) -> Steps:
+        """Incumbents and bounds of ``search`` to its end."""
+        problem, began = search.exact.problem, now()
         try:
             for step in self._news(search):
                 yield step
@@ -100,3 +121,8 @@ class BranchAndBound(Solver):
             state = search.cost, search.bound
             yield None if state == seen else search.step()
             seen = state
+
+
+def _refitted(exact: ExactTreeProblem, step: Step) -> Step:
+    """The step with its tree as one of ``exact``."""
+    return replace(step, tree=exact.fitted(as_tree(step.tree)), objective=None, bound=None)

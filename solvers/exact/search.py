@@ -28,12 +28,13 @@ class Room:
     """What one thread needs to evaluate cuts."""
 
     def __init__(self, exact: ExactTreeProblem, memory: float) -> None:
-        (p, n), n_statistics, depth = exact.order.shape, exact.kernel.rows.shape[1], exact.problem.depth
+        (p, n), n_statistics, depth = exact.kernel.rank.shape, exact.kernel.rows.shape[1], exact.problem.depth
         held = int(memory * 2**20 / (8.0 * p * buckets.BUCKETS * n_statistics))
-        self.buckets = buckets.make_buckets(n, p, n_statistics, min(max(held, 2), MOST_HELD))
-        levels = max(depth - 2, 0)
+        shape = (n, p, n_statistics, min(max(held, 2), MOST_HELD)) if exact.by_buckets else (1, 1, n_statistics, 1)
+        self.buckets = buckets.make_buckets(*shape)
+        levels = max(depth - (2 if exact.by_buckets else 1), 0)
         self.work = kernels.Work(
-            np.empty((levels, 2, p, n), np.int32),
+            np.empty((levels, 2, len(exact.order), n), np.int32),
             np.empty((levels, 2, 2 ** max(depth - 1, 2) - 1, 2), np.int64),
             np.zeros((levels, 2, 2, p, 2), np.int32),
         )
@@ -54,11 +55,18 @@ class Search:
     """A search from a start tree: `run` it, look at `cost`, `bound` and `step` while it runs, and `stop` it."""
 
     def __init__(self, exact: ExactTreeProblem, start: Tree | None, gap: float, memory: float) -> None:
-        self.exact, self.gap, self.tree = exact, gap, start
+        self.exact, self.gap = exact, gap
+        self.tree = exact.fitted(exact.problem.best_constant())
         problem = exact.problem
         self.kernel, self.order = exact.kernel, exact.order
-        p, self.n_rows = self.order.shape
-        self.rooms = [Room(exact, memory) for _ in range(available() if problem.depth > 2 else 1)]
+        p, self.n_rows = self.kernel.rank.shape
+        if exact.n_splits == 1:
+            self.work = self._one_level
+        elif problem.depth == 2 and exact.by_buckets:
+            self.work = self._two_levels
+        else:
+            self.work = self._rounds
+        self.rooms = [Room(exact, memory) for _ in range(available() if self.work == self._rounds else 1)]
         self.idle = list(self.rooms)
         self.splits = np.full((2 ** max(problem.depth, 2) - 1, 2), -1, np.int64)
         self.changes, self.share, self.proved = 0.0, 1.0, 0.0
@@ -67,17 +75,18 @@ class Search:
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
         self.running: Future[None] | None = None
         self.queue, self.state = self._begin()
-        if start is not None and not self._take(problem.objective(start) / exact.unit):
-            self.tree = None
+        if start is not None and self._take(problem.objective(start) / exact.unit):
+            self.tree = start
 
     def _begin(self) -> tuple[Any, Any]:
         """Queue and state of a new search."""
         every = np.zeros_like(self.reach)
         every[:, 1] = intervals.EVERY
         sides = every.copy()
-        if self.exact.problem.depth == 2:
+        if self.work == self._two_levels:
             sides[:, 1] = buckets.BUCKETS
-        return kernels.begin(self.order, self.n_rows, self.kernel, np.inf, every, self.reach, sides)
+        trees = self.exact.problem.depth, self.exact.n_splits
+        return kernels.begin(*trees, self.order, self.n_rows, self.kernel, np.inf, every, self.reach, sides)
 
     # ---- news -----------------------------------------------------------------------------------------------------
 
@@ -101,10 +110,9 @@ class Search:
             splits = self.splits.copy()
             if self.state[kernels.CHANGES] == changes:  # not written meanwhile
                 self.tree, self.changes = self.exact.tree(splits), changes
-        tree = self.exact.problem.best_constant() if self.tree is None else self.tree
         counts = np.sum([room.counts for room in self.rooms], axis=0)
         info = {"nodes": float(counts[kernels.NODES]), "cuts": float(counts[kernels.EVALUATIONS])}
-        return Step(tree, None, bound, "branch and bound", info=info | {"intervals": float(self.queue.size[0])})
+        return Step(self.tree, None, bound, "branch and bound", info=info | {"intervals": float(self.queue.size[0])})
 
     def improved(self) -> list[Step]:
         """The incumbents since the last look, so that a trace does not depend on when it looks."""
@@ -123,12 +131,12 @@ class Search:
         bound late.
         """
         depth = self.exact.problem.depth
-        work = {1: self._one_level, 2: self._two_levels}.get(depth, self._rounds)
-        lacking = FIRST_LACK if depth >= LONG_DEPTH or (depth == 3 and self.order.size > LARGE) else 0.0
+        long = depth >= LONG_DEPTH or (depth == 3 and self.order.size > LARGE)
+        lacking = FIRST_LACK if long and self.work == self._rounds else 0.0
         while True:
             self._aim(1.0 - lacking if lacking > self.gap else 1.0 - self.gap)
             while not self._ended():
-                self.running = pool().submit(copy_context().run, work)
+                self.running = pool().submit(copy_context().run, self.work)
                 while not self.running.done():
                     wait([self.running], LOOK)
                     yield
@@ -180,7 +188,10 @@ class Search:
         self.queue.size[0], self.state[kernels.OPEN] = 0, np.inf
 
     def _one_level(self) -> None:
-        cost, _bound, _relaxed = kernels.one_split(self.order, self.n_rows, self.kernel, self.splits[0])
+        every = np.zeros_like(self.reach)
+        every[:, 1] = intervals.EVERY
+        where = self.order, self.n_rows, self.kernel, np.inf, every, self.reach
+        cost, _bound, _relaxed = kernels.one_split(*where, self.splits[0])
         self.state[kernels.CHANGES] += 2.0 * self._take(cost)
         self.state[kernels.BOUND] = min(self.state[kernels.BOUND], cost)
         self._end()
@@ -188,7 +199,7 @@ class Search:
     def _two_levels(self) -> None:
         (room,) = self.rooms
         where = self.order, self.n_rows, self.kernel, self.queue, self.state
-        kernels.two_levels(*where, room.buckets, self.splits, self.reach, room.counts)
+        kernels.two_levels(self.exact.n_splits, *where, room.buckets, self.splits, self.reach, room.counts)
         if not room.counts[kernels.STOP]:
             self._end()
 
@@ -200,7 +211,7 @@ class Search:
             self.active = [float(state[kernels.OPEN])]
             cuts: list[Cut] = []
             while len(cuts) < ROUND:
-                interval = intervals.new_interval(len(self.order))
+                interval = intervals.new_interval(len(self.reach))
                 at = kernels.take(self.queue, *where, 0, interval, self.reach, self.rooms[0].buckets)
                 if at == 0:
                     break
@@ -219,7 +230,7 @@ class Search:
         room = self.idle.pop()
         try:
             aim = min(self.state[kernels.BEST] - self.kernel.slack, self.state[kernels.TARGET])
-            where = self.exact.problem.depth, self.order, self.n_rows, self.kernel, aim, cut.interval, cut.at
+            where = self.exact.problem.depth, self.exact.n_splits, self.order, self.n_rows, self.kernel, aim, cut.interval, cut.at
             kernels.evaluate(*where, cut.found, room.work, room.buckets, room.counts)
             cut.splits, cut.reach = room.work.splits[0].copy(), room.work.reaches[0, :, 1].copy()
         finally:

@@ -170,9 +170,9 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
     """
     count, bound = buckets.count, buckets.bound
     P, Q, before, after = buckets.left, buckets.right, buckets.before, buckets.after
-    rank, rows, loss, price, fewest = problem.rank, problem.rows, problem.loss, problem.price, problem.min_leaf
+    rank, rows, form, price, fewest = problem.rank, problem.rows, problem.leaf, problem.price, problem.min_leaf
     n_statistics = total.size
-    leaf = cost(total, loss)
+    leaf = cost(total, form)
     best = leaf if total[0] >= fewest else np.inf
     relaxed = lowest = min(leaf, target)
     split[0], split[1] = -1, 0
@@ -186,8 +186,8 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
             continue
         running_sums(histogram[j], buckets.total[j], m, right, total, P, Q)
         start = max(first - 1, 0)
-        costs(P, start, m, loss, before)
-        costs(Q, start, m, loss, after)
+        costs(P, start, m, form, before)
+        costs(Q, start, m, form, after)
         previous = before[start] if first > 0 else 0.0
         low, high = m, -1
         for k in range(first, m):
@@ -221,7 +221,7 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
                 if last >= 0 and rank[j, i] != last:
                     for s in range(n_statistics):
                         rest[s] = total[s] - own[s]
-                    value = cost(own, loss) + cost(rest, loss) + price
+                    value = cost(own, form) + cost(rest, form) + price
                     relaxed = min(relaxed, value)
                     if value < best and own[0] >= fewest and rest[0] >= fewest:
                         best = value

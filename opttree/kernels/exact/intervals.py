@@ -16,14 +16,15 @@ import numpy as np
 
 from opttree.compiled import inner, kernel
 
-FEATURE, LOW, HIGH, LEFT_AT, RIGHT_AT, LEFT_HELD, RIGHT_HELD = range(7)  # columns of ``places``; see `Queue`
+FEATURE, LOW, HIGH, LEFT_AT, RIGHT_AT, LEFT_HELD, RIGHT_HELD, SHARE = range(8)  # columns of ``places``; see `Queue`
 KEY, LEFT_COST, RIGHT_COST = range(3)  # columns of ``values``
 
-# heap (capacity,) of numbers of intervals; places (capacity, 7) int32, values (capacity, 3); reach (capacity, 2, p, 2)
+# heap (capacity,) of numbers of intervals; places (capacity, 8) int32, values (capacity, 3); reach (capacity, 2, p, 2)
 # of the left and the right side; free (capacity,) numbers not in use; size (2,): intervals in the heap, numbers free.
-# The two last columns of places say where the histograms at the two cuts are held, -1 for nowhere
+# LEFT_HELD and RIGHT_HELD say where the histograms at the two cuts are held, -1 for nowhere; SHARE: how many of the
+# splits below go to the left side
 Queue = namedtuple("Queue", "heap places values reach free size")
-# an interval taken from the queue: place (7,) int32 and values (3,); the sides' reach, each (p, 2)
+# an interval taken from the queue: place (8,) int32 and values (3,); the sides' reach, each (p, 2)
 Interval = namedtuple("Interval", "place values left_reach right_reach")
 EVERY = 2**30  # above all ranks
 
@@ -31,7 +32,7 @@ EVERY = 2**30  # above all ranks
 @kernel()
 def new_interval(p):
     """Room for an interval."""
-    return Interval(np.empty(7, np.int32), np.empty(3), np.zeros((p, 2), np.int32), np.zeros((p, 2), np.int32))
+    return Interval(np.empty(8, np.int32), np.empty(3), np.zeros((p, 2), np.int32), np.zeros((p, 2), np.int32))
 
 
 @kernel()
@@ -40,7 +41,7 @@ def new_queue(capacity, p):
     free = np.arange(capacity - 1, -1, -1).astype(np.int32)
     size = np.zeros(2, np.int64)
     size[1] = capacity
-    places, reach = np.empty((capacity, 7), np.int32), np.empty((capacity, 2, p, 2), np.int32)
+    places, reach = np.empty((capacity, 8), np.int32), np.empty((capacity, 2, p, 2), np.int32)
     return Queue(np.empty(capacity, np.int32), places, np.empty((capacity, 3)), reach, free, size)
 
 
@@ -79,7 +80,7 @@ def close(reach):
 
 
 @inner()
-def push(queue, key, feature, low, high, left_at, right_at, left_held, right_held, left, right, reach):
+def push(queue, key, feature, low, high, left_at, right_at, left_held, right_held, share, left, right, reach):
     """Add an interval with the costs ``left`` and ``right`` of the sides that bound it, and their ``reach``, a pair of
     (p, 2). The queue must have room.
     """
@@ -88,7 +89,7 @@ def push(queue, key, feature, low, high, left_at, right_at, left_held, right_hel
     number = free[size[1]]
     places[number, FEATURE], places[number, LOW], places[number, HIGH] = feature, low, high
     places[number, LEFT_AT], places[number, RIGHT_AT] = left_at, right_at
-    places[number, LEFT_HELD], places[number, RIGHT_HELD] = left_held, right_held
+    places[number, LEFT_HELD], places[number, RIGHT_HELD], places[number, SHARE] = left_held, right_held, share
     for way in range(2):
         copy_reach(reach[way], reaches[number, way])
     values[number, KEY], values[number, LEFT_COST], values[number, RIGHT_COST] = key, left, right

@@ -17,6 +17,7 @@ from collections import namedtuple
 import numpy as np
 
 from opttree.compiled import inner, kernel
+from opttree.kernels.codes import ABSOLUTE
 from opttree.kernels.exact.buckets import BUCKETS, best_of_side, fill_buckets, hold, release, shift
 from opttree.kernels.exact.intervals import (
     EVERY,
@@ -30,6 +31,7 @@ from opttree.kernels.exact.intervals import (
     RIGHT_AT,
     RIGHT_COST,
     RIGHT_HELD,
+    SHARE,
     close,
     copy_reach,
     grown,
@@ -39,6 +41,7 @@ from opttree.kernels.exact.intervals import (
     push,
     widen,
 )
+from opttree.kernels.exact.medians import costs_of_rest, link, make_links, median_cost
 from opttree.kernels.exact.statistics import add_row, cost, rounded_up, summed
 
 # state of a node's search: the lowest cost found; the lowest bound of what is not looked at any more, for all trees and
@@ -91,15 +94,25 @@ def first_at_least(order, rank, m, value):
     return low
 
 
-@kernel()
-def begin(order, m, problem, target, reach, new_reach, side_reach):
-    """The queue and the state of a node's search: an interval per feature, of the cuts within ``reach (p, 2)`` (first
-    and last rank) that leave the smallest leaf on both sides; ``side_reach`` is the reach of both sides.
+@inner()
+def leaf_cost(order, m, problem):
+    """Cost of the best leaf of the rows ``order[:, :m]``."""
+    if problem.leaf.loss == ABSOLUTE:
+        return median_cost(order[problem.rank.shape[0] :], m, problem.rows, problem.leaf.n_outputs)
+    return cost(summed(order[0], m, problem.rows), problem.leaf)
 
-    The queue is empty where no split can beat the leaf.
+
+@kernel()
+def begin(depth, n_splits, order, m, problem, target, reach, new_reach, side_reach):
+    """The queue and the state of a node's search for trees of up to ``depth`` levels and ``n_splits`` >= 1 splits.
+
+    An interval per feature, and for every way to share the splits below between the sides, of the cuts within ``reach
+    (p, 2)`` (first and last rank) that leave the smallest leaf on both sides; ``side_reach`` is the reach of both. The
+    queue is empty where no split can beat the leaf.
     """
-    p, price, fewest = order.shape[0], problem.price, problem.min_leaf
-    leaf = cost(summed(order[0], m, problem.rows), problem.loss)
+    p, price, fewest = problem.rank.shape[0], problem.price, problem.min_leaf
+    below, most = n_splits - 1, (1 << (depth - 1)) - 1
+    leaf = leaf_cost(order, m, problem)
     bound = min(leaf, target)
     state = np.array([leaf, bound, bound, target, np.inf, 0.0])
     queue = new_queue(START + p, p)
@@ -115,7 +128,10 @@ def begin(order, m, problem, target, reach, new_reach, side_reach):
         if reach[j, 1] < problem.rank[j, order[j, m - 1]]:
             high = min(high, first_at_least(order[j], problem.rank[j], m, reach[j, 1] + 1) + 1)
         if low + 1 < high:
-            push(queue, price, j, low, high, 0, m, -1, -1, 0.0, 0.0, (side_reach, side_reach))
+            for share in range(max(0, below - most), min(below, most) + 1):
+                if queue.size[1] == 0:
+                    queue = grown(queue)
+                push(queue, price, j, low, high, 0, m, -1, -1, share, 0.0, 0.0, (side_reach, side_reach))
         elif reach[j, 0] <= reach[j, 1] and (low < fewest or high > m - fewest):
             widen(new_reach, j, reach[j, 0], reach[j, 1])
             state[RELAXED] = min(state[RELAXED], price) if fewest > 1 else state[RELAXED]
@@ -147,7 +163,7 @@ def take(queue, order, m, problem, state, stop, interval, new_reach, buckets):
         if key >= min(state[BEST] - problem.slack, state[TARGET]) or stop != 0:
             return 0
         pop(queue)
-        for k in range(7):
+        for k in range(place.size):
             place[k] = queue.places[number, k]
         for k in range(3):
             values[k] = queue.values[number, k]
@@ -175,7 +191,7 @@ def settle(queue, order, m, problem, state, interval, c, found, held, new_left, 
     """
     place, values, left_reach, right_reach = interval
     rank, price, fewest, target = problem.rank, problem.price, problem.min_leaf, state[TARGET]
-    j = place[FEATURE]
+    j, share = place[FEATURE], place[SHARE]
     own, ranks = order[j], rank[j]
     aim = min(state[BEST] - problem.slack, target)
     cost_a, cost_b = values[LEFT_COST], values[RIGHT_COST]
@@ -198,10 +214,10 @@ def settle(queue, order, m, problem, state, interval, c, found, held, new_left, 
             near = place[LEFT_HELD] if way == 0 else place[RIGHT_HELD]
             if way == 0:
                 reaches = left_reach, new_right
-                push(queue, key, j, stop, end, place[LEFT_AT], c, near, held, cost_a, cost_right, reaches)
+                push(queue, key, j, stop, end, place[LEFT_AT], c, near, held, share, cost_a, cost_right, reaches)
             else:
                 reaches = new_left, right_reach
-                push(queue, key, j, end, stop, c, place[RIGHT_AT], held, near, cost_left, cost_b, reaches)
+                push(queue, key, j, end, stop, c, place[RIGHT_AT], held, near, share, cost_left, cost_b, reaches)
             users += 1
             if near >= 0:
                 buckets.users[near] += 1
@@ -233,41 +249,77 @@ def finish(queue, order, m, problem, state, new_reach):
     return state[BEST], min(state[BEST], bound), min(relaxed, bound)
 
 
-@kernel()
-def one_split(order, m, problem, split):
-    """The best split of the rows ``order (p, .)[:, :m]``, or none: cost; feature and rank go to ``split (2,)``."""
-    rank, rows = problem.rank, problem.rows
-    total = summed(order[0], m, rows)
-    leaf = cost(total, problem.loss)
-    best, relaxed = leaf, leaf
-    split[0], split[1] = -1, 0
-    own, rest = np.empty(total.size), np.empty(total.size)
-    fewest = problem.min_leaf
-    for j in range(order.shape[0]):
-        own[:] = 0.0
-        for e in range(m - 1):
-            i = order[j, e]
-            add_row(own, rows[i])
-            if rank[j, i] == rank[j, order[j, e + 1]]:
-                continue
+@inner()
+def add_costs(order, rank, m, low, high, problem, cut_cost):
+    """Add the costs of both sides of every cut between ``low`` and ``high`` of a feature to ``cut_cost``."""
+    rows = problem.rows
+    total = summed(order, m, rows)
+    own, rest = np.zeros(total.size), np.empty(total.size)
+    for c in range(1, high):
+        add_row(own, rows[order[c - 1]])
+        if c > low and rank[order[c - 1]] != rank[order[c]]:
             for s in range(total.size):
                 rest[s] = total[s] - own[s]
-            value = cost(own, problem.loss) + cost(rest, problem.loss) + problem.price
-            relaxed = min(relaxed, value)
-            if value < best and e + 1 >= fewest and m - e - 1 >= fewest:
-                best = value
-                split[0], split[1] = j, rank[j, i]
-    return best, best, relaxed
+            cut_cost[c] += cost(own, problem.leaf) + cost(rest, problem.leaf)
 
 
 @kernel()
-def two_levels(order, m, problem, queue, state, buckets, splits, new_reach, counts):
-    """The best tree of up to two levels on the rows ``order (p, .)[:, :m]``, from a histogram per evaluated cut.
+def one_split(order, m, problem, target, reach, new_reach, split):
+    """The best split of the rows ``order[:, :m]``, or none, by the costs of all cuts within ``reach``, those not below
+    ``target`` excepted; feature (-1: none) and rank go to ``split (2,)``. Returns what `levels` returns.
+    """
+    rank, rows, fewest = problem.rank, problem.rows, problem.min_leaf
+    leaf = leaf_cost(order, m, problem)
+    best = leaf
+    relaxed = min(leaf, target)
+    split[0], split[1] = -1, 0
+    if leaf <= problem.price + problem.slack:
+        copy_reach(reach, new_reach)
+        return best, relaxed, relaxed
+    if leaf + problem.price < target:  # cuts with all rows on one side, which further rows may change
+        copy_reach(reach, new_reach)
+    else:
+        close(new_reach)
+    by_median = problem.leaf.loss == ABSOLUTE
+    links = make_links(m if by_median else 0, rank.shape[1] if by_median else 0)
+    cut_cost = np.empty(m + 1)
+    for j in range(rank.shape[0]):
+        if reach[j, 0] > reach[j, 1]:
+            continue
+        low, high = first_at_least(order[j], rank[j], m, reach[j, 0]), m
+        if reach[j, 1] < rank[j, order[j, m - 1]]:
+            high = first_at_least(order[j], rank[j], m, reach[j, 1] + 1) + 1
+        cut_cost[:] = problem.price
+        if by_median:
+            for k in range(problem.leaf.n_outputs):
+                link(order[rank.shape[0] + k], m, rows, k, links)
+                costs_of_rest(order[j], m, True, links, cut_cost)
+                costs_of_rest(order[j], m, False, links, cut_cost)
+        else:
+            add_costs(order[j], rank[j], m, low, high, problem, cut_cost)
+        for c in range(low + 1, high):
+            if rank[j, order[j, c - 1]] == rank[j, order[j, c]]:
+                continue
+            value = cut_cost[c]
+            relaxed = min(relaxed, value)
+            if value < target:
+                keep_reach(new_reach, j, order[j], rank[j], c - 1, c + 1, m, fewest)
+            if value < best and c >= fewest and m - c >= fewest:
+                best = value
+                split[0], split[1] = j, rank[j, order[j, c - 1]]
+    bound, relaxed = rounded_up(min(best, target), problem), rounded_up(relaxed, problem)
+    return best, min(best, bound), min(relaxed, bound)
+
+
+@kernel()
+def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_reach, counts):
+    """The best tree of up to two levels and ``n_splits`` >= 2 splits on the rows ``order (p, .)[:, :m]``, from a
+    histogram per evaluated cut; not for absolute loss.
 
     ``queue`` and ``state`` are those of `begin`, for a reach of the sides in buckets, see `all_buckets`; ``splits
     (3, 2)``: feature (-1: none) and rank of the node and its two children. Returns what `levels` returns.
     """
-    rank, p, price = problem.rank, order.shape[0], problem.price
+    rank, p, price = problem.rank, problem.rank.shape[0], problem.price
     splits[:, 0] = -1
     counts[NODES] += 1
     if queue.size[0] == 0:
@@ -318,6 +370,12 @@ def two_levels(order, m, problem, queue, state, buckets, splits, new_reach, coun
                 least, side, reach, split, new = values[RIGHT_COST], left, left_reach, split_left, new_left
             else:
                 least, side, reach, split, new = values[LEFT_COST], right, right_reach, split_right, new_right
+            n_below = place[SHARE] if way == 0 else n_splits - 1 - place[SHARE]
+            if n_below == 0:
+                found[way] = cost(side, problem.leaf)
+                split[0] = -1
+                close(new)
+                continue
             found[way, 0], found[way, 1], found[way, 2] = best_of_side(
                 histogram, way == 1, j, r, order, aim - price - least, side, reach, problem, buckets, split, new
             )
@@ -377,8 +435,9 @@ def graft(splits, left, right, levels_below):
 
 
 @kernel()
-def levels(depth, level, side, m, problem, target, work, buckets, counts):
-    """The best tree of up to ``depth`` >= 2 levels on the ``m`` rows ``work.orders[level, side, :, :m]``.
+def levels(depth, n_splits, level, side, m, problem, target, work, buckets, counts):
+    """The best tree of up to ``depth`` >= 1 levels and ``n_splits`` splits on the ``m`` rows ``work.orders[level, side,
+    :, :m]``.
 
     ``target``: the caller has no use for costs of this and above. ``work``: `Work`. When ``counts[STOP]`` is set, the
     search ends soon, with valid bounds.
@@ -391,11 +450,20 @@ def levels(depth, level, side, m, problem, target, work, buckets, counts):
     """
     order, splits = work.orders[level, side], work.splits[level, side]
     reach, new_reach = work.reaches[level, side, 0], work.reaches[level, side, 1]
-    p = order.shape[0]
-    queue, state = begin(order, m, problem, target, reach, new_reach, all_buckets(p) if depth == 2 else all_ranks(p))
-    if depth == 2:
-        return two_levels(order, m, problem, queue, state, buckets, splits, new_reach, counts)
+    p = problem.rank.shape[0]
     splits[:, 0] = -1
+    if n_splits == 0:
+        close(new_reach)
+        leaf = leaf_cost(order, m, problem)
+        return leaf, leaf, leaf
+    if depth == 1 or n_splits == 1:
+        counts[NODES] += 1
+        return one_split(order, m, problem, target, reach, new_reach, splits[0])
+    by_buckets = depth == 2 and problem.leaf.loss != ABSOLUTE
+    sides = all_buckets(p) if by_buckets else all_ranks(p)
+    queue, state = begin(depth, n_splits, order, m, problem, target, reach, new_reach, sides)
+    if by_buckets:
+        return two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_reach, counts)
     counts[NODES] += 1
     interval, found = new_interval(p), np.empty((2, 3))
     below = work.reaches[level + 1]
@@ -404,14 +472,15 @@ def levels(depth, level, side, m, problem, target, work, buckets, counts):
         if c == 0:
             break
         counts[EVALUATIONS] += 1
-        j = interval.place[FEATURE]
+        j, share = interval.place[FEATURE], interval.place[SHARE]
         divide(order, m, j, c, problem.rank, work.orders[level + 1, 0], work.orders[level + 1, 1])
         copy_reach(interval.left_reach, below[0, 0])
         copy_reach(interval.right_reach, below[1, 0])
         aim = min(state[BEST] - problem.slack, target) - problem.price
         for way in range(2):  # not the constants 0 and 1, for which numba would need other versions of this function
             rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
-            found[way] = levels(depth - 1, level + 1, way, rows, problem, aim - other, work, buckets, counts)
+            own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
+            found[way] = levels(depth - 1, own, level + 1, way, rows, problem, aim - other, work, buckets, counts)
         if found[0, 0] + found[1, 0] + problem.price < state[BEST]:
             state[BEST] = found[0, 0] + found[1, 0] + problem.price
             splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
@@ -423,15 +492,16 @@ def levels(depth, level, side, m, problem, target, work, buckets, counts):
 
 
 @kernel()
-def evaluate(depth, order, m, problem, aim, interval, c, found, work, buckets, counts):
-    """Evaluate cut ``c`` of an interval of the whole tree's search: both sides, of up to ``depth - 1`` >= 2 levels,
+def evaluate(depth, n_splits, order, m, problem, aim, interval, c, found, work, buckets, counts):
+    """Evaluate cut ``c`` of an interval of the whole tree's search: both sides, of up to ``depth - 1`` >= 1 levels,
     with ``aim`` the cost to beat. ``found``, and the sides' splits and reach in ``work``, are those of level 0.
     """
-    j = interval.place[FEATURE]
+    j, share = interval.place[FEATURE], interval.place[SHARE]
     divide(order, m, j, c, problem.rank, work.orders[0, 0], work.orders[0, 1])
     copy_reach(interval.left_reach, work.reaches[0, 0, 0])
     copy_reach(interval.right_reach, work.reaches[0, 1, 0])
     for way in range(2):
         rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
+        own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
         target = aim - problem.price - other
-        found[way] = levels(depth - 1, 0 * way, way, rows, problem, target, work, buckets, counts)
+        found[way] = levels(depth - 1, own, 0 * way, way, rows, problem, target, work, buckets, counts)

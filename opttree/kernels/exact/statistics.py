@@ -1,8 +1,10 @@
 """Statistics of sets of rows that add up, and the cost of the best leaf as a function of them.
 
 A row has the statistics ``(1, w, w |y|^2, w y_1, ..., w y_K)`` under squared loss, and ``(1, w_1, ..., w_C)`` for
-classes, with w_c its weight if c is its class and 0 otherwise; zeros follow up to a multiple of four. The cost is a sum
-over rows, without penalties.
+classes, with w_c its weight if c is its class and 0 otherwise. For linear leaves under squared loss they are 1, the
+lower triangle of ``w (1, x)(1, x)'`` by rows, and for each output ``w y (1, x)`` and ``w y^2``. Under absolute loss they
+are ``(1, w, y_1, ..., y_K)``, of which the first two add up; see `opttree.kernels.exact.medians`. Zeros follow up to a
+multiple of four. The cost is a sum over rows plus the ridge of linear leaves, without other penalties.
 """
 
 from collections import namedtuple
@@ -11,18 +13,60 @@ import numpy as np
 
 from opttree.compiled import inner, kernel
 from opttree.kernels.codes import SQUARED, ZERO_ONE
+from opttree.kernels.quadratic import RANK
 
 # rank (p, n): number of each row's value among the distinct values of a feature; rows (n, S): their statistics; most
-# (n,): what a row adds to the cost of a set of rows at most; loss code; price of a split; fewest rows of a leaf; slack:
-# costs that differ by less count as equal; whole: whether all costs are whole numbers
-Problem = namedtuple("Problem", "rank rows most loss price min_leaf slack whole")
+# (n,): what a row adds to the cost of a set of rows at most; leaf: `Leaf`; price of a split; fewest rows of a leaf;
+# slack: costs that differ by less count as equal; whole: whether all costs are whole numbers
+Problem = namedtuple("Problem", "rank rows most leaf price min_leaf slack whole")
+# loss code; ridge (p,) of a linear leaf's weights, empty for constant leaves; number of outputs
+Leaf = namedtuple("Leaf", "loss ridge n_outputs")
+
+
+@kernel(error_model="numpy")
+def linear_cost(s, leaf):
+    """`cost` of the best linear leaf: residual sums of squares and the ridge, by a Cholesky factorisation.
+
+    A feature whose pivot is rounding error depends on those before it and is left out.
+    """
+    ridge = leaf.ridge
+    size = ridge.size + 1
+    L = np.empty((size, size))
+    at = 1
+    for i in range(size):
+        diagonal = s[at + i] + (ridge[i - 1] if i > 0 else 0.0)
+        pivot = diagonal
+        for j in range(i):
+            value = s[at + j]
+            for k in range(j):
+                value -= L[i, k] * L[j, k]
+            L[i, j] = value * L[j, j]
+            pivot -= L[i, j] * L[i, j]
+        L[i, i] = 1.0 / np.sqrt(pivot) if pivot > RANK * diagonal else 0.0  # the pivot's inverse root
+        at += i + 1
+    total = 0.0
+    z = np.empty(size)
+    for _ in range(leaf.n_outputs):
+        left = s[at + size]
+        for i in range(size):
+            value = s[at + i]
+            for k in range(i):
+                value -= L[i, k] * z[k]
+            z[i] = value * L[i, i]
+            left -= z[i] * z[i]
+        total += max(left, 0.0)
+        at += size + 1
+    return total
 
 
 @inner(error_model="numpy")
-def cost(s, loss):
+def cost(s, leaf):
     """Cost of the best leaf for the statistics ``s (S,)``."""
     if s[0] <= 0.0:
         return 0.0
+    if leaf.ridge.size > 0:
+        return linear_cost(s, leaf)
+    loss = leaf.loss
     if loss == SQUARED:
         explained = 0.0
         for k in range(3, s.size):
@@ -42,8 +86,9 @@ def cost(s, loss):
 
 
 @inner(error_model="numpy")
-def costs(s, first, last, loss, out):
+def costs(s, first, last, leaf, out):
     """`cost` of the columns ``first`` to ``last - 1`` of ``s (S, .)``, into ``out``."""
+    loss = leaf.loss if leaf.ridge.size == 0 else -1
     if loss == SQUARED and s.shape[0] == 4:
         for k in range(first, last):
             value = s[2, k] - s[3, k] * s[3, k] / s[1, k]
@@ -68,7 +113,7 @@ def costs(s, first, last, loss, out):
     for k in range(first, last):
         for c in range(own.size):
             own[c] = s[c, k]
-        out[k] = cost(own, loss)
+        out[k] = cost(own, leaf)
 
 
 @inner()

@@ -1,0 +1,99 @@
+"""Costs of leaves under absolute loss, for growing sets of rows, from medians of a linked list.
+
+A set's median moves little when a row leaves, so that the rows are linked in the order of an output and removed one by
+one: constant time each, however many there are. A node's sorted orders therefore hold the outputs' after the features'.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from opttree.compiled import inner, kernel
+
+# next and previous (m + 1,) of places in the order of an output, m for neither; place (n,) of each row there; value and
+# weight (m,) by place
+Links = namedtuple("Links", "next previous place value weight")
+
+
+@inner()
+def make_links(m, n):
+    """Room for ``m`` of ``n`` rows."""
+    whole = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32), np.empty(n, np.int32)
+    return Links(*whole, np.empty(m), np.empty(m))
+
+
+@inner()
+def costs_of_rest(removed, m, backwards, links, out):
+    """Add to ``out[c]`` the absolute deviations from their median of the first c rows of ``removed`` (``backwards``),
+    or of all but these, for every c from 0 to m. All m rows are linked.
+    """
+    after, before, place, value, weight = links
+    for t in range(m):
+        after[t], before[t] = t + 1, t - 1
+    before[0], after[m], before[m] = m, 0, m - 1
+    mass = total = below = sum_below = 0.0
+    for t in range(m):
+        mass += weight[t]
+        total += weight[t] * value[t]
+    middle = 0
+    while middle < m - 1 and below + weight[middle] < 0.5 * mass:
+        below += weight[middle]
+        sum_below += weight[middle] * value[middle]
+        middle += 1
+    for gone in range(m):
+        own = weight[middle] * value[middle]
+        above = mass - below - weight[middle]
+        away = value[middle] * (below - above) - sum_below + (total - sum_below - own)
+        out[m - gone if backwards else gone] += max(away, 0.0)
+        t = place[removed[m - 1 - gone if backwards else gone]]
+        if t == middle:
+            middle = after[t]
+            if middle == m:
+                middle = before[t]
+                if middle == m:
+                    break
+                below -= weight[middle]
+                sum_below -= weight[middle] * value[middle]
+        elif t < middle:
+            below -= weight[t]
+            sum_below -= weight[t] * value[t]
+        mass -= weight[t]
+        total -= weight[t] * value[t]
+        after[before[t]], before[after[t]] = after[t], before[t]
+        while below > 0.5 * mass and before[middle] != m:
+            middle = before[middle]
+            below -= weight[middle]
+            sum_below -= weight[middle] * value[middle]
+        while below + weight[middle] < 0.5 * mass and after[middle] != m:
+            below += weight[middle]
+            sum_below += weight[middle] * value[middle]
+            middle = after[middle]
+
+
+@inner()
+def link(order, m, rows, output, links):
+    """Fill ``links`` with the rows ``order[:m]``, sorted by an output."""
+    for t in range(m):
+        i = order[t]
+        links.place[i] = t
+        links.value[t], links.weight[t] = rows[i, 2 + output], rows[i, 1]
+
+
+@kernel()
+def median_cost(order, m, rows, n_outputs):
+    """Cost of the best leaf of ``m`` rows; ``order (K, .)``: sorted by each output."""
+    total = 0.0
+    for k in range(n_outputs):
+        mass = 0.0
+        for e in range(m):
+            mass += rows[order[k, e], 1]
+        below, median = 0.0, 0.0
+        for e in range(m):
+            below += rows[order[k, e], 1]
+            median = rows[order[k, e], 2 + k]
+            if below >= 0.5 * mass:
+                break
+        for e in range(m):
+            i = order[k, e]
+            total += rows[i, 1] * abs(rows[i, 2 + k] - median)
+    return total
