@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opttree.datasets import Dataset
 
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
-OF_MIP = ("formulation", "max_splits", "max_features", "n_thresholds", "node_limit", "threads", "write")
+OF_MIP = ("formulation", "max_features", "n_thresholds", "node_limit", "threads", "write")
 ROWS_AT_ONCE = 10_000  # predictions written to standard output between two checks for Ctrl-C
 
 
@@ -385,7 +385,7 @@ def _solve(args: argparse.Namespace) -> None:
     )
     every: Any = "auto" if whole == "all" else whole
     local = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
-    bnb = solvers.BranchAndBound(gap=args.gap or 0.0)
+    bnb = solvers.BranchAndBound(gap=args.gap or 0.0, max_splits=args.max_splits)
     usual = "mip" if of_mip or bnb.supports(problem) is not None else "bnb"
     method = args.method or usual
     solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]

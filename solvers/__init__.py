@@ -5,12 +5,13 @@ from types import ModuleType as _Module
 from solvers import streaming as streaming
 from solvers.base import Solver as Solver, Step as Step
 from solvers.boosting import Boosting as Boosting
+from solvers.certificates import certify as certify
 from solvers.combinators import Chain as Chain, MultiStart as MultiStart
 from solvers.conformance import check_solver as check_solver
 from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
 from solvers.distilled import Distilled as Distilled
 from solvers.driver import solve as solve
-from solvers.exact import BranchAndBound as BranchAndBound
+from solvers.exact import BlockBounds as BlockBounds, BranchAndBound as BranchAndBound, ExactInit as ExactInit
 from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
 from solvers.gradtree import GradTree as GradTree
 from solvers.initial import (
@@ -21,7 +22,7 @@ from solvers.initial import (
     RandomInit as RandomInit,
 )
 from solvers.local_search import LocalSearch as LocalSearch
-from solvers.mip import MIP as MIP, certify as certify
+from solvers.mip import MIP as MIP
 from solvers.nodec import NODEC as NODEC, ArmijoLineSearch as ArmijoLineSearch
 from solvers.nodes import (
     AxisNode as AxisNode,

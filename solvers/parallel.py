@@ -44,6 +44,12 @@ def spread(
             results.close()
 
 
+def width(n_jobs: int | None) -> int:
+    """How many tasks `spread` runs at a time: threads, or those of the cluster."""
+    client = _cluster()
+    return count(n_jobs) if client is None else max(sum(client.nthreads().values()), 1)
+
+
 def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any, n_threads: int) -> tuple[int, Any]:
     with limited(n_threads):
         return i, function(shared, task)

@@ -17,6 +17,8 @@ from opttree.tree import Tree
 
 __all__ = ["OCTClassifier", "ORTRegressor"]
 
+DEEP = 4  # from this depth on, branch and bound starts from local search: a proof is far, a good tree is not
+AUTO_SECONDS = 10.0  # of branch and bound, after its start tree
 PROOF_WORK = 1e9  # rows x features x sets of rows up to which "auto" solves to a proof
 LINEAR_WORK = 50.0  # cost of a linear leaf relative to a constant one
 STARTS = {"constant": 20, "linear": 3}
@@ -35,10 +37,12 @@ class _OptimalTree(SingleTree):
     splits: Literal["axis", "oblique"] = option("axis", "Axis-aligned splits or hyperplanes.")
     solver: Literal["auto", "bnb", "local", "mip"] = option(
         "auto",
-        """"local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip": `solvers.MIP` from a tree of
-        local search, with a proof of optimality. "bnb": `solvers.BranchAndBound` from CART's tree, with a proof or, at
-        a time limit, a bound, over all thresholds; axis-aligned splits, constant leaves, not for absolute loss. "auto":
-        "mip" if the proof takes a few seconds at most, else "local".""",
+        """"bnb": `solvers.BranchAndBound` over all thresholds, from CART's tree or, at depth 4 and more, from that of
+        local search, to a proof or the time limit; axis-aligned splits, constant leaves or linear ones with
+        ``l1_ratio=0``, depth 1 to 6. "local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip":
+        `solvers.MIP` from a tree of local search. "auto": for axis-aligned splits, all thresholds and constant leaves
+        "bnb" within 10 seconds, after which the best tree is kept with its gap (so that it may depend on the machine);
+        else "mip" if the proof takes a few seconds at most, and "local" if not.""",
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
         "hyperflow", 'Formulation of "mip", see `opttree.problems.MIPTreeProblem`.'
@@ -50,7 +54,7 @@ class _OptimalTree(SingleTree):
         """Candidate thresholds per feature; a proof covers trees of these thresholds. Local search tries this many
         first (fewer than all by default for linear leaves of many features), then those next to the best.""",
     )
-    gap: float | None = option(None, "Relative gap that counts as proved; None as in `solvers.MIP`.")
+    gap: float | None = option(None, 'Relative gap that counts as proved; None: 0 for "bnb", for "mip" its own.')
     min_samples_leaf: int | None = option(
         None,
         """Fewest training rows in a leaf; None: 1 for constant leaves, 10 for linear ones (the best of 1, 5, 10 and 20
@@ -86,19 +90,23 @@ class _OptimalTree(SingleTree):
         if self.solver == "local":
             return local
         if self.solver == "bnb":
-            return self._branch_and_bound()
+            if self.n_thresholds != "all":
+                raise ValueError(f"n_thresholds must be 'all' for solver='bnb'; got {self.n_thresholds!r}")
+            return self._branch_and_bound(problem, local)
+        if self.solver == "auto" and self.formulation == "hyperflow" and self.n_thresholds == "all":
+            bnb = replace(self._branch_and_bound(problem, local), time_limit=AUTO_SECONDS)
+            if problem.leaves == "constant" and bnb.supports(problem) is None:
+                return bnb
         if local.supports(problem) is not None:
             return mip
         if self.solver == "auto" and not self._is_provable(problem, mip):
             return local
         return replace(mip, init=replace(local, n_starts=1))
 
-    def _branch_and_bound(self) -> Any:
-        """The solver of "bnb"; ValueError for options that it does not have."""
-        for name, usual in (("n_thresholds", "all"), ("max_splits", None)):
-            if getattr(self, name) != usual:
-                raise ValueError(f"{name} must be {usual!r} for solver='bnb'; got {getattr(self, name)!r}")
-        return self._made(bridge.solvers.BranchAndBound, gap=self.gap or 0.0)
+    def _branch_and_bound(self, problem: TreeProblem, local: Any) -> Any:
+        """The solver of "bnb"."""
+        init = bridge.solvers.CartInit() if problem.depth < DEEP else local
+        return self._made(bridge.solvers.BranchAndBound, gap=self.gap or 0.0, init=init)
 
     def _is_provable(self, problem: TreeProblem, mip: Any) -> bool:
         """Whether an exact solution takes a few seconds at most."""
@@ -137,8 +145,8 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     ----------
     tree_ : `opttree.Tree` on raw features; linear leaves are clipped to the intersection of the ranges of y and of the
         fitted values.
-    bound_, gap_ : proved lower bound on ``result_.objective`` and relative gap; None without a proof.
-    is_optimal_ : whether the tree is proved optimal among trees of the candidate splits.
+    bound_, gap_ : proved lower bound on ``result_.objective`` and relative gap; None of "local".
+    is_optimal_ : whether the tree is proved optimal, for "mip" among trees of the candidate splits.
     result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
     n_iter_ : steps taken.
 

@@ -6,6 +6,8 @@ Meng and Wang, ICML 2022) bounds intervals of quantiles in this way for depth 2 
 and Demirovic, AAAI 2025) prunes by the distance of a threshold, for the 0/1 loss.
 """
 
+from solvers.exact.blocks import BlockBounds
 from solvers.exact.branch_and_bound import BranchAndBound
+from solvers.exact.exact_init import ExactInit
 
-__all__ = ["BranchAndBound"]
+__all__ = ["BlockBounds", "BranchAndBound", "ExactInit"]

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from opttree.kernels import codes, partition
 from opttree.options import option
-from opttree.problems import L1, L2, MIPTreeProblem, SplitPrice, TreeProblem
+from opttree.problems import L1, L2, SplitPrice, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
+from solvers.driver import solve
+from solvers.exact import BranchAndBound
 from solvers.initial import CartInit
 from solvers.initial.base import Initial
 from solvers.local_search.search_tree import Rows, SearchTree
 from solvers.result import Termination
 
 Floats = NDArray[np.float64]
-EXACT_WORK = 3e7  # limit of rows x features x sets of rows for an optimal subtree
+DEEP = 10_000  # rows x features up to which optimal subtrees have more than two levels
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
@@ -61,10 +63,10 @@ class LocalSearch(Solver):
     max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
     exact_levels: int = option(
         3,
-        """Largest depth of optimal subtrees, >= 2; 0 for none. More than 2 levels are tried if all thresholds take a
-        fraction of a second; 2 levels on fewer thresholds if there are many.""",
-        test=lambda levels: levels == 0 or levels >= 2,
-        words="0 or an integer >= 2",
+        """Largest depth of optimal subtrees, by `BranchAndBound` over all thresholds, from 2 to 6; 0 for none. More
+        than 2 levels are tried where rows times features are at most 10,000.""",
+        test=lambda levels: levels == 0 or 2 <= levels <= 6,
+        words="0 or an integer from 2 to 6",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
@@ -185,12 +187,10 @@ class LocalSearch(Solver):
         yield Move(cost, new)
 
     def _optimal_below(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
-        """The optimal subtree, of as many levels and thresholds as there is time for."""
+        """The optimal subtree, of as many levels as there is time for."""
         most = min(self.exact_levels, grown.depth_left(place))
-        while most >= 2 and spare < 2**most - 1:
-            most -= 1
-        if most >= 2 and not costs.linear and (found := costs.optimal_subtree(rows, most)) is not None:
-            new = grown.with_subtree(place, found, 0)
+        if most >= 2 and spare >= 2 and rows.size >= 2 and not costs.linear:
+            new = grown.with_subtree(place, costs.optimal_subtree(rows, most, spare), 0)
             yield Move(costs.below(new, place, rows), new)
 
 
@@ -213,7 +213,7 @@ class Costs:
         )
         p = problem.n_features
         self.n_thresholds = max(FEWEST, int(SCAN_WORK / (4.0 * p * (p + 1.0) ** 3))) if self.linear else "all"
-        self.subtrees: dict[tuple[bytes, int], SearchTree | None] = {}
+        self.subtrees: dict[tuple[bytes, int, int], SearchTree] = {}
         rows = np.arange(problem.n_samples, dtype=np.int32)
         self.slack = LEAST_GAIN * self.of(rows, np.zeros(rows.size, np.int64), 1)
 
@@ -236,23 +236,20 @@ class Costs:
         """Cost of the subtree at a place for ``rows``, prices included."""
         return self.of(rows, *grown.leaves_of(rows, place)) + self.problem.price_per_split * grown.n_splits(place)
 
-    def optimal_subtree(self, rows: Rows, most: int) -> SearchTree | None:
-        """An optimal axis-aligned subtree for ``rows`` of at most ``most`` levels, as work allows; None for none."""
-        key = rows.tobytes(), most
+    def optimal_subtree(self, rows: Rows, levels: int, spare: float) -> SearchTree:
+        """An optimal axis-aligned subtree for ``rows`` of at most ``levels`` levels, as work allows, and ``spare``
+        splits.
+        """
+        problem = self.problem
+        while levels > 2 and rows.size * problem.n_features > DEEP:
+            levels -= 1
+        most = int(min(spare, 2**levels - 1))
+        key = rows.tobytes(), levels, most
         if key not in self.subtrees:
-            self.subtrees[key] = None
-            problem = self.problem
-            scan = float(rows.size * problem.n_features)
-            thresholds = sum(np.unique(column).size - 1 for column in problem.X[rows].T)
-            levels = most
-            while levels > 2 and (2.0 * thresholds) ** (levels - 1) / 2.0 ** (levels - 2) * scan > EXACT_WORK:
-                levels -= 1
-            per_feature = int(EXACT_WORK / (2.0 * scan * problem.n_features))
-            few = 2.0 * thresholds * scan <= EXACT_WORK
-            if thresholds and (few or per_feature >= 2):
-                part = problem.restrict(rows, levels, splits="axis")
-                tree = MIPTreeProblem(part, n_thresholds="all" if few else per_feature).best_tree()
-                self.subtrees[key] = SearchTree.of(part, tree)
+            part = problem.restrict(rows, levels, splits="axis")
+            tree = solve(part, BranchAndBound(init=None, max_splits=most)).tree
+            assert isinstance(tree, Tree)
+            self.subtrees[key] = SearchTree.of(part, tree)
         return self.subtrees[key]
 
     def best_split(

@@ -1,5 +1,5 @@
 """Mixed-integer programming: proved bounds and optimal trees."""
 
-from solvers.mip.mip import MIP, certify
+from solvers.mip.mip import MIP
 
-__all__ = ["MIP", "certify"]
+__all__ = ["MIP"]

@@ -1,4 +1,4 @@
-"""`MIP`: mixed-integer programming with HiGHS, which reports incumbents and bounds as it runs; `certify`."""
+"""`MIP`: mixed-integer programming with HiGHS, which reports incumbents and bounds as it runs."""
 
 from __future__ import annotations
 
@@ -309,34 +309,3 @@ class _Search:
     def _read(self, values: Floats) -> bool:
         self.highs.compiled.assign(values)
         return self.take(self.stated.decode(self.model))
-
-
-def certify(problem: TreeProblem, tree: Any, **options: Any) -> Result:
-    """Certify how far ``tree``, from any solver, is from optimal, by a run of `MIP` started from it.
-
-    Parameters
-    ----------
-    problem : the statement.
-    tree : a feasible tree, or a result, an estimator or a scikit-learn tree that holds one.
-    **options : options of `MIP`.
-
-    Returns
-    -------
-    Result
-        Objective of ``tree``, proved bound and gap; OPTIMAL if ``tree`` itself is proved optimal. The message says if a
-        better tree was found (`solve` with ``start=tree`` returns it), and states the candidate splits, to which the
-        bound applies.
-    """
-    tree = as_tree(tree, "tree")
-    result = solve(problem, MIP(**options), start=tree)
-    objective, termination, bound = problem.objective(tree), result.termination, result.bound
-    words = termination.value
-    slack = SAME * abs(objective) + ROUNDING * problem.objective(problem.best_constant())
-    if bound is not None and objective < bound - slack:
-        termination, bound = Termination.LOCALLY_OPTIMAL, None
-        words = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."
-    elif result.objective < objective - slack:
-        words = f"Not optimal: a better tree has the objective {result.objective:.9g}."
-        termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
-    message = words + result.message.removeprefix(result.termination.value)
-    return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)

@@ -1,0 +1,177 @@
+"""`certify`: how far a tree is from optimal, proved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from opttree.chunks import Chunks
+from opttree.clock import now
+from opttree.models import as_tree
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver
+from solvers.driver import solve
+from solvers.exact import BlockBounds, BranchAndBound
+from solvers.exact.blocks import block_bounds, total_weight, words
+from solvers.mip import MIP
+from solvers.result import Result, Termination, Trace, TraceRow
+
+SAME, ROUNDING = 1e-6, 1e-9  # relative to the objective, to that of one leaf: differences that count as rounding
+MANY = 20_000  # rows from which on "auto" takes blocks, at depth 3 and more under a time limit
+NOT_OF_IT = " The tree has oblique splits: {} is a bound for axis-aligned trees, and it does not hold for this tree."
+
+
+def certify(
+    problem: TreeProblem,
+    tree: Any,
+    *,
+    time_limit: float | None = None,
+    blocks: int | Literal["auto"] = "auto",
+    chunks: Chunks | None = None,
+    random_state: int | np.random.Generator | None = None,
+    **options: Any,
+) -> Result:
+    """Certify how far ``tree``, from any solver, is from optimal.
+
+    `BranchAndBound` bounds axis-aligned trees over all thresholds, started from ``tree``; many rows are divided into
+    blocks, see `BlockBounds`. `MIP` takes the statements that branch and bound does not, and every one if options of
+    its own are given.
+
+    Parameters
+    ----------
+    problem : the statement.
+    tree : a feasible tree, or a result, an estimator or a scikit-learn tree that holds one. An oblique tree of a
+        problem of axis-aligned splits is no competitor of theirs: the verdict says so, and there is no bound.
+    time_limit : seconds, > 0, or None: to the proof, however long it takes.
+    blocks : number of blocks of rows, or "auto": at depth 3 and more, with more than 20,000 rows and a time limit, as
+        few as the time allows; else 1.
+    chunks : `Chunks` of labelled rows in place of those of ``problem``, which then only states the options and the
+        classes: each chunk is a block, and few are in memory at a time.
+    random_state : of the rows' blocks.
+    **options : options of `BranchAndBound`, of `BlockBounds` if there are blocks, or of `MIP`.
+
+    Returns
+    -------
+    Result
+        Objective of ``tree``, proved bound and gap; OPTIMAL if ``tree`` itself is proved optimal. The message says if a
+        better tree was found (`solve` with ``start=tree`` returns it), and to which trees the bound applies.
+
+    Raises
+    ------
+    ValueError
+        For an infeasible tree, or options that the solver does not have.
+    """
+    tree = as_tree(tree, "tree")
+    if blocks != "auto" and not (isinstance(blocks, (int, np.integer)) and blocks >= 1):
+        raise ValueError(f"blocks must be 'auto' or an integer >= 1; got {blocks!r}")
+    if chunks is not None:
+        return _of_chunks(problem, tree, chunks, time_limit, **options)
+    if problem.splits == "axis" and not tree.is_axis_aligned:
+        return _of_oblique(problem, tree, time_limit, blocks, random_state, **options)
+    solver = _solver(problem, time_limit, blocks, **options)
+    result = solve(problem, solver, start=tree, time_limit=time_limit, random_state=random_state)
+    return _verdict(problem, tree, result)
+
+
+def _solver(problem: TreeProblem, time_limit: float | None, blocks: int | Literal["auto"], **options: Any) -> Solver:
+    """The solver that bounds the trees of ``problem``."""
+    ours = {f.name for f in fields(BranchAndBound)} | {f.name for f in fields(BlockBounds)}
+    reason = BranchAndBound().supports(problem)
+    if reason is not None or not set(options) <= ours:
+        if blocks not in ("auto", 1):
+            why = "options of MIP are given" if reason is None else reason
+            raise ValueError(f"blocks must be 1 where branch and bound does not apply ({why}); got {blocks}")
+        return MIP(**options)
+    many = problem.depth > 2 and problem.n_samples > MANY and time_limit is not None
+    if blocks == 1 or (blocks == "auto" and not many):
+        return BranchAndBound(**options)
+    return BlockBounds(blocks=blocks, time_limit=time_limit, **options)
+
+
+def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
+    """The result of the solver as one on ``tree``."""
+    objective, termination, bound = problem.objective(tree), result.termination, result.bound
+    start = termination.value
+    slack = SAME * abs(objective) + ROUNDING * problem.objective(problem.best_constant())
+    if bound is not None and objective < bound - slack:
+        termination, bound = Termination.LOCALLY_OPTIMAL, None
+        start = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."
+    elif result.objective < objective - slack:
+        start = f"Not optimal: a better tree has the objective {result.objective:.9g}."
+        termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
+    message = start + result.message.removeprefix(result.termination.value)
+    return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)
+
+
+def _of_oblique(
+    problem: TreeProblem,
+    tree: Tree,
+    time_limit: float | None,
+    blocks: int | Literal["auto"],
+    random_state: int | np.random.Generator | None,
+    **options: Any,
+) -> Result:
+    """`certify` of an oblique tree, to which the bound of ``problem`` does not apply."""
+    stated = problem.restated(splits="oblique")
+    if (reason := stated.violation(tree)) is not None:
+        raise ValueError(f"tree must be feasible; {reason}")
+    solver = _solver(problem, time_limit, blocks, **options)
+    result = solve(problem, solver, time_limit=time_limit, random_state=random_state)
+    bound = "none" if result.bound is None else f"{result.bound:.9g}"
+    message = Termination.LOCALLY_OPTIMAL.value + NOT_OF_IT.format(bound)
+    objective, ended = stated.objective(tree), Termination.LOCALLY_OPTIMAL
+    return replace(result, tree=tree, objective=objective, bound=None, termination=ended, message=message)
+
+
+def _of_chunks(
+    problem: TreeProblem,
+    tree: Tree,
+    chunks: Chunks,
+    time_limit: float | None,
+    max_splits: int | None = None,
+    n_jobs: int | None = None,
+) -> Result:
+    """`certify` by blocks that are read one after another; the first pass has the tree's objective."""
+    if (reason := BranchAndBound().supports(problem)) is not None:
+        raise ValueError(f"chunks need a statement for branch and bound; {reason}")
+    began = now()
+    until = math.inf if time_limit is None else began + time_limit
+    weight = loss = 0.0
+    counts = np.zeros(tree.n_nodes, np.int64)
+    number = 0
+    for X, y in chunks.labelled():
+        part = problem.with_rows(X, y, min_leaf=1)
+        weight, number = weight + total_weight(part), number + 1
+        loss += total_weight(part) * part.mean_loss(tree)
+        counts += np.bincount(part.leaves_of(tree), minlength=tree.n_nodes)
+    if tree.n_branches and np.any((counts > 0) & (counts < problem.min_leaf)):
+        fewest = counts[counts > 0].min()
+        raise ValueError(f"tree must be feasible; it has a leaf with {fewest} rows, fewer than {problem.min_leaf}")
+    objective = loss / weight + problem.penalty(tree)
+    rows = [TraceRow(now() - began, 0, "start", objective, objective, 0.0)]
+    parts = (problem.with_rows(X, y, min_leaf=1) for X, y in chunks.labelled())
+    bound = ended = 0.0
+    for share, own, proved in block_bounds(parts, number, tree, until, max_splits, n_jobs):
+        bound += share / weight * own
+        ended += proved
+        rows.append(TraceRow(now() - began, len(rows), "chunks", objective, objective, bound))
+    bound = min(bound, objective)
+    termination = Termination.ITERATION_LIMIT if ended == number else Termination.TIME_LIMIT
+    if objective - bound <= SAME * abs(objective):
+        termination = Termination.OPTIMAL
+    return Result(
+        tree,
+        objective,
+        bound,
+        termination,
+        termination.value + words(number, ended),
+        len(rows),
+        0,
+        now() - began,
+        Trace(rows),
+        repr(BlockBounds(blocks=number, time_limit=time_limit, max_splits=max_splits, n_jobs=n_jobs)),
+    )

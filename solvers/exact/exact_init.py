@@ -1,0 +1,66 @@
+"""`ExactInit`: trees grown by optimal subtrees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator as Rng
+
+from opttree.options import option
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+from solvers.driver import solve
+from solvers.exact.branch_and_bound import BranchAndBound
+from solvers.initial.base import Growth, Initial
+
+
+@dataclass(frozen=True)
+class ExactInit(Initial):
+    """Grow an axis-aligned tree by optimal subtrees of constant leaves: at every node the best one of ``levels`` levels
+    for its rows, all of whose splits are kept; then at its leaves, down to the depth limit. Finally leaves are refitted.
+    """
+
+    levels: int = option(2, "Levels grown at a time; 1: CART over all thresholds.", least=1, most=6)
+    time_limit: float | None = option(
+        None, "Seconds for each subtree, > 0, or None.", above=0, finite=False, words="> 0 seconds or None"
+    )
+
+    def _stated(self, problem: TreeProblem) -> TreeProblem:
+        """The problem of axis-aligned trees with constant leaves."""
+        return problem.restated(splits="axis", leaves="constant")
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Supports the losses and penalties of `BranchAndBound`; other splits and leaves than its own as `CartInit`."""
+        return BranchAndBound().supports(replace(self._stated(problem), depth=min(problem.depth, self.levels)))
+
+    def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
+        """The tree, after a pause at every node."""
+        stated = self._stated(problem)
+        solver = BranchAndBound(time_limit=self.time_limit)
+        left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
+        pending = [(0, np.arange(problem.n_samples), problem.depth)]
+        for node, rows, depth in pending:
+            levels = min(self.levels, depth)
+            if levels == 0 or rows.size < 2 * problem.min_leaf:
+                continue
+            found = solve(stated.restrict(rows, levels), solver, random_state=rng).tree
+            assert isinstance(found, Tree)
+            yield None
+            leaf = found.apply(problem.X[rows])
+            numbers, depths = {0: node}, found.node_depth
+            for t, kids in enumerate(found.children.tolist()):
+                at = numbers[t]
+                A[at], b[at] = found.A[t], float(found.b[t])
+                left[at], right[at] = len(left), len(left) + 1
+                for kid in kids:
+                    numbers[kid] = len(left)
+                    left.append(-1)
+                    right.append(-1)
+                    A.append(np.zeros(problem.n_features))
+                    b.append(0.0)
+                    if kid >= found.n_branches:
+                        pending.append((numbers[kid], rows[leaf == kid], depth - int(depths[kid])))
+        values = np.zeros((len(left), problem.n_outputs))
+        tree = Tree.from_links(np.array(left), np.array(right), np.array(A), np.array(b), values, problem.classes)
+        yield problem.fit_leaves(problem.enforce_min_leaf(tree))
