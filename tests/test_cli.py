@@ -190,7 +190,7 @@ def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
         (["--leaves", "linear"], "--leaves must be constant for classification"),
         (["--write", "model.txt"], "must end in .lp or .mps"),
         (["--method", "local", "--max-features", "1"], "--max-features is for --method mip; got 1 for local"),
-        (["--method", "bnb", "--max-splits", "1"], "--max-splits is not for --method bnb; got 1"),
+        (["--method", "bnb", "--max-features", "1"], "--max-features is not for --method bnb; got 1"),
         (["--method", "bnb", "--splits", "oblique"], "bnb cannot solve this problem: its splits are oblique"),
         (["--gap", "-1"], "gap must be a finite number >= 0"),
         (["--time-limit", "0"], "time_limit must be > 0"),

@@ -69,7 +69,9 @@ def enumerated(problem, max_splits=None):
 @given(seed=st.integers(0, 2**32 - 1), depth=st.integers(1, 3), threads=st.integers(1, 2))
 def test_it_finds_and_proves_the_optimum_of_random_instances(seed, depth, threads):
     problem, max_splits = random_problem(np.random.default_rng(seed), depth)
-    result = solve(problem, BranchAndBound(max_splits=max_splits, n_jobs=threads, init=CartInit() if seed % 3 else None))
+    result = solve(
+        problem, BranchAndBound(max_splits=max_splits, n_jobs=threads, init=CartInit() if seed % 3 else None)
+    )
     best = enumerated(problem, max_splits)
     assert result.termination is Termination.OPTIMAL
     assert result.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
@@ -207,8 +209,9 @@ def test_estimators_prove_with_it():
     assert model.result_.objective == pytest.approx(0.468701115, abs=1e-8)
     X, y = datasets.load("iris", as_arrays=True)
     assert OCTClassifier(3, solver="bnb").fit(X, y).score(X, y) == pytest.approx(149 / 150)
-    with pytest.raises(ValueError, match=r"max_splits must be None for solver='bnb'; got 2"):
-        ORTRegressor(3, solver="bnb", max_splits=2).fit(X, y)
+    assert OCTClassifier(3, solver="bnb", max_splits=2).fit(X, y).tree_.n_branches == 2
+    with pytest.raises(ValueError, match=r"n_thresholds must be 'all' for solver='bnb'; got 5"):
+        ORTRegressor(3, solver="bnb", n_thresholds=5).fit(X, y)
 
 
 @pytest.mark.parametrize("loss", ["squared", "zero_one"])

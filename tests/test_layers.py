@@ -42,6 +42,7 @@ ALLOWED = {
     },
     "opttree/interrupts.py": set(),
     "solvers": {
+        "opttree.chunks",
         "opttree.kernels",
         "opttree.tree",
         "opttree.forest",

@@ -129,7 +129,7 @@ def test_bad_options_are_named():
     for options, message in (
         ({"n_starts": 0}, "n_starts must be an integer >= 1; got 0"),
         ({"n_thresholds": "some"}, r"n_thresholds must be an integer >= 1 or one of \['all', 'auto'\]; got 'some'"),
-        ({"exact_levels": 1}, "exact_levels must be 0 or an integer >= 2; got 1"),
+        ({"exact_levels": 1}, "exact_levels must be 0 or an integer from 2 to 6; got 1"),
         ({"max_splits": -1}, "max_splits must be an integer >= 0 or None; got -1"),
     ):
         with pytest.raises(ValueError, match=message):

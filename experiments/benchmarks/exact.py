@@ -56,7 +56,9 @@ def main() -> None:
             for threads in map(int, args.threads.split(",")):
                 with limited(threads):
                     runs = [
-                        solve(problem, BranchAndBound(max_splits=args.max_splits), time_limit=args.limit, random_state=0)
+                        solve(
+                            problem, BranchAndBound(max_splits=args.max_splits), time_limit=args.limit, random_state=0
+                        )
                         for _ in range(args.repeats)
                     ]
                 seconds = statistics.median(run.seconds for run in runs)

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
 NOISE = 0.1  # of the slack: rounding errors of a cost
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
+
+
 @dataclass(frozen=True, eq=False)
 class ExactTreeProblem(Checked):
     """An axis-aligned `TreeProblem` over all thresholds between neighbouring values.
@@ -53,7 +55,9 @@ class ExactTreeProblem(Checked):
         if problem.splits != "axis":
             return "its splits are oblique; branch and bound over thresholds is for axis-aligned ones"
         if problem.leaves == "linear" and problem.loss != "squared":
-            return f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
+            return (
+                f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
+            )
         if problem.leaves == "linear" and problem.strength(L1, "leaves"):
             return "its linear leaves have an l1 penalty; the exact search has ridge leaves, see L2(leaves=...)"
         for penalty in problem.penalties:

@@ -76,7 +76,8 @@ class BlockBounds(Solver):
         parts = (problem.sample(np.sort(rows), min_leaf=1) for rows in np.array_split(order, number))
         bound = ended = 0.0
         for done, (share, own, proved) in enumerate(
-            block_bounds(iter([problem]) if number == 1 else parts, number, tree, until, self.max_splits, self.n_jobs), 1
+            block_bounds(iter([problem]) if number == 1 else parts, number, tree, until, self.max_splits, self.n_jobs),
+            1,
         ):
             bound += share / whole * own
             ended += proved

@@ -90,14 +90,21 @@ class BranchAndBound(Solver):
     def _searched(self, search: Search) -> Steps:
         """Incumbents and bounds of ``search`` to its end."""
         problem, began = search.exact.problem, now()
+        words = f" Candidate splits: all thresholds of {problem.n_features} features"
+        words += f"; relative gap asked for: {self.gap:g}." if self.gap else "."
         try:
             for step in self._news(search):
                 yield step
                 if self.time_limit is not None and now() - began >= self.time_limit:
                     search.stop()
                     yield search.step()
-                    return Termination.TIME_LIMIT
-        except (LastCall, KeyboardInterrupt):
+                    return Verdict(Termination.TIME_LIMIT, words)
+        except LastCall:
+            search.stop()
+            with suppress(LastCall):
+                yield search.step()
+            return Verdict(Termination.TIME_LIMIT, words)
+        except KeyboardInterrupt:
             search.stop()
             with suppress(LastCall):
                 yield search.step()
@@ -109,9 +116,9 @@ class BranchAndBound(Solver):
         yield last
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
         if objective - search.bound > max(self.gap, SAME) * (1.0 + SAME) * abs(objective) + ROUNDING * leaf:
-            return Verdict(Termination.STALLED, " Costs this far below that of one leaf are lost in its rounding.")
-        detail = "" if self.gap == 0.0 else f" Relative gap asked for: {self.gap:g}."
-        return Verdict(Termination.OPTIMAL, detail)
+            words += " Costs this far below that of one leaf are lost in its rounding."
+            return Verdict(Termination.STALLED, words)
+        return Verdict(Termination.OPTIMAL, words)
 
     def _news(self, search: Search) -> Iterator[Step | None]:
         """A step whenever the incumbent or the bound has moved, None otherwise."""

@@ -18,7 +18,8 @@ from solvers.initial.base import Growth, Initial
 @dataclass(frozen=True)
 class ExactInit(Initial):
     """Grow an axis-aligned tree by optimal subtrees of constant leaves: at every node the best one of ``levels`` levels
-    for its rows, all of whose splits are kept; then at its leaves, down to the depth limit. Finally leaves are refitted.
+    for its rows, all of whose splits are kept; then at its leaves, down to the depth limit. In the end leaves are
+    refitted.
     """
 
     levels: int = option(2, "Levels grown at a time; 1: CART over all thresholds.", least=1, most=6)

@@ -230,7 +230,16 @@ class Search:
         room = self.idle.pop()
         try:
             aim = min(self.state[kernels.BEST] - self.kernel.slack, self.state[kernels.TARGET])
-            where = self.exact.problem.depth, self.exact.n_splits, self.order, self.n_rows, self.kernel, aim, cut.interval, cut.at
+            where = (
+                self.exact.problem.depth,
+                self.exact.n_splits,
+                self.order,
+                self.n_rows,
+                self.kernel,
+                aim,
+                cut.interval,
+                cut.at,
+            )
             kernels.evaluate(*where, cut.found, room.work, room.buckets, room.counts)
             cut.splits, cut.reach = room.work.splits[0].copy(), room.work.reaches[0, :, 1].copy()
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +20,9 @@ from opttree.problems import MIPTreeProblem, TreeProblem
 from opttree.problems.mip import LEAST_MARGIN, Formulation, TooLargeError
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, seconds_left
-from solvers.driver import solve
 from solvers.initial import CartInit
 from solvers.local_search import LocalSearch
-from solvers.result import Result, Termination, Verdict
+from solvers.result import Termination, Verdict
 
 Floats = NDArray[np.float64]
 GAP, TANGENT_GAP = 1e-6, 1e-4
@@ -116,7 +115,8 @@ class MIP(Solver):
             elif isinstance(self.init, Solver):
                 yield from search.begin(self.init, None, rng)
             elif auto and search.is_long():
-                local = LocalSearch(max_splits=self.max_splits)
+                levels = 3 if self.n_thresholds == "all" else 0  # optimal subtrees are of all thresholds
+                local = LocalSearch(max_splits=self.max_splits, exact_levels=levels)
                 if local.supports(problem) is None:
                     yield from search.begin(local, search.tree, rng, search.short)
             return (yield from search.run())

@@ -2,9 +2,9 @@
 
 A row has the statistics ``(1, w, w |y|^2, w y_1, ..., w y_K)`` under squared loss, and ``(1, w_1, ..., w_C)`` for
 classes, with w_c its weight if c is its class and 0 otherwise. For linear leaves under squared loss they are 1, the
-lower triangle of ``w (1, x)(1, x)'`` by rows, and for each output ``w y (1, x)`` and ``w y^2``. Under absolute loss they
-are ``(1, w, y_1, ..., y_K)``, of which the first two add up; see `opttree.kernels.exact.medians`. Zeros follow up to a
-multiple of four. The cost is a sum over rows plus the ridge of linear leaves, without other penalties.
+lower triangle of ``w (1, x)(1, x)'`` by rows, and for each output ``w y (1, x)`` and ``w y^2``. Under absolute loss
+they are ``(1, w, y_1, ..., y_K)``, of which the first two add up; see `opttree.kernels.exact.medians`. Zeros follow up
+to a multiple of four. The cost is a sum over rows plus the ridge of linear leaves, without other penalties.
 """
 
 from collections import namedtuple
