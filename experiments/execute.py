@@ -223,8 +223,10 @@ def statement(X: np.ndarray, y: np.ndarray, task: str, run: Run) -> TreeProblem:
 
 
 def verdict(result: Any) -> dict[str, Any]:
-    """Objective, bound and termination of a `solvers.Result`."""
-    return {"objective": result.objective, "bound": result.bound, "termination": result.termination.name}
+    """Objective, bound, termination and, where the solver counts them, nodes of a `solvers.Result`."""
+    nodes = [row.info["nodes"] for row in result.trace if "nodes" in row.info]
+    row = {"objective": result.objective, "bound": result.bound, "termination": result.termination.name}
+    return row | ({"nodes": float(nodes[-1])} if nodes else {})
 
 
 def steps(result: Any) -> pd.DataFrame:

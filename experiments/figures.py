@@ -78,6 +78,20 @@ def profile(
         return axes.figure  # type: ignore[return-value]
 
 
+def distances(table: pd.DataFrame, names: Sequence[str]) -> Figure:
+    """Mean distance in % from the proved optimum against the depth, one line per solver that is above it."""
+    with plt.rc_context(STYLE):
+        axes = _axes(3.0)
+        for name, style in lines(names).items():
+            part = table[table["solver"] == name].dropna(subset="mean % above it")
+            if len(part) and part["mean % above it"].max() > 0.0:
+                axes.plot(part["depth"], part["mean % above it"], marker="o", markersize=3.0, label=name, **style)
+        axes.set(xlabel="depth", ylabel="mean % above the optimum", xticks=sorted(table["depth"].unique()))
+        axes.set_ylim(bottom=0.0)
+        _legend(axes)
+        return axes.figure  # type: ignore[return-value]
+
+
 def convergence(gaps: pd.DataFrame, names: Sequence[str], *, title: str = "") -> Figure:
     """Mean primal gap over problems against seconds, one column per solver."""
     with plt.rc_context(STYLE):

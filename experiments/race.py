@@ -48,6 +48,10 @@ class Race:
         }
         return pd.DataFrame(values, index=self.problems, dtype=float)
 
+    def traces(self) -> Iterator[tuple[tuple[tuple[Any, ...], str], pd.DataFrame]]:
+        """The problem and the solver of each run, and its trace."""
+        yield from self._runs.items()
+
     def at(self, limit: float) -> pd.DataFrame:
         """The objective that each solver had found by ``limit`` seconds; infinite where none."""
         return self._table(lambda trace: profiles.best_at(trace, limit))

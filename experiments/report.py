@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import figures, profiles, statistics, tables
+from experiments.proofs import Proofs
 from experiments.protocol import Protocol
 from experiments.race import TOLERANCES, Race
 from experiments.render import Section, markdown, page
@@ -73,7 +74,8 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     if protocol.kind == "fit" or protocol.summary or (len(protocol.leaves) == 1 and protocol.metrics != ("objective",)):
         sections += _against_paper(protocol, rows, folder)
     if protocol.kind == "solve" and not protocol.summary:
-        sections += _race(Race(protocol, rows, store.traces()), folder)
+        race = Race(protocol, rows, store.traces())
+        sections += _proofs(Proofs(race), folder) + _race(race, folder)
     sections += [_missing(protocol, every), _about(protocol, rows, store.sessions())]
     for section in sections:
         if section.table is not None and section.name:
@@ -179,6 +181,53 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
         sections.append(
             Section("MRR and MRD", text, tables.pretty(both.rename_axis("method").reset_index()), name="mrr")
         )
+    return sections
+
+
+def _proofs(proofs: Proofs, folder: Path) -> list[Section]:
+    """Who has proved what; nothing where no solver gives bounds."""
+    if not proofs.bounding:
+        return []
+    cost = proofs.seconds()
+    text = [
+        "Seconds to proof: shifted geometric mean (shift .1 s), the limit where there is none. A proof is the solver's "
+        "own word; it is refuted where another solver's tree is better by more than 1e-4. Solvers of binary features "
+        "and MIP are refused, or stop for memory, where there are too many thresholds: see the runs without a row.",
+    ]
+    figure = figures.profile(
+        profiles.performance_profile(cost),
+        proofs.bounding,
+        "seconds / seconds of the fastest",
+        end=1e4,
+        title="to a proof",
+    )
+    figures.save(figure, folder / "proof_performance")
+    figure = figures.profile(
+        profiles.data_profile(cost), proofs.bounding, "seconds", start=1e-3, end=proofs.race.horizon, title="to a proof"
+    )
+    figures.save(figure, folder / "proof_data")
+    shown = [
+        ("proof_performance", "Performance profile: share of problems proved within a factor of the fastest."),
+        ("proof_data", "Data profile: share of problems proved within a time."),
+    ]
+    sections = [
+        Section("Proofs", text, tables.pretty(proofs.summary()), name="proofs", figures=shown),
+        Section(
+            "Problem by problem",
+            ["Seconds to the proof, or the solver's own relative gap at the limit; nodes, where it counts them."],
+            proofs.table(),
+            name="problems",
+        ),
+    ]
+    distances = proofs.distances()
+    figures.save(figures.distances(distances, proofs.race.solvers), folder / "distances")
+    text = [
+        "How far each solver's training objective is above the proved optimum, relative to its own, over the problems "
+        "that have one; over all problems, how far it is at most, by the best bound. Test scores are R2 or accuracy, "
+        "in points of 100, less that of the tree with the lowest training objective.",
+    ]
+    picture = [("distances", "Mean distance from the proved optimum, by depth.")]
+    sections.append(Section("How far from optimal", text, tables.pretty(distances), name="distances", figures=picture))
     return sections
 
 

@@ -1,0 +1,121 @@
+"""Experiments on proofs: what a report says of bounds, and other libraries' exact trees on the same statement."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import methods, peers
+from experiments.proofs import Proofs
+from experiments.protocol import Method, Protocol
+from experiments.race import Race
+from opttree import TreeProblem, datasets
+from solvers import BranchAndBound, Termination, solve
+
+SOLVERS = ("ours", "wrong", "slow", "heuristic")
+
+
+def stated():
+    """Rows and traces of one proof, one wrong proof, one bound and one heuristic, on two problems."""
+    rows, traces = [], []
+    for number, name in enumerate(("one", "two")):
+        outcomes = {
+            "ours": (2.0, 2.0, "OPTIMAL", 0.5),
+            "wrong": (2.2, 2.2, "OPTIMAL", 0.1),
+            "slow": (2.0, 1.0, "TIME_LIMIT", 10.0),
+            "heuristic": (2.5, np.nan, "LOCALLY_OPTIMAL", 0.2),
+        }
+        for method, (objective, bound, termination, seconds) in outcomes.items():
+            key = f"{name}-{method}"
+            rows.append(
+                {
+                    "key": key,
+                    "dataset": name,
+                    "depth": 2,
+                    "leaves": "constant",
+                    "seed": 0,
+                    "split": 0,
+                    "method": method,
+                    "objective": objective,
+                    "bound": bound,
+                    "termination": termination,
+                    "fit_seconds": seconds,
+                    "constant_objective": 5.0,
+                    "test_r2": 0.8 - 0.1 * (method == "heuristic") - 0.05 * number,
+                    "nodes": 7.0 if method == "ours" else np.nan,
+                }
+            )
+            for at, best, low in ((0.0, 5.0, 0.0), (seconds, objective, bound)):
+                traces.append({"key": key, "seconds": at, "best": best, "bound": low})
+    protocol = Protocol(
+        name="proofs",
+        title="proofs",
+        kind="solve",
+        datasets=("one", "two"),
+        depths=(2,),
+        leaves=("constant",),
+        metrics=("objective",),
+        time_limit=10,
+        limits=(1, 10),
+        methods={name: Method("CartInit()") for name in SOLVERS},
+    )
+    return Proofs(Race(protocol, pd.DataFrame(rows), pd.DataFrame(traces)))
+
+
+def test_proofs_are_counted_and_refuted_by_better_trees():
+    proofs = stated()
+    lines = proofs.summary().set_index("solver")
+    assert list(lines.index) == ["ours", "wrong", "slow"]
+    assert lines["proved"].tolist() == [2, 0, 0]
+    assert lines["refuted proofs"].tolist() == [0, 2, 0]
+    assert lines.loc["ours", "seconds to proof"] == pytest.approx(0.5)
+    assert lines.loc["wrong", "seconds to proof"] == pytest.approx(10.0)
+    assert lines.loc["slow", "mean gap % at 1 s"] == pytest.approx(100.0)
+    assert lines.loc["slow", "mean gap % at 10 s"] == pytest.approx(50.0)
+    assert lines.loc["ours", "mean gap % at 1 s"] == pytest.approx(0.0)
+    table = proofs.table()
+    assert table["ours"].tolist() == ["0.5 s, 7 nodes"] * 2
+    assert table["wrong"].tolist() == ["refuted"] * 2
+    assert table["slow"].tolist() == ["gap 50 %"] * 2
+
+
+def test_distances_are_to_the_proved_optimum():
+    lines = stated().distances().set_index("solver")
+    assert lines["optimal"].tolist() == [2, 0, 2, 0]
+    assert lines.loc["heuristic", "mean % above it"] == pytest.approx(20.0)
+    assert lines.loc["wrong", "mean % above it"] == pytest.approx(100.0 * 0.2 / 2.2)
+    assert lines.loc["heuristic", "test score less the best tree's, points"] == pytest.approx(-10.0)
+
+
+@pytest.mark.parametrize("name", methods.PEERS)
+@pytest.mark.parametrize("loss", ["zero_one", "squared"])
+def test_peers_find_the_same_optima(name, loss):
+    peer = methods.solver(f"{name}()")
+    pytest.importorskip(peer.library)
+    X, y = datasets.load("banknote" if loss == "zero_one" else "auto_mpg", as_arrays=True)
+    X = X.round(0 if loss == "zero_one" else 3)
+    problem = TreeProblem(X, y if loss == "zero_one" else (y - y.mean()) / y.std(), depth=2, splits="axis", loss=loss)
+    if loss not in peer.losses:
+        assert "and loss zero_one" in peer.supports(problem)
+        return
+    theirs, ours = solve(problem, peer, time_limit=60), solve(problem, BranchAndBound())
+    assert theirs.termination is ours.termination is Termination.OPTIMAL
+    assert theirs.objective == pytest.approx(ours.objective, rel=1e-6)
+
+
+def test_peers_are_asked_for_nothing_that_they_lack():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    problem = TreeProblem(X, y, depth=2, splits="axis", loss="zero_one")
+    weighted = problem.with_rows(X, y, rng.uniform(0.5, 1.0, 60))
+    for peer in (peers.PyConTree(), peers.PyTreesConTree(), peers.PyTreesDL85(), peers.STreeD()):
+        assert "equal weight" in peer.supports(weighted)
+        assert "axis-aligned splits" in peer.supports(problem.restated(splits="oblique"))
+    assert "smallest leaf" in str(peers.PyConTree().supports(problem.restated(min_leaf=3))) or not _has("pycontree")
+    many = TreeProblem(rng.normal(size=(3000, 2)), rng.integers(0, 2, 3000), depth=2, splits="axis", loss="zero_one")
+    assert "5998 thresholds, more than 4000" in peers.STreeD().supports(many)
+
+
+def _has(library):
+    import importlib.util
+
+    return importlib.util.find_spec(library) is not None
