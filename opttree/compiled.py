@@ -40,6 +40,10 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 inner = partial(kernel, no_cpython_wrapper=True)  # of other kernels alone: nothing is compiled for calls from Python
 
+# Of kernels that allocate nothing: numba does not count the references to their arrays, which it does by atomic
+# operations at every call and every row of a table, and which can take longer than the arithmetic
+lean = partial(kernel, _nrt=False)
+
 
 def finds_no_folder() -> bool:
     """Whether kernels are kept for this process alone."""

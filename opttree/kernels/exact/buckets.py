@@ -9,21 +9,23 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import inner
+from opttree.compiled import lean
+from opttree.kernels.codes import SQUARED
 from opttree.kernels.exact.intervals import close, copy_reach, widen
 from opttree.kernels.exact.statistics import add_row, cost, costs
 from opttree.kernels.exact.vectors import WIDTH, add_four
 
 BUCKETS = 64  # of a feature, at most
+NEAR = np.sqrt(2.0) - 1.0  # of an octagon around the unit circle: its corners are (1, NEAR), (NEAR, 1) and so on
 PER_ROOT = 1.5  # buckets per square root of the number of rows
 
 # number (n, p) uint8: the bucket of every row of the node; count (p,) buckets; ends (p, BUCKETS + 1): their bounds in
 # the sorted order; top (p, BUCKETS): rank of a bucket's last row; several (p, BUCKETS): whether its rows differ; total
 # (p, BUCKETS, S): histogram of all rows of the node; pool (held, p, BUCKETS, S) of histograms, how many intervals use
 # each, the free ones and their number. Scratch: running sums left and right (S, BUCKETS), costs before and after a
-# bucket's end (BUCKETS,), bound (p, BUCKETS) of splits inside
+# bucket's end (BUCKETS,), bound (p, BUCKETS) of splits inside, own, rest and work (S,)
 Buckets = namedtuple(
-    "Buckets", "number count ends top several total pool users free n_free left right before after bound"
+    "Buckets", "number count ends top several total pool users free n_free left right before after bound own rest work"
 )
 
 
@@ -45,10 +47,13 @@ def make_buckets(n, p, n_statistics, held):
         np.empty(BUCKETS),
         np.empty(BUCKETS),
         np.empty((p, BUCKETS)),
+        np.empty(n_statistics),
+        np.empty(n_statistics),
+        np.empty(n_statistics),
     )
 
 
-@inner()
+@lean()
 def fill_buckets(order, m, problem, buckets):
     """Divide the node's rows ``order (p, .)[:, :m]`` into buckets, and sum their statistics."""
     number, count, ends, total = buckets.number, buckets.count, buckets.ends, buckets.total
@@ -86,7 +91,7 @@ def fill_buckets(order, m, problem, buckets):
         buckets.users[h] = 0
 
 
-@inner()
+@lean()
 def hold(buckets):
     """A free histogram of the pool, not in use yet; -1 if there is none."""
     if buckets.n_free[0] == 0:
@@ -95,7 +100,7 @@ def hold(buckets):
     return buckets.free[buckets.n_free[0]]
 
 
-@inner()
+@lean()
 def release(buckets, held):
     """One interval less uses the histogram ``held``."""
     if held >= 0:
@@ -105,7 +110,7 @@ def release(buckets, held):
             buckets.n_free[0] += 1
 
 
-@inner()
+@lean()
 def shift(histogram, base, order, first, last, sign, some, problem, buckets):
     """``histogram`` = ``base`` plus (``sign`` 1) or minus (-1) the rows ``order[first:last]``, for the features
     ``some``; ``base`` may be empty, for zero.
@@ -124,7 +129,30 @@ def shift(histogram, base, order, first, last, sign, some, problem, buckets):
                 add_four(histogram, at + s, rows, i * width + s, sign)
 
 
-@inner()
+@lean(error_model="numpy")
+def squared_costs(histogram, whole, m, right, total, P, before, after):
+    """`running_sums` and `costs` in one, for one output under squared loss; of ``P`` only the number of rows."""
+    a = b = c = d = 0.0
+    n, w, q, t = total[0], total[1], total[2], total[3]
+    for k in range(m):
+        if right:
+            a += whole[k, 0] - histogram[k, 0]
+            b += whole[k, 1] - histogram[k, 1]
+            c += whole[k, 2] - histogram[k, 2]
+            d += whole[k, 3] - histogram[k, 3]
+        else:
+            a += histogram[k, 0]
+            b += histogram[k, 1]
+            c += histogram[k, 2]
+            d += histogram[k, 3]
+        P[0, k] = a
+        low = c - d * d / b
+        high = (q - c) - (t - d) * (t - d) / (w - b)
+        before[k] = low if a > 0.0 and low > 0.0 else 0.0
+        after[k] = high if n - a > 0.0 and high > 0.0 else 0.0
+
+
+@lean()
 def running_sums(histogram, whole, m, right, total, P, Q):
     """Statistics up to each of the first ``m`` buckets ``P (S, .)``, and from there on ``Q``, of one side of a cut;
     ``histogram (., S)`` is that of its left side, ``whole`` that of both.
@@ -154,7 +182,32 @@ def running_sums(histogram, whole, m, right, total, P, Q):
             Q[s, k] = total[s] - running
 
 
-@inner(error_model="numpy")
+@lean(error_model="numpy")
+def inside_cost(before, own, total):
+    """Lower bound of the cost of two leaves, for one output under squared loss, for the splits inside a bucket of the
+    statistics ``own (4,)`` after rows of the statistics ``before``; ``total`` of all rows.
+
+    Of a bucket of weight W, sum S and V = sum w y^2 - S^2 / W, rows of weight x on the left sum to s with
+    ``(s - x S / W)^2 <= x (W - x) V / W``: an ellipse in x and s. What two leaves explain is convex in both, and so
+    at most its largest value at the corners of an octagon around the ellipse.
+    """
+    weight = own[1]
+    explained = 0.0
+    away = 0.5 * np.sqrt(max(weight * own[2] - own[3] * own[3], 0.0))
+    for corner in range(4):
+        along = 0.0 if corner == 0 else 1.0 if corner == 3 else 0.5 + NEAR * (corner - 1.5)
+        off = away if corner == 1 or corner == 2 else away * NEAR
+        left, middle = before[1] + along * weight, before[3] + along * own[3]
+        right, rest = total[1] - left, total[3] - middle
+        if not (left > 0.0 and right > 0.0):
+            return 0.0
+        low = (middle - off) * (middle - off) / left + (rest + off) * (rest + off) / right
+        high = (middle + off) * (middle + off) / left + (rest - off) * (rest - off) / right
+        explained = max(explained, max(low, high))
+    return max(total[2] - explained, 0.0)
+
+
+@lean(error_model="numpy")
 def best_of_side(histogram, right, feature, cut, order, target, total, reach, problem, buckets, split, new_reach):
     """The best split, or none, of one side of a cut: the rows of rank up to ``cut`` in ``feature``, or (``right``) the
     others. ``histogram`` is that of the left side, ``total (S,)`` the side's statistics.
@@ -172,7 +225,9 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
     P, Q, before, after = buckets.left, buckets.right, buckets.before, buckets.after
     rank, rows, form, price, fewest = problem.rank, problem.rows, problem.leaf, problem.price, problem.min_leaf
     n_statistics = total.size
-    leaf = cost(total, form)
+    simple = n_statistics == 4 and form.loss == SQUARED and form.ridge.size == 0
+    work = buckets.work
+    leaf = cost(total, form, work)
     best = leaf if total[0] >= fewest else np.inf
     relaxed = lowest = min(leaf, target)
     split[0], split[1] = -1, 0
@@ -184,10 +239,13 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
         first, m = reach[j, 0], min(reach[j, 1] + 1, count[j])
         if first >= m:
             continue
-        running_sums(histogram[j], buckets.total[j], m, right, total, P, Q)
         start = max(first - 1, 0)
-        costs(P, start, m, form, before)
-        costs(Q, start, m, form, after)
+        if simple:
+            squared_costs(histogram[j], buckets.total[j], m, right, total, P, before, after)
+        else:
+            running_sums(histogram[j], buckets.total[j], m, right, total, P, Q)
+            costs(P, start, m, form, buckets.own, work, before)
+            costs(Q, start, m, form, buckets.own, work, after)
         previous = before[start] if first > 0 else 0.0
         low, high = m, -1
         for k in range(first, m):
@@ -198,11 +256,11 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
             if value < target or inside < target:
                 low, high = min(low, k), k
             relaxed = min(relaxed, value)
-            if value < best and P[0, k] >= fewest and Q[0, k] >= fewest:
+            if value < best and P[0, k] >= fewest and total[0] - P[0, k] >= fewest:
                 best = value
                 split[0], split[1] = j, buckets.top[j, k]
         widen(new_reach, j, low, high)
-    own, rest = np.empty(n_statistics), np.empty(n_statistics)
+    own, rest = buckets.own, buckets.rest
     for j in range(count.size):
         for k in range(reach[j, 0], min(reach[j, 1] + 1, count[j])):
             if bound[j, k] >= min(best - problem.slack, target):
@@ -213,6 +271,13 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
                 for b in range(k):
                     value = histogram[j, b, s]
                     own[s] += buckets.total[j, b, s] - value if right else value
+                value = histogram[j, k, s]
+                rest[s] = buckets.total[j, k, s] - value if right else value
+            if simple:
+                value = max(bound[j, k], inside_cost(own, rest, total) + price)
+                if value >= min(best - problem.slack, target):
+                    lowest = min(lowest, value)
+                    continue
             last = -1
             for e in range(buckets.ends[j, k], buckets.ends[j, k + 1]):
                 i = order[j, e]
@@ -221,7 +286,7 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
                 if last >= 0 and rank[j, i] != last:
                     for s in range(n_statistics):
                         rest[s] = total[s] - own[s]
-                    value = cost(own, form) + cost(rest, form) + price
+                    value = cost(own, form, work) + cost(rest, form, work) + price
                     relaxed = min(relaxed, value)
                     if value < best and own[0] >= fewest and rest[0] >= fewest:
                         best = value

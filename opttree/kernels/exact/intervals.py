@@ -14,7 +14,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import inner, kernel
+from opttree.compiled import kernel, lean
 
 FEATURE, LOW, HIGH, LEFT_AT, RIGHT_AT, LEFT_HELD, RIGHT_HELD, SHARE = range(8)  # columns of ``places``; see `Queue`
 KEY, LEFT_COST, RIGHT_COST = range(3)  # columns of ``values``
@@ -59,27 +59,27 @@ def grown(queue):
     return larger
 
 
-@inner()
+@lean()
 def copy_reach(source, reach):
     """``reach = source``, both (p, 2)."""
     for j in range(reach.shape[0]):
         reach[j, 0], reach[j, 1] = source[j, 0], source[j, 1]
 
 
-@inner()
+@lean()
 def widen(reach, j, first, last):
     """Make ``reach (p, 2)`` of feature ``j`` hold the splits ``first`` to ``last``."""
     reach[j, 0], reach[j, 1] = min(reach[j, 0], first), max(reach[j, 1], last)
 
 
-@inner()
+@lean()
 def close(reach):
     """An empty reach of all features."""
     for j in range(reach.shape[0]):
         reach[j, 0], reach[j, 1] = EVERY, -1
 
 
-@inner()
+@lean()
 def push(queue, key, feature, low, high, left_at, right_at, left_held, right_held, share, left, right, reach):
     """Add an interval with the costs ``left`` and ``right`` of the sides that bound it, and their ``reach``, a pair of
     (p, 2). The queue must have room.
@@ -104,7 +104,7 @@ def push(queue, key, feature, low, high, left_at, right_at, left_held, right_hel
     heap[at] = number
 
 
-@inner()
+@lean()
 def pop(queue):
     """Remove the interval of the lowest key; its number, whose entries stay readable until the next `push`."""
     heap, _places, values, _reach, free, size = queue

@@ -16,7 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import inner, kernel
+from opttree.compiled import inner, kernel, lean
 from opttree.kernels.codes import ABSOLUTE
 from opttree.kernels.exact.buckets import BUCKETS, best_of_side, fill_buckets, hold, release, shift
 from opttree.kernels.exact.intervals import (
@@ -56,7 +56,7 @@ Work = namedtuple("Work", "orders splits reaches")
 START = 64  # capacity of a queue at first
 
 
-@inner()
+@lean()
 def middle_cut(order, rank, low, high):
     """The cut strictly between ``low`` and ``high`` nearest to their middle at which the value changes, or -1."""
     centre = (low + high) // 2
@@ -67,7 +67,7 @@ def middle_cut(order, rank, low, high):
     return -1
 
 
-@inner()
+@lean()
 def trimmed(order, problem, at, stop, excess):
     """Move ``at`` towards ``stop`` over cuts that cost at least what is sought, as cut ``at`` exceeds it by ``excess``
     and each row that changes sides takes away no more than its largest contribution; the first cut not excluded.
@@ -81,7 +81,7 @@ def trimmed(order, problem, at, stop, excess):
     return at
 
 
-@inner()
+@lean()
 def first_at_least(order, rank, m, value):
     """The number of the rows ``order[:m]``, sorted by ``rank``, whose rank is below ``value``."""
     low, high = 0, m
@@ -99,7 +99,8 @@ def leaf_cost(order, m, problem):
     """Cost of the best leaf of the rows ``order[:, :m]``."""
     if problem.leaf.loss == ABSOLUTE:
         return median_cost(order[problem.rank.shape[0] :], m, problem.rows, problem.leaf.n_outputs)
-    return cost(summed(order[0], m, problem.rows), problem.leaf)
+    total = summed(order[0], m, problem.rows)
+    return cost(total, problem.leaf, np.empty(total.size))
 
 
 @kernel()
@@ -139,7 +140,7 @@ def begin(depth, n_splits, order, m, problem, target, reach, new_reach, side_rea
     return queue, state
 
 
-@inner()
+@lean()
 def keep_reach(reach, j, order, rank, low, high, m, fewest):
     """Widen ``reach`` by the cuts strictly between ``low`` and ``high``: ranks up to the next row's, as further rows
     may come between; and next to them the cuts with too few rows on one side, which further rows may allow.
@@ -150,7 +151,7 @@ def keep_reach(reach, j, order, rank, low, high, m, fewest):
         widen(reach, j, first, last)
 
 
-@kernel()
+@lean()
 def take(queue, order, m, problem, state, stop, interval, new_reach, buckets):
     """Take the interval of the lowest bound into ``interval``: `Interval`; the cut in its middle, or 0 if there is
     nothing left to look at.
@@ -182,7 +183,7 @@ def take(queue, order, m, problem, state, stop, interval, new_reach, buckets):
     return 0
 
 
-@kernel()
+@lean()
 def settle(queue, order, m, problem, state, interval, c, found, held, new_left, new_right, new_reach, buckets):
     """Return both halves of an interval to the queue, after cut ``c`` of it was evaluated.
 
@@ -235,7 +236,7 @@ def settle(queue, order, m, problem, state, interval, c, found, held, new_left, 
         release(buckets, held)
 
 
-@kernel()
+@lean()
 def finish(queue, order, m, problem, state, new_reach):
     """Best cost, bound, and bound without the smallest leaf at the end; what waits in the queue goes to the reach."""
     for e in range(queue.size[0]):
@@ -254,13 +255,13 @@ def add_costs(order, rank, m, low, high, problem, cut_cost):
     """Add the costs of both sides of every cut between ``low`` and ``high`` of a feature to ``cut_cost``."""
     rows = problem.rows
     total = summed(order, m, rows)
-    own, rest = np.zeros(total.size), np.empty(total.size)
+    own, rest, work = np.zeros(total.size), np.empty(total.size), np.empty(total.size)
     for c in range(1, high):
         add_row(own, rows[order[c - 1]])
         if c > low and rank[order[c - 1]] != rank[order[c]]:
             for s in range(total.size):
                 rest[s] = total[s] - own[s]
-            cut_cost[c] += cost(own, problem.leaf) + cost(rest, problem.leaf)
+            cut_cost[c] += cost(own, problem.leaf, work) + cost(rest, problem.leaf, work)
 
 
 @kernel()
@@ -372,7 +373,7 @@ def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_r
                 least, side, reach, split, new = values[LEFT_COST], right, right_reach, split_right, new_right
             n_below = place[SHARE] if way == 0 else n_splits - 1 - place[SHARE]
             if n_below == 0:
-                found[way] = cost(side, problem.leaf)
+                found[way] = cost(side, problem.leaf, buckets.work)
                 split[0] = -1
                 close(new)
                 continue
@@ -407,7 +408,7 @@ def all_ranks(p):
     return reach
 
 
-@inner()
+@lean()
 def divide(order, m, j, c, rank, left, right):
     """The sorted orders ``left (p, .)`` and ``right`` of the two sides of cut ``c`` of feature ``j``."""
     own = rank[j]
@@ -424,14 +425,15 @@ def divide(order, m, j, c, rank, left, right):
                 b += 1
 
 
-@kernel()
+@lean()
 def graft(splits, left, right, levels_below):
     """Copy the subtrees ``left`` and ``right`` of so many levels, in heap order, below the root of ``splits``."""
     for level in range(levels_below):
         width = 1 << level
         for k in range(width):
-            splits[2 * width - 1 + k] = left[width - 1 + k]
-            splits[3 * width - 1 + k] = right[width - 1 + k]
+            for c in range(2):
+                splits[2 * width - 1 + k, c] = left[width - 1 + k, c]
+                splits[3 * width - 1 + k, c] = right[width - 1 + k, c]
 
 
 @kernel()

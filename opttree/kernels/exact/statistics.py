@@ -11,7 +11,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import inner, kernel
+from opttree.compiled import kernel, lean
 from opttree.kernels.codes import SQUARED, ZERO_ONE
 from opttree.kernels.quadratic import RANK
 
@@ -23,49 +23,54 @@ Problem = namedtuple("Problem", "rank rows most leaf price min_leaf slack whole"
 Leaf = namedtuple("Leaf", "loss ridge n_outputs")
 
 
-@kernel(error_model="numpy")
-def linear_cost(s, leaf):
+@lean(error_model="numpy")
+def linear_cost(s, leaf, work):
     """`cost` of the best linear leaf: residual sums of squares and the ridge, by a Cholesky factorisation.
 
-    A feature whose pivot is rounding error depends on those before it and is left out.
+    A feature whose pivot is rounding error depends on those before it and is left out. ``work (S,)`` holds the lower
+    triangle by rows, with the inverses of its diagonal, and then a vector.
     """
     ridge = leaf.ridge
     size = ridge.size + 1
-    L = np.empty((size, size))
-    at = 1
+    at = z = size * (size + 1) // 2
+    row = 0
     for i in range(size):
-        diagonal = s[at + i] + (ridge[i - 1] if i > 0 else 0.0)
+        diagonal = s[1 + row + i] + (ridge[i - 1] if i > 0 else 0.0)
         pivot = diagonal
+        above = 0
         for j in range(i):
-            value = s[at + j]
+            value = s[1 + row + j]
             for k in range(j):
-                value -= L[i, k] * L[j, k]
-            L[i, j] = value * L[j, j]
-            pivot -= L[i, j] * L[i, j]
-        L[i, i] = 1.0 / np.sqrt(pivot) if pivot > RANK * diagonal else 0.0  # the pivot's inverse root
-        at += i + 1
+                value -= work[row + k] * work[above + k]
+            work[row + j] = value * work[above + j]
+            pivot -= work[row + j] * work[row + j]
+            above += j + 1
+        work[row + i] = 1.0 / np.sqrt(pivot) if pivot > RANK * diagonal else 0.0
+        row += i + 1
     total = 0.0
-    z = np.empty(size)
+    at += 1
     for _ in range(leaf.n_outputs):
         left = s[at + size]
+        row = 0
         for i in range(size):
             value = s[at + i]
             for k in range(i):
-                value -= L[i, k] * z[k]
-            z[i] = value * L[i, i]
-            left -= z[i] * z[i]
+                value -= work[row + k] * work[z + k]
+            work[z + i] = value * work[row + i]
+            left -= work[z + i] * work[z + i]
+            row += i + 1
         total += max(left, 0.0)
         at += size + 1
     return total
 
 
-@inner(error_model="numpy")
-def cost(s, leaf):
-    """Cost of the best leaf for the statistics ``s (S,)``."""
+@lean(error_model="numpy")
+def cost(s, leaf, work):
+    """Cost of the best leaf for the statistics ``s (S,)``; ``work (S,)`` is scratch."""
     if s[0] <= 0.0:
         return 0.0
     if leaf.ridge.size > 0:
-        return linear_cost(s, leaf)
+        return linear_cost(s, leaf, work)
     loss = leaf.loss
     if loss == SQUARED:
         explained = 0.0
@@ -85,9 +90,10 @@ def cost(s, leaf):
     return max(own, 0.0)
 
 
-@inner(error_model="numpy")
-def costs(s, first, last, leaf, out):
-    """`cost` of the columns ``first`` to ``last - 1`` of ``s (S, .)``, into ``out``."""
+@lean(error_model="numpy")
+def costs(s, first, last, leaf, own, work, out):
+    """`cost` of the columns ``first`` to ``last - 1`` of ``s (S, .)``, into ``out``; scratch ``own`` and ``work (S,)``.
+    """
     loss = leaf.loss if leaf.ridge.size == 0 else -1
     if loss == SQUARED and s.shape[0] == 4:
         for k in range(first, last):
@@ -99,30 +105,26 @@ def costs(s, first, last, leaf, out):
             out[k] = s[1, k] + s[2, k] + s[3, k] - max(max(s[1, k], s[2, k]), s[3, k])
         return
     if loss == ZERO_ONE:
-        top = np.zeros(last)
         for k in range(first, last):
-            out[k] = 0.0
-        for c in range(1, s.shape[0]):
-            for k in range(first, last):
-                out[k] += s[c, k]
-                top[k] = max(top[k], s[c, k])
-        for k in range(first, last):
-            out[k] -= top[k]
+            total = top = 0.0
+            for c in range(1, s.shape[0]):
+                total += s[c, k]
+                top = max(top, s[c, k])
+            out[k] = total - top
         return
-    own = np.empty(s.shape[0])
     for k in range(first, last):
         for c in range(own.size):
             own[c] = s[c, k]
-        out[k] = cost(own, leaf)
+        out[k] = cost(own, leaf, work)
 
 
-@inner()
+@lean()
 def rounded_up(bound, problem):
     """A bound of costs; where these are whole numbers, the next one."""
     return np.ceil(bound - 1e-6) if problem.whole else bound
 
 
-@inner()
+@lean()
 def add_row(total, row):
     """``total += row``, both (S,)."""
     for k in range(row.size):
