@@ -20,7 +20,7 @@ ROUND = 8  # cuts that are evaluated before their halves return to the queue, fo
 LOOK = 0.04  # seconds between two looks at the search
 MOST_HELD = 4096  # histograms
 LONG_DEPTH, LARGE = 4, 600_000  # from this depth on, and at depth 3 from so many rows times features on
-FIRST_LACK, LAST_LACK = 0.4, 0.1  # of the incumbent's cost, what the first and the last partial bound lack
+FIRST_LACK, LAST_LACK = 0.4, 0.05  # of the incumbent's cost, what the first and the last partial bound lack
 LONG = 8_000_000  # evaluated cuts times features, after which there are further partial bounds
 
 

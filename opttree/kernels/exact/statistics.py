@@ -92,7 +92,8 @@ def cost(s, leaf, work):
 
 @lean(error_model="numpy")
 def costs(s, first, last, leaf, own, work, out):
-    """`cost` of the columns ``first`` to ``last - 1`` of ``s (S, .)``, into ``out``; scratch ``own`` and ``work (S,)``.
+    """`cost` of the columns ``first`` to ``last - 1`` of ``s (S, .)``, into ``out``; ``own`` and ``work (S,)`` are
+    scratch.
     """
     loss = leaf.loss if leaf.ridge.size == 0 else -1
     if loss == SQUARED and s.shape[0] == 4:
