@@ -1,5 +1,9 @@
 """`BranchAndBound` against enumeration: optima, and bounds whenever it is stopped."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -9,7 +13,7 @@ from opttree.problems import ExactTreeProblem
 from opttree.threads import limited
 from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, solve
 from solvers.conformance import regression_problem
-from tests.exact import optimum
+from tests.exact import instances, optimum
 
 LOSSES = ("squared", "absolute", "zero_one", "log")
 
@@ -116,7 +120,7 @@ def hard_problem():
 ABALONE = 0.536364368747  # the optimum of `hard_problem`
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.3])
+@pytest.mark.parametrize("seconds", [0.1, 0.5, 1.0])
 def test_bounds_and_incumbents_are_valid_at_any_time(seconds):
     result = solve(hard_problem(), BranchAndBound(), time_limit=seconds)
     assert result.seconds < seconds + 1.0
@@ -234,3 +238,54 @@ def test_nothing_is_called_proved_that_rounding_hides():
     best = optimum(X, y, depth=3, loss="squared")
     assert result.bound <= best
     assert result.termination is Termination.STALLED or result.objective == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_it_equals_the_optima_of_real_instances(part):
+    """Those that "hyperflow" is checked on, too: 154 of real data, four losses."""
+    for instance in instances()[part::4]:
+        result = solve(instance.problem, BranchAndBound())
+        assert result.objective == pytest.approx(instance.optimum, rel=1e-9, abs=1e-9), instance.name
+        assert result.termination is Termination.OPTIMAL, instance.name
+
+
+WRITES = """
+import sys
+from solvers import BranchAndBound, solve
+from tests.test_exact import hard_problem
+
+def write(step, trace):
+    row = trace.rows[-1]
+    print(row.best, row.bound, flush=True)
+
+print("begun", flush=True)
+solve(hard_problem(), BranchAndBound(n_jobs=1), callback=write)
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_process_has_written_is_valid():
+    process = subprocess.Popen([sys.executable, "-c", WRITES], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    lines = [process.stdout.readline() for _ in range(3)]
+    process.kill()
+    rest, _ = process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    pairs = [line.split() for line in [*lines, *rest.splitlines()]]
+    assert len(pairs) >= 3
+    for best, bound in (pair for pair in pairs if len(pair) == 2 and pair[1] != "None"):
+        assert float(best) >= ABALONE - 1e-9
+        assert float(bound) <= ABALONE + 1e-9
+
+
+def test_ctrl_c_leaves_a_valid_bound():
+    sent = []
+
+    def interrupt(step, trace):
+        if len(trace) == 3 and not sent:
+            sent.append(signal.raise_signal(signal.SIGINT))
+
+    result = solve(hard_problem(), BranchAndBound(), callback=interrupt)
+    assert sent
+    assert result.termination is Termination.INTERRUPTED
+    assert 0.0 <= result.bound <= ABALONE + 1e-9 <= result.objective + 2e-9

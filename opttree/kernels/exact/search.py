@@ -294,8 +294,8 @@ def one_split(order, m, problem, target, reach, new_reach, split):
         if by_median:
             for k in range(problem.leaf.n_outputs):
                 link(order[rank.shape[0] + k], m, rows, k, links)
-                costs_of_rest(order[j], m, True, links, cut_cost)
-                costs_of_rest(order[j], m, False, links, cut_cost)
+                for way in range(2):
+                    costs_of_rest(order[j], m, way == 0, links, cut_cost)
         else:
             add_costs(order[j], rank[j], m, low, high, problem, cut_cost)
         for c in range(low + 1, high):
