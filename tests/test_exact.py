@@ -144,8 +144,8 @@ def test_a_gap_ends_the_proof_earlier():
     assert result.termination is Termination.OPTIMAL
     assert result.gap <= 0.2 + 1e-9
     assert result.bound <= ABALONE + 1e-9
-    cuts = [row.info["cuts"] for row in result.trace if "cuts" in row.info]
-    assert cuts[-1] < 0.9 * solve(problem, BranchAndBound()).trace.rows[-1].info["cuts"]
+    cuts = [row.info["evaluations"] for row in result.trace if "evaluations" in row.info]
+    assert cuts[-1] < 0.9 * solve(problem, BranchAndBound()).trace.rows[-1].info["evaluations"]
 
 
 def test_a_better_start_is_kept_and_proved():

@@ -36,7 +36,8 @@ class BranchAndBound(Solver):
     does not depend on the number of threads, unless time ends the search.
 
     Steps hold the incumbent and the proved bound whenever either moves, looked at about 20 times a second;
-    ``step.info`` holds the number of searches ("nodes"), of evaluated cuts, and of intervals that wait. At a time limit
+    ``step.info`` holds the number of searches ("nodes"), of evaluated cuts ("evaluations"), of buckets whose rows were
+    visited ("scans"), and of intervals that wait ("intervals", at depth 2 those at the start). At a time limit
     or Ctrl-C both are valid. OPTIMAL is returned only with a proof.
     """
 

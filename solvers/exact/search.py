@@ -24,6 +24,9 @@ FIRST_LACK, LAST_LACK = 0.4, 0.05  # of the incumbent's cost, what the first and
 LONG = 8_000_000  # evaluated cuts times features, after which there are further partial bounds
 
 
+COUNTS = {"nodes": buckets.NODES, "evaluations": buckets.EVALUATIONS, "scans": buckets.SCANS}
+
+
 class Room:
     """What one thread needs to evaluate cuts."""
 
@@ -38,7 +41,7 @@ class Room:
             np.empty((levels, 2, 2 ** max(depth - 1, 2) - 1, 2), np.int64),
             np.zeros((levels, 2, 2, p, 2), np.int32),
         )
-        self.counts = np.zeros(3, np.int64)
+        self.counts = np.zeros(4, np.int64)
 
 
 class Cut:
@@ -111,7 +114,7 @@ class Search:
             if self.state[kernels.CHANGES] == changes:  # not written meanwhile
                 self.tree, self.changes = self.exact.tree(splits), changes
         counts = np.sum([room.counts for room in self.rooms], axis=0)
-        info = {"nodes": float(counts[kernels.NODES]), "cuts": float(counts[kernels.EVALUATIONS])}
+        info = {name: float(counts[place]) for name, place in COUNTS.items()}
         return Step(self.tree, None, bound, "branch and bound", info=info | {"intervals": float(self.queue.size[0])})
 
     def improved(self) -> list[Step]:
@@ -143,7 +146,7 @@ class Search:
                 self.running.result()
             if lacking <= self.gap or self.bound >= self.exact.objective((1.0 - self.gap) * self.cost):
                 return
-            evaluated = sum(int(room.counts[kernels.EVALUATIONS]) for room in self.rooms)
+            evaluated = sum(int(room.counts[buckets.EVALUATIONS]) for room in self.rooms)
             lacking = lacking / 2.0 if evaluated * len(self.order) > LONG and lacking > LAST_LACK else 0.0
             self._again()
 
@@ -165,7 +168,7 @@ class Search:
         """Stop the search soon, with valid results."""
         if self.running is not None:
             for room in self.rooms:
-                room.counts[kernels.STOP] = 1
+                room.counts[buckets.STOP] = 1
             wait([self.running])
             self.running = None
 
@@ -200,14 +203,14 @@ class Search:
         (room,) = self.rooms
         where = self.order, self.n_rows, self.kernel, self.queue, self.state
         kernels.two_levels(self.exact.n_splits, *where, room.buckets, self.splits, self.reach, room.counts)
-        if not room.counts[kernels.STOP]:
+        if not room.counts[buckets.STOP]:
             self._end()
 
     def _rounds(self) -> None:
         """Evaluate `ROUND` cuts at a time, for about `LOOK` seconds."""
         state, until = self.state, now() + LOOK
         where = self.order, self.n_rows, self.kernel, state
-        while now() < until and not self.rooms[0].counts[kernels.STOP]:
+        while now() < until and not self.rooms[0].counts[buckets.STOP]:
             self.active = [float(state[kernels.OPEN])]
             cuts: list[Cut] = []
             while len(cuts) < ROUND:

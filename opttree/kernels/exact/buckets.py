@@ -16,6 +16,8 @@ from opttree.kernels.exact.statistics import add_row, cost, costs
 from opttree.kernels.exact.vectors import WIDTH, add_four
 
 BUCKETS = 64  # of a feature, at most
+STOP, NODES, EVALUATIONS, SCANS = range(4)  # of ``counts``: whether to stop, set by other threads; searches, evaluated
+# cuts, and buckets whose rows were visited
 NEAR = np.sqrt(2.0) - 1.0  # of an octagon around the unit circle: its corners are (1, NEAR), (NEAR, 1) and so on
 PER_ROOT = 1.5  # buckets per square root of the number of rows
 
@@ -208,7 +210,9 @@ def inside_cost(before, own, total):
 
 
 @lean(error_model="numpy")
-def best_of_side(histogram, right, feature, cut, order, target, total, reach, problem, buckets, split, new_reach):
+def best_of_side(
+    histogram, right, feature, cut, order, target, total, reach, problem, buckets, split, new_reach, counts
+):
     """The best split, or none, of one side of a cut: the rows of rank up to ``cut`` in ``feature``, or (``right``) the
     others. ``histogram`` is that of the left side, ``total (S,)`` the side's statistics.
 
@@ -278,6 +282,7 @@ def best_of_side(histogram, right, feature, cut, order, target, total, reach, pr
                 if value >= min(best - problem.slack, target):
                     lowest = min(lowest, value)
                     continue
+            counts[SCANS] += 1
             last = -1
             for e in range(buckets.ends[j, k], buckets.ends[j, k + 1]):
                 i = order[j, e]

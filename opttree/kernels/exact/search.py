@@ -18,7 +18,17 @@ import numpy as np
 
 from opttree.compiled import inner, kernel, lean
 from opttree.kernels.codes import ABSOLUTE
-from opttree.kernels.exact.buckets import BUCKETS, best_of_side, fill_buckets, hold, release, shift
+from opttree.kernels.exact.buckets import (
+    BUCKETS,
+    EVALUATIONS,
+    NODES,
+    STOP,
+    best_of_side,
+    fill_buckets,
+    hold,
+    release,
+    shift,
+)
 from opttree.kernels.exact.intervals import (
     EVERY,
     FEATURE,
@@ -48,7 +58,6 @@ from opttree.kernels.exact.statistics import add_row, cost, rounded_up, summed
 # without the smallest leaf; the cost from which on the caller has no use for the result; the lowest bound in the queue
 # at the last look; changes of the best splits, times two, odd while they are written
 BEST, BOUND, RELAXED, TARGET, OPEN, CHANGES = range(6)
-STOP, NODES, EVALUATIONS = range(3)  # of ``counts``: whether to stop, set by other threads; searches, evaluated cuts
 # orders (levels, 2, p, n) int32: rows of both sides of a cut in increasing order of each feature; splits (levels, 2, S,
 # 2) of the best trees of both sides, see `two_levels`, S = 2^depth - 1; reaches (levels, 2, 2, p, 2) int32, given and
 # found: first and last rank of each feature's splits that may cost less than the target
@@ -378,7 +387,7 @@ def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_r
                 close(new)
                 continue
             found[way, 0], found[way, 1], found[way, 2] = best_of_side(
-                histogram, way == 1, j, r, order, aim - price - least, side, reach, problem, buckets, split, new
+                histogram, way == 1, j, r, order, aim - price - least, side, reach, problem, buckets, split, new, counts
             )
         if found[0, 0] + found[1, 0] + price < state[BEST]:
             state[CHANGES] += 1
