@@ -68,28 +68,49 @@ def certify(
     tree = as_tree(tree, "tree")
     if blocks != "auto" and not (isinstance(blocks, (int, np.integer)) and blocks >= 1):
         raise ValueError(f"blocks must be 'auto' or an integer >= 1; got {blocks!r}")
+    oblique = problem.splits == "axis" and not tree.is_axis_aligned
+    stated = problem.restated(splits="oblique") if oblique and chunks is None else problem
+    most = options.get("max_splits")
+    reason = (stated if chunks is None else stated.restated(min_leaf=1)).violation(tree)
+    if reason is None and most is not None and tree.n_branches > most:
+        reason = f"the tree has {tree.n_branches} splits; max_splits allows {most}"
+    if reason is not None:
+        raise ValueError(f"tree must be feasible; {reason}")
     if chunks is not None:
-        return _of_chunks(problem, tree, chunks, time_limit, **options)
-    if problem.splits == "axis" and not tree.is_axis_aligned:
-        return _of_oblique(problem, tree, time_limit, blocks, random_state, **options)
-    solver = _solver(problem, time_limit, blocks, **options)
+        return _of_chunks(problem, tree, chunks, time_limit, **_known(options, BlockBounds))
+    solver = _solver(problem, time_limit, blocks, options)
+    if oblique:
+        result = solve(problem, solver, time_limit=time_limit, random_state=random_state)
+        return _of_oblique(stated, tree, result)
     result = solve(problem, solver, start=tree, time_limit=time_limit, random_state=random_state)
     return _verdict(problem, tree, result)
 
 
-def _solver(problem: TreeProblem, time_limit: float | None, blocks: int | Literal["auto"], **options: Any) -> Solver:
+def _known(options: dict[str, Any], kind: type[Solver]) -> dict[str, Any]:
+    """``options``, which must be of the solver ``kind``; those that `certify` sets itself are none."""
+    names = [f.name for f in fields(kind) if f.name not in ("time_limit", "blocks")]  # type: ignore[arg-type]
+    for name, value in options.items():
+        if name not in names:
+            raise ValueError(f"options must be those of {kind.__name__}, {', '.join(names)}; got {name}={value!r}")
+    return options
+
+
+def _solver(
+    problem: TreeProblem, time_limit: float | None, blocks: int | Literal["auto"], options: dict[str, Any]
+) -> Solver:
     """The solver that bounds the trees of ``problem``."""
-    ours = {f.name for f in fields(BranchAndBound)} | {f.name for f in fields(BlockBounds)}
+    ours = {f.name for f in fields(BranchAndBound)}
+    of_mip = {f.name for f in fields(MIP)} - ours
     reason = BranchAndBound().supports(problem)
-    if reason is not None or not set(options) <= ours:
+    if reason is not None or set(options) & of_mip:
         if blocks not in ("auto", 1):
             why = "options of MIP are given" if reason is None else reason
             raise ValueError(f"blocks must be 1 where branch and bound does not apply ({why}); got {blocks}")
-        return MIP(**options)
+        return MIP(**_known(options, MIP))
     many = problem.depth > 2 and problem.n_samples > MANY and time_limit is not None
     if blocks == 1 or (blocks == "auto" and not many):
-        return BranchAndBound(**options)
-    return BlockBounds(blocks=blocks, time_limit=time_limit, **options)
+        return BranchAndBound(**_known(options, BranchAndBound))
+    return BlockBounds(blocks=blocks, time_limit=time_limit, **_known(options, BlockBounds))
 
 
 def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
@@ -107,20 +128,8 @@ def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
     return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)
 
 
-def _of_oblique(
-    problem: TreeProblem,
-    tree: Tree,
-    time_limit: float | None,
-    blocks: int | Literal["auto"],
-    random_state: int | np.random.Generator | None,
-    **options: Any,
-) -> Result:
-    """`certify` of an oblique tree, to which the bound of ``problem`` does not apply."""
-    stated = problem.restated(splits="oblique")
-    if (reason := stated.violation(tree)) is not None:
-        raise ValueError(f"tree must be feasible; {reason}")
-    solver = _solver(problem, time_limit, blocks, **options)
-    result = solve(problem, solver, time_limit=time_limit, random_state=random_state)
+def _of_oblique(stated: TreeProblem, tree: Tree, result: Result) -> Result:
+    """The ``result`` of axis-aligned trees as one on an oblique tree, to which its bound does not apply."""
     bound = "none" if result.bound is None else f"{result.bound:.9g}"
     message = Termination.LOCALLY_OPTIMAL.value + NOT_OF_IT.format(bound)
     objective, ended = stated.objective(tree), Termination.LOCALLY_OPTIMAL
@@ -138,6 +147,10 @@ def _of_chunks(
     """`certify` by blocks that are read one after another; the first pass has the tree's objective."""
     if (reason := BranchAndBound().supports(problem)) is not None:
         raise ValueError(f"chunks need a statement for branch and bound; {reason}")
+    if not isinstance(chunks, Chunks):
+        raise ValueError(f"chunks must be opttree.chunks.Chunks or None; got {type(chunks).__name__}")
+    if time_limit is not None and not time_limit > 0:
+        raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
     began = now()
     until = math.inf if time_limit is None else began + time_limit
     weight = loss = 0.0
@@ -148,6 +161,8 @@ def _of_chunks(
         weight, number = weight + total_weight(part), number + 1
         loss += total_weight(part) * part.mean_loss(tree)
         counts += np.bincount(part.leaves_of(tree), minlength=tree.n_nodes)
+    if number == 0:
+        raise ValueError("chunks must hold at least one row; got none")
     if tree.n_branches and np.any((counts > 0) & (counts < problem.min_leaf)):
         fewest = counts[counts > 0].min()
         raise ValueError(f"tree must be feasible; it has a leaf with {fewest} rows, fewer than {problem.min_leaf}")

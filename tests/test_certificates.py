@@ -122,6 +122,20 @@ def test_bounds_of_axis_aligned_trees_are_not_claimed_for_oblique_ones(problem, 
 
 
 def test_options_that_no_solver_has_are_refused(problem, cart):
+    for options, words in (
+        ({"foo": 1}, "options must be those of BranchAndBound, gap, .*; got foo=1"),
+        ({"gap": 0.1, "blocks": 2}, "options must be those of BlockBounds, max_splits, n_jobs; got gap=0.1"),
+        ({"formulation": "flow", "foo": 1}, "options must be those of MIP, .*; got foo=1"),
+        ({"max_splits": 2}, "tree must be feasible; the tree has 7 splits; max_splits allows 2"),
+        ({"chunks": (problem.X, problem.y)}, "chunks must be opttree.chunks.Chunks or None; got tuple"),
+        ({"chunks": Chunks((problem.X, problem.y)), "time_limit": 0}, "time_limit must be > 0 seconds or None; got 0"),
+        ({"chunks": Chunks(lambda: iter([]))}, "chunks must hold at least one row; got none"),
+        ({"time_limit": -1}, "time_limit must be > 0 seconds or None; got -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            certify(problem, cart, **options)
+    with pytest.raises(ValueError, match="tree must be feasible; the tree has depth 3; the problem allows 2"):
+        certify(problem.restated(depth=2), cart)
     with pytest.raises(ValueError, match="blocks must be 'auto' or an integer >= 1; got 0"):
         certify(problem, cart, blocks=0)
     with pytest.raises(ValueError, match="blocks must be 1 where branch and bound does not apply"):

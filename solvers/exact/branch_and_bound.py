@@ -91,7 +91,8 @@ class BranchAndBound(Solver):
     def _searched(self, search: Search) -> Steps:
         """Incumbents and bounds of ``search`` to its end."""
         problem, began = search.exact.problem, now()
-        words = f" Candidate splits: all thresholds of {problem.n_features} features"
+        p = problem.n_features
+        words = f" Candidate splits: all thresholds of {p} feature{'s' if p > 1 else ''}"
         words += f"; relative gap asked for: {self.gap:g}." if self.gap else "."
         try:
             for step in self._news(search):
