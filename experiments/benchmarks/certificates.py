@@ -5,7 +5,7 @@ generated, with noise of deviation 1; their last line is CART's tree certified b
 whole table.
 
 python -m experiments.benchmarks.certificates [--rows 100000,1000000] [--data airfoil,abalone] [--depths 2,3]
-    [--limit 120]
+    [--trees CART,LocalSearch] [--limit 120]
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def parts(n: int) -> Iterator[tuple[Any, Any]]:
         yield X, (y - 14.4) / 5.0
 
 
-def report(name: str, problem: TreeProblem, limit: float) -> None:
+def report(name: str, problem: TreeProblem, limit: float, trees: list[str]) -> None:
     """A line per heuristic."""
-    for label, heuristic in HEURISTICS.items():
-        found = solve(problem, heuristic, time_limit=SEARCH, random_state=0)
+    for label in trees:
+        found = solve(problem, HEURISTICS[label], time_limit=SEARCH, random_state=0)
         result = certify(problem, found, time_limit=limit, random_state=0)
         gap = 100.0 * (result.gap or 0.0)
         how = result.message
@@ -62,17 +62,19 @@ def main() -> None:
     parser.add_argument("--rows", default="100000,1000000", help='of Friedman sets; "" for none')
     parser.add_argument("--data", default=SIXTEEN, help='"" for none')
     parser.add_argument("--depths", default="2,3")
+    parser.add_argument("--trees", default=",".join(HEURISTICS))
     parser.add_argument("--limit", type=float, default=120.0, help="time limit of a certificate, in seconds")
     args = parser.parse_args()
     depths = [int(depth) for depth in args.depths.split(",")]
+    trees = args.trees.split(",")
     for depth in depths:  # compiles
-        report("warm-up", friedman(500, depth), 10.0)
+        report("warm-up", friedman(500, depth), 10.0, trees)
     for name in filter(None, args.data.split(",")):
         for depth in depths:
-            report(name, stated(name, depth, None), args.limit)
+            report(name, stated(name, depth, None), args.limit, trees)
     for n in map(int, filter(None, args.rows.split(","))):
         for depth in depths:
-            report(f"friedman, {n} rows", friedman(n, depth), args.limit)
+            report(f"friedman, {n} rows", friedman(n, depth), args.limit, trees)
             few = TreeProblem(*next(parts(CHUNK)), depth=depth, splits="axis")
             tree = solve(few, CartInit(), random_state=0).tree
             result = certify(few, tree, chunks=Chunks(lambda n=n: parts(n), rows=CHUNK), time_limit=args.limit)
