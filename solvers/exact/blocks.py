@@ -25,7 +25,7 @@ from solvers.parallel import spread, width
 from solvers.result import Termination, Verdict
 
 FIRST = 2048  # rows of the first block that is tried
-GROWTH = 3.0  # factor of the seconds, at most, if a block has twice the rows: a guess
+GROWTH = 3.0  # factor of the seconds, at most, if blocks have twice the rows
 RESERVE = 0.05  # of the time limit, for what is not the search of blocks
 TRIES = 0.25  # of the time limit, at most, for each block that is tried
 GROUP = 4  # blocks in memory, per thread or worker
@@ -88,15 +88,22 @@ class BlockBounds(Solver):
         self, problem: TreeProblem, tree: Tree, order: NDArray[Any], until: float
     ) -> Generator[None, None, int]:
         """The number of blocks that can be searched in time."""
-        n, size = problem.n_samples, FIRST
+        n, size, at_once = problem.n_samples, FIRST, width(self.n_jobs)
         most = TRIES * (until - now())
+        before = 0.0
         while size < n and until < math.inf:
-            began = now()
-            _weight, _bound, proved = bounded((tree, self.max_splits), (problem.sample(order[:size], min_leaf=1), most))
-            yield
-            if not proved or now() + n / (2.0 * size) * GROWTH * (now() - began) > until:
+            some = [order[k * size : (k + 1) * size] for k in range(at_once) if (k + 1) * size <= n]
+            for _ in range(1 if before else 2):  # the first time for all that happens once
+                began = now()
+                parts = (problem.sample(rows, min_leaf=1) for rows in some)
+                found = block_bounds(parts, len(some), tree, began + most, self.max_splits, self.n_jobs)
+                proved = all(ended for _weight, _bound, ended in found)
+                yield
+                seconds = now() - began
+            growth = min(max(seconds / before, 2.0), GROWTH) if before else GROWTH
+            if not proved or now() + n / (2.0 * size * len(some)) * growth * seconds > until:
                 break
-            size *= 2
+            size, before = 2 * size, seconds
         return 1 if until == math.inf else max(round(n / size), 1)
 
 
