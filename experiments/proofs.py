@@ -25,6 +25,8 @@ class Proofs:
     def __init__(self, race: Race) -> None:
         self.race = race
         rows = race.rows.copy()
+        rows["bound"] = rows.get("bound", np.nan)  # not there where no solver has given one
+        rows["termination"] = rows.get("termination", "")
         rows["problem"] = [tuple(row[name] for name in PROBLEM) for row in rows.to_dict("records")]
         best = rows.groupby("problem")["objective"].min()
         rows["best"] = rows["problem"].map(best)

@@ -22,6 +22,7 @@ from solvers.result import Result, Termination, Trace, TraceRow
 
 SAME, ROUNDING = 1e-6, 1e-9  # relative to the objective, to that of one leaf: differences that count as rounding
 MANY = 20_000  # rows from which on "auto" takes blocks, at depth 3 and more under a time limit
+SEARCHED = "The search for a bound has ended."  # of blocks of rows
 NOT_OF_IT = " The tree has oblique splits: {} is a bound for axis-aligned trees, and it does not hold for this tree."
 
 
@@ -116,7 +117,7 @@ def _solver(
 def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
     """The result of the solver as one on ``tree``."""
     objective, termination, bound = problem.objective(tree), result.termination, result.bound
-    start = termination.value
+    start = SEARCHED if termination is Termination.ITERATION_LIMIT else termination.value
     slack = SAME * abs(objective) + ROUNDING * problem.objective(problem.best_constant())
     if bound is not None and objective < bound - slack:
         termination, bound = Termination.LOCALLY_OPTIMAL, None
@@ -183,7 +184,7 @@ def _of_chunks(
         objective,
         bound,
         termination,
-        termination.value + words(number, ended),
+        (SEARCHED if termination is Termination.ITERATION_LIMIT else termination.value) + words(number, ended),
         len(rows),
         0,
         now() - began,

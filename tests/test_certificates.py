@@ -54,7 +54,7 @@ def test_blocks_bound_the_optimum_from_below(problem, optimum, cart, blocks):
     assert 0.0 < result.bound < optimum.objective
     assert result.tree is cart
     assert result.termination is Termination.ITERATION_LIMIT
-    assert f"{blocks} disjoint blocks" in result.message
+    assert result.message.startswith(f"The search for a bound has ended. The bound is that of {blocks} disjoint blocks")
     bounds = [row.bound for row in result.trace]
     assert bounds == sorted(bounds)
     assert len(bounds) == blocks + 1
