@@ -118,6 +118,7 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
                 error.append(raised)
 
     logging.getLogger("pyomo.core").addFilter(_is_news)  # it logs any exception that stops the building of a model
+    _ignore_lost_exceptions()
     thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)  # with the caller's limits
     thread.start()
     try:
@@ -138,6 +139,20 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
 def _is_news(_record: logging.LogRecord) -> bool:
     """Logging filter that drops the records of abandoned threads."""
     return not isinstance(sys.exception(), _Left)
+
+
+def _ignore_lost_exceptions() -> None:
+    """Let nothing be reported of a `_Left` that is raised in a callback and lost there: `_leave` raises another."""
+    report = sys.unraisablehook
+    if getattr(report, "ignores", None) is _Left:
+        return
+
+    def report_others(lost: Any) -> None:
+        if lost.exc_type is not _Left:
+            report(lost)
+
+    report_others.ignores = _Left  # type: ignore[attr-defined]
+    sys.unraisablehook = report_others
 
 
 def _leave(thread: threading.Thread) -> None:

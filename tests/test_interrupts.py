@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -52,6 +53,35 @@ def test_what_nobody_waits_for_ends():
         list(in_background(lambda: 1 / 0))
 
 
+class Slow:
+    """Spends its time being thrown away, where Python drops exceptions."""
+
+    def __del__(self):
+        for _ in range(20):
+            time.sleep(0.001)
+
+
+def test_what_is_left_in_a_callback_is_left_after_it_and_nothing_is_reported(monkeypatch):
+    reported, ended = [], threading.Event()
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
+
+    def work():
+        try:
+            while True:
+                Slow()
+                time.sleep(0.002)
+        finally:
+            ended.set()
+
+    for _ in range(5):
+        ended.clear()
+        running = in_background(work)
+        next(running)
+        running.close()
+        assert ended.wait(20.0)
+    assert not reported
+
+
 def test_a_model_that_is_left_while_it_is_built_is_no_error_in_the_log(monkeypatch):
     began, records = threading.Event(), []
     handler = logging.Handler()
@@ -95,12 +125,9 @@ def test_what_is_left_is_not_left_in_the_middle_of_a_compilation():
 def test_the_compiler_is_free_after_many_threads_were_left_beside_it():
     """A thread that was ended as it took the compiler's lock kept it for ever: the next compilation hung."""
 
-    kept = []  # what is thrown away calls back, and an exception in a callback is printed and lost
-
     def work():
         while True:
-            kept.append(numba.njit(lambda x: x + 1))
-            kept[-1](1)
+            numba.njit(lambda x: x + 1)(1)
             time.sleep(0.001)
 
     for _ in range(30):
