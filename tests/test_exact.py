@@ -132,6 +132,15 @@ def test_bounds_and_incumbents_are_valid_at_any_time(seconds):
     assert result.termination in (Termination.TIME_LIMIT, Termination.OPTIMAL)
 
 
+def test_where_the_queue_is_full_the_bound_stays_valid():
+    X, y = datasets.load("abalone", as_arrays=True)
+    problem = TreeProblem(X, (y - y.mean()) / y.std(), depth=3, splits="axis")
+    result = solve(problem, BranchAndBound(queue_memory=0.01))
+    assert result.termination is Termination.TOO_LARGE
+    assert "queue_memory" in result.message
+    assert 0.0 < result.bound < 0.536364368 <= result.objective + 1e-8
+
+
 def test_a_callback_ends_it_with_a_valid_bound():
     result = solve(hard_problem(), BranchAndBound(), callback=lambda step, trace: len(trace) > 4)
     assert result.termination is Termination.INTERRUPTED

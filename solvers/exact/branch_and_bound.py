@@ -37,8 +37,8 @@ class BranchAndBound(Solver):
 
     Steps hold the incumbent and the proved bound whenever either moves, looked at about 20 times a second;
     ``step.info`` holds the number of searches ("nodes"), of evaluated cuts ("evaluations"), of buckets whose rows were
-    visited ("scans"), and of intervals that wait ("intervals", at depth 2 those at the start). At a time limit
-    or Ctrl-C both are valid. OPTIMAL is returned only with a proof.
+    visited ("scans"), and of intervals that wait ("intervals", at depth 2 those at the start). At a time limit,
+    Ctrl-C or the limit of `queue_memory` both are valid. OPTIMAL is returned only with a proof.
     """
 
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
@@ -59,6 +59,9 @@ class BranchAndBound(Solver):
     )
     memory: float = option(
         256.0, "Mebibytes for each thread's histograms; with less, more of them are computed anew.", above=0
+    )
+    queue_memory: float = option(
+        1024.0, "Mebibytes for the intervals that wait at the root; the search ends, TOO_LARGE, before more.", above=0
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
@@ -85,7 +88,7 @@ class BranchAndBound(Solver):
             found, _objective, _end = yield from follow(problem, first, type(self.init).__name__)
             start = None if found is None else as_tree(found)
         with limited(count(self.n_jobs)):
-            search = Search(exact, start, self.gap, self.memory)
+            search = Search(exact, start, self.gap, self.memory, self.queue_memory)
         return (yield from self._searched(search))
 
     def _searched(self, search: Search) -> Steps:
@@ -116,6 +119,8 @@ class BranchAndBound(Solver):
         yield from search.improved()
         last = search.step()
         yield last
+        if search.full:
+            return Verdict(Termination.TOO_LARGE, f"{words} More intervals wait than queue_memory holds.")
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
         if objective - search.bound > max(self.gap, SAME) * (1.0 + SAME) * abs(objective) + ROUNDING * leaf:
             words += " Costs this far below that of one leaf are lost in its rounding."

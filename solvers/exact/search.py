@@ -20,7 +20,7 @@ ROUND = 8  # cuts that are evaluated before their halves return to the queue, fo
 LOOK = 0.04  # seconds between two looks at the search
 MOST_HELD = 4096  # histograms
 LONG_DEPTH, LARGE = 4, 600_000  # from this depth on, and at depth 3 from so many rows times features on
-FIRST_LACK, LAST_LACK = 0.4, 0.05  # of the incumbent's cost, what the first and the last partial bound lack
+FIRST_LACK, LAST_LACK = 0.8, 0.05  # of the incumbent's cost, what the first and the last partial bound lack
 LONG = 8_000_000  # evaluated cuts times features, after which there are further partial bounds
 
 
@@ -57,8 +57,11 @@ class Cut:
 class Search:
     """A search from a start tree: `run` it, look at `cost`, `bound` and `step` while it runs, and `stop` it."""
 
-    def __init__(self, exact: ExactTreeProblem, start: Tree | None, gap: float, memory: float) -> None:
+    def __init__(
+        self, exact: ExactTreeProblem, start: Tree | None, gap: float, memory: float, queue_memory: float
+    ) -> None:
         self.exact, self.gap = exact, gap
+        self.queue_bytes, self.full = queue_memory * 2**20, False
         self.tree = exact.fitted(exact.problem.best_constant())
         problem = exact.problem
         self.kernel, self.order = exact.kernel, exact.order
@@ -138,13 +141,13 @@ class Search:
         lacking = FIRST_LACK if long and self.work == self._rounds else 0.0
         while True:
             self._aim(1.0 - lacking if lacking > self.gap else 1.0 - self.gap)
-            while not self._ended():
+            while not (self._ended() or self.full):
                 self.running = pool().submit(copy_context().run, self.work)
                 while not self.running.done():
                     wait([self.running], LOOK)
                     yield
                 self.running.result()
-            if lacking <= self.gap or self.bound >= self.exact.objective((1.0 - self.gap) * self.cost):
+            if self.full or lacking <= self.gap or self.bound >= self.exact.objective((1.0 - self.gap) * self.cost):
                 return
             evaluated = sum(int(room.counts[buckets.EVALUATIONS]) for room in self.rooms)
             lacking = lacking / 2.0 if evaluated * len(self.order) > LONG and lacking > LAST_LACK else 0.0
@@ -211,6 +214,11 @@ class Search:
         state, until = self.state, now() + LOOK
         where = self.order, self.n_rows, self.kernel, state
         while now() < until and not self.rooms[0].counts[buckets.STOP]:
+            if self.queue.size[1] < 2 * ROUND:
+                self.full = 2 * sum(array.nbytes for array in self.queue) > self.queue_bytes
+                if self.full:
+                    return
+                self.queue = intervals.grown(self.queue)
             self.active = [float(state[kernels.OPEN])]
             cuts: list[Cut] = []
             while len(cuts) < ROUND:
@@ -257,7 +265,5 @@ class Search:
             kernels.graft(self.splits, *cut.splits, self.exact.problem.depth - 1)
             state[kernels.CHANGES] += 1
             self.fresh.append(self.splits.copy())
-        if self.queue.size[1] < 2:
-            self.queue = intervals.grown(self.queue)
         where = self.queue, self.order, self.n_rows, self.kernel, state, cut.interval, cut.at, cut.found, -1
         kernels.settle(*where, *cut.reach, self.reach, self.rooms[0].buckets)
