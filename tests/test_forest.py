@@ -256,7 +256,7 @@ def test_stacked_predictions_are_those_of_the_trees(friedman):
 def test_a_time_limit_leaves_the_trees_that_are_done(friedman):
     a, _b, c, _d = friedman
     TAOForestRegressor(2).fit(a, c)
-    model = TAOForestRegressor(5000, time_limit=1.0, kind="oblique").fit(a, c)
+    model = TAOForestRegressor(5000, time_limit=3.0, kind="oblique").fit(a, c)
     assert model.result_.termination.name == "TIME_LIMIT"
     assert 1 < len(model.forest_.trees) < 5000
     assert model.score(a, c) > 0.8
