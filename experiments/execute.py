@@ -26,6 +26,7 @@ from sklearn.model_selection import (
 from experiments import methods
 from experiments.protocol import Run, Splits
 from opttree import L2, Forest, Tree, TreeProblem, datasets
+from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.preprocessing import gradtree_pipeline
 from solvers import solve
 
@@ -65,13 +66,22 @@ def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tu
     rows = np.arange(len(y))
     stratified = splits.stratify and task == "classification"
     counts = np.unique(y, return_counts=True)[1] if stratified else np.array([0])
+
+    def held_out(rows: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
+        few = not stratified or np.unique(y[rows], return_counts=True)[1].min() < 2
+        return train_test_split(rows, test_size=share, random_state=seed, stratify=None if few else y[rows])
+
     if splits.kind == "holdout":
-        stratify = y if counts.min() >= 2 else None
-        train, test = train_test_split(rows, test_size=splits.test_size, random_state=seed, stratify=stratify)
-        return train, test
-    kind = StratifiedKFold if counts.min() >= splits.k else KFold
-    folds = kind(splits.k, shuffle=True, random_state=seed if splits.per_seed else 0)
-    return list(folds.split(rows, y if kind is StratifiedKFold else None))[split]
+        train, test = held_out(rows, splits.test_size)
+    else:
+        kind = StratifiedKFold if counts.min() >= splits.k else KFold
+        folds = kind(splits.k, shuffle=True, random_state=seed if splits.per_seed else 0)
+        train, test = list(folds.split(rows, y if kind is StratifiedKFold else None))[split]
+    if splits.inner:
+        train, test = held_out(train, splits.inner)
+    if 0 < splits.most < len(train):
+        train = np.random.default_rng(seed).permutation(train)[: splits.most]
+    return train, test
 
 
 def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
@@ -99,6 +109,9 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     row["predict_seconds"] = time.perf_counter() - began
     for part, rows, y_hat in (("train", train, model.predict(X.take(train, axis=0))), ("test", test, predicted)):
         row |= {f"{part}_{metric}": value for metric, value in scores(y[rows], shift + unit * y_hat, task).items()}
+    if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
+        own = model.predict_proba(X.take(test, axis=0)) * (y[test][:, None] == model.classes_)
+        row["test_log_loss"] = float(-np.log(np.clip(own.sum(axis=1), SMALLEST_PROBABILITY, 1.0)).mean())
     best = getattr(model, "best_estimator_", model)
     best = best[-1] if run.preprocess else best
     row |= sizes(best) | choices(model, best)

@@ -47,6 +47,9 @@ class Splits:
     k : folds.
     per_seed : whether every seed makes folds of its own, or all seeds share those of seed 0.
     stratify : whether every part has the same shares of the classes, where a class has the rows for it.
+    inner : share of the training rows that stands in for the test rows, which nobody then looks at; 0: the test rows.
+        For choices of defaults.
+    most : training rows at most, drawn at random; 0: all.
     """
 
     kind: str = "holdout"
@@ -54,6 +57,8 @@ class Splits:
     k: int = 4
     per_seed: bool = True
     stratify: bool = True
+    inner: float = 0.0
+    most: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in SPLITS:
@@ -62,6 +67,10 @@ class Splits:
             raise ValueError(f"splits.test_size must be between 0 and 1; got {self.test_size!r}")
         if self.k < 2:
             raise ValueError(f"splits.k must be >= 2; got {self.k!r}")
+        if not 0.0 <= self.inner < 1.0:
+            raise ValueError(f"splits.inner must be at least 0 and below 1; got {self.inner!r}")
+        if self.most < 0:
+            raise ValueError(f"splits.most must be >= 0; got {self.most!r}")
 
     @property
     def count(self) -> int:
@@ -151,8 +160,9 @@ class Run:
         method, splits = asdict(self.method), asdict(self.splits)
         options = {k: method[k] for k in ("use", "options", "grid", "validation")}
         options |= {k: method[k] for k, default in (("parts", 1), ("warm", False)) if method[k] != default}
-        if splits["stratify"]:
-            del splits["stratify"]
+        for name, usual in (("stratify", True), ("inner", 0.0), ("most", 0)):
+            if splits[name] == usual:
+                del splits[name]
         statement = {"features": self.features, "seconds": self.time_limit} if self.kind == "solve" else {}
         statement |= {"preprocess": self.preprocess} if self.preprocess else {}
         statement |= {"trees": self.trees} if self.trees != TREES[0] else {}

@@ -33,7 +33,7 @@ from solvers.nodes import (
 from solvers.orrt import ORRT as ORRT
 from solvers.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
 from solvers.sdtr import SDTR as SDTR
-from solvers.tao import TAO as TAO, TAOForest as TAOForest
+from solvers.tao import TAO as TAO, StackedForest as StackedForest, TAOForest as TAOForest
 
 __all__ = sorted(
     name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, _Module)

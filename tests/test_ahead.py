@@ -176,7 +176,8 @@ class Compilations(event.Listener):
     def on_end(self, event):
         pass
 event.register("numba:compile", Compilations())
-model = opttree.TAORegressor(3, splits="axis", random_state=0).fit(*make_friedman1(600, random_state=0))
+model = opttree.TAORegressor(3, splits="axis", leaf_shrinkage=0.0, random_state=0)
+model.fit(*make_friedman1(600, random_state=0))
 compiled = [name for name in Compilations.found if name != "impl"]
 print(json.dumps([compiled, model.result_.objective, model.result_.compile_seconds, model.result_.seconds]))
 """

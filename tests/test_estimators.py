@@ -109,7 +109,7 @@ def diabetes():
 def test_tree_works_on_raw_features_and_is_the_scaled_problems_tree(diabetes, leaves, splits):
     X, y = diabetes
     X = X * 1e4 + 7.0
-    model = TAORegressor(3, leaves=leaves, splits=splits, random_state=0).fit(X, y)
+    model = TAORegressor(3, leaves=leaves, splits=splits, leaf_shrinkage=0.0, random_state=0).fit(X, y)
     assert np.array_equal(model.predict(X), model.tree_.predict(X.to_numpy()))
     problem, (x_mean, x_scale, y_mean, y_scale) = model.state(X.to_numpy(), y.to_numpy())
     scaled = model.result_.tree.predict((X.to_numpy() - x_mean) / x_scale) * y_scale + y_mean
@@ -194,7 +194,7 @@ def test_every_named_option_works(init, node_solver):
 @pytest.mark.parametrize("leaves", ["constant", "linear"])
 def test_a_fitted_tree_can_be_the_start(leaves):
     X, y = make_friedman1(400, random_state=0)
-    first = TAORegressor(3, leaves=leaves, random_state=0).fit(X, y)
+    first = TAORegressor(3, leaves=leaves, leaf_shrinkage=0.0, random_state=0).fit(X, y)
     second = TAORegressor(3, leaves=leaves, init=first.tree_, accept="improve", random_state=0).fit(X, y)
     assert second.result_.trace.rows[0].objective == pytest.approx(first.result_.objective, rel=1e-6)
     assert second.result_.objective <= first.result_.objective * (1 + 1e-9)

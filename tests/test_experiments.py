@@ -613,3 +613,18 @@ def test_list_names_every_protocol(capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in protocol.names())
+
+
+def test_inner_parts_leave_the_test_rows_alone():
+    y = np.random.default_rng(0).normal(size=200)
+    for kind in ({"kind": "holdout"}, {"kind": "kfold", "k": 4}):
+        train, test = execute.parts(Splits(**kind), 0, 3, y, "regression")
+        inner, judged = execute.parts(Splits(**kind, inner=0.25, most=60), 0, 3, y, "regression")
+        assert not set(test) & (set(inner) | set(judged))
+        assert set(inner) | set(judged) < set(train)
+        assert not set(inner) & set(judged)
+        assert (len(inner), len(judged)) == (60, 38)
+    with pytest.raises(ValueError, match="splits.inner must be"):
+        Splits(inner=1.0)
+    with pytest.raises(ValueError, match="splits.most must be"):
+        Splits(most=-1)

@@ -102,7 +102,7 @@ def test_min_leaf_holds(min_leaf):
 
 def test_expected_error_of_rows_left_out_is_that_of_new_rows(friedman):
     a, b, c, d = friedman
-    model = TAOForestRegressor(60, random_state=0).fit(a, c)
+    model = TAOForestRegressor(60, kind="oblique", random_state=0).fit(a, c)
     assert model.oob_loss_ == pytest.approx(np.mean((model.predict(b) - d) ** 2), rel=0.25)
     assert model.score(b, d) > 0.95
     seen = ~np.isnan(model.oob_prediction_[:, 0])
@@ -374,7 +374,9 @@ def test_portfolios(friedman, kind):
     a, b, c, d = friedman
     model = AutoTreeRegressor(25.0, kind=kind, random_state=0).fit(a, c)
     assert model.score(b, d) > (0.88 if kind == "tree" else 0.95)
-    assert model.validation_loss_ == min(row["loss"] for row in model.members_)
+    assert model.validation_loss_ in [row["loss"] for row in model.members_ if row["name"] == model.best_member_]
+    assert model.members_[0]["folds"] == 5
+    assert not model.validation_loss_ > model.members_[0]["loss"]
     assert "best: " + model.best_member_ in model.report()
     assert len(model.forest_.trees) == 1 or kind == "forest"
     X, y = load_iris(return_X_y=True)
@@ -385,7 +387,7 @@ def test_portfolios(friedman, kind):
 def test_bad_options_of_portfolios(friedman):
     with pytest.raises(ValueError, match="kind must be one of"):
         AutoTreeRegressor(kind="bush").fit(friedman[0], friedman[2])
-    with pytest.raises(ValueError, match="validation_fraction must be a finite number between 0 and 1; got 2"):
+    with pytest.raises(ValueError, match=r"validation_fraction must be .*between 0 and 1"):
         AutoTreeRegressor(validation_fraction=2).fit(friedman[0], friedman[2])
 
 
@@ -500,6 +502,8 @@ def test_all_rows_teach_more_than_the_sample(table, model):
     alone = type(model)(**model.get_params())
     if isinstance(model, SDTRRegressor):
         alone.set_params(max_batches=10)
+    else:
+        alone.set_params(leaf_shrinkage=0.0)  # like the leaves that are fitted to all rows
     seed = np.random.RandomState(0).randint(2**31 - 1)
     rows_X, rows_y, _n = chunks.Chunks(path, "y").sample(600, np.random.default_rng(seed))
     assert model.score(new_X, new_y) > alone.fit(rows_X, rows_y).score(new_X, new_y)

@@ -226,6 +226,23 @@ def is_trained(model, X, y):
     return several and model.score(X, y) > (0.01 if hasattr(model, "base") else 0.5)
 
 
+@pytest.mark.parametrize("calls", [2, 40])
+def test_an_interrupt_while_leaves_are_judged_keeps_the_tree(interrupt_at, monkeypatch, calls):
+    X, y = make_friedman1(300, random_state=0)
+    model = TAORegressor(6, random_state=0, on_interrupt="keep")
+    strength = type(model)._strength
+
+    def arranged(*given):
+        interrupt_at(calls)
+        return strength(*given)
+
+    monkeypatch.setattr(type(model), "_strength", arranged)
+    with pytest.warns(InterruptedFitWarning):
+        model.fit(X, y)
+    assert model.leaf_shrinkage_ == 0.0
+    assert model.result_.tree == TAORegressor(6, leaf_shrinkage=0.0, random_state=0).fit(X, y).result_.tree
+
+
 def test_an_interrupt_before_any_tree_is_a_keyboard_interrupt():
     X, y = make_friedman1(100, random_state=0)
     forest = opttree.TAOForestClassifier(4, max_depth=2, random_state=0).fit(X, y > 14.0)

@@ -40,6 +40,7 @@ ALLOWED = {
         "opttree.structure",
         "opttree.problems",
     },
+    "opttree/shrinkage.py": {"opttree.problems", "opttree.tree"},
     "opttree/interrupts.py": set(),
     "solvers": {
         "opttree.chunks",
@@ -76,6 +77,7 @@ ALLOWED = {
         "opttree.preprocessing",
         "opttree.threads",
         "opttree.problems",
+        "opttree.shrinkage",
         "opttree.estimators",
     },
     "opttree/interpret.py": {"opttree.tree", "opttree.forest"},

@@ -89,12 +89,14 @@ def test_trees_of_a_forest_keep_the_limits_of_the_problem(kind, splits):
 
 def test_a_forest_says_what_its_trees_are(needs_data):
     X, y = datasets.load("airfoil", as_arrays=True)
-    for kind in ("auto", "oblique", "axis", "cart"):
-        model = TAOForestRegressor(12, max_depth=2, kind=kind, random_state=0).fit(X, y)
+    for kind in ("auto", "oblique", "axis", "cart", "extra"):
+        model = TAOForestRegressor(12, warm_start=kind == "auto", max_depth=2, kind=kind, random_state=0).fit(X, y)
         assert model.get_depth() <= 2
         assert model.depth_ == model.get_depth()
         assert model.kind_ == kind or (kind == "auto" and model.kind_ in ("oblique", "cart"))
         assert model.kind_ == "oblique" or all(tree.is_axis_aligned for tree in model.forest_.trees)
+    mixed = TAOForestRegressor(12, max_depth=2, random_state=0).fit(X, y)
+    assert (mixed.kind_, mixed.depth_) == ("stacked", 2)
     grown = TAOForestRegressor(4, kind="cart", random_state=0).fit(X, y)
     assert grown.depth_ == grown.get_depth() > 10
     tao, cart = (TAOForestRegressor(4, kind=kind, max_depth=4, random_state=0).fit(X, y) for kind in ("axis", "cart"))

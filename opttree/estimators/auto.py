@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
@@ -16,10 +17,12 @@ from opttree.estimators.base import ClassificationTree, Floats, Penalties, Regre
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
 from opttree.estimators.scaling import Scaling, spread, with_training
+from opttree.estimators.shrinking import STRENGTHS
 from opttree.forest import Forest
-from opttree.models import Model
+from opttree.models import Model, as_tree
 from opttree.options import option
 from opttree.problems import L1, L2, TreeProblem
+from opttree.shrinkage import NodeMoments
 from opttree.tree import Tree
 
 __all__ = ["AutoTreeClassifier", "AutoTreeRegressor"]
@@ -29,23 +32,73 @@ FOREST_PENALTY = 1e-6  # l2, on the splits of forests and boosted trees
 SPLIT_PENALTY, LEAF_PENALTY = 1e-4, 1e-4  # l1, for single trees by solvers that do not shrink leaves
 FINAL_STARTS = 12  # random starts of a distilled tree on all rows, as far as time allows
 MEMBER_SHARE = 0.5  # of the remaining search time, for one member
+MANY_ROWS, FEW_ROWS = 2000, 400  # from the first on one part is held out; below the second all folds are made thrice
+FOLDS, HELD_OUT = 5, 0.2
+CLEARLY = 3.0  # standard errors behind the best, after which a member's other folds are left out
+CART_DEPTHS = (3, 6, 12)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of the portfolio: a solver, its changes to the problem, and whether the best tree warm-starts it."""
+    """A member of the portfolio: a solver, its changes to the problem, and whether the best tree warm-starts it.
+
+    ``shrinkages`` are strengths of `opttree.shrinkage` that are compared on the member's trees, which are then
+    axis-aligned with constant leaves.
+    """
 
     name: str
     solver: Any
     depth: int
     penalised: bool = False
     warm: bool = False
+    shrinkages: tuple[float, ...] = ()
 
     def statement(self, problem: TreeProblem) -> TreeProblem:
         """The problem that the member solves; forests, whose ``levels`` limit TAO trees, get no depth limit."""
+        if self.shrinkages:
+            return problem.restated(depth=self.depth, splits="axis", leaves="constant", penalties=())
         penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),) if self.penalised else problem.penalties
         depth = problem.n_samples if getattr(self.solver, "levels", None) else self.depth
         return problem.restated(depth=depth, penalties=penalties)
+
+
+@dataclass
+class Trial:
+    """What a member found on each fold: models and held-out losses of its variants, the depths of distilled trees or
+    the strengths of shrinkage; None names the only one.
+    """
+
+    member: Member
+    source: Trial | None  # the trial whose trees were the warm starts
+    models: list[dict[float | None, Model]] = field(default_factory=list)
+    losses: list[dict[float | None, float]] = field(default_factory=list)
+    seconds: float = 0.0
+    result: Any = None  # of the last fold
+
+    @property
+    def variant(self) -> float | None:
+        """The variant of the lowest mean loss."""
+        common = set.intersection(*map(set, self.losses))
+        return min(common, key=lambda variant: (float(np.mean([fold[variant] for fold in self.losses])), variant or 0))
+
+    @property
+    def per_fold(self) -> Floats:
+        """Loss of the best variant on each fold."""
+        variant = self.variant
+        return np.array([fold[variant] for fold in self.losses])
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of the best variant."""
+        return float(self.per_fold.mean())
+
+    def lead(self, other: Trial) -> float:
+        """By how many standard errors of their difference the loss is below another's, on the folds of both."""
+        n = min(len(self.losses), len(other.losses))
+        gain = other.per_fold[:n] - self.per_fold[:n]
+        error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+        mean = float(gain.mean())
+        return mean / error if error > 0.0 else float(np.sign(mean)) * np.inf if mean else 0.0
 
 
 @dataclass(eq=False, repr=False)
@@ -64,7 +117,14 @@ class _AutoTree(ForestModel):
     )
     _: KW_ONLY
     kind: Literal["tree", "forest"] = option("tree", "A tree or a forest.")
-    validation_fraction: float = option(0.2, "Share of the rows held out to choose the best member.", above=0, below=1)
+    validation_fraction: float | None = option(
+        None,
+        """Share of the rows held out once to choose the best member. None: .2 of 2000 rows and more; of fewer rows five
+        folds, of fewer than 400 three times five, and the first member unless another's loss is lower by more than one
+        standard error.""",
+        above=0,
+        below=1,
+    )
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         self._forget("forest_")
@@ -91,6 +151,8 @@ class _AutoTree(ForestModel):
             return
         depths = tuple(sorted({max(depth - 1, 1), depth, min(depth + 1, deepest)}))
         yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
+        for levels in CART_DEPTHS:
+            yield Member(f"CART, depth {levels}", solvers.CartInit(), levels, shrinkages=STRENGTHS)
         for levels in (6, 4):
             yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
         boosted = solvers.Boosting(boosting_base("oblique"))
@@ -107,68 +169,96 @@ class _AutoTree(ForestModel):
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31 - 1))
         began = now()
-        train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
-        rows: list[dict[str, Any]] = []
-        best: dict[str, Any] = {"loss": np.inf}
+        folds = self._folds(problem, seed)
+        trials: list[Trial] = []
         interrupted = False
         for member in self._members(problem):
             left = None if time_limit is None else SEARCH_SHARE * time_limit - (now() - began)
-            if left is not None and rows and left < 0.05 * (time_limit or 0.0):
+            if left is not None and trials and left < 0.05 * (time_limit or 0.0):
                 break
-            found = self._try(member, train, valid, best, seed, None if left is None else MEMBER_SHARE * max(left, 0.1))
-            rows.append({"name": member.name, "loss": found["loss"], "seconds": found["seconds"]})
-            if found["loss"] < best["loss"]:
-                best = found
-            interrupted = found["result"].termination.name == "INTERRUPTED"
+            best = chosen(trials)
+            until = None if left is None else now() + MEMBER_SHARE * max(left, 0.1)
+            trial = self._try(member, folds, best, seed, until)
+            trials.append(trial)
+            interrupted = trial.result.termination.name == "INTERRUPTED"
             if interrupted:
                 break
-        self.members_, self.best_member_, self.validation_loss_ = rows, best["member"].name, best["loss"]
-        result = replace(best["result"], tree=best["tree"], objective=valid_loss(problem, best["tree"]))
+        best = chosen(trials)
+        assert best is not None  # the first trial has at least one fold
+        self.members_ = [
+            {"name": t.member.name, "loss": t.loss, "seconds": t.seconds, "folds": len(t.losses)} for t in trials
+        ]
+        self.best_member_, self.validation_loss_ = best.member.name, best.loss
+        tree = best.models[0][best.variant]
+        result = replace(best.result, tree=tree, objective=valid_loss(problem, tree))
         if interrupted:
             return result
-        until = None if time_limit is None else began + time_limit
-        again = self._again(best, problem, seed, until, watch)
+        again = self._again(best, problem, seed, None if time_limit is None else began + time_limit, watch)
         late = again is not None and again.termination.name == "TIME_LIMIT"
         if again is None or (late and valid_loss(problem, again.tree) > result.objective):
             return result
         return again
 
+    def _folds(self, problem: TreeProblem, seed: int) -> list[tuple[TreeProblem, TreeProblem]]:
+        """Training and held-out rows: one part of many rows; of few rows five folds, of very few three times five."""
+        share = self.validation_fraction or (HELD_OUT if problem.n_samples >= MANY_ROWS else None)
+        if share is not None:
+            return [problem.split(share, np.random.default_rng(seed))]
+        repeats = 1 if problem.n_samples >= FEW_ROWS else 3
+        stratified = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() >= FOLDS
+        kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
+        folds = min(FOLDS, problem.n_samples)
+        cuts = kind(n_splits=folds, n_repeats=repeats, random_state=seed).split(problem.X, problem.y)
+        return [(problem.sample(train), problem.sample(valid)) for train, valid in cuts]
+
     def _try(
-        self, member: Member, train: TreeProblem, valid: TreeProblem, best: dict[str, Any], seed: int, limit: Any
-    ) -> dict[str, Any]:
-        """Run the member on ``train``; for distilled trees, the depth with the lowest validation loss is its result."""
+        self, member: Member, folds: list[tuple[TreeProblem, TreeProblem]], best: Trial | None, seed: int, until: Any
+    ) -> Trial:
+        """Run the member on the folds, until the time is up or it lies clearly behind the best."""
         began = now()
-        students: list[Any] = []
-        last: list[Any] = [None]
+        trial = Trial(member, best if member.warm else None)
+        for k, (train, valid) in enumerate(folds):
+            limit = None if until is None else max((until - now()) / (len(folds) - k), 0.05)
+            if k and until is not None and now() >= until:
+                break
+            if trial.source is not None and k >= len(trial.source.models):
+                break
+            start = None if trial.source is None else as_tree(trial.source.models[k][trial.source.variant])
+            variants: dict[float | None, Model] = {}
+            last: list[Any] = [None]
 
-        def watch(step: Any, _trace: Any) -> None:
-            last[0] = step
-            if "unlike_teacher" in step.info:
-                students.append((valid_loss(valid, step.tree), step))
+            def watch(step: Any, _trace: Any, variants: Any = variants, last: Any = last) -> None:
+                last[0] = step
+                if "unlike_teacher" in step.info:
+                    variants[float(step.info["depth"])] = step.tree
 
-        result = self._run(member.solver, member.statement(train), self._from(best, member), seed, limit, watch)
-        found: dict[str, Any] = {"member": member, "result": result, "info": {}, "from": best}
-        if students:
-            loss, step = min(students, key=lambda pair: pair[0])
-            found |= {"tree": step.tree, "info": step.info}
-        else:
-            found["tree"] = result.tree if isinstance(last[0].tree, Tree) else last[0].tree
-            loss = valid_loss(valid, found["tree"])
-        return found | {"loss": loss, "seconds": now() - began}
+            stated = member.statement(train)
+            trial.result = self._run(member.solver, stated, start, seed, limit, watch)
+            if member.shrinkages:
+                moments = NodeMoments(stated, as_tree(trial.result.tree))
+                variants.update({strength: moments.shrunk(strength) for strength in member.shrinkages})
+            if not variants:
+                variants[None] = trial.result.tree if isinstance(last[0].tree, Tree) else last[0].tree
+            if k and not set(variants) & set(trial.losses[0]):  # stopped before the variants of the first fold
+                break
+            trial.models.append(variants)
+            trial.losses.append({variant: valid_loss(valid, model) for variant, model in variants.items()})
+            if trial.result.termination.name == "INTERRUPTED":
+                break
+            if best is not None and k >= 2 and best.lead(trial) > CLEARLY:
+                break
+        trial.seconds = now() - began
+        return trial
 
-    @staticmethod
-    def _from(best: dict[str, Any], member: Member) -> Tree | None:
-        """The warm start of a member, if it takes one."""
-        return best.get("tree") if member.warm else None
-
-    def _again(self, best: dict[str, Any], problem: TreeProblem, seed: int, until: float | None, watch: Any) -> Any:
+    def _again(self, best: Trial, problem: TreeProblem, seed: int, until: float | None, watch: Any) -> Any:
         """Run the best member on all rows, after the member that gave its warm start; None if time runs out."""
-        member, solver = best["member"], best["member"].solver
-        before = self._again(best["from"], problem, seed, until, watch) if member.warm else None
-        if member.warm and before is None:
+        member, solver, variant = best.member, best.member.solver, best.variant
+        before = None if best.source is None else self._again(best.source, problem, seed, until, watch)
+        if best.source is not None and before is None:
             return None
-        if "depth" in best["info"]:  # distilled: only the best depth, from more starts
-            solver = replace(solver, depths=(int(best["info"]["depth"]),), n_starts=FINAL_STARTS)
+        distilled = variant is not None and not member.shrinkages
+        if distilled:  # only the best depth, from more starts
+            solver = replace(solver, depths=(int(variant or 1),), n_starts=FINAL_STARTS)
         limit = None if until is None else max(until - now(), 0.1)
         start = None if before is None else before.tree
         steps: list[Any] = []
@@ -178,10 +268,14 @@ class _AutoTree(ForestModel):
             if watch is not None:
                 watch(step, trace)
 
-        result = self._run(solver, member.statement(problem), start, seed, limit, keep)
+        stated = member.statement(problem)
+        result = self._run(solver, stated, start, seed, limit, keep)
         done = steps[-1]
-        if isinstance(best["tree"], Forest) or "depth" in best["info"]:  # the last step, not that of lowest objective
-            if isinstance(best["tree"], Forest) != isinstance(done.tree, Forest) or not done.info:
+        if member.shrinkages:
+            tree = NodeMoments(stated, as_tree(result.tree)).shrunk(variant or 0.0)
+            return replace(result, tree=tree, objective=valid_loss(problem, tree))
+        if isinstance(best.models[0][variant], Forest) or distilled:  # the last step, not that of lowest objective
+            if isinstance(best.models[0][variant], Forest) != isinstance(done.tree, Forest) or not done.info:
                 return before
             return replace(result, tree=done.tree, objective=valid_loss(problem, done.tree))
         return result
@@ -200,6 +294,21 @@ class _AutoTree(ForestModel):
         return "\n".join([*lines, f"best: {self.best_member_}"])
 
 
+def chosen(trials: Sequence[Trial]) -> Trial | None:
+    """The first trial, unless another's loss is lower by more than one standard error of the difference; of the others
+    the one of the lowest loss. Losses are compared on the folds of both.
+    """
+    best = None
+    for trial in trials:
+        if best is None:
+            best = trial
+            continue
+        needed = 1.0 if best is trials[0] else 0.0
+        if len(trial.losses) >= min(3, len(best.losses)) and trial.lead(best) > needed:
+            best = trial
+    return best
+
+
 def valid_loss(valid: TreeProblem, model: Model) -> float:
     """Mean loss of a tree or a forest on the held-out rows."""
     return valid.mean_loss(model) if isinstance(model, Tree) else valid.mean_loss_of(model.answers(valid.X))
@@ -208,15 +317,16 @@ def valid_loss(valid: TreeProblem, model: Model) -> float:
 class AutoTreeRegressor(RegressionTree, _AutoTree):
     """The best tree, or forest, that the toolkit finds in the time given: several solvers, chosen on held-out rows.
 
-    For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), TAO from hinge splits at two depths, TAO
-    from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted trees of two kinds. The
-    best is fitted again to all rows.
+    For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), CART with shrunk leaves, TAO from hinge
+    splits at two depths, TAO from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted
+    trees of two kinds. The best is fitted again to all rows.
 
     Attributes
     ----------
     forest_ : `opttree.Forest`; ``tree_`` if it has a single tree.
-    members_ : the members that ran: dictionaries of "name", "loss" (held out, outputs standardised) and "seconds".
-    best_member_, validation_loss_ : the chosen member and its held-out loss, the lowest of all.
+    members_ : the members that ran: dictionaries of "name", "loss" (held out, outputs standardised; the mean over
+        "folds") and "seconds".
+    best_member_, validation_loss_ : the chosen member and its held-out loss; of one part that is held out the lowest.
     result_ : `solvers.Result` of the last run.
     """
 

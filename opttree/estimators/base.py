@@ -77,7 +77,7 @@ class TreeEstimator(Options, BaseEstimator):
         self.check_options()
         devices.require(getattr(self, "device", "cpu"))  # "cpu" is always available
 
-    def _made(self, kind: type[Any], **given: Any) -> Any:
+    def _made(self, kind: type[Any], /, **given: Any) -> Any:
         """A solver of class ``kind``; options that are not ``given`` are taken from the estimator by name."""
         own = {f.name for f in fields(self)} - {f.name for f in fields(TreeEstimator)}
         shared = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own and f.name not in given}

@@ -39,6 +39,7 @@ ROWS_PER_PARAMETER = 2.5  # rows per parameter of a linear leaf, which sets the 
 DEPTHS = (2, 10)
 SEARCH_TREES = 8  # trees of the small forest fitted for each depth in the depth search
 DEEPEST = 14
+STACKED_ROWS, STACKED_TREES = 2000, 10  # fewer rows, and as many trees, take trees of several kinds
 
 
 class ForestModel(ForestEstimator):
@@ -90,11 +91,14 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     leaves: Literal["linear", "constant"] = option(
         "linear", "Leaf models, each a ridge regression shrunk towards its parent's model, see ``shrinkage``."
     )
-    kind: Literal["auto", "oblique", "axis", "cart"] = option(
+    kind: Literal["auto", "oblique", "axis", "cart", "extra", "stacked"] = option(
         "auto",
-        """"oblique" and "axis": TAO trees. "cart": scikit-learn's randomised trees with our leaf models, for data where
-        near neighbours predict better than trends. "auto": oblique trees, or "cart" if its out-of-bag error is below
-        .96 of theirs; see `solvers.TAOForest`.""",
+        """"oblique" and "axis": TAO trees. "cart" and "extra": scikit-learn's randomised and extremely randomised trees
+        with our leaf models, for data where near neighbours predict better than trends. "stacked": oblique,
+        axis-aligned and extremely randomised trees in the shares that predict best on held-out rows, see
+        `solvers.StackedForest`. "auto": "stacked" for fewer than 2000 rows and ten trees or more, unless
+        ``warm_start``; otherwise oblique trees, or "cart" if its out-of-bag error is below .96 of theirs, see
+        `solvers.TAOForest`.""",
     )
     max_samples: float = option(0.9, "Share of the rows in each tree's sample.", above=0, most=1)
     bootstrap: bool = option(False, "Whether each tree gets a bootstrap sample instead.")
@@ -130,6 +134,8 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
                 f"n_estimators must be at least the {len(self.forest_.trees)} trees that there are, with "
                 f"warm_start=True; got {self.n_estimators}"
             )
+        if self.warm_start and "stacked" in (self.kind, getattr(self, "kind_", "")):
+            raise ValueError("warm_start adds trees of one kind; got a forest of kind 'stacked'")
         self._forest()  # checks the solver's options
 
     @property
@@ -143,6 +149,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     def _forest(self) -> TAOForest:
         return self._made(
             bridge.solvers.TAOForest,
+            kind="oblique" if self.kind == "stacked" else self.kind,
             n_trees=self.n_estimators,
             sample="bootstrap" if self.bootstrap else self.max_samples,
             constant_iterations=min(2, self.max_iter),
@@ -171,7 +178,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
     ) -> Any:
         """Solve; "oob" and "cv" search for the depth first, ``warm_start`` grows only the missing trees."""
-        solver = self._forest()
+        solver: Any = self._forest()
         if self._is_searched:
             if not hasattr(self, "_levels"):
                 free = self.max_depth is None
@@ -180,7 +187,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
                 if time_limit is not None:
                     time_limit = max(time_limit - (now() - began), 1e-3)
             solver = replace(solver, levels=self._levels)
-            if self.kind == "cart" and self.max_depth is not None:
+            if self.kind in ("cart", "extra") and self.max_depth is not None:
                 problem = problem.restated(depth=self._levels)
         if hasattr(self, "forest_"):
             first = len(self.forest_.trees)
@@ -188,7 +195,16 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
                 return self.result_
             known: dict[str, Any] = {"kind": self.kind_, "shrinkage": self.shrinkage_}
             solver = replace(solver, n_trees=self.n_estimators - first, first=first, **known)
+        elif self._is_stacked(problem):
+            kinds = bridge.solvers.tao.stacked.usual_members()
+            members = tuple(replace(solver, kind=usual.kind) for usual in kinds)
+            solver = bridge.solvers.StackedForest(self.n_estimators, members)
         return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
+
+    def _is_stacked(self, problem: TreeProblem) -> bool:
+        """Whether the forest has trees of several kinds."""
+        small = problem.n_samples < STACKED_ROWS and self.n_estimators >= STACKED_TREES
+        return self.kind == "stacked" or (self.kind == "auto" and small and not self.warm_start)
 
     def _search(self, problem: TreeProblem, time_limit: float | None) -> int:
         """The depth whose small forest has the lowest out-of-bag or cross-validation loss; the search stops after two
@@ -196,8 +212,9 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         """
         solvers = bridge.solvers
         until = np.inf if time_limit is None else now() + SEARCH_SHARE * time_limit
-        kind = "oblique" if self.kind == "auto" else self.kind
-        small = replace(self._forest(), n_trees=SEARCH_TREES, kind=kind, sample="bootstrap")
+        small = replace(self._forest(), n_trees=SEARCH_TREES, sample="bootstrap")
+        if small.kind == "auto":
+            small = replace(small, kind="oblique")
         folds = folds_of(self, problem.X, problem.y, self._seed) if self.max_depth == "cv" else []
         scores: list[float] = []
         for depth in range(1, DEEPEST + 1):
@@ -239,8 +256,8 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
             new = self.forest_.joined(new)
         used = np.flatnonzero(weight)
         self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
-        self.shrinkage_, self.kind_ = info["shrinkage"], bridge.solvers.tao.KINDS[int(info["kind"])]
-        self.depth_ = self._levels if self._is_searched and self.kind_ != "cart" else self.get_depth()
+        self.shrinkage_, self.kind_ = info.get("shrinkage", np.nan), bridge.solvers.tao.KINDS[int(info["kind"])]
+        self.depth_ = self._levels if self._is_searched and self.kind_ not in ("cart", "extra") else self.get_depth()
         answers, counts = new.outside
         self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)
         self.oob_prediction_[used[counts > 0]] = answers[counts > 0]
@@ -253,8 +270,9 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
 class TAOForestRegressor(RegressionTree, _TAOForest):
     """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
 
-    The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` the trees are scikit-learn's CART trees
-    with our leaf models where the out-of-bag error is lower; see ``kind_``. The paper's settings are ``max_iter=40,
+    The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` some of the trees are extremely
+    randomised ones on small data, and all are scikit-learn's CART trees with our leaf models on larger data where the
+    out-of-bag error is lower; see ``kind_``. The paper's settings are ``max_iter=40,
     split_penalty=0.01 / n, l1_ratio=1, kind="oblique"``.
 
     Attributes
@@ -263,9 +281,9 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     oob_prediction_ : (n, K) out-of-bag predictions of the training rows; NaN for rows that every tree has seen.
     oob_loss_ : expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
         variance.
-    kind_ : kind of the trees: "oblique", "axis" or "cart".
+    kind_ : kind of the trees: "oblique", "axis", "cart", "extra" or "stacked".
     depth_ : depth of the TAO trees if it was chosen; else the depth of the deepest tree.
-    shrinkage_ : the shrinkage used.
+    shrinkage_ : the shrinkage used; NaN for stacked trees, of which every kind has its own.
     n_parameters_ : parameters of all trees.
     result_ : `solvers.Result` of the run, on the standardised problem.
 

@@ -9,20 +9,22 @@ import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SingleTree, SplitPenalty
+from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SplitPenalty
 from opttree.estimators.scaling import minmax, moments
+from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.estimators.streaming import StreamingGET
 from opttree.options import changed, option
-from opttree.problems import TreeProblem
+from opttree.problems import L1, TreeProblem
 from opttree.tree import Tree
 
 __all__ = ["GETClassifier", "GETRegressor"]
 
 LEAF_PENALTY = 3e-5  # of linear leaves, by default
+TRIAL_PENALTY = 1e-4  # l1, on splits and linear leaves of the trees of TAO by which the shrinkage is chosen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _GETTree(StreamingGET, SplitPenalty, MinLeaf, SingleTree):
+class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
     """Common part of the regressor and the classifier."""
 
     splits = "oblique"
@@ -69,6 +71,16 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, SingleTree):
         """Device of the anneals. "gpu" needs CuPy and a CUDA device (``pip install opttree[gpu]``); "auto" uses it if
         there is one and the problem is large. `partial_fit` always runs on the CPU.""",
     )
+
+    @property
+    def _shrinkage(self) -> float | str:
+        return 0.0 if self.preset == "paper" else super()._shrinkage
+
+    def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
+        """A tree of TAO of the same depth, in a small part of GET's time: it overfits alike."""
+        solvers = bridge.solvers
+        init = solvers.HingeInit() if problem.leaves == "linear" else solvers.CartInit()
+        return solvers.TAO(init=init), problem.restated(penalties=L1(splits=TRIAL_PENALTY, leaves=TRIAL_PENALTY))
 
     @property
     def _leaf_strength(self) -> float:

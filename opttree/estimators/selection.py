@@ -36,22 +36,25 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes the interrupt on
-    search = type(model)(**(model.get_params(deep=False) | own))
+    shrunk = getattr(model, "_shrinkage", 0.0) == "cv"  # the folds' trees choose it for each depth, too
+    search = type(model)(**(model.get_params(deep=False) | own | ({"leaf_shrinkage": 0.0} if shrunk else {})))
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []
+    strengths: list[float] = []
     best = 0
     for depth in DEPTHS:
         if scores and costs.lack_of_memory(model, X.shape[0], X.shape[1], depth) is not None:
             break
-        row = np.zeros(len(folds))
+        rows: list[Any] = [None] * len(folds)
         left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (now() - began)
         tasks = []
         for k, (train, valid) in enumerate(folds):
             share = None if left is None else max(left / len(folds), 1e-3)
-            tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid))
+            tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid, shrunk))
         for k, found in bridge.solvers.parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
-            fits[k], row[k] = found
-        scores.append(list(row))
+            fits[k], rows[k] = found
+        strengths.append(min(rows[0], key=lambda strength: sum(row[strength][0] for row in rows)))
+        scores.append([row[strengths[-1]][1] for row in rows])
         means = np.mean(scores, axis=1)
         best = int(np.argmax(means))
         if not np.isfinite(means).all():
@@ -66,15 +69,21 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
         "scores": np.array(scores),
         "mean_score": np.mean(scores, axis=1),
     }
+    if shrunk:
+        model.leaf_shrinkage_ = strengths[best]
+        model.cv_results_["leaf_shrinkage"] = np.array(strengths)
 
 
-def _fit_fold(data: Any, task: Any) -> tuple[Any, float]:
-    """One fold at one depth: the fit and its score."""
-    (X, y, weight), (model, depth, last, train, valid) = data, task
+def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float]]]:
+    """One fold at one depth: the fit, and held-out error and score for each strength of shrinkage that is tried."""
+    (X, y, weight), (model, depth, last, train, valid, shrunk) = data, task
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InterruptedFitWarning)
         fitted = fit_warm(model, depth, last, X[train], y[train], weight[train])
-    return fitted, float(fitted.score(X[valid], y[valid], weight[valid]))
+    held_out = X[valid], y[valid], weight[valid]
+    if shrunk:
+        return fitted, fitted.shrunk_scores(X[train], y[train], weight[train], held_out)
+    return fitted, {0.0: (0.0, float(fitted.score(*held_out)))}
 
 
 def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:

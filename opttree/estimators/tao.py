@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, MinLeaf, RegressionTree, SingleTree, SplitPenalty
+from opttree.estimators.base import ClassificationTree, MinLeaf, RegressionTree, SplitPenalty
+from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -18,7 +19,7 @@ NODES = ("newton", "liblinear", "sklearn")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _TAOTree(SplitPenalty, MinLeaf, SingleTree):
+class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
     """Common part of the regressor and the classifier."""
 
     leaves: Literal["constant", "linear"] = option(
@@ -58,8 +59,13 @@ class _TAOTree(SplitPenalty, MinLeaf, SingleTree):
         return self.leaf_penalty
 
     def _solver(self, problem: TreeProblem) -> Any:
-        tao = self._made(bridge.solvers.TAO, init=self._initial(problem), node_solver=self._node_solver(problem))
+        tao = self._trial(problem)[0]
         return tao if self.n_init == 1 else bridge.solvers.MultiStart(tao, self.n_init)
+
+    def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
+        """One start alone."""
+        tao = self._made(bridge.solvers.TAO, init=self._initial(problem), node_solver=self._node_solver(problem))
+        return tao, problem
 
     def _initial(self, problem: TreeProblem) -> Any:
         """The initial tree that ``init`` names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ from solvers.tao.growth_options import GrowthOptions
 
 Floats = NDArray[np.float64]
 SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
-KINDS = ("auto", "oblique", "axis", "cart")
+KINDS = ("auto", "oblique", "axis", "cart", "extra", "stacked")  # the last by `StackedForest`
 PILOTS = 8  # trees of each kind, on bootstrap samples, to compare the kinds
 CLEARLY = 0.96  # CART trees are preferred if their error is below this share of the TAO trees' error
 FEW_PAIRS = 30  # rows with two out-of-bag predictions needed for an average over pairs
@@ -74,10 +74,6 @@ class TAOForest(GrowthOptions, Solver):
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
-        common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
-        seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
-        shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
-        shared = Shared.of(problem, self, shrinkages, common if self.common_start else None)
         tallies: dict[str, Tally] = {}
 
         def forest() -> Step | None:
@@ -85,9 +81,17 @@ class TAOForest(GrowthOptions, Solver):
             kind = max(tallies, key=lambda kind: len(tallies[kind].grown))
             return self._step(problem, kind, tallies[kind]) if tallies[kind].grown else None
 
-        yield from at_last_call(self._trees(shared, seeds, common, tallies), forest)
+        yield from at_last_call(self.growth(problem, rng, tallies), forest)
         yield forest()
         return Termination.ITERATION_LIMIT
+
+    def growth(self, problem: TreeProblem, rng: Rng, tallies: dict[str, Tally]) -> Generator[None]:
+        """Grow the trees into ``tallies``, one for each kind; yields after each tree."""
+        common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
+        seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
+        shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
+        shared = Shared.of(problem, self, shrinkages, common if self.common_start else None)
+        yield from self._trees(shared, seeds, common, tallies)
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
         """A function of weights (n,), targets (n, K) and random numbers that fits a tree of this kind to a sample under
@@ -136,16 +140,15 @@ class TAOForest(GrowthOptions, Solver):
 
     def _step(self, problem: TreeProblem, kind: str, tally: Tally) -> Step:
         """The forest at the best shrinkage."""
-        errors = tally.errors(self.first + self.n_trees)
-        best = int(np.argmin(errors if np.isfinite(errors).all() else abs(np.log(np.divide(tally.shrinkages, 3.0)))))
-        trees = tuple(tally.grown[number].tree(best, problem.classes) for number in sorted(tally.grown))
+        n_trees = self.first + self.n_trees
+        best = tally.best(n_trees)
+        forest = tally.forest(best, problem)
         info = {
-            "oob": float(errors[best]),
+            "oob": float(tally.errors(n_trees)[best]),
             "shrinkage": tally.shrinkages[best],
-            "trees": float(len(trees)),
+            "trees": float(len(forest.trees)),
             "kind": float(KINDS.index(kind)),
         }
-        forest = Forest((trees,), problem.n_outputs, tally.outside(best))
         return Step(forest, problem.objective(forest), phase="forest", info=info)
 
 
@@ -171,6 +174,26 @@ class Tally:
             self.residuals[k][outside] += errors
             self.squares[k][outside] += np.square(errors).sum(axis=1)
         self.counts[outside] += 1
+
+    @classmethod
+    def pooled(cls, parts: Sequence[tuple[Tally, int]]) -> Tally:
+        """The sums over the trees of several tallies, each at the shrinkage of this number; without the trees."""
+        whole = cls(parts[0][0].shared)
+        whole.shrinkages = (np.nan,)
+        whole.residuals = sum(tally.residuals[number] for tally, number in parts)[None]
+        whole.squares = sum(tally.squares[number] for tally, number in parts)[None]
+        whole.counts = np.sum([tally.counts for tally, _number in parts], axis=0)
+        return whole
+
+    def best(self, n_trees: int) -> int:
+        """Number of the shrinkage of the lowest expected error of a forest of ``n_trees``; of 3 rows without errors."""
+        errors = self.errors(n_trees)
+        return int(np.argmin(errors if np.isfinite(errors).all() else abs(np.log(np.divide(self.shrinkages, 3.0)))))
+
+    def forest(self, number: int, problem: TreeProblem) -> Forest:
+        """The trees at shrinkage ``number``."""
+        trees = tuple(self.grown[place].tree(number, problem.classes) for place in sorted(self.grown))
+        return Forest((trees,), problem.n_outputs, self.outside(number))
 
     def outside(self, number: int) -> tuple[Floats, NDArray[np.int64]]:
         """For shrinkage ``number``, mean out-of-bag predictions (n, K), and the number of trees behind each."""

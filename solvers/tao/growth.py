@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -110,8 +110,8 @@ class GrownTree(NamedTuple):
 
 
 def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None = None) -> GrownTree:
-    """One tree, from its kind, "oblique", "axis" or "cart", and from random numbers of its own; for ``ended``, which is
-    for oblique trees, see `oblique`.
+    """One tree, from its kind, "oblique", "axis", "cart" or "extra", and from random numbers of its own; for ``ended``,
+    which is for oblique trees, see `oblique`.
     """
     kind, rng = task
     w = shared.weights(rng)
@@ -120,7 +120,7 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     if kind == "oblique":
         skeleton, leaf = oblique(shared, sample, rows, rng, ended)
     else:
-        skeleton, leaf = (axis if kind == "axis" else cart)(shared, sample, rows, rng)
+        skeleton, leaf = {"axis": axis, "cart": cart, "extra": extra}[kind](shared, sample, rows, rng)
     p = shared.X.shape[1]
     linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
     children = skeleton.branch_arrays[0]
@@ -211,13 +211,30 @@ def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tupl
     return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
 
 
-def scikit_tree(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int = 1) -> Tree:
+def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """scikit-learn's tree of one random threshold per feature, to the depth limit, and the leaf of every row."""
+    fewest = shared.X.shape[1] // CART_ROWS
+    tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, fewest, "random", 1.0)
+    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
+
+
+def scikit_tree(
+    shared: Shared,
+    sample: Any,
+    rows: NDArray[np.int32],
+    rng: Rng,
+    depth: int,
+    fewest: int = 1,
+    splitter: Literal["best", "random"] = "best",
+    max_features: float = CART_FEATURES,
+) -> Tree:
     """scikit-learn's tree on a sample; each split is the best over a random subset of the features."""
     from sklearn.tree import DecisionTreeRegressor
 
     model = DecisionTreeRegressor(
         max_depth=depth,
-        max_features=shared.options.max_features or CART_FEATURES,
+        splitter=splitter,
+        max_features=shared.options.max_features or max_features,
         min_samples_leaf=max(shared.min_leaf, fewest),
         random_state=int(rng.integers(2**31 - 1)),
     )

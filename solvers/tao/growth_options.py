@@ -17,13 +17,14 @@ class GrowthOptions(Checked):
     """The options of a `TAOForest` that concern the growth of single trees."""
 
     n_trees: int = option(30, "T, 30 in the paper's tables.", least=1)
-    kind: Literal["auto", "oblique", "axis", "cart"] = option(
+    kind: Literal["auto", "oblique", "axis", "cart", "extra"] = option(
         "auto",
         """"oblique" or "axis" TAO trees (axis-aligned ones start from scikit-learn's randomised trees). "cart":
         scikit-learn's randomised trees with our leaf models and without TAO, to the depth limit of the problem; better
-        where near neighbours predict better than trends. "auto" grows eight trees of each kind on bootstrap samples and
-        takes "cart" if its expected out-of-bag error is below .96 of the other's. ``step.info["kind"]`` is the number
-        of the kind in `KINDS`.""",
+        where near neighbours predict better than trends. "extra": the same with one random threshold per feature and
+        all features at each split (extremely randomised trees). "auto" grows eight trees of the first kind and of
+        "cart" on bootstrap samples and takes "cart" if its expected out-of-bag error is below .96 of the other's.
+        ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
     )
     levels: int | None = option(
         None,

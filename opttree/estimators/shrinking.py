@@ -1,0 +1,145 @@
+"""Trees whose leaves are shrunk towards the nodes above them, by a strength chosen on held-out rows."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.clock import now
+from opttree.estimators.base import SingleTree
+from opttree.models import as_tree
+from opttree.options import option
+from opttree.problems import TreeProblem
+from opttree.shrinkage import NodeMoments, refusal, row_codes
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from solvers import Result, Solver
+
+Floats = NDArray[np.float64]
+STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+FOLDS = 3
+FEWEST = 12  # rows that differ, below which nothing is held out
+SHARE = 0.3  # of the time limit, for the fits that choose the strength
+LEAST_TIME = 1.0  # seconds, the time limit below which there are none
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ShrunkLeaves(SingleTree):
+    """Estimators of one tree whose leaves are shrunk after the fit, see `opttree.shrinkage`."""
+
+    leaf_shrinkage: float | Literal["cv"] | None = option(
+        None,
+        """Weight of the parent's model in a leaf's, in rows, from the root down (hierarchical shrinkage): ``tree_`` has
+        the shrunk leaves, ``result_.tree`` those of least objective. "cv": the one of 0, .3, 1, 3, 10, 30, 100 with
+        the lowest squared error (of probabilities in classification) on held-out rows, in three folds with trees of
+        their own, see ``leaf_shrinkage_``; 0 for a time limit below a second. Equal rows count once, so that neither
+        the scale of the weights nor repeated rows matter. None: "cv" for constant leaves, 0 for linear ones. Medians,
+        linear leaves of classes and trees that go on learning from chunks of rows are not shrunk.""",
+        least=0,
+    )
+
+    @property
+    def _shrinkage(self) -> float | str:
+        """The strength asked for, or "cv"."""
+        if self.leaf_shrinkage is not None:
+            return self.leaf_shrinkage
+        me: Any = self
+        return "cv" if me.leaves == "constant" else 0.0
+
+    def _trial(self, problem: TreeProblem) -> tuple[Solver, TreeProblem]:
+        """The solver, and the statement, of the trees on which strengths are compared."""
+        return self._solver(problem), problem
+
+    def _solve(
+        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
+    ) -> Result:
+        """Solve, and then choose the strength, for which a share of the time is kept."""
+        tried = self._shrinkage == "cv" and self.max_depth != "cv" and refusal(problem) is None
+        tried = tried and (time_limit is None or time_limit >= LEAST_TIME)
+        began = now()
+        share = time_limit if time_limit is None or not tried else (1.0 - SHARE) * time_limit
+        result = super()._solve(problem, start, seed, share, watch)
+        if tried:
+            left = None if time_limit is None else max(time_limit - (now() - began), 0.0)
+            stopped = result.termination.name == "INTERRUPTED"
+            self.leaf_shrinkage_ = 0.0 if stopped else self._strength(problem, seed, left)
+        elif not (self._shrinkage == "cv" and self.max_depth == "cv"):  # where the search for the depth chose it
+            given = self._shrinkage != "cv" and refusal(problem) is None
+            self.leaf_shrinkage_ = float(self._shrinkage) if given else 0.0
+        return result
+
+    def _strength(self, problem: TreeProblem, seed: int | None, time_limit: float | None) -> float:
+        """The strength of the lowest held-out error; 0 for too few rows, and after Ctrl-C."""
+        fold = folds_of_rows(problem)
+        if fold is None:
+            return 0.0
+        began = now()
+        errors = np.zeros(len(STRENGTHS))
+        for k in range(FOLDS):
+            limit = None if time_limit is None else (time_limit - (now() - began)) / (FOLDS - k)
+            if limit is not None and limit <= 0.0:
+                break
+            train, valid = problem.sample(np.flatnonzero(fold != k)), problem.sample(np.flatnonzero(fold == k))
+            solver, stated = self._trial(train)
+            try:
+                result = self._run(solver, stated, None, seed, limit, None)
+            except (
+                KeyboardInterrupt
+            ):  # before it had a tree; `_fit` passes the interrupt on, with the tree that there is
+                return 0.0
+            if result.termination.name == "INTERRUPTED":
+                return 0.0
+            moments = NodeMoments(train, as_tree(result.tree))
+            errors += float(problem.w[fold == k].sum()) * held_out_errors(moments, valid)
+        return STRENGTHS[int(np.argmin(errors))]
+
+    def shrunk_scores(self, X: Floats, y: Any, weight: Floats, held_out: Any) -> dict[float, tuple[float, float]]:
+        """For each strength, squared error and score on the rows ``held_out`` (X, y, weights) of this tree, which was
+        fitted to ``X``, ``y``.
+        """
+        me: Any = copy(self)
+        problem, scaling = self.state(X, y, weight)
+        if refusal(problem) is not None:
+            return {0.0: (0.0, me.score(*held_out))}
+        moments = NodeMoments(problem, as_tree(self.result_.tree))
+        rows, truth, w = held_out
+        scores = {}
+        for strength in STRENGTHS:
+            me.tree_ = scaling.unscale(moments.shrunk(strength))
+            if problem.is_classification:
+                errors = me.predict_proba(rows) - (truth[:, None] == me.classes_)
+            else:
+                errors = (me.predict(rows) - truth).reshape(len(truth), -1) / scaling.y_scale
+            scores[strength] = float(np.sum(w[:, None] * errors**2)), float(me.score(*held_out))
+        return scores
+
+    def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
+        strength = getattr(self, "leaf_shrinkage_", 0.0)
+        return tree if strength == 0.0 else NodeMoments(problem, tree).shrunk(strength)
+
+
+def held_out_errors(moments: NodeMoments, valid: TreeProblem) -> Floats:
+    """(strengths,) weighted mean squared error of a tree's predictions, or probabilities, for each of `STRENGTHS`."""
+    truth = np.eye(valid.n_outputs)[valid.Y[:, 0].astype(np.intp)] if valid.is_classification else valid.Y
+    answers = (moments.shrunk(strength).outputs(valid.X) for strength in STRENGTHS)
+    return np.array([float(np.sum(valid.w[:, None] * (own - truth) ** 2)) for own in answers])
+
+
+def folds_of_rows(problem: TreeProblem) -> NDArray[np.int64] | None:
+    """(n,) fold of each row, equal for equal rows, so that weights and repeated rows agree; None for too few rows.
+
+    Rows are dealt out in the order of their codes, which neither the units of the features nor the rows' order change;
+    in classification class by class.
+    """
+    codes, first, at = np.unique(row_codes(problem), return_index=True, return_inverse=True)
+    if len(codes) < FEWEST:
+        return None
+    order = np.argsort(problem.Y[first, 0], kind="stable") if problem.is_classification else np.arange(len(codes))
+    fold = np.empty(len(codes), np.int64)
+    fold[order] = np.arange(len(codes)) % FOLDS
+    return fold[at.ravel()]

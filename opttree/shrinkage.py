@@ -1,0 +1,93 @@
+"""Hierarchical shrinkage: leaves pulled towards the models of the nodes above them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.problems import TreeProblem
+from opttree.tree import Tree
+
+Floats = NDArray[np.float64]
+ROOT_RIDGE = 1e-6  # of the root's linear model, as a share of its weight
+STEP, FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of the codes of rows
+MOST_NUMBERS = 2**26  # in the products of features of all nodes
+
+
+def refusal(problem: TreeProblem) -> str | None:
+    """Why leaves of this problem cannot be shrunk, or None."""
+    if problem.loss == "absolute":
+        return "medians are not shrunk; use loss='squared'"
+    if problem.leaves == "linear":
+        if problem.is_classification:
+            return "linear leaves of classes are not shrunk; use leaves='constant'"
+        if 2 ** min(problem.depth, 40) * (problem.n_features + 1) ** 2 > MOST_NUMBERS:
+            return f"linear leaves of {problem.n_features} features at depth {problem.depth} take too much memory"
+    return None
+
+
+def row_codes(problem: TreeProblem) -> NDArray[np.uint64]:
+    """(n,) pseudo-random number of each row, equal for equal rows; only the order of the values in a column counts."""
+    codes = np.zeros(problem.n_samples, np.uint64)
+    for column in (*problem.X.T, *problem.Y.T):
+        codes ^= np.unique(column, return_inverse=True)[1].astype(np.uint64) + STEP
+        codes *= FACTOR
+        codes ^= codes >> np.uint64(29)
+    return codes
+
+
+class NodeMoments:
+    """Weighted products of features and outputs of the rows at each node of a tree, from which leaves are shrunk.
+
+    The rows are those of ``problem``; its weights are scaled to add to the number of rows that differ. Kept for several
+    strengths.
+    """
+
+    def __init__(self, problem: TreeProblem, tree: Tree) -> None:
+        self.problem, self.tree = problem, tree
+        leaf = problem.leaves_of(tree)
+        linear = problem.leaves == "linear"
+        used = problem.n_features + 1 if linear else 1
+        weight = problem.w * len(np.unique(row_codes(problem)))
+        Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
+        self.G = np.zeros((tree.n_nodes, used, used))
+        self.c = np.zeros((tree.n_nodes, used, Y.shape[1]))
+        order = np.argsort(leaf, kind="stable")
+        ends = np.searchsorted(leaf[order], np.arange(tree.n_branches, tree.n_nodes + 1))
+        for number in range(tree.n_leaves):
+            rows = order[ends[number] : ends[number + 1]]
+            Z = np.ones((rows.size, used))
+            if linear:
+                Z[:, :-1] = problem.X[rows]
+            weighted = Z * weight[rows, None]
+            self.G[tree.n_branches + number] = weighted.T @ Z
+            self.c[tree.n_branches + number] = weighted.T @ Y[rows]
+        for t in range(tree.n_branches - 1, -1, -1):
+            self.G[t] = self.G[tree.children[t]].sum(axis=0)
+            self.c[t] = self.c[tree.children[t]].sum(axis=0)
+
+    def shrunk(self, strength: float) -> Tree:
+        """The tree whose leaf models have the weight of their own rows against ``strength`` rows of the parent's.
+
+        The model of a node minimises the squared error on its rows plus ``strength`` times the squared difference from
+        its parent's, itself shrunk: for constant leaves ``v + (m - v) n / (n + strength)`` with the parent's value v
+        and the node's own mean (or class frequencies) m over weight n. The root has its own mean, or a linear model
+        with a ridge. Strength 0 is the tree as it is.
+        """
+        tree, used = self.tree, self.G.shape[1]
+        if strength == 0.0:
+            return tree
+        eye = np.eye(used)
+        models = np.zeros_like(self.c)
+        root = ROOT_RIDGE * self.G[0, -1, -1] * np.diag([1.0] * (used - 1) + [0.0])
+        models[0] = np.linalg.solve(self.G[0] + root, self.c[0])
+        for t in range(tree.n_branches):
+            kids = tree.children[t]
+            own = self.c[kids] - self.G[kids] @ models[t]
+            models[kids] = models[t] + np.linalg.solve(self.G[kids] + strength * eye, own)
+        leaves = models[tree.n_branches :].transpose(0, 2, 1)
+        coefs = leaves[:, :, :-1] if used > 1 else None
+        shrunk = replace(tree, values=leaves[:, :, -1], coefs=coefs, lower=None, upper=None, link="identity")
+        return self.problem.bound_leaves(shrunk)

@@ -1,0 +1,156 @@
+"""Leaves shrunk towards the nodes above them, and the strength chosen on held-out rows."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, make_friedman1
+from sklearn.metrics import log_loss
+
+from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem
+from opttree.estimators.shrinking import FOLDS, STRENGTHS, folds_of_rows
+from opttree.shrinkage import NodeMoments, refusal
+from solvers import TAO, solve
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = make_friedman1(300, n_features=6, noise=1.0, random_state=0)
+    return X, (y - y.mean()) / y.std()
+
+
+@pytest.mark.parametrize("strength", [0.3, 10.0, 1e9])
+def test_constant_leaves_have_the_weight_of_their_rows(rows, strength):
+    X, y = rows
+    weight = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    problem = TreeProblem(X, y, depth=4, sample_weight=weight)
+    tree = solve(problem, TAO(), random_state=0).tree
+    paths = tree.decision_path(X).toarray().astype(bool)
+    values = np.zeros(tree.n_nodes)
+    values[0] = np.average(y, weights=weight)
+    for t in range(tree.n_branches):
+        for kid in tree.children[t]:
+            own = paths[:, kid]
+            n = weight[own].sum() * len(y) / weight.sum()
+            values[kid] = values[t] + (np.average(y[own], weights=weight[own]) - values[t]) * n / (n + strength)
+    shrunk = NodeMoments(problem, tree).shrunk(strength)
+    np.testing.assert_allclose(shrunk.values[:, 0], values[tree.n_branches :], atol=1e-9)
+    assert np.array_equal(shrunk.A, tree.A)
+    assert NodeMoments(problem, tree).shrunk(0.0) is tree
+
+
+def test_linear_leaves_become_the_root_s_and_stay_within_the_range_of_y(rows):
+    X, y = rows
+    problem = TreeProblem(X, y, depth=3, leaves="linear")
+    moments = NodeMoments(problem, solve(problem, TAO(), random_state=0).tree)
+    Z = np.column_stack([X, np.ones(len(y))])
+    alone = Z @ np.linalg.lstsq(Z, y, rcond=None)[0]
+    shrunk = moments.shrunk(1e9)
+    assert np.quantile(abs(alone - shrunk.outputs(X)[:, 0]), 0.9) < 1e-3  # a leaf's range of y may clip
+    far = moments.shrunk(1.0).outputs(1e3 * X)
+    assert y.min() <= far.min() <= far.max() <= y.max()
+    assert problem.mean_loss(moments.shrunk(0.3)) < problem.mean_loss(moments.shrunk(30.0)) < problem.mean_loss(shrunk)
+
+
+def test_linear_leaves_are_shrunk_where_that_is_asked_for():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 4))
+    y = X.sum(axis=1) + 2.0 * rng.normal(size=1000)
+    plain, shrunk = (
+        TAORegressor(4, leaves="linear", leaf_shrinkage=s, random_state=0).fit(X[:150], y[:150]) for s in (None, "cv")
+    )
+    assert plain.leaf_shrinkage_ == 0.0
+    assert shrunk.leaf_shrinkage_ > 0.0
+    assert shrunk.score(X[150:], y[150:]) > plain.score(X[150:], y[150:])
+
+
+def test_class_frequencies_stay_probabilities():
+    X, y = load_iris(return_X_y=True)
+    model = TAOClassifier(4, leaf_shrinkage=5.0, random_state=0).fit(X, y)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    assert proba.min() > 0.0
+    plain = TAOClassifier(4, leaf_shrinkage=0.0, random_state=0).fit(X, y)
+    assert plain.predict_proba(X).min() == 0.0
+    assert model.result_.tree == plain.result_.tree
+
+
+def test_what_cannot_be_shrunk_is_left_alone(rows):
+    X, y = rows
+    assert "medians" in refusal(TreeProblem(X, y, depth=2, loss="absolute"))
+    assert TAORegressor(3, loss="absolute").fit(X, y).leaf_shrinkage_ == 0.0
+    classes = (y > 0).astype(int)
+    assert "linear leaves of classes" in refusal(TreeProblem(X, classes, depth=2, leaves="linear", loss="log"))
+    assert TAOClassifier(2, leaves="linear", loss="log", leaf_shrinkage="cv").fit(X, classes).leaf_shrinkage_ == 0.0
+    wide = TreeProblem(np.ones((3, 3000)), np.arange(3.0), depth=8, leaves="linear")
+    assert "too much memory" in refusal(wide)
+    assert TAORegressor(3, leaves="linear").fit(X, y).leaf_shrinkage_ == 0.0
+    assert GETRegressor(3, preset="paper", n_starts=1).fit(X, y).leaf_shrinkage_ == 0.0
+    assert TAORegressor(2).fit(X[:8], y[:8]).leaf_shrinkage_ == 0.0  # too few rows to hold any out
+    assert TAORegressor(2, time_limit=0.5).fit(X, y).leaf_shrinkage_ == 0.0
+    with pytest.raises(ValueError, match="leaf_shrinkage must be"):
+        TAORegressor(2, leaf_shrinkage=-1.0).fit(X, y)
+
+
+def test_noise_is_shrunk_and_steps_are_not():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    assert TAORegressor(6, random_state=0).fit(X, rng.normal(size=400)).leaf_shrinkage_ == max(STRENGTHS)
+    assert TAORegressor(1, random_state=0).fit(X, (X[:, 0] > 0.0) * 1.0).leaf_shrinkage_ <= 3.0
+
+
+@pytest.mark.parametrize(
+    "model", [TAORegressor(7, random_state=0), GETRegressor(6, n_starts=1, random_state=0)], ids=repr
+)
+def test_held_out_rows_are_predicted_better(rows, model):
+    X, y = rows
+    new_X, new_y = make_friedman1(2000, n_features=6, noise=0.0, random_state=1)
+    new_y = (new_y - 14.4) / 5.0
+    scores = [model.set_params(leaf_shrinkage=s).fit(X, y).score(new_X, new_y) for s in (0.0, "cv")]
+    assert model.leaf_shrinkage_ > 0.0
+    assert scores[1] > scores[0] + 0.02
+    assert model.score(X, y) < 1.0 - model.result_.objective + 1e-6
+
+
+def test_probabilities_are_calibrated():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 4))
+    y = (X[:, 0] + X[:, 1] + rng.normal(size=900) > 0).astype(int)
+    losses = []
+    for strength in (0.0, "cv"):
+        model = GETClassifier(4, n_starts=1, leaf_shrinkage=strength, random_state=0).fit(X[:450], y[:450])
+        losses.append(log_loss(y[450:], model.predict_proba(X[450:])))
+    assert losses[1] < 0.8 * losses[0]
+
+
+def test_weights_and_repeated_rows_choose_alike(rows):
+    X, y = rows
+    X, y = X[:90], y[:90]
+    times = np.random.default_rng(1).integers(0, 4, len(y))
+    weighted = TAORegressor(4, random_state=0).fit(X, y, sample_weight=times)
+    order = np.random.default_rng(2).permutation(np.repeat(np.arange(len(y)), times))
+    repeated = TAORegressor(4, random_state=0).fit(X[order], y[order])
+    assert weighted.leaf_shrinkage_ == repeated.leaf_shrinkage_
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-6)
+
+
+def test_folds_know_neither_units_nor_order():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 5, (200, 2)).astype(float), rng.integers(0, 2, 200)
+    fold = folds_of_rows(TreeProblem(X, y, depth=1))
+    order = rng.permutation(200)
+    assert np.array_equal(folds_of_rows(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1)), fold[order])
+    for row in range(200):
+        same = (X[row] == X).all(axis=1) & (y == y[row])
+        assert len(set(fold[same])) == 1
+    assert set(fold) == set(range(FOLDS))
+    assert folds_of_rows(TreeProblem(X[:8], y[:8], depth=1)) is None
+
+
+def test_the_search_for_the_depth_chooses_the_strength_too(rows):
+    X, y = rows
+    model = TAORegressor("cv", random_state=0).fit(X, y)
+    strengths = model.cv_results_["leaf_shrinkage"]
+    assert len(strengths) == len(model.cv_results_["depth"])
+    assert model.leaf_shrinkage_ == strengths[model.best_depth_ - 1]
+    assert set(strengths) <= set(STRENGTHS)
+    assert strengths[-1] >= strengths[0]
+    assert "leaf_shrinkage" not in TAORegressor("cv", leaf_shrinkage=0.0).fit(X, y).cv_results_
