@@ -624,7 +624,7 @@ def test_inner_parts_leave_the_test_rows_alone():
         assert set(inner) | set(judged) < set(train)
         assert not set(inner) & set(judged)
         assert (len(inner), len(judged)) == (60, 38)
-    with pytest.raises(ValueError, match="splits.inner must be"):
+    with pytest.raises(ValueError, match=r"splits.inner must be"):
         Splits(inner=1.0)
-    with pytest.raises(ValueError, match="splits.most must be"):
+    with pytest.raises(ValueError, match=r"splits.most must be"):
         Splits(most=-1)

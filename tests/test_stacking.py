@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris, make_friedman1
 
-from opttree import AutoTreeRegressor, TAOForestClassifier, TAOForestRegressor, TreeProblem
+from experiments.execute import parts
+from experiments.protocol import Splits
+from opttree import AutoTreeRegressor, TAOForestClassifier, TAOForestRegressor, TreeProblem, datasets
 from opttree.estimators.auto import Member, Trial, chosen
 from solvers import StackedForest, TAOForest, Termination, solve
 from solvers.tao import KINDS
@@ -53,6 +55,16 @@ def test_classes_are_stacked():
     assert model.score(X[1::2], y[1::2]) > 0.9
     rare = np.where(np.arange(75) == 0, 3, y[::2])  # a class of one row, which no fold can share
     assert set(TAOForestClassifier(10, random_state=0).fit(X[::2], rare).classes_) == {0, 1, 2, 3}
+
+
+@pytest.mark.slow
+def test_dependent_one_hot_columns_leave_numbers(needs_data):
+    """287 columns of 60 categories: in single precision the leaves' matrices are singular, and all leaves were NaN."""
+    X, y = datasets.load("splice", as_arrays=True)
+    rows, _ = parts(Splits(inner=0.25, most=1500), 0, 0, y, "classification")
+    model = TAOForestClassifier(kind="stacked", random_state=0).fit(X[rows], y[rows])
+    assert np.isfinite(model.forest_.outputs(X)).all()
+    assert model.score(X, y) > 0.9
 
 
 @pytest.mark.parametrize("seconds", [0.02, 0.3])

@@ -23,6 +23,8 @@ from opttree.kernels.gram import BLOCK, add_block_gram, gather_block, mirror_low
 from opttree.kernels.vectors import BLOCK as WIDE, VECTORISED, products
 
 BINS = 256
+DEPENDENT = 1e-7  # share of a column's square that is left where it depends on the columns before it
+DROPPED = 1e30  # pivot of such a column: what is divided by it is nothing
 ROOT_RIDGE = 1e-6  # ridge of the root's model, relative to the weight of all rows
 
 
@@ -169,7 +171,11 @@ def update_node(sample, state, order, t, rule, mask, buffers):
 
 @inner(**VECTORISED)
 def solve_towards(G, c, ridge, parent, model, H, v):
-    """``model = parent + (G + ridge I)^-1 (c - G parent)`` for every output; Cholesky factors go to ``H``."""
+    """``model = parent + (G + ridge I)^-1 (c - G parent)`` for every output; Cholesky factors go to ``H``.
+
+    A column that depends on those before it, to the single precision of ``G``, keeps the parent's weight: its pivot is
+    noise, and dividing by it again and again would overflow (one-hot columns of many categories).
+    """
     q = parent.shape[1]
     for j in range(q):
         for k in range(j + 1):
@@ -179,7 +185,7 @@ def solve_towards(G, c, ridge, parent, model, H, v):
             for e in range(k):
                 s -= H[j, e] * H[k, e]
             if j == k:
-                H[j, j] = np.sqrt(max(s, 1e-12 * (G[j, j] + ridge)))
+                H[j, j] = np.sqrt(s) if s > DEPENDENT * (G[j, j] + ridge) else DROPPED
             else:
                 H[j, k] = s / H[k, k]
     for output in range(parent.shape[0]):
