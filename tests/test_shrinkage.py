@@ -6,7 +6,8 @@ from sklearn.datasets import load_iris, make_friedman1
 from sklearn.metrics import log_loss
 
 from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem
-from opttree.estimators.shrinking import FOLDS, STRENGTHS, folds_of_rows
+from opttree.estimators import shrinking
+from opttree.estimators.shrinking import STRENGTHS, different_rows
 from opttree.shrinkage import NodeMoments, refusal
 from solvers import TAO, solve
 
@@ -55,10 +56,9 @@ def test_linear_leaves_are_shrunk_where_that_is_asked_for():
     X = rng.normal(size=(1000, 4))
     y = X.sum(axis=1) + 2.0 * rng.normal(size=1000)
     plain, shrunk = (
-        TAORegressor(4, leaves="linear", leaf_shrinkage=s, random_state=0).fit(X[:150], y[:150]) for s in (None, "cv")
+        TAORegressor(4, leaves="linear", leaf_shrinkage=s, random_state=0).fit(X[:150], y[:150]) for s in (None, 30.0)
     )
     assert plain.leaf_shrinkage_ == 0.0
-    assert shrunk.leaf_shrinkage_ > 0.0
     assert shrunk.score(X[150:], y[150:]) > plain.score(X[150:], y[150:])
 
 
@@ -94,6 +94,8 @@ def test_noise_is_shrunk_and_steps_are_not():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     assert TAORegressor(6, random_state=0).fit(X, rng.normal(size=400)).leaf_shrinkage_ == max(STRENGTHS)
+    noisy = (X[:, 0] > 0.0) + rng.normal(size=400)
+    assert TAORegressor(1, splits="axis", random_state=0).fit(X, noisy).leaf_shrinkage_ == 0.0  # no clear gain
     assert TAORegressor(1, random_state=0).fit(X, (X[:, 0] > 0.0) * 1.0).leaf_shrinkage_ <= 3.0
 
 
@@ -135,14 +137,24 @@ def test_weights_and_repeated_rows_choose_alike(rows):
 def test_folds_know_neither_units_nor_order():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 5, (200, 2)).astype(float), rng.integers(0, 2, 200)
-    fold = folds_of_rows(TreeProblem(X, y, depth=1))
+    rows, fold = different_rows(TreeProblem(X, y, depth=1, loss="log"))
     order = rng.permutation(200)
-    assert np.array_equal(folds_of_rows(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1)), fold[order])
-    for row in range(200):
-        same = (X[row] == X).all(axis=1) & (y == y[row])
-        assert len(set(fold[same])) == 1
-    assert set(fold) == set(range(FOLDS))
-    assert folds_of_rows(TreeProblem(X[:8], y[:8], depth=1)) is None
+    other, other_fold = different_rows(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1, loss="log"))
+    assert np.array_equal(other.X, 1e3 * rows.X + 7.0)
+    assert np.array_equal(other_fold, fold)
+    assert rows.n_samples == len(np.unique(np.column_stack([X, y]), axis=0)) < 200
+    assert rows.sample_weight.sum() == 200
+    counts = np.array([np.bincount(fold[rows.y == label]) for label in (0, 1)])
+    assert np.ptp(counts, axis=1).max() <= 1  # class by class
+
+
+def test_of_many_rows_some_are_enough(rows, monkeypatch):
+    X, y = rows
+    monkeypatch.setattr(shrinking, "MOST_ROWS", 90)
+    some, fold = different_rows(TreeProblem(X, y > 0, depth=1))
+    assert some.n_samples == 90
+    assert np.array_equal(np.bincount(fold), [30, 30, 30])
+    assert TAORegressor(6, random_state=0).fit(X, y).leaf_shrinkage_ > 0.0
 
 
 def test_the_search_for_the_depth_chooses_the_strength_too(rows):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 FOLDS = 3
-FEWEST = 12  # rows that differ, below which nothing is held out
+FEWEST, MOST_ROWS = 12, 20_000  # rows that differ, below which nothing is held out, and of which that many are used
 SHARE = 0.3  # of the time limit, for the fits that choose the strength
 LEAST_TIME = 1.0  # seconds, the time limit below which there are none
 
@@ -36,10 +36,11 @@ class ShrunkLeaves(SingleTree):
         None,
         """Weight of the parent's model in a leaf's, in rows, from the root down (hierarchical shrinkage): ``tree_`` has
         the shrunk leaves, ``result_.tree`` those of least objective. "cv": the one of 0, .3, 1, 3, 10, 30, 100 with
-        the lowest squared error (of probabilities in classification) on held-out rows, in three folds with trees of
-        their own, see ``leaf_shrinkage_``; 0 for a time limit below a second. Equal rows count once, so that neither
-        the scale of the weights nor repeated rows matter. None: "cv" for constant leaves, 0 for linear ones. Medians,
-        linear leaves of classes and trees that go on learning from chunks of rows are not shrunk.""",
+        the lowest squared error (of probabilities in classification) on held-out rows, in three folds of at most
+        20,000 rows in all, with trees of their own, see ``leaf_shrinkage_``; 0 where that error is not lower by more
+        than a standard error, and for a time limit below a second. Equal rows count once, so that neither the scale of
+        the weights nor repeated rows matter. None: "cv" for constant leaves, 0 for linear ones. Medians, linear leaves
+        of classes and trees that go on learning from chunks of rows are not shrunk.""",
         least=0,
     )
 
@@ -75,28 +76,33 @@ class ShrunkLeaves(SingleTree):
 
     def _strength(self, problem: TreeProblem, seed: int | None, time_limit: float | None) -> float:
         """The strength of the lowest held-out error; 0 for too few rows, and after Ctrl-C."""
-        fold = folds_of_rows(problem)
-        if fold is None:
+        rows, fold = different_rows(problem)
+        if rows.n_samples < FEWEST:
             return 0.0
         began = now()
-        errors = np.zeros(len(STRENGTHS))
+        errors = np.zeros((len(STRENGTHS), rows.n_samples))
         for k in range(FOLDS):
             limit = None if time_limit is None else (time_limit - (now() - began)) / (FOLDS - k)
             if limit is not None and limit <= 0.0:
                 break
-            train, valid = problem.sample(np.flatnonzero(fold != k)), problem.sample(np.flatnonzero(fold == k))
-            solver, stated = self._trial(train)
             try:
-                result = self._run(solver, stated, None, seed, limit, None)
-            except (
-                KeyboardInterrupt
-            ):  # before it had a tree; `_fit` passes the interrupt on, with the tree that there is
+                moments = self._trial_moments(rows.sample(np.flatnonzero(fold != k)), seed, limit)
+            except KeyboardInterrupt:  # before it had a tree; `_fit` passes it on, with the tree that there is
                 return 0.0
-            if result.termination.name == "INTERRUPTED":
+            if moments is None:
                 return 0.0
-            moments = NodeMoments(train, as_tree(result.tree))
-            errors += float(problem.w[fold == k].sum()) * held_out_errors(moments, valid)
-        return STRENGTHS[int(np.argmin(errors))]
+            errors[:, fold == k] = held_out_errors(moments, rows.sample(np.flatnonzero(fold == k)))
+        best = int(np.argmin(np.sum(rows.w * errors, axis=1)))
+        gain = errors[0] - errors[best]
+        mean = float(np.sum(rows.w * gain))
+        error = np.sqrt(float(np.sum(rows.w * (gain - mean) ** 2)) / rows.n_samples)
+        return STRENGTHS[best] if mean > error else 0.0
+
+    def _trial_moments(self, train: TreeProblem, seed: int | None, limit: float | None) -> NodeMoments | None:
+        """A tree on a part of the rows, ready to be shrunk; None after Ctrl-C."""
+        solver, stated = self._trial(train)
+        result = self._run(solver, stated, None, seed, limit, None)
+        return None if result.termination.name == "INTERRUPTED" else NodeMoments(train, as_tree(result.tree))
 
     def shrunk_scores(self, X: Floats, y: Any, weight: Floats, held_out: Any) -> dict[float, tuple[float, float]]:
         """For each strength, squared error and score on the rows ``held_out`` (X, y, weights) of this tree, which was
@@ -124,22 +130,23 @@ class ShrunkLeaves(SingleTree):
 
 
 def held_out_errors(moments: NodeMoments, valid: TreeProblem) -> Floats:
-    """(strengths,) weighted mean squared error of a tree's predictions, or probabilities, for each of `STRENGTHS`."""
+    """(strengths, n) squared error of a tree's predictions, or probabilities, on each row for each of `STRENGTHS`."""
     truth = np.eye(valid.n_outputs)[valid.Y[:, 0].astype(np.intp)] if valid.is_classification else valid.Y
     answers = (moments.shrunk(strength).outputs(valid.X) for strength in STRENGTHS)
-    return np.array([float(np.sum(valid.w[:, None] * (own - truth) ** 2)) for own in answers])
+    return np.array([np.sum((own - truth) ** 2, axis=1) for own in answers])
 
 
-def folds_of_rows(problem: TreeProblem) -> NDArray[np.int64] | None:
-    """(n,) fold of each row, equal for equal rows, so that weights and repeated rows agree; None for too few rows.
+def different_rows(problem: TreeProblem) -> tuple[TreeProblem, NDArray[np.int64]]:
+    """The problem with each of its rows once, their weights added up, at most `MOST_ROWS`, and the fold (n,) of each.
 
-    Rows are dealt out in the order of their codes, which neither the units of the features nor the rows' order change;
-    in classification class by class.
+    Weights and repeated rows thus agree. The rows are in the order of their codes, which neither their own order nor
+    the units of the features change, and are dealt out in turn; in classification class by class.
     """
-    codes, first, at = np.unique(row_codes(problem), return_index=True, return_inverse=True)
-    if len(codes) < FEWEST:
-        return None
-    order = np.argsort(problem.Y[first, 0], kind="stable") if problem.is_classification else np.arange(len(codes))
-    fold = np.empty(len(codes), np.int64)
-    fold[order] = np.arange(len(codes)) % FOLDS
-    return fold[at.ravel()]
+    _codes, first, at = np.unique(row_codes(problem), return_index=True, return_inverse=True)
+    weight = np.bincount(at.ravel(), weights=problem.sample_weight)[:MOST_ROWS]
+    first = first[:MOST_ROWS]
+    rows = problem.with_rows(problem.X[first], problem.y[first], weight)
+    order = np.argsort(rows.Y[:, 0], kind="stable") if problem.is_classification else np.arange(len(first))
+    fold = np.empty(len(first), np.int64)
+    fold[order] = np.arange(len(first)) % FOLDS
+    return rows, fold
