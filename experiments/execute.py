@@ -25,7 +25,8 @@ from sklearn.model_selection import (
 
 from experiments import methods
 from experiments.protocol import Run, Splits
-from opttree import L2, Forest, Tree, TreeProblem, datasets
+from experiments.sizes import sizes
+from opttree import L2, Tree, TreeProblem, datasets
 from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.preprocessing import gradtree_pipeline
 from solvers import solve
@@ -107,6 +108,7 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     began = time.perf_counter()
     predicted = model.predict(X.take(test, axis=0))
     row["predict_seconds"] = time.perf_counter() - began
+    row["predict_microseconds"] = 1e6 * row["predict_seconds"] / len(test)
     for part, rows, y_hat in (("train", train, model.predict(X.take(train, axis=0))), ("test", test, predicted)):
         row |= {f"{part}_{metric}": value for metric, value in scores(y[rows], shift + unit * y_hat, task).items()}
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
@@ -132,7 +134,7 @@ def search(model: Any, run: Run, y: np.ndarray, task: str) -> Any:
     fewest = np.unique(y, return_counts=True)[1].min() if stratified else 0
     choose = StratifiedShuffleSplit if fewest >= 2 else ShuffleSplit
     share = choose(run.method.parts, test_size=run.method.validation, random_state=run.random_state)
-    score = "f1_macro" if task == "classification" else "r2"
+    score = run.method.score or ("f1_macro" if task == "classification" else "r2")
     if run.method.warm:
         return WarmSearch(model, grids, share, score)
     return GridSearchCV(model, grids, cv=share, scoring=score, error_score="raise")
@@ -253,43 +255,6 @@ def scores(y: np.ndarray, predicted: np.ndarray, task: str) -> dict[str, float]:
         return {"f1": f1_score(y, predicted, average="macro"), "accuracy": accuracy_score(y, predicted)}
     error = mean_squared_error(y, predicted)
     return {"r2": r2_score(y, predicted), "mse": error, "rmse": float(np.sqrt(error))}
-
-
-def sizes(model: Any) -> dict[str, float]:
-    """Trees, mean depth, branches, leaves and parameters of a model made of trees; nothing where they are not known.
-
-    Parameters are counted as in the TAO and GET papers: two per axis-aligned branch, the weights and the threshold of
-    an oblique one, the constants and coefficients of the leaves.
-    """
-    if isinstance(tree := getattr(model, "tree_", model), Tree):
-        return {
-            "n_trees": 1,
-            "tree_depth": tree.depth,
-            "n_branches": tree.n_branches,
-            "n_leaves": tree.n_leaves,
-            "n_parameters": tree.n_parameters,
-        }
-    if isinstance(forest := getattr(model, "forest_", model), Forest):
-        return {
-            "n_trees": len(forest.trees),
-            "tree_depth": float(np.mean([tree.depth for tree in forest.trees])),
-            "n_branches": sum(tree.n_branches for tree in forest.trees),
-            "n_leaves": sum(tree.n_leaves for tree in forest.trees),
-            "n_parameters": forest.n_parameters,
-        }
-    inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
-    if not inner or any(isinstance(tree, Tree) for tree in inner):
-        return {}
-    leaves = sum(tree.n_leaves for tree in inner)
-    branches = sum(tree.node_count for tree in inner) - leaves
-    outputs = inner[0].value.shape[1] * inner[0].value.shape[2]
-    return {
-        "n_trees": len(inner),
-        "tree_depth": float(np.mean([tree.max_depth for tree in inner])),
-        "n_branches": branches,
-        "n_leaves": leaves,
-        "n_parameters": 2 * branches + leaves * outputs,
-    }
 
 
 def choices(model: Any, best: Any) -> dict[str, Any]:

@@ -63,6 +63,15 @@ METHODS: dict[str, Entry] = {  # other libraries'
         {"verbose": False, "allow_writing_files": False},
         threads="thread_count",
     ),
+    "hist-gradient-boosting": _sklearn("ensemble", "HistGradientBoosting", threads=""),
+    "perpetual": Entry(
+        "perpetual:PerpetualRegressor", "perpetual:PerpetualClassifier", "perpetual", seed="seed", threads="num_threads"
+    ),
+    "explainable-boosting": Entry(
+        "interpret.glassbox:ExplainableBoostingRegressor",
+        "interpret.glassbox:ExplainableBoostingClassifier",
+        "interpret-core",
+    ),
     "streed": Entry(
         "pystreed:STreeDRegressor",
         "pystreed:STreeDClassifier",

@@ -87,6 +87,7 @@ class Method:
     options : of the estimator.
     grid : options to choose among, by the mean score on ``parts`` random parts of the training rows of share
         ``validation``; the model is then fitted to all of them. Several grids are a list.
+    score : of that choice, a scorer's name in scikit-learn; by default R2, or macro F1.
     warm : whether that last fit starts from the best of the trees that the chosen options gave on the parts.
     depth : whether the protocol's depths apply.
     per_dataset : further options on some data sets.
@@ -103,6 +104,7 @@ class Method:
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]] = field(default_factory=dict)
     validation: float = 1 / 3
     parts: int = 1
+    score: str = ""
     warm: bool = False
     depth: bool = True
     best_of: str | Sequence[str] = ""
@@ -159,7 +161,9 @@ class Run:
         """
         method, splits = asdict(self.method), asdict(self.splits)
         options = {k: method[k] for k in ("use", "options", "grid", "validation")}
-        options |= {k: method[k] for k, default in (("parts", 1), ("warm", False)) if method[k] != default}
+        options |= {
+            k: method[k] for k, default in (("parts", 1), ("score", ""), ("warm", False)) if method[k] != default
+        }
         for name, usual in (("stratify", True), ("inner", 0.0), ("most", 0)):
             if splits[name] == usual:
                 del splits[name]
@@ -415,7 +419,7 @@ def code_version() -> str:
     from opttree import __version__
 
     digest = hashlib.sha1()
-    own = [FOLDER / name for name in ("methods.py", "baselines.py", "execute.py")]
+    own = [FOLDER / name for name in ("methods.py", "baselines.py", "execute.py", "sizes.py")]
     files = [*ROOT.glob("opttree/**/*.py"), *ROOT.glob("solvers/**/*.py"), *own]
     for path in sorted(files):
         tree = ast.parse(path.read_text())

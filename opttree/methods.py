@@ -96,6 +96,18 @@ METHODS: dict[str, Method] = {
         "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",
         "sdtr", "SDTR", "", solver="SDTR", family="sdtr", options={"quantile_transform": False}, has_device=True,
     ),
+    "raddt": _ours(
+        "RADDT, oblique splits, constant leaves, by a softmin over the leaves",
+        "rectified", "RADDT", "RADDT", solver="RADDT", family="raddt",
+    ),
+    "dtsemnet": _ours(
+        "DTSemNet, oblique splits, by gradients of a network that is the tree; linear leaves in regression",
+        "rectified", "DTSemNet", "DTSemNet", solver="DTSemNet", family="dtsemnet",
+    ),
+    "hrt": _ours(
+        "HRT, hinge regression tree, linear leaves, top-down by Newton steps; regression only",
+        "rectified", "HRT", "", solver="HRT", family="hrt",
+    ),
     "auto": _ours(
         "the best tree of a portfolio, distilled ones among them, within --time-limit or a minute; no --depth",
         "auto", "AutoTree", "AutoTree", solver="Distilled", family="auto", has_depth=False,

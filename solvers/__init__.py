@@ -14,6 +14,7 @@ from solvers.driver import solve as solve
 from solvers.exact import BlockBounds as BlockBounds, BranchAndBound as BranchAndBound, ExactInit as ExactInit
 from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
 from solvers.gradtree import GradTree as GradTree
+from solvers.hrt import HRT as HRT
 from solvers.initial import (
     CartInit as CartInit,
     ClusterInit as ClusterInit,
@@ -31,6 +32,7 @@ from solvers.nodes import (
     SklearnNode as SklearnNode,
 )
 from solvers.orrt import ORRT as ORRT
+from solvers.rectified import RADDT as RADDT, DTSemNet as DTSemNet
 from solvers.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
 from solvers.sdtr import SDTR as SDTR
 from solvers.tao import TAO as TAO, StackedForest as StackedForest, TAOForest as TAOForest

@@ -19,7 +19,7 @@ from experiments.__main__ import main
 from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
 from experiments.store import Store
 
-VOLATILE = ["fit_seconds", "cpu_seconds", "predict_seconds", "session", "finished"]
+VOLATILE = ["fit_seconds", "cpu_seconds", "predict_seconds", "predict_microseconds", "session", "finished"]
 
 
 def small(**options) -> Protocol:

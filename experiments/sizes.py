@@ -1,0 +1,101 @@
+"""How large a fitted model is: trees, branches, leaves, parameters; ours and other libraries'."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from opttree import Forest, Tree
+
+
+def sizes(model: Any) -> dict[str, float]:
+    """Trees, mean depth, branches, leaves and parameters of a model made of trees; nothing where they are not known.
+
+    Parameters are counted as in the TAO and GET papers: two per axis-aligned branch, the weights and the threshold of
+    an oblique one, the constants and coefficients of the leaves.
+    """
+    if isinstance(tree := getattr(model, "tree_", model), Tree):
+        return {
+            "n_trees": 1,
+            "tree_depth": tree.depth,
+            "n_branches": tree.n_branches,
+            "n_leaves": tree.n_leaves,
+            "n_parameters": tree.n_parameters,
+        }
+    if isinstance(forest := getattr(model, "forest_", model), Forest):
+        return {
+            "n_trees": len(forest.trees),
+            "tree_depth": float(np.mean([tree.depth for tree in forest.trees])),
+            "n_branches": sum(tree.n_branches for tree in forest.trees),
+            "n_leaves": sum(tree.n_leaves for tree in forest.trees),
+            "n_parameters": forest.n_parameters,
+        }
+    inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
+    if not inner or any(isinstance(tree, Tree) for tree in inner):
+        return _boosted(model)
+    leaves = sum(tree.n_leaves for tree in inner)
+    branches = sum(tree.node_count for tree in inner) - leaves
+    outputs = inner[0].value.shape[1] * inner[0].value.shape[2]
+    return {
+        "n_trees": len(inner),
+        "tree_depth": float(np.mean([tree.max_depth for tree in inner])),
+        "n_branches": branches,
+        "n_leaves": leaves,
+        "n_parameters": 2 * branches + leaves * outputs,
+    }
+
+
+def _boosted(model: Any) -> dict[str, float]:
+    """Sizes of other libraries' boosted trees, of additive models the parameters; nothing where they are not known."""
+    for reads, count in (
+        ("get_booster", _xgboost),
+        ("booster_", _lightgbm),
+        ("get_tree_leaf_counts", _catboost),
+        ("_predictors", _histograms),
+    ):
+        if hasattr(model, reads):
+            trees = np.array(list(count(model)), dtype=float).reshape(-1, 3)
+            branches, leaves, numbers = trees.sum(axis=0)
+            return {"n_trees": len(trees), "n_branches": branches, "n_leaves": leaves, "n_parameters": numbers}
+    if hasattr(model, "term_scores_"):  # interpret's explainable boosting machine
+        return {"n_parameters": float(sum(np.size(scores) for scores in model.term_scores_))}
+    return {}
+
+
+Counts = Iterator[tuple[float, float, float]]  # branches, leaves and parameters of each tree
+
+
+def _xgboost(model: Any) -> Counts:
+    grown = json.loads(bytes(model.get_booster().save_raw("json")))["learner"]["gradient_booster"]["model"]["trees"]
+    for tree in grown:
+        leaves = tree["left_children"].count(-1)
+        yield leaves - 1, leaves, 2 * (leaves - 1) + leaves
+
+
+def _lightgbm(model: Any) -> Counts:
+    for tree in model.booster_.dump_model()["tree_info"]:
+        pending, leaves, numbers = [tree["tree_structure"]], 0, 0
+        while pending:
+            node = pending.pop()
+            if "split_index" in node:
+                pending += node["left_child"], node["right_child"]
+            else:
+                leaves += 1
+                numbers += 1 + len(node.get("leaf_coeff", ()))
+        yield leaves - 1, leaves, 2 * (leaves - 1) + numbers
+
+
+def _catboost(model: Any) -> Counts:
+    outputs = len(model.get_leaf_values()) / model.get_tree_leaf_counts().sum()
+    for leaves in model.get_tree_leaf_counts():
+        depth = np.log2(leaves)  # a split is shared by all branches of a depth
+        yield leaves - 1, leaves, 2 * depth + leaves * outputs
+
+
+def _histograms(model: Any) -> Counts:
+    for tree in (tree for iteration in model._predictors for tree in iteration):
+        leaves = int(tree.nodes["is_leaf"].sum())
+        yield leaves - 1, leaves, 2 * (leaves - 1) + leaves

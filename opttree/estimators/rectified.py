@@ -1,0 +1,166 @@
+"""RADDT, DTSemNet and HRT: single oblique trees by later methods, as their authors have published them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from opttree import bridge
+from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, Penalties, RegressionTree, SingleTree, mixed
+from opttree.options import changed, option
+from opttree.problems import TreeProblem
+
+__all__ = ["DTSemNetClassifier", "DTSemNetRegressor", "HRTRegressor", "RADDTClassifier", "RADDTRegressor"]
+
+
+@dataclass(eq=False, repr=False)
+class _Gradient(MinLeaf, SingleTree):
+    """Common part of RADDT and DTSemNet."""
+
+    splits = "oblique"
+    starts_compete = True
+
+    leaves: Literal["constant", "linear"] = option(
+        "constant",
+        """Constants or linear functions (of classes: multinomial logistic regressions), which need ``2 (p + 1)`` rows;
+        smaller leaves stay constant. In regression they are clipped to the intersection of the ranges of y and of the
+        fitted values on their rows.""",
+    )
+    leaf_penalty: float = option(
+        1e-5, "Ridge penalty on the weights of linear leaves as they are fitted in the end.", least=0
+    )
+    dtype: Literal["float32", "float64"] = option("float32", "Precision of the gradients.")
+
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
+        return mixed(0.0, 0.0, self.leaf_penalty) if self.leaves == "linear" else ()
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _RADDT(_Gradient):
+    """Common part of the regressor and the classifier."""
+
+    n_starts: int = option(2, "Starts: CART's tree, or ``init``, and else random ones.", least=1)
+    epochs: int = option(200, "Epochs of a run, each over all rows.", least=1)
+    n_scales: int = option(5, "Runs of a start, with growing scales of the softmin.", least=1)
+    preset: Literal["default", "paper"] = option(
+        "default",
+        '"paper": 10 starts, 3000 epochs and 5 scales, as the authors\' program documents.',
+    )
+
+    def _solver(self, problem: TreeProblem) -> Any:
+        return bridge.solvers.RADDT.paper() if self.preset == "paper" else self._made(bridge.solvers.RADDT)
+
+
+class RADDTRegressor(RegressionTree, _RADDT):
+    """Regression tree by the softmin of violations, see `solvers.RADDT`.
+
+    Attributes
+    ----------
+    tree_ : `opttree.Tree` on raw features.
+    result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
+    n_iter_ : steps taken.
+
+    References
+    ----------
+    "Differentiable decision tree via ReLU+Argmin reformulation", NeurIPS 2025.
+    """
+
+    loss = "squared"
+
+
+class RADDTClassifier(ClassificationTree, _RADDT):
+    """Classification tree by the softmin of violations, by log loss (capped at ``-log(1e-6)``), see `solvers.RADDT`.
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels.
+    tree_, result_, n_iter_ : as `RADDTRegressor`.
+    """
+
+    loss = "log"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _DTSemNet(_Gradient):
+    """Common part of the regressor and the classifier."""
+
+    n_starts: int = option(3, "Random starts; ``init`` replaces the first, with its splits alone.", least=1)
+    epochs: int = option(60, "Epochs of a start.", least=1)
+    batch_size: int = option(128, "Rows of a batch.", least=1)
+    learning_rate: float = option(0.05, "Learning rate of the first epoch.", above=0)
+    decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
+    split_penalty: float = option(0.0, "l1 penalty on the weights of the splits, see `solvers.DTSemNet`.", least=0)
+
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
+        return (*super()._penalties(weight, n_features), *mixed(1.0, self.split_penalty, 0.0))
+
+    def _solver(self, problem: TreeProblem) -> Any:
+        return self._made(bridge.solvers.DTSemNet)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DTSemNetRegressor(RegressionTree, _DTSemNet):
+    """Regression tree as a network whose largest output is the row's leaf, see `solvers.DTSemNet`.
+
+    Attributes
+    ----------
+    tree_, result_, n_iter_ : as `RADDTRegressor`.
+
+    References
+    ----------
+    "Vanilla gradient descent for oblique decision trees", ECAI 2024.
+    """
+
+    loss = "squared"
+    leaves: Literal["constant", "linear"] = changed("linear")
+
+
+class DTSemNetClassifier(ClassificationTree, _DTSemNet):
+    """Classification tree as a network whose largest output is the row's leaf, see `solvers.DTSemNet`.
+
+    Its log loss is that of the class shares in the leaves, capped at ``-log(1e-6)``.
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels.
+    tree_, result_, n_iter_ : as `RADDTRegressor`.
+    """
+
+    loss = "log"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HRTRegressor(RegressionTree, SingleTree):
+    """Hinge regression tree, see `solvers.HRT`: linear leaves, top-down, each split by Newton steps; one output.
+
+    Attributes
+    ----------
+    tree_, result_, n_iter_ : as `RADDTRegressor`.
+
+    References
+    ----------
+    "Hinge regression tree: a Newton method for oblique regression tree splitting", ICLR 2026, arXiv 2602.05371.
+    """
+
+    splits, leaves, loss = "oblique", "linear", "squared"
+
+    step: float | Literal["auto"] = option("auto", "Share of a Newton step that is taken, see `solvers.HRT`.")
+    max_iter: int = option(100, "Largest number of steps at a node.", least=1)
+    ridge: float = option(
+        1e-2, "Added to the diagonal of the normal equations, of the nodes and of the leaves.", least=0
+    )
+    min_samples_leaf: int = option(5, "Fewest training rows in a leaf, which also has more than p.", least=1)
+    tolerance: float = option(
+        0.0, "Nodes of at most this root mean square error, of standardised outputs, become leaves.", least=0
+    )
+    clip: bool = option(False, "Clip leaves to the ranges of y and of the fitted values on their rows.")
+
+    @property
+    def _min_leaf(self) -> int:
+        return self.min_samples_leaf
+
+    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
+        return mixed(0.0, 0.0, self.ridge / float(weight.sum()))
+
+    def _solver(self, problem: TreeProblem) -> Any:
+        return self._made(bridge.solvers.HRT, min_rows=self.min_samples_leaf)

@@ -1,0 +1,142 @@
+"""`DTSemNet`: the whole tree as a network whose largest output is the row's leaf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels import rectified
+from opttree.kernels.first_order import Moments
+from opttree.options import option
+from opttree.problems import L1, SmoothTreeProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.rectified.starts import reported
+from solvers.result import Termination
+
+Floats = NDArray[np.floating]
+ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
+
+
+@dataclass(frozen=True)
+class DTSemNet(Solver):
+    """Oblique trees by DTSemNet (ECAI 2024; its authors' program), classes and numbers.
+
+    A leaf's sum S adds up, over the branches above it, the distances by which a row lies on the leaf's side; the leaf
+    of the row has the largest sum, so that the network is the hard tree itself. Leaves have classes in turn, from left
+    to right; Adam on batches minimises the cross-entropy of the softmax over the classes' largest sums. In regression
+    the choice of the leaf has the gradient of the softmax over the leaves (straight through).
+
+    Features and outputs are not scaled: the learning rate is for standardised ones. An `L1` penalty on splits is added
+    to the loss, on the weights as they are. Layers that the authors put in front of the splits and the leaves in some
+    experiments (products of matrices, which leave the tree as it is) are not used. Steps are hard trees with leaves
+    refitted; an epoch whose tree has the lowest objective so far of its start is one.
+    """
+
+    n_starts: int = option(
+        3, "Random starts; a start tree given to `solve` replaces the first, with its splits alone.", least=1
+    )
+    epochs: int = option(60, "Epochs of a start.", least=1)
+    batch_size: int = option(128, "Rows of a batch.", least=1)
+    learning_rate: float = option(0.05, "Learning rate of the first epoch.", above=0)
+    decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
+    dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Supports oblique splits, squared or log loss, at least as many leaves as classes."""
+        if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
+            return reason
+        if problem.depth > 0 and problem.is_classification and 2**problem.depth < problem.n_outputs:
+            return f"its {2**problem.depth} leaves are fewer than its {problem.n_outputs} classes"
+        return None
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """A step for each epoch that improves a start."""
+        if start is not None:
+            yield Step(start, phase="start")
+        yield Step(problem.best_constant(), phase="constant")
+        if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
+            return Termination.LOCALLY_OPTIMAL
+        smooth = SmoothTreeProblem(problem, dtype=self.dtype)
+        yield None
+        rngs = rng.spawn(self.n_starts)
+        thetas = [random_theta(smooth, own) for own in rngs]
+        if start is not None:
+            thetas[0] = smooth.soften(start, rngs[0])
+        runs = [Training(self, smooth, theta, own) for theta, own in zip(thetas, rngs, strict=True)]
+
+        def step(start: int, epoch: int, tree: Tree) -> Step:
+            return Step(tree, phase=f"start {start}", info={"epoch": float(epoch)})
+
+        yield from reported(problem, runs, step)
+        return Termination.ITERATION_LIMIT
+
+
+def random_theta(smooth: SmoothTreeProblem, rng: Rng) -> Floats:
+    """Weights as those of a linear layer in PyTorch: uniform, up to one over the root of the number of inputs."""
+    most = 1.0 / np.sqrt(smooth.problem.n_features)
+    return rng.uniform(-most, most, smooth.size).astype(smooth.dtype)
+
+
+@dataclass
+class Training:
+    """The epochs of one start, see `solvers.rectified.starts.Start`."""
+
+    options: DTSemNet
+    smooth: SmoothTreeProblem
+    theta: Floats
+    rng: Rng
+    device: str = "cpu"
+    done: int = 0
+    updates: int = 0
+    least: float = np.inf
+    ready: list[tuple[int, Tree]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        problem, dtype = self.smooth.problem, self.smooth.dtype
+        self.data = problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype)
+        self.l1 = problem.strength(L1, "splits")
+        self.leaf_class = np.arange(2**problem.depth) % problem.n_outputs
+        self.moments = np.zeros((2, self.theta.size), dtype)
+
+    @property
+    def thetas(self) -> list[Floats]:
+        """The present theta."""
+        return [self.theta]
+
+    @property
+    def remaining(self) -> int:
+        """Epochs to go."""
+        return self.options.epochs - self.done
+
+    @property
+    def parts(self) -> int:
+        """Epochs done."""
+        return self.done
+
+    def advance(self, steps: int) -> None:
+        """Up to so many epochs."""
+        problem = self.smooth.problem
+        for _ in range(min(steps, self.remaining)):
+            rate = self.options.learning_rate * self.options.decay**self.done
+            order = self.rng.permutation(problem.n_samples)
+            how = (rate, order, self.options.batch_size, self.l1)
+            self.updates = rectified.semantic_epoch(
+                self.theta, self.moments, self.updates, *how, *self.data, self.smooth.form, ADAM, self.leaf_class
+            )
+            if not np.isfinite(self.theta).all():
+                raise FloatingPointError("the weights of a start ceased to be finite; use a lower learning_rate")
+            self.done += 1
+            tree = problem.trim(problem.fit_leaves(self.smooth.harden(self.theta)))
+            if (objective := problem.objective(tree)) < self.least:
+                self.least = objective
+                self.ready.append((self.done, tree))
+
+    def taken(self) -> list[tuple[int, Tree]]:
+        """The epochs since the last call that were the best so far, and their trees."""
+        ready, self.ready = self.ready, []
+        return ready

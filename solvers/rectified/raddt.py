@@ -1,0 +1,255 @@
+"""`RADDT`: the whole tree by gradients of a softmin over the leaves' violations, whose scale grows run by run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels import rectified
+from opttree.kernels.first_order import Moments
+from opttree.options import option
+from opttree.problems import SmoothTreeProblem, TreeProblem
+from opttree.tree import Tree
+from solvers.base import Solver, Step, Steps
+from solvers.initial import CartInit, Initial
+from solvers.rectified.starts import reported
+from solvers.result import Termination
+
+Floats = NDArray[np.floating]
+ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
+LARGEST = {3: 100.0, 7: 130.0, 10: 170.0}  # last scale by depth, and 200 for deeper trees
+SLOWEST = 1e-6  # first and last learning rate
+LITTLE, ENOUGH = 5e-4, 0.01  # gains of R2: by the last run, and over the first start
+
+
+@dataclass(frozen=True)
+class RADDT(Solver):
+    """Oblique trees by "ReLU + Argmin" (NeurIPS 2025, its authors' program), for constant leaves and linear ones.
+
+    A leaf's violation U adds up, over the branches above it, the distances by which a row lies on the wrong side; the
+    leaf of the row is the only one without. The mean over the rows of the leaves' losses, weighted by the softmin of
+    ``alpha U``, is minimised by AdamW (warm-up, then a cosine), in runs with growing alpha, each from the best hard
+    tree of the run before, its thresholds moved to the middle of the gap between the nearest rows. Of all starts and
+    epochs the tree of least loss on the training rows is the result.
+
+    It works in units of the ranges of features and outputs, whatever those of the problem. Penalties are not part of
+    the gradients. From depth 5 on, weights of at most ``2**-depth`` count as zero, as in the program; unlike there,
+    leaves of weight below 1e-7 of the row's own are not visited at all, boundaries are not moved by support vector
+    machines, and splits are not made steeper in runs that gain nothing.
+    """
+
+    n_starts: int = option(
+        2, "Starts: the start tree given to `solve`, or that of ``init``, and else random ones.", least=1
+    )
+    epochs: int = option(200, "Epochs of a run, each over all rows.", least=1)
+    n_scales: int = option(5, "Runs of a start.", least=1)
+    scales: tuple[float, float] | None = option(
+        None,
+        """First and last alpha; geometric in between. None: from 2 to 100 up to depth 3, to 130 up to depth 7, to 170
+        up to depth 10, else to 200.""",
+        above=0,
+    )
+    learning_rate: float = option(0.01, "Largest learning rate.", above=0)
+    warm_up: int = option(10, "Epochs in which the learning rate grows.", least=0)
+    weight_decay: float = option(0.01, "Of AdamW.", least=0)
+    init: Initial = option(factory=CartInit, doc="Builds the first start if `solve` is given none.")
+    dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
+
+    @staticmethod
+    def paper() -> RADDT:
+        """The run that the authors' program documents: 10 starts, 3000 epochs, 5 scales."""
+        return RADDT(n_starts=10, epochs=3000)
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Supports oblique splits, squared or log loss; depth 0 gives the constant tree."""
+        reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
+        return reason or self.init.supports(problem)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """A step for each run of each start."""
+        if start is not None:
+            yield Step(start, phase="start")
+        yield Step(problem.best_constant(), phase="constant")
+        if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
+            return Termination.LOCALLY_OPTIMAL
+        if start is None:
+            start = self.init.build(problem, rng)
+            yield Step(start, phase="initial tree")
+        units = Units.of(problem)
+        smooth = SmoothTreeProblem(units.stated(problem), dtype=self.dtype)
+        yield None
+        rngs = rng.spawn(self.n_starts)
+        first = smooth.problem.fit_leaves(units.scale(start))
+        mean = smooth.problem.mean_loss
+        constant, reached = mean(smooth.problem.best_constant()), mean(first)
+        runs = [
+            Ladder(self, smooth, smooth.soften(first, own) if k == 0 else random_theta(smooth, own))
+            for k, own in enumerate(rngs)
+        ]
+        for k, run in enumerate(runs[1:], 1):
+            if k > 1:
+                run.enough = reached - ENOUGH * constant
+            run.little = LITTLE * constant
+
+        def step(start: int, stage: int, tree: Tree) -> Step:
+            found = problem.trim(problem.fit_leaves(units.unscale(tree)))
+            return Step(found, phase=f"start {start}, run {stage}", n_evaluations=self.epochs)
+
+        yield from reported(problem, runs, step)
+        return Termination.ITERATION_LIMIT
+
+    def ladder(self, depth: int) -> Floats:
+        """The scales of the runs."""
+        last = next((scale for most, scale in LARGEST.items() if depth <= most), 200.0)
+        low, high = self.scales or (2.0, last)
+        return np.geomspace(low, high, self.n_scales)
+
+    def rates(self) -> Floats:
+        """The learning rate of each epoch of a run."""
+        grown = np.linspace(SLOWEST, self.learning_rate, self.warm_up, endpoint=False)[: self.epochs]
+        turn = np.linspace(0.0, np.pi, max(self.epochs - grown.size, 0), endpoint=False)
+        return np.append(grown, SLOWEST + (self.learning_rate - SLOWEST) * (1.0 + np.cos(turn)) / 2.0)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The least values and the ranges of features and outputs."""
+
+    x_least: NDArray[np.float64]
+    x_range: NDArray[np.float64]
+    y_least: NDArray[np.float64]
+    y_range: NDArray[np.float64]
+
+    @staticmethod
+    def of(problem: TreeProblem) -> Units:
+        """Those of the rows of ``problem``; outputs of classes are left alone."""
+
+        def least_and_range(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            low, size = table.min(axis=0), np.ptp(table, axis=0)
+            return low, np.where(size > 0.0, size, 1.0)
+
+        outputs = (np.zeros(1), np.ones(1)) if problem.is_classification else least_and_range(problem.Y)
+        return Units(*least_and_range(problem.X), *outputs)
+
+    def stated(self, problem: TreeProblem) -> TreeProblem:
+        """``problem`` in these units, without penalties."""
+        X = (problem.X - self.x_least) / self.x_range
+        y = problem.y if problem.is_classification else ((problem.Y - self.y_least) / self.y_range)
+        return problem.with_rows(X, y, problem.sample_weight, penalties=(), min_leaf=1)
+
+    def scale(self, tree: Tree) -> Tree:
+        """``tree`` in these units."""
+        return tree.scale(self.x_least, self.x_range, self.y_least, self.y_range)
+
+    def unscale(self, tree: Tree) -> Tree:
+        """A tree of these units in those of the problem."""
+        return tree.unscale(self.x_least, self.x_range, self.y_least, self.y_range)
+
+
+def random_theta(smooth: SmoothTreeProblem, rng: Rng) -> Floats:
+    """Splits with weights and thresholds between -1 and 1, and the leaves that fit them."""
+    theta = np.zeros(smooth.size, smooth.dtype)
+    A, b, _values, _coefs = smooth.unpack(theta)
+    A[:], b[:] = rng.uniform(-1.0, 1.0, A.shape), rng.uniform(-1.0, 1.0, b.shape)
+    return refitted(smooth, theta)
+
+
+def refitted(smooth: SmoothTreeProblem, theta: Floats) -> Floats:
+    """Theta with the leaves that fit its hard tree."""
+    return smooth.with_leaves(theta, smooth.problem.fit_leaves(smooth.harden(theta)))
+
+
+def centred(smooth: SmoothTreeProblem, theta: Floats) -> Floats:
+    """Theta with thresholds in the middle of the gap between the nearest rows on either side: the same hard tree."""
+    theta = theta.copy()
+    A, b, _values, _coefs = smooth.unpack(theta)
+    node = np.zeros(smooth.problem.n_samples, np.intp)
+    for t in range(b.size):  # in heap order: parents first
+        rows = np.flatnonzero(node == t)
+        z = smooth.problem.X[rows] @ A[t].astype(np.float64)
+        left = z <= b[t]
+        node[rows] = np.where(left, 2 * t + 1, 2 * t + 2)
+        if left.any() and not left.all():
+            b[t] = 0.5 * (z[left].max() + z[~left].min())
+    return theta
+
+
+@dataclass
+class Ladder:
+    """The runs of one start; see `solvers.rectified.starts.Start`."""
+
+    options: RADDT
+    smooth: SmoothTreeProblem
+    theta: Floats
+    enough: float = -np.inf  # at a loss of at most this, a run that gains less than ``little`` is the last
+    little: float = 0.0
+    device: str = "cpu"
+    stage: int = 0
+    done: int = 0
+    least: float = np.inf  # of the present run
+    lowest: float = np.inf  # of all runs
+    best: Floats = field(init=False)
+    ready: list[tuple[int, Tree]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        problem, dtype = self.smooth.problem, self.smooth.dtype
+        self.scales, self.rates = self.options.ladder(problem.depth), self.options.rates()
+        self.floor = 2.0**-problem.depth if problem.depth > 4 else 0.0
+        self.data = problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype)
+        self._begin(self.theta)
+
+    @property
+    def thetas(self) -> list[Floats]:
+        """The present theta."""
+        return [self.theta]
+
+    @property
+    def remaining(self) -> int:
+        """Epochs to go."""
+        return max(self.scales.size - self.stage, 0) * self.options.epochs - self.done
+
+    @property
+    def parts(self) -> int:
+        """Runs that have ended."""
+        return self.stage
+
+    def advance(self, steps: int) -> None:
+        """Up to so many epochs, of the present run at most."""
+        rates = self.rates[self.done : self.done + steps]
+        how = (self.options.weight_decay, float(self.scales[self.stage]), self.floor)
+        form = self.smooth.form
+        self.least = rectified.descend_relaxed(
+            self.theta, self.best, self.least, self.moments, self.done, rates, *how, *self.data, form, ADAM
+        )
+        if not np.isfinite(self.theta).all():
+            raise FloatingPointError("the weights of a start ceased to be finite; use a lower learning_rate")
+        self.done += rates.size
+        if self.done == self.options.epochs:
+            self._end()
+
+    def taken(self) -> list[tuple[int, Tree]]:
+        """The runs that have ended since the last call, and the best hard tree of each."""
+        ready, self.ready = self.ready, []
+        return ready
+
+    def _begin(self, theta: Floats) -> None:
+        self.theta = centred(self.smooth, theta)
+        self.best, self.least, self.done = self.theta.copy(), np.inf, 0
+        self.moments = np.zeros((2, theta.size), theta.dtype)
+
+    def _end(self) -> None:
+        """Keep the best tree of the run; begin the next one from it."""
+        self.stage += 1
+        self.ready.append((self.stage, self.smooth.harden(self.best)))
+        settled = self.lowest - self.least < self.little and self.least <= self.enough
+        self.lowest = min(self.lowest, self.least)
+        if settled:
+            self.stage = self.scales.size
+        self.done = 0
+        if self.remaining:
+            best = self.best if self.smooth.linear else refitted(self.smooth, self.best)
+            self._begin(best)
