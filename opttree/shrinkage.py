@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
 ROOT_RIDGE = 1e-6  # of the root's linear model, as a share of its weight
+LEAST_STRENGTH = 1e-9  # as a share of the weight: positive ones below would leave singular equations
 STEP, FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of the codes of rows
 MOST_NUMBERS = 2**26  # in the products of features of all nodes
 
@@ -28,20 +31,40 @@ def refusal(problem: TreeProblem) -> str | None:
     return None
 
 
-def row_codes(problem: TreeProblem) -> NDArray[np.uint64]:
+def codes_of(columns: Iterable[NDArray[Any]], n: int) -> NDArray[np.uint64]:
     """(n,) pseudo-random number of each row, equal for equal rows; only the order of the values in a column counts."""
-    codes = np.zeros(problem.n_samples, np.uint64)
-    for column in (*problem.X.T, *problem.Y.T):
+    codes = np.zeros(n, np.uint64)
+    for column in columns:
         codes ^= np.unique(column, return_inverse=True)[1].astype(np.uint64) + STEP
         codes *= FACTOR
         codes ^= codes >> np.uint64(29)
     return codes
 
 
+def observations(problem: TreeProblem) -> NDArray[np.int64]:
+    """Numbers of the rows that are observations of their own, in an order that the order of the rows does not change.
+
+    Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete: where most rows
+    whose X occurs more than once share it with rows of another y, every row is an observation.
+    """
+    n = problem.n_samples
+    codes = codes_of((*problem.X.T, *problem.Y.T), n)
+    order = np.argsort(codes, kind="stable")
+    first = np.append(True, np.diff(codes[order]) > 0)
+    if first.all():
+        return order
+    _values, at, size = np.unique(codes_of(problem.X.T, n), return_inverse=True, return_counts=True)
+    different = np.bincount(at[order[first]], minlength=size.size)  # values of y at each X
+    shared = size > 1
+    if size[shared & (different > 1)].sum() >= size[shared].sum() / 2:
+        return order
+    return order[first]
+
+
 class NodeMoments:
     """Weighted products of features and outputs of the rows at each node of a tree, from which leaves are shrunk.
 
-    The rows are those of ``problem``; its weights are scaled to add to the number of rows that differ. Kept for several
+    The rows are those of ``problem``; its weights are scaled to add to the number of `observations`. Kept for several
     strengths.
     """
 
@@ -50,7 +73,7 @@ class NodeMoments:
         leaf = problem.leaves_of(tree)
         linear = problem.leaves == "linear"
         used = problem.n_features + 1 if linear else 1
-        weight = problem.w * len(np.unique(row_codes(problem)))
+        weight = problem.w * len(observations(problem))
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
         self.G = np.zeros((tree.n_nodes, used, used))
         self.c = np.zeros((tree.n_nodes, used, Y.shape[1]))
@@ -79,14 +102,14 @@ class NodeMoments:
         tree, used = self.tree, self.G.shape[1]
         if strength == 0.0:
             return tree
-        eye = np.eye(used)
+        own_share = max(strength, LEAST_STRENGTH * float(self.G[0, -1, -1])) * np.eye(used)
         models = np.zeros_like(self.c)
         root = ROOT_RIDGE * self.G[0, -1, -1] * np.diag([1.0] * (used - 1) + [0.0])
         models[0] = np.linalg.solve(self.G[0] + root, self.c[0])
         for t in range(tree.n_branches):
             kids = tree.children[t]
             own = self.c[kids] - self.G[kids] @ models[t]
-            models[kids] = models[t] + np.linalg.solve(self.G[kids] + strength * eye, own)
+            models[kids] = models[t] + np.linalg.solve(self.G[kids] + own_share, own)
         leaves = models[tree.n_branches :].transpose(0, 2, 1)
         coefs = leaves[:, :, :-1] if used > 1 else None
         shrunk = replace(tree, values=leaves[:, :, -1], coefs=coefs, lower=None, upper=None, link="identity")

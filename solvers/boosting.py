@@ -68,7 +68,8 @@ class Boosting(Solver):
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
-        train, valid = (problem, None) if self.validation is None else problem.split(self.validation, rng)
+        share = self.validation if problem.n_samples > 1 else None
+        train, valid = (problem, None) if share is None else problem.split(share, rng)
         parts = [train] if valid is None else [train, valid]
         offset = starting_scores(train)
         scores = [np.tile(offset, (part.n_samples, 1)) for part in parts]

@@ -20,13 +20,18 @@ import solvers
 from opttree import (
     BoostedTreesClassifier,
     BoostedTreesRegressor,
+    DTSemNetClassifier,
+    DTSemNetRegressor,
     GETClassifier,
     GETRegressor,
     GradTreeClassifier,
     GradTreeRegressor,
+    HRTRegressor,
     OCTClassifier,
     ORRTRegressor,
     ORTRegressor,
+    RADDTClassifier,
+    RADDTRegressor,
     SDTRRegressor,
     SRTRegressor,
     TAOClassifier,
@@ -60,6 +65,11 @@ VARIANTS = [
     OCTClassifier(2),
     GradTreeClassifier(3, epochs=150, n_starts=2),
     GradTreeRegressor(3, epochs=150, n_starts=2),
+    RADDTRegressor(2, epochs=20),
+    RADDTClassifier(2, epochs=20),
+    DTSemNetRegressor(2, epochs=20),
+    DTSemNetClassifier(3, epochs=20),
+    HRTRegressor(2),
     SDTRRegressor(3, max_batches=300),
     SDTRRegressor(2, n_trees=3, n_layers=2, max_batches=200),
     TAOForestRegressor(3),
@@ -86,7 +96,8 @@ def skipped_by_scikit_learn():
 @pytest.mark.parametrize("estimator", VARIANTS, ids=repr)
 def test_scikit_learns_own_checks(estimator, skipped_by_scikit_learn):
     drawn = (TAOForestRegressor, TAOForestClassifier, BoostedTreesRegressor, BoostedTreesClassifier)
-    chaotic = (SRTRegressor, ORRTRegressor, GradTreeClassifier, GradTreeRegressor, SDTRRegressor, *drawn)
+    late = (RADDTRegressor, RADDTClassifier, DTSemNetRegressor, DTSemNetClassifier)
+    chaotic = (SRTRegressor, ORRTRegressor, GradTreeClassifier, GradTreeRegressor, SDTRRegressor, *late, *drawn)
     expected = CHAOTIC if isinstance(estimator, chaotic) else {}
     outcomes = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=expected)
     bad = [

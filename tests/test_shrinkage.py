@@ -7,7 +7,7 @@ from sklearn.metrics import log_loss
 
 from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem
 from opttree.estimators import shrinking
-from opttree.estimators.shrinking import STRENGTHS, different_rows
+from opttree.estimators.shrinking import STRENGTHS, parted
 from opttree.shrinkage import NodeMoments, refusal
 from solvers import TAO, solve
 
@@ -134,26 +134,88 @@ def test_weights_and_repeated_rows_choose_alike(rows):
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-6)
 
 
-def test_folds_know_neither_units_nor_order():
+@pytest.mark.parametrize("discrete", [False, True])
+def test_folds_know_neither_units_nor_order(discrete):
     rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 5, (200, 2)).astype(float), rng.integers(0, 2, 200)
-    rows, fold = different_rows(TreeProblem(X, y, depth=1, loss="log"))
+    X = rng.integers(0, 5, (200, 2)).astype(float)
+    y = rng.integers(0, 2, 200) if discrete else (X @ [1.0, 2.0]).astype(int) % 3
+    rows, fold = parted(TreeProblem(X, y, depth=1, loss="log"))
     order = rng.permutation(200)
-    other, other_fold = different_rows(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1, loss="log"))
+    other, other_fold = parted(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1, loss="log"))
     assert np.array_equal(other.X, 1e3 * rows.X + 7.0)
     assert np.array_equal(other_fold, fold)
-    assert rows.n_samples == len(np.unique(np.column_stack([X, y]), axis=0)) < 200
+    # copies count once, but not where equal features have labels of their own
+    assert rows.n_samples == (200 if discrete else len(np.unique(X, axis=0)))
     assert rows.sample_weight.sum() == 200
-    counts = np.array([np.bincount(fold[rows.y == label]) for label in (0, 1)])
+    counts = np.array([np.bincount(fold[rows.y == label], minlength=3) for label in np.unique(y)])
     assert np.ptp(counts, axis=1).max() <= 1  # class by class
+
+
+def test_leaves_of_discrete_data_are_left_alone():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (4000, 4)).astype(float)
+    rare = X[:, 0] * X[:, 1] == 1
+    y = (rng.random(4000) < np.where(rare, 0.65, 0.2)).astype(int)
+    model = TAOClassifier(4, random_state=0).fit(X, y)
+    assert model.leaf_shrinkage_ < 100.0
+    assert model.predict(X[rare]).mean() > 0.9
+    levels = rng.integers(0, 20, 3000).astype(float)
+    counts = rng.poisson(1.0 + levels / 5.0)
+    scores = [
+        TAORegressor(5, leaf_shrinkage=s).fit(levels[:, None], counts).score(levels[:, None], counts)
+        for s in (0.0, "cv")
+    ]
+    assert scores[1] > scores[0] - 0.005
+
+
+def test_the_smallest_leaf_of_copies_shrinks_with_them(rows):
+    X, y = rows
+    y = y + np.random.default_rng(0).normal(size=len(y))
+    once = TAORegressor(8, splits="axis", min_samples_leaf=3, random_state=0).fit(X, y)
+    often = TAORegressor(8, splits="axis", min_samples_leaf=60, random_state=0)
+    often.fit(np.repeat(X, 20, axis=0), np.repeat(y, 20))
+    assert often.leaf_shrinkage_ == once.leaf_shrinkage_ > 0.0
+
+
+def test_one_heavy_row_is_no_evidence():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    weight = np.append(1e4, np.ones(59))
+    model = TAORegressor(4, random_state=0).fit(X, y, weight)
+    assert model.leaf_shrinkage_ == 0.0
+
+
+def test_small_strengths_and_equal_features_have_a_solution(rows):
+    X, y = rows
+    X = np.column_stack([X[:, :2], X[:, 0]])
+    model = TAORegressor(3, leaves="linear", leaf_shrinkage=1e-17, random_state=0).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_given_tree_is_shrunk_as_others_of_its_kind(rows):
+    X, y = rows
+    tree = TAORegressor(6, leaf_shrinkage=0, random_state=0).fit(X, y).tree_
+    again = TAORegressor(6, init=tree, random_state=0).fit(X, y)
+    assert again.leaf_shrinkage_ == TAORegressor(6, random_state=0).fit(X, y).leaf_shrinkage_
+
+
+def test_what_is_asked_for_is_done(rows):
+    X, y = rows
+    paper = GETRegressor(2, preset="paper", n_starts=1, polish=False, leaf_shrinkage=50.0, random_state=0, time_limit=2)
+    assert paper.fit(X, y).leaf_shrinkage_ == 50.0
+    held = GETRegressor(3, n_starts=1, validation_fraction=0.3, random_state=0).fit(X, y)
+    assert held.leaf_shrinkage_ == 0.0
+    streamed = GETRegressor(3, n_starts=1, leaf_shrinkage=50.0, random_state=0).partial_fit(X, y)
+    assert streamed.leaf_shrinkage_ == 50.0
+    assert streamed.partial_fit(X, y).leaf_shrinkage_ == 0.0
 
 
 def test_of_many_rows_some_are_enough(rows, monkeypatch):
     X, y = rows
-    monkeypatch.setattr(shrinking, "MOST_ROWS", 90)
-    some, fold = different_rows(TreeProblem(X, y > 0, depth=1))
-    assert some.n_samples == 90
-    assert np.array_equal(np.bincount(fold), [30, 30, 30])
+    monkeypatch.setattr(shrinking, "MOST_ROWS", 150)
+    some, fold = parted(TreeProblem(X, y > 0, depth=1))
+    assert some.n_samples == 150
+    assert np.array_equal(np.bincount(fold), [50, 50, 50])
     assert TAORegressor(6, random_state=0).fit(X, y).leaf_shrinkage_ > 0.0
 
 

@@ -42,10 +42,26 @@ def test_small_data_are_stacked_by_default():
     assert model.predict(new_X) == pytest.approx(TAOForestRegressor(random_state=0, n_jobs=1).fit(X, y).predict(new_X))
     assert TAOForestRegressor(5, random_state=0).fit(X, y).kind_ != "stacked"
     assert TAOForestRegressor(10, warm_start=True, random_state=0).fit(X, y).kind_ != "stacked"
-    with pytest.raises(ValueError, match="warm_start adds trees of one kind; got a forest of kind 'stacked'"):
+    with pytest.raises(ValueError, match="warm_start adds trees of one kind; got kind='stacked'"):
         TAOForestRegressor(kind="stacked", warm_start=True).fit(X, y)
-    with pytest.raises(ValueError, match="warm_start adds trees of one kind; got a forest of kind 'stacked'"):
-        model.set_params(warm_start=True, n_estimators=40).fit(X, y)
+    model.set_params(warm_start=True, n_estimators=40).fit(X, y)  # a forest to which trees can be added takes its place
+    assert model.kind_ != "stacked"
+    assert len(model.forest_.trees) == 40
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_few_rows_are_enough(n):
+    X, y = np.arange(40.0)[:, None], np.arange(40.0)
+    weight = (np.arange(40) < n).astype(float)
+    assert np.isfinite(TAOForestRegressor(10, random_state=0).fit(X, y, weight).predict(X)).all()
+    assert np.isfinite(AutoTreeRegressor(time_limit=2, random_state=0).fit(X, y, weight).predict(X)).all()
+
+
+def test_labels_may_be_any_numbers():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    labels = np.where(X[:, 0] > 0.0, 1.5, 0.5)
+    problem = TreeProblem(X, labels, depth=2, leaves="linear", loss="log")
+    assert (solve(problem, StackedForest(6), random_state=0).tree.predict(X) == labels).mean() > 0.9
 
 
 def test_classes_are_stacked():

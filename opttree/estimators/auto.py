@@ -34,6 +34,7 @@ FINAL_STARTS = 12  # random starts of a distilled tree on all rows, as far as ti
 MEMBER_SHARE = 0.5  # of the remaining search time, for one member
 MANY_ROWS, FEW_ROWS = 2000, 400  # from the first on one part is held out; below the second all folds are made thrice
 FOLDS, HELD_OUT = 5, 0.2
+FEWEST = 5  # rows below which none are held out: losses are then those of training
 CLEARLY = 3.0  # standard errors behind the best, after which a member's other folds are left out
 CART_DEPTHS = (3, 6, 12)
 
@@ -201,6 +202,8 @@ class _AutoTree(ForestModel):
 
     def _folds(self, problem: TreeProblem, seed: int) -> list[tuple[TreeProblem, TreeProblem]]:
         """Training and held-out rows: one part of many rows; of few rows five folds, of very few three times five."""
+        if problem.n_samples < FEWEST:
+            return [(problem, problem)]
         share = self.validation_fraction or (HELD_OUT if problem.n_samples >= MANY_ROWS else None)
         if share is not None:
             return [problem.split(share, np.random.default_rng(seed))]
@@ -208,7 +211,7 @@ class _AutoTree(ForestModel):
         stratified = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() >= FOLDS
         kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
         folds = min(FOLDS, problem.n_samples)
-        cuts = kind(n_splits=folds, n_repeats=repeats, random_state=seed).split(problem.X, problem.y)
+        cuts = kind(n_splits=folds, n_repeats=repeats, random_state=seed).split(problem.X, problem.Y[:, 0])
         return [(problem.sample(train), problem.sample(valid)) for train, valid in cuts]
 
     def _try(

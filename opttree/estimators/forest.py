@@ -134,8 +134,8 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
                 f"n_estimators must be at least the {len(self.forest_.trees)} trees that there are, with "
                 f"warm_start=True; got {self.n_estimators}"
             )
-        if self.warm_start and "stacked" in (self.kind, getattr(self, "kind_", "")):
-            raise ValueError("warm_start adds trees of one kind; got a forest of kind 'stacked'")
+        if self.warm_start and self.kind == "stacked":
+            raise ValueError("warm_start adds trees of one kind; got kind='stacked'")
         self._forest()  # checks the solver's options
 
     @property
@@ -159,7 +159,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         self._check_options()
-        if not (self.warm_start and hasattr(self, "forest_")):
+        if not (self.warm_start and getattr(self, "kind_", "stacked") != "stacked"):
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._forget("forest_", "depth_", "_levels", "shrinkage_", "kind_", "cv_results_")
         return super()._fit_noted(X, y, sample_weight)
@@ -311,7 +311,10 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
             raise ValueError(f"coverage must be between 0 and 1; got {coverage!r}")
         X = self._validated(X)
         if not self._outside_errors.size:
-            raise ValueError("predict_interval needs rows left out in training; max_samples=1.0 left none")
+            raise ValueError(
+                "predict_interval needs a forest, not stopped before its first trees, some of which leave a row out: "
+                f"max_samples below 1 or bootstrap=True; got max_samples={self.max_samples!r}"
+            )
         answers = np.stack([tree.outputs(X) for tree in self.forest_.trees])
         half = np.quantile(self._outside_errors, coverage, axis=0) * np.sqrt(answers.var(axis=0) + self._mean_variance)
         bounds = np.stack([answers.mean(axis=0) - half, answers.mean(axis=0) + half], axis=-1)

@@ -74,7 +74,9 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
 
     @property
     def _shrinkage(self) -> float | str:
-        return 0.0 if self.preset == "paper" else super()._shrinkage
+        if self.leaf_shrinkage is None and (self.preset == "paper" or self.validation_fraction is not None):
+            return 0.0
+        return super()._shrinkage
 
     def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
         """A tree of TAO of the same depth, in a small part of GET's time: it overfits alike."""
@@ -134,7 +136,7 @@ class GETRegressor(RegressionTree, _GETTree):
     tree_ : `opttree.Tree` on raw features.
     result_ : `solvers.Result` of the run; its tree and objective are on the scaled problem.
     n_iter_ : steps taken.
-    validation_loss_ : mean loss of the tree on the held-out rows, with ``validation_fraction``.
+    validation_loss_ : mean loss of ``result_.tree`` on the held-out rows, with ``validation_fraction``.
 
     References
     ----------

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from numpy.typing import ArrayLike
+from sklearn.utils import column_or_1d
+
 from opttree import bridge
 from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, Penalties, RegressionTree, SingleTree, mixed
+from opttree.estimators.scaling import Scaling
 from opttree.options import changed, option
 from opttree.problems import TreeProblem
 
@@ -48,7 +52,11 @@ class _RADDT(_Gradient):
     )
 
     def _solver(self, problem: TreeProblem) -> Any:
-        return bridge.solvers.RADDT.paper() if self.preset == "paper" else self._made(bridge.solvers.RADDT)
+        return (
+            bridge.solvers.RADDT.paper()
+            if self.preset == "paper"
+            else self._made(bridge.solvers.RADDT, init=bridge.solvers.CartInit())
+        )
 
 
 class RADDTRegressor(RegressionTree, _RADDT):
@@ -87,7 +95,7 @@ class _DTSemNet(_Gradient):
     n_starts: int = option(3, "Random starts; ``init`` replaces the first, with its splits alone.", least=1)
     epochs: int = option(60, "Epochs of a start.", least=1)
     batch_size: int = option(128, "Rows of a batch.", least=1)
-    learning_rate: float = option(0.05, "Learning rate of the first epoch.", above=0)
+    learning_rate: float = option(0.1, "Learning rate of the first epoch.", above=0)
     decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
     split_penalty: float = option(0.0, "l1 penalty on the weights of the splits, see `solvers.DTSemNet`.", least=0)
 
@@ -154,6 +162,14 @@ class HRTRegressor(RegressionTree, SingleTree):
         0.0, "Nodes of at most this root mean square error, of standardised outputs, become leaves.", least=0
     )
     clip: bool = option(False, "Clip leaves to the ranges of y and of the fitted values on their rows.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        return tags
+
+    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
+        return super()._train(X, column_or_1d(y, warn=True), sample_weight)
 
     @property
     def _min_leaf(self) -> int:

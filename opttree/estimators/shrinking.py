@@ -14,7 +14,7 @@ from opttree.estimators.base import SingleTree
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import TreeProblem
-from opttree.shrinkage import NodeMoments, refusal, row_codes
+from opttree.shrinkage import NodeMoments, codes_of, observations, refusal
 from opttree.tree import Tree
 
 if TYPE_CHECKING:
@@ -38,9 +38,12 @@ class ShrunkLeaves(SingleTree):
         the shrunk leaves, ``result_.tree`` those of least objective. "cv": the one of 0, .3, 1, 3, 10, 30, 100 with
         the lowest squared error (of probabilities in classification) on held-out rows, in three folds of at most
         20,000 rows in all, with trees of their own, see ``leaf_shrinkage_``; 0 where that error is not lower by more
-        than a standard error, and for a time limit below a second. Equal rows count once, so that neither the scale of
-        the weights nor repeated rows matter. None: "cv" for constant leaves, 0 for linear ones. Medians, linear leaves
-        of classes and trees that go on learning from chunks of rows are not shrunk.""",
+        than a standard error, and for a time limit below a second. With ``max_depth="cv"``, of depth and strength
+        together the pair of the best mean score on its folds. Copies of a row count once (unless most rows with equal
+        features differ in y), so that neither the scale of the weights nor repeated rows matter. None: "cv" for
+        constant leaves, 0 for linear ones. Shrunk linear leaves are dense, and linear however few rows they have.
+        Medians, linear leaves of classes or of very many features, and trees that go on learning from chunks of rows
+        are not shrunk.""",
         least=0,
     )
 
@@ -76,7 +79,7 @@ class ShrunkLeaves(SingleTree):
 
     def _strength(self, problem: TreeProblem, seed: int | None, time_limit: float | None) -> float:
         """The strength of the lowest held-out error; 0 for too few rows, and after Ctrl-C."""
-        rows, fold = different_rows(problem)
+        rows, fold = parted(problem)
         if rows.n_samples < FEWEST:
             return 0.0
         began = now()
@@ -95,7 +98,7 @@ class ShrunkLeaves(SingleTree):
         best = int(np.argmin(np.sum(rows.w * errors, axis=1)))
         gain = errors[0] - errors[best]
         mean = float(np.sum(rows.w * gain))
-        error = np.sqrt(float(np.sum(rows.w * (gain - mean) ** 2)) / rows.n_samples)
+        error = float(np.sqrt(np.sum((rows.w * (gain - mean)) ** 2)))
         return STRENGTHS[best] if mean > error else 0.0
 
     def _trial_moments(self, train: TreeProblem, seed: int | None, limit: float | None) -> NodeMoments | None:
@@ -136,17 +139,27 @@ def held_out_errors(moments: NodeMoments, valid: TreeProblem) -> Floats:
     return np.array([np.sum((own - truth) ** 2, axis=1) for own in answers])
 
 
-def different_rows(problem: TreeProblem) -> tuple[TreeProblem, NDArray[np.int64]]:
-    """The problem with each of its rows once, their weights added up, at most `MOST_ROWS`, and the fold (n,) of each.
+def parted(problem: TreeProblem) -> tuple[TreeProblem, NDArray[np.int64]]:
+    """The problem with each of its `observations` once, at most `MOST_ROWS` of them, and the fold (n,) of each.
 
-    Weights and repeated rows thus agree. The rows are in the order of their codes, which neither their own order nor
-    the units of the features change, and are dealt out in turn; in classification class by class.
+    Weights of copies are added up, and the smallest leaf shrinks as the rows do, so that weights and repeated rows
+    agree. The rows are in an order which neither their own order nor the units of the features change, and are dealt
+    out in turn; in classification class by class.
     """
-    _codes, first, at = np.unique(row_codes(problem), return_index=True, return_inverse=True)
-    weight = np.bincount(at.ravel(), weights=problem.sample_weight)[:MOST_ROWS]
-    first = first[:MOST_ROWS]
-    rows = problem.with_rows(problem.X[first], problem.y[first], weight)
-    order = np.argsort(rows.Y[:, 0], kind="stable") if problem.is_classification else np.arange(len(first))
-    fold = np.empty(len(first), np.int64)
-    fold[order] = np.arange(len(first)) % FOLDS
-    return rows, fold
+    rows = observations(problem)
+    n = len(rows)
+    weight = np.asarray(problem.sample_weight)
+    if n < problem.n_samples:  # copies
+        codes = codes_of((*problem.X.T, *problem.Y.T), problem.n_samples)
+        weight = np.bincount(np.searchsorted(codes[rows], codes), weights=weight)
+    else:
+        weight = weight[rows]
+    if n > MOST_ROWS:
+        taken = np.linspace(0, n, MOST_ROWS, endpoint=False).astype(np.intp)
+        rows, weight = rows[taken], weight[taken]
+    least = max(1, round(problem.min_leaf * n / problem.n_samples))
+    part = problem.with_rows(problem.X[rows], problem.y[rows], weight, min_leaf=least)
+    order = np.argsort(part.Y[:, 0], kind="stable") if problem.is_classification else np.arange(len(rows))
+    fold = np.empty(len(rows), np.int64)
+    fold[order] = np.arange(len(rows)) % FOLDS
+    return part, fold

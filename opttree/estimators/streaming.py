@@ -118,6 +118,7 @@ class StreamingGET(Streaming):
         known = self.tree_.spread  # of the first rows
         assert known is not None  # set by `fit`
         self.tree_ = self._scaling.unscale(tree).canonical.with_spread(known)
+        self.leaf_shrinkage_ = 0.0
 
 
 class StreamingSDTR(Streaming):

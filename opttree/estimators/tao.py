@@ -59,13 +59,21 @@ class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
         return self.leaf_penalty
 
     def _solver(self, problem: TreeProblem) -> Any:
-        tao = self._trial(problem)[0]
+        tao = self._tao(problem, self._initial(problem))
         return tao if self.n_init == 1 else bridge.solvers.MultiStart(tao, self.n_init)
 
     def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-        """One start alone."""
-        tao = self._made(bridge.solvers.TAO, init=self._initial(problem), node_solver=self._node_solver(problem))
-        return tao, problem
+        """One start alone; where ``init`` is a tree of all rows, from the usual initial tree."""
+        init = self._usual_init(problem) if isinstance(self.init, Tree) else self._initial(problem)
+        return self._tao(problem, init), problem
+
+    def _tao(self, problem: TreeProblem, init: Any) -> Any:
+        return self._made(bridge.solvers.TAO, init=init, node_solver=self._node_solver(problem))
+
+    def _usual_init(self, problem: TreeProblem) -> Any:
+        """The initial tree of "auto"."""
+        hinge = problem.leaves == "linear" and problem.splits == "oblique"
+        return bridge.solvers.HingeInit() if hinge else bridge.solvers.CartInit()
 
     def _initial(self, problem: TreeProblem) -> Any:
         """The initial tree that ``init`` names."""
@@ -77,7 +85,7 @@ class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
         if not isinstance(init, str) or init not in INITS:
             raise ValueError(f"init must be one of {list(INITS)}, an initial tree of `solvers` or a Tree; got {init!r}")
         if init == "auto":
-            init = "hinge" if problem.leaves == "linear" and problem.splits == "oblique" else "cart"
+            return self._usual_init(problem)
         return {
             "random": solvers.RandomInit,
             "cart": solvers.CartInit,

@@ -1,8 +1,10 @@
 """Hard oblique trees whose leaves are told apart by rectified distances (RADDT, DTSemNet): values, gradients, epochs.
 
-With ``z_t = a_t . x - b_t``, going left at branch t (z_t <= 0) violates the right child by ``max(-z_t, 0)``, and going
-right the left one by ``max(z_t, 0)``. RADDT adds up violations along the path to a leaf, U; only the leaf of the row
-has none. DTSemNet adds up what speaks for the child instead, S; the leaf of the row has the largest sum.
+With ``z_t = a_t . x - b_t``, a row with z_t <= 0, which goes left at branch t, violates the right child by
+``max(-z_t, 0)``, one that goes right the left child by ``max(z_t, 0)``. U, the sum of the violations along the path to
+a leaf, is zero at the row's own leaf alone. RADDT weights leaves by the softmin of U. DTSemNet gives a leaf the sum,
+over its ancestors, of ``max(-z_t, 0)`` where it lies left and ``max(z_t, 0)`` where it lies right, and over all other
+branches of ``|z_t|``: a number that all leaves share, less U, so that their softmax and maximum are those of -U.
 """
 
 import numpy as np
@@ -190,8 +192,8 @@ def descend_relaxed(theta, best, least, state, done, rates, decay, alpha, floor,
 def semantic(theta, rows, X, Y, w, form, gradient, leaf_class):
     """DTSemNet's loss on a batch of ``rows``, and its ``gradient``.
 
-    Of classes, cross-entropy of the softmax of the largest sum S among the leaves of each class. Of numbers, squared
-    loss of the row's own leaf, whose choice has the derivative of the softmax of S (straight through).
+    Of classes, cross-entropy of the softmax of the largest -U among the leaves of each class. Of numbers, squared
+    loss of the row's own leaf, whose choice has the derivative of the softmax of -U (straight through).
     """
     dtype = theta.dtype
     A, b, values, coefs = unpack(theta, form)
@@ -210,8 +212,8 @@ def semantic(theta, rows, X, Y, w, form, gradient, leaf_class):
         for t in range(n_branches):
             z = dot(A[t], x) - b[t]
             distance[t] = z
-            favour[2 * t + 1] = favour[t] + max(-z, dtype.type(0))
-            favour[2 * t + 2] = favour[t] + max(z, dtype.type(0))
+            favour[2 * t + 1] = favour[t] - max(z, dtype.type(0))
+            favour[2 * t + 2] = favour[t] - max(-z, dtype.type(0))
         slope[:] = 0
         if form.loss == LOG:
             top[:] = -1
@@ -255,7 +257,7 @@ def semantic(theta, rows, X, Y, w, form, gradient, leaf_class):
         for t in range(n_branches - 1, -1, -1):
             left, right = slope[2 * t + 1], slope[2 * t + 2]
             slope[t] = left + right
-            step = right if distance[t] > 0 else -left
+            step = -left if distance[t] > 0 else right
             if step != 0:
                 add(slope_A[t], step, x)
                 slope_b[t] -= step

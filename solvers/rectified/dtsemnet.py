@@ -26,10 +26,11 @@ ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
 class DTSemNet(Solver):
     """Oblique trees by DTSemNet (ECAI 2024; its authors' program), classes and numbers.
 
-    A leaf's sum S adds up, over the branches above it, the distances by which a row lies on the leaf's side; the leaf
-    of the row has the largest sum, so that the network is the hard tree itself. Leaves have classes in turn, from left
-    to right; Adam on batches minimises the cross-entropy of the softmax over the classes' largest sums. In regression
-    the choice of the leaf has the gradient of the softmax over the leaves (straight through).
+    Each leaf has an output of the network, a sum of distances by which a row lies on the leaf's side of the branches
+    above it, and on either side of all other branches; the leaf of the row has the largest, so that the network is the
+    hard tree itself. (Less what all leaves share, the output is minus the violation of `RADDT`.) Leaves have classes
+    in turn, from left to right; Adam on batches minimises the cross-entropy of the softmax over the classes' largest
+    outputs. In regression the choice of the leaf has the gradient of the softmax over the leaves (straight through).
 
     Features and outputs are not scaled: the learning rate is for standardised ones. An `L1` penalty on splits is added
     to the loss, on the weights as they are. Layers that the authors put in front of the splits and the leaves in some
@@ -42,7 +43,7 @@ class DTSemNet(Solver):
     )
     epochs: int = option(60, "Epochs of a start.", least=1)
     batch_size: int = option(128, "Rows of a batch.", least=1)
-    learning_rate: float = option(0.05, "Learning rate of the first epoch.", above=0)
+    learning_rate: float = option(0.1, "Learning rate of the first epoch.", above=0)
     decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
 

@@ -96,10 +96,12 @@ class StackedForest(Solver):
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
         answers = np.zeros((len(self.members), *Y.shape))
         n_folds = min(self.folds, problem.n_samples)
+        if n_folds < 2:  # nothing can be left out
+            return np.eye(len(self.members))[0]
         rare = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() < n_folds
         kind = StratifiedKFold if problem.is_classification and not rare else KFold
         cuts = kind(n_folds, shuffle=True, random_state=int(rng.integers(2**31 - 1)))
-        for train, valid in cuts.split(problem.X, problem.y):
+        for train, valid in cuts.split(problem.X, problem.Y[:, 0]):
             part = problem.sample(train)
             for k, member in enumerate(self.members):
                 few = replace(member, n_trees=self.fold_trees)

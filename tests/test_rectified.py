@@ -1,0 +1,235 @@
+"""RADDT, DTSemNet and HRT against what their papers say of them."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+from sklearn.base import is_classifier
+from sklearn.datasets import make_friedman1
+
+import solvers
+from opttree import DTSemNetClassifier, DTSemNetRegressor, HRTRegressor, RADDTClassifier, RADDTRegressor, Tree
+from opttree.kernels import rectified
+from opttree.problems import L1, SmoothTreeProblem, TreeProblem
+from solvers import HRT, RADDT, DTSemNet, solve
+from solvers.hrt import Hinge, median_cut
+from solvers.rectified.raddt import centred
+
+
+def smooth(loss="squared", leaves="constant", depth=3, n=50):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    y = rng.normal(size=(n, 2)) if loss == "squared" else rng.integers(0, 3, n)
+    weight = rng.uniform(0.5, 2.0, n)
+    made = SmoothTreeProblem(TreeProblem(X, y, depth=depth, leaves=leaves, loss=loss, sample_weight=weight))
+    theta = made.random_theta(rng)
+    return made, theta + 0.1 * rng.normal(size=theta.size)
+
+
+def data(made):
+    return made.problem.X, made.problem.Y.astype(float), made.problem.w, made.form
+
+
+def by_definition(made, theta, alpha):
+    """RADDT's objective, leaf by leaf."""
+    A, b, _values, _coefs = made.parts(theta)
+    tree, problem = made.harden(theta), made.problem
+    z = problem.X @ A.T - b
+    n_branches = b.size
+    U = np.zeros((problem.n_samples, 2 * n_branches + 1))
+    for t in range(n_branches):
+        U[:, 2 * t + 1] = U[:, t] + np.maximum(z[:, t], 0.0)
+        U[:, 2 * t + 2] = U[:, t] + np.maximum(-z[:, t], 0.0)
+    U = U[:, n_branches:]
+    assert np.array_equal(U.argmin(axis=1), problem.leaves_of(tree) - n_branches)
+    assert (np.sum(U == 0.0, axis=1) == 1).all()
+    P = np.exp(-alpha * U)
+    P /= P.sum(axis=1, keepdims=True)
+    total = 0.0
+    for leaf in range(n_branches + 1):
+        alone = tree.subtree(n_branches + leaf)
+        if problem.is_classification:
+            losses = -np.log(alone.predict_proba(problem.X)[np.arange(len(P)), problem.Y[:, 0].astype(int)])
+        else:
+            losses = np.sum((alone.outputs(problem.X) - problem.Y) ** 2, axis=1)
+        total += np.sum(problem.w * P[:, leaf] * losses)
+    return total
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+@pytest.mark.parametrize("loss", ["squared", "log"])
+def test_raddts_objective_and_gradient(loss, leaves):
+    made, theta = smooth(loss, leaves)
+    gradient = np.empty_like(theta)
+
+    def value(at):
+        return rectified.relaxed(at, 3.0, 0.0, *data(made), np.empty_like(at))[0]
+
+    objective, hard = rectified.relaxed(theta, 3.0, 0.0, *data(made), gradient)
+    assert objective == pytest.approx(by_definition(made, theta, 3.0), rel=1e-5)  # negligible leaves are skipped
+    assert gradient == pytest.approx(approx_fprime(theta, value, 1e-7), abs=1e-5)
+    tree = made.harden(theta)
+    expected = made.problem.mean_loss(made.problem.fit_leaves(tree) if leaves == "constant" else tree)
+    assert hard == pytest.approx(expected)
+    steep, _hard = rectified.relaxed(theta, 1e7, 0.0, *data(made), gradient)
+    assert steep == pytest.approx(made.problem.mean_loss(tree), rel=1e-3)
+
+
+def test_small_weights_count_as_zero():
+    made, theta = smooth()
+    gradient = np.empty_like(theta)
+    alone = rectified.relaxed(theta, 1.0, 0.99, *data(made), gradient)[0]
+    assert alone < rectified.relaxed(theta, 1.0, 0.0, *data(made), gradient)[0]
+
+
+def test_dtsemnets_classes_and_gradient():
+    made, theta = smooth("log")
+    A, b, _values, _coefs = made.parts(theta)
+    kinds = np.arange(8) % 3
+    rows = np.arange(50)
+    gradient = np.empty_like(theta)
+
+    def value(at):
+        return rectified.semantic(at, rows, *data(made), np.empty_like(at), kinds)
+
+    rectified.semantic(theta, rows, *data(made), gradient, kinds)
+    assert gradient == pytest.approx(approx_fprime(theta, value, 1e-7), abs=1e-5)
+    z = made.problem.X @ A.T - b
+    S = np.abs(z).sum(axis=1, keepdims=True) * np.ones(15)  # of other branches both sides count
+    for t in range(7):
+        S[:, 2 * t + 1] = S[:, t] - np.maximum(z[:, t], 0.0)
+        S[:, 2 * t + 2] = S[:, t] - np.maximum(-z[:, t], 0.0)
+    assert np.array_equal(S[:, 7:].argmax(axis=1) + 7, made.problem.leaves_of(made.harden(theta)))
+    top = np.stack([S[:, 7:][:, kinds == k].max(axis=1) for k in range(3)], axis=1)
+    log_share = top - np.log(np.exp(top).sum(axis=1, keepdims=True))
+    own = log_share[np.arange(50), made.problem.Y[:, 0].astype(int)]
+    assert value(theta) == pytest.approx(-np.sum(made.problem.w * own))
+
+
+def test_dtsemnets_regression_is_the_hard_tree_and_straight_through():
+    made, theta = smooth("squared", "linear", depth=2)
+    rows, kinds = np.arange(50), np.zeros(4, np.int64)
+    gradient = np.empty_like(theta)
+    loss = rectified.semantic(theta, rows, *data(made), gradient, kinds)
+    assert loss == pytest.approx(made.problem.mean_loss(made.harden(theta)))
+
+    def of_leaves(at):
+        return rectified.semantic(at, rows, *data(made), np.empty_like(at), kinds)
+
+    n_splits = 3 * 4
+    assert gradient[n_splits:] == pytest.approx(approx_fprime(theta, of_leaves, 1e-7)[n_splits:], abs=1e-5)
+    assert np.abs(gradient[:n_splits]).max() > 0.0
+
+
+def test_thresholds_move_to_the_middle_of_the_gap():
+    made, theta = smooth(depth=2)
+    moved = centred(made, theta)
+    before, after = made.harden(theta), made.harden(moved)
+    assert np.array_equal(made.problem.leaves_of(before), made.problem.leaves_of(after))
+    z = made.problem.X @ after.A[0] - after.b[0]
+    assert z[z > 0].min() == pytest.approx(-z[z <= 0].max())
+
+
+def test_raddt_finds_a_hidden_tree():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(400, 2))
+    y = np.where(X @ [1.0, 1.0] > 0, np.where(X @ [1.0, -1.0] > 0, 3.0, 2.0), np.where(X @ [1.0, -0.5] > 0.2, 1.0, 0.0))
+    found = solve(TreeProblem(X, y, depth=2), RADDT(), random_state=0)
+    greedy = solve(TreeProblem(X, y, depth=2), solvers.CartInit(), random_state=0)
+    assert found.objective < 0.05 * y.var() < greedy.objective
+
+
+def test_the_presets_are_the_authors():
+    paper = RADDT.paper()
+    assert (paper.n_starts, paper.epochs, paper.n_scales, paper.learning_rate) == (10, 3000, 5, 0.01)
+    assert paper.ladder(2)[[0, -1]] == pytest.approx([2.0, 100.0])
+    assert paper.ladder(8)[[0, -1]] == pytest.approx([2.0, 170.0])
+    assert paper.rates()[10] == pytest.approx(0.01)
+    assert paper.rates().size == 3000
+    assert paper.rates()[-1] < 1e-5
+    assert RADDTRegressor(2, preset="paper")._solver(None) == paper
+
+
+def test_raddt_knows_no_units():
+    X, y = make_friedman1(200, random_state=0)
+    one = solve(TreeProblem(X, y, depth=2), RADDT(epochs=30, dtype="float64"), random_state=0)
+    other = solve(TreeProblem(1e6 * X + 3e6, 1e-5 * y, depth=2), RADDT(epochs=30, dtype="float64"), random_state=0)
+    assert other.objective == pytest.approx(1e-10 * one.objective, rel=1e-6)
+
+
+def test_dtsemnet_learns_classes_and_needs_leaves_for_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > X[:, 0])
+    model = DTSemNetClassifier(3, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.95
+    with pytest.raises(ValueError, match="its 2 leaves are fewer than its 3 classes"):
+        DTSemNetClassifier(1).fit(X, y)
+
+
+def test_the_penalty_of_dtsemnet_makes_weights_small():
+    X, y = make_friedman1(300, n_features=10, noise=0.1, random_state=0)
+    small = [
+        np.mean(np.abs(DTSemNetRegressor(2, split_penalty=s, random_state=0).fit(X, y).tree_.A) < 1e-2)
+        for s in (0.0, 0.02)
+    ]
+    assert small[1] > small[0]
+    problem = TreeProblem(X, y, depth=2, penalties=L1(splits=0.01))
+    assert DTSemNet().supports(problem) is None
+
+
+def test_hrt_finds_a_hinge():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.maximum(X @ [1.0, 2.0, 0.0], X @ [-1.0, 0.5, 1.0] - 0.3)
+    for sign in (1.0, -1.0):
+        model = HRTRegressor(1, ridge=1e-8).fit(X, sign * y)
+        assert model.score(X, sign * y) > 1.0 - 1e-6
+        assert model.tree_.n_branches == 1
+
+
+def test_steps_of_hrt_fall():
+    X, y = make_friedman1(300, random_state=0)
+    problem = TreeProblem(X, y, depth=1, leaves="linear")
+    rows = np.arange(300, dtype=np.int32)
+    hinge = Hinge(HRT(), problem, rows, 1.0, 11)
+    assert hinge.begin(median_cut(problem, rows))
+    errors = [hinge.error]
+    while hinge.move():
+        errors.append(hinge.error)
+    assert len(errors) > 2
+    assert (np.diff(errors) < 0.0).all()
+
+
+def test_a_node_without_a_hinge_is_cut_at_the_median():
+    X = np.arange(24.0)[:, None]
+    y = np.where(np.arange(24) % 2, 1.0, -1.0)
+    tree = solve(TreeProblem(X, y, depth=1, leaves="linear"), HRT(min_rows=12)).tree
+    assert tree.n_branches == 1
+    assert tree.b[0] / tree.A[0, 0] == pytest.approx(11.5)
+
+
+def test_hrt_says_what_it_is_not_for():
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    for options in ({"splits": "axis"}, {"leaves": "constant"}, {"loss": "absolute"}):
+        problem = TreeProblem(X, y, **{"depth": 1, "leaves": "linear", **options})
+        assert HRT().supports(problem) == "hinges are oblique splits between linear leaves under squared loss"
+    assert HRT().supports(TreeProblem(X, np.c_[y, y], depth=1, leaves="linear")) == "a hinge is fitted to one output"
+
+
+def test_tolerance_stops_the_growth():
+    X, y = make_friedman1(300, random_state=0)
+    sizes = [HRTRegressor(4, tolerance=t).fit(X, y).get_n_leaves() for t in (0.0, 0.3, 10.0)]
+    assert sizes[0] > sizes[1] > sizes[2] == 1
+
+
+@pytest.mark.parametrize(
+    "model", [RADDTRegressor(3), RADDTClassifier(3), DTSemNetRegressor(3), DTSemNetClassifier(3)], ids=repr
+)
+def test_a_tree_can_be_the_start(model):
+    X, y = make_friedman1(200, random_state=0)
+    labels = y > np.median(y)
+    target = labels if is_classifier(model) else y
+    first = model.set_params(random_state=0).fit(X, target)
+    assert isinstance(first.tree_, Tree)
+    again = type(model)(3, init=first.tree_, epochs=2, n_starts=1, random_state=0).fit(X, target)
+    assert again.result_.objective <= first.result_.objective + 1e-9
