@@ -19,7 +19,7 @@ from opttree.kernels.gram import FASTMATH
 from opttree.threads import share
 
 IDENTITY, SOFTMAX = range(2)
-ROWS = 64  # rows per block in a forest's predictions
+ROWS, NUMBERS = 64, 2**15  # rows per block in a forest's predictions, or numbers of X if those are more rows
 SMALLEST_PROBABILITY = 1e-6  # the log loss of a row is capped at -log of this
 
 
@@ -135,16 +135,17 @@ def outputs(X, leaf_node, n_branches, values, coefs, lower, upper):
 
 
 @kernel(fastmath=FASTMATH)
-def forest_range(first_block, last_block, X, first, children, A, b, feature, values, coefs, lower, upper, out):
-    """`forest_outputs` of some blocks of `ROWS` rows; a block passes through all trees, so that it stays in the
-    cache.
+def forest_range(first_row, last_row, X, first, children, A, b, feature, values, coefs, lower, upper, out):
+    """`forest_outputs` of some rows, in blocks that pass through all trees: a block stays in the cache, and a tree,
+    which may be larger, is read once for all its rows.
     """
-    n, n_outputs = out.shape
-    for block in range(first_block, last_block):
-        last = min((block + 1) * ROWS, n)
+    n_outputs = out.shape[1]
+    size = max(ROWS, NUMBERS // X.shape[1])
+    for start in range(first_row, last_row, size):
+        last = min(start + size, last_row)
         for tree in range(first.size - 1):
             root, n_branches = first[tree], first[tree + 1] - first[tree]
-            for i in range(block * ROWS, last):
+            for i in range(start, last):
                 t = 0
                 while t < n_branches:
                     side = 0 if split_value(X, i, A, feature, root + t) <= b[root + t] else 1
@@ -160,9 +161,9 @@ def forest_outputs(X, first, children, A, b, feature, values, coefs, lower, uppe
     """
     n, n_trees = X.shape[0], first.size - 1
     out = np.zeros((n, values.shape[1]))
-    cost = ROWS * X.shape[1] * n_trees * (levels(b.size // n_trees) + 1)
+    cost = X.shape[1] * n_trees * (levels(b.size // n_trees) + 1)
     arrays = X, first, children, A, b, feature, values, coefs, lower, upper, out
-    share(forest_range, -(-n // ROWS), cost, *arrays)
+    share(forest_range, n, cost, *arrays)
     return out
 
 
