@@ -74,6 +74,7 @@ class Trial:
     models: list[dict[float | None, Model]] = field(default_factory=list)
     losses: list[dict[float | None, float]] = field(default_factory=list)
     seconds: float = 0.0
+    overrun: bool = False  # whether the last fold took much longer than it was given
     result: Any = None  # of the last fold
 
     @property
@@ -222,6 +223,7 @@ class _AutoTree(ForestModel):
         trial = Trial(member, best if member.warm else None)
         for k, (train, valid) in enumerate(folds):
             limit = None if until is None else max((until - now()) / (len(folds) - k), 0.05)
+            started = now()
             if k and until is not None and now() >= until:
                 break
             if trial.source is not None and k >= len(trial.source.models):
@@ -244,6 +246,7 @@ class _AutoTree(ForestModel):
                 variants[None] = trial.result.tree if isinstance(last[0].tree, Tree) else last[0].tree
             if k and not set(variants) & set(trial.losses[0]):  # stopped before the variants of the first fold
                 break
+            trial.overrun = limit is not None and now() - started > max(1.5 * limit, 0.1)
             trial.models.append(variants)
             trial.losses.append({variant: valid_loss(valid, model) for variant, model in variants.items()})
             if trial.result.termination.name == "INTERRUPTED":
@@ -256,6 +259,8 @@ class _AutoTree(ForestModel):
     def _again(self, best: Trial, problem: TreeProblem, seed: int, until: float | None, watch: Any) -> Any:
         """Run the best member on all rows, after the member that gave its warm start; None if time runs out."""
         member, solver, variant = best.member, best.member.solver, best.variant
+        if until is not None and best.overrun and until - now() < best.seconds / len(best.losses):
+            return None  # even its first step takes longer than there is time
         before = None if best.source is None else self._again(best.source, problem, seed, until, watch)
         if best.source is not None and before is None:
             return None
