@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from solvers.result import Termination
 from solvers.tao import TAOForest
 
 Floats = NDArray[np.float64]
+REPEATS, FEW_ROWS = 4, 500
 SMALLEST_ERROR = (
     1.0  # of the mean absolute error: below it the absolute loss is treated as quadratic, as in Huber's loss
 )
@@ -53,6 +54,12 @@ class Boosting(Solver):
         0.1, "Share of the rows held out to choose the number of trees; None: all trees are kept.", above=0, below=1
     )
     patience: int = option(20, "Stop after this many trees without a lower held-out loss.", least=1)
+    repeats: int | None = option(
+        None,
+        """Ensembles, each with other rows held out, whose predictions (of classes: scores) are averaged; None: 4 for
+        fewer than 500 rows, else 1, as with ``validation=None``.""",
+        least=1,
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Differentiable losses; ``base`` must support the problem under squared loss."""
@@ -69,44 +76,61 @@ class Boosting(Solver):
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
         share = self.validation if problem.n_samples > 1 else None
-        train, valid = (problem, None) if share is None else problem.split(share, rng)
-        parts = [train] if valid is None else [train, valid]
-        offset = starting_scores(train)
-        scores = [np.tile(offset, (part.n_samples, 1)) for part in parts]
-        quick = getattr(self.base, "quick_trees", None)
-        fit = self._stated(train) if quick is None else quick(train, self.subsample)
-        trees: list[Tree] = []
-        losses: list[float] = []
+        repeats = 1 if share is None else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
+        runs: list[Run] = []
 
         def grown() -> Generator[None, Any, Termination]:
-            for _ in range(self.n_trees):
-                tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
-                trees.append(tree)
-                for part, own in zip(parts, scores, strict=True):
-                    own += self.learning_rate * tree.outputs(part.X)
-                losses.append(mean_loss(parts[-1], scores[-1]))
-                yield None
-                if valid is not None and len(losses) - 1 - int(np.argmin(losses)) >= self.patience:
-                    return Termination.STALLED
-            return Termination.ITERATION_LIMIT
+            termination = Termination.ITERATION_LIMIT
+            for own in [rng] if repeats == 1 else rng.spawn(repeats):
+                train, valid = (problem, None) if share is None else problem.split(share, own)
+                runs.append(Run(starting_scores(train), held_out=valid is not None))
+                termination = yield from self._grown(runs[-1], train, valid, own)
+            return termination
 
         def ensemble() -> Step | None:
-            return self._step(problem, trees, losses, offset, valid is not None) if trees else None
+            grown = [run for run in runs if run.trees]
+            return self._step(problem, grown) if grown else None
 
         termination = yield from at_last_call(grown(), ensemble)
         yield ensemble()
         return termination
 
-    def _step(self, problem: TreeProblem, trees: list[Tree], losses: list[float], offset: Floats, held: bool) -> Step:
-        """The sum of the trees, up to the best number on held-out rows, as the mean of a forest of scaled-up trees."""
-        count = int(np.argmin(losses)) + 1 if held else len(trees)
+    def _grown(
+        self, run: Run, train: TreeProblem, valid: TreeProblem | None, rng: Rng
+    ) -> Generator[None, Any, Termination]:
+        """Add trees to ``run``, until the loss on ``valid`` gets no lower."""
+        parts = [train] if valid is None else [train, valid]
+        scores = [np.tile(run.offset, (part.n_samples, 1)) for part in parts]
+        quick = getattr(self.base, "quick_trees", None)
+        fit = self._stated(train) if quick is None else quick(train, self.subsample)
+        for _ in range(self.n_trees):
+            tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
+            run.trees.append(tree)
+            for part, own in zip(parts, scores, strict=True):
+                own += self.learning_rate * tree.outputs(part.X)
+            run.losses.append(mean_loss(parts[-1], scores[-1]))
+            yield None
+            if valid is not None and len(run.losses) - 1 - int(np.argmin(run.losses)) >= self.patience:
+                return Termination.STALLED
+        return Termination.ITERATION_LIMIT
+
+    def _step(self, problem: TreeProblem, runs: Sequence[Run]) -> Step:
+        """The mean of the runs' sums of trees, each up to its best number on held-out rows, as the mean of a forest of
+        scaled-up trees.
+        """
         still, unit = np.zeros(problem.n_features), np.ones(problem.n_features)
-        scaled = tuple(tree.unscale(still, unit, offset, self.learning_rate * count) for tree in trees[:count])
+        total = sum(run.count for run in runs)
+        scaled: list[Tree] = []
+        for run in runs:
+            share = total / (len(runs) * run.count)
+            scale = self.learning_rate * run.count * share
+            scaled += [tree.unscale(still, unit, run.offset * share, scale) for tree in run.trees[: run.count]]
         if problem.is_classification:
-            scaled = tuple(replace(tree, classes=problem.classes) for tree in scaled)
+            scaled = [replace(tree, classes=problem.classes) for tree in scaled]
         link = "softmax" if problem.is_classification else "identity"
-        forest = Forest((scaled,), problem.n_outputs, link=link)
-        info = {"trees": float(count), "validation": losses[count - 1] if held else np.inf}
+        forest = Forest((tuple(scaled),), problem.n_outputs, link=link)
+        losses = [run.losses[run.count - 1] if run.held_out else np.inf for run in runs]
+        info = {"trees": float(total), "validation": float(np.mean(losses))}
         return Step(forest, problem.objective(forest), phase="boosting", info=info)
 
     def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
@@ -119,6 +143,21 @@ class Boosting(Solver):
             return tree.trees[0] if isinstance(tree, Forest) else tree
 
         return fit
+
+
+@dataclass
+class Run:
+    """The trees of one ensemble, its loss after each of them, and the scores from which it starts."""
+
+    offset: Floats
+    held_out: bool  # whether the losses are those of held-out rows
+    trees: list[Tree] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """The trees that are kept: up to the lowest held-out loss, or all."""
+        return int(np.argmin(self.losses)) + 1 if self.held_out else len(self.trees)
 
 
 def starting_scores(problem: TreeProblem) -> Floats:

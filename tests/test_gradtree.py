@@ -352,3 +352,46 @@ def test_rebalancing_leaves_the_held_out_rows_as_they_are(monkeypatch):
     assert f1_score(y, model.predict(X), average="macro") > 0.7
     with pytest.raises(ValueError, match="rebalance needs rows and classes of one weight"):
         GradTreeClassifier(3, rebalance=True, class_weight="balanced").fit(X, y)
+
+
+def test_quantiles_inside_split_raw_features():
+    rng = np.random.default_rng(0)
+    X = np.exp(3.0 * rng.normal(size=(300, 3)))  # long tails
+    y = ((X[:, 0] > 1.0) ^ (X[:, 1] > 0.2)).astype(int)
+    options = {"epochs": 150, "n_starts": 2, "random_state": 0}
+    plain = GradTreeClassifier(3, **options).fit(X, y)
+    inside = GradTreeClassifier(3, quantile_transform=True, **options).fit(X, y)
+    assert inside.score(X, y) > max(0.9, plain.score(X, y))
+    rows = inside.result_.tree
+    problem, scaling = inside.state(X, y)
+    raw = scaling.unscale(rows)
+    assert np.array_equal(raw.apply(X), rows.apply(problem.X))  # the same rows at every leaf
+    assert np.array_equal(scaling.scale(raw).apply(problem.X), rows.apply(problem.X))
+    mirrored = replace(rows, A=-rows.A, b=-rows.b)
+    assert np.array_equal(scaling.unscale(mirrored).apply(X), mirrored.apply(problem.X))
+    again = GradTreeClassifier(3, quantile_transform=True, init=inside.tree_, **options).fit(X, y)
+    assert again.validation_loss_ <= inside.validation_loss_ + 0.1
+    number = GradTreeRegressor(3, quantile_transform=True, **options).fit(X, np.log(X[:, 0]))
+    assert number.score(X, np.log(X[:, 0])) > 0.7
+
+
+def test_stratified_parts_have_the_shares_of_all():
+    y = np.repeat(["a", "b", "c", "d"], [100, 40, 10, 1])
+    problem = TreeProblem(np.arange(151.0)[:, None], y, depth=1, splits="axis", loss="zero_one")
+    train, valid = problem.split(0.2, np.random.default_rng(0), stratify=True)
+    assert train.n_samples + valid.n_samples == 151
+    for label, share in (("a", 20), ("b", 8), ("c", 2)):
+        assert abs(int((valid.y == label).sum()) - share) <= 1
+    assert "d" in train.y
+    assert not np.intersect1d(train.X, valid.X).size
+    one = TreeProblem(np.arange(2.0)[:, None], ["a", "b"], depth=1, loss="zero_one")
+    assert one.split(0.5, np.random.default_rng(0), stratify=True)[1].n_samples == 1
+
+
+def test_passes_of_tao_lower_the_objective():
+    X, y = load_iris(return_X_y=True)
+    options = {"epochs": 30, "n_starts": 1, "random_state": 0}
+    plain = GradTreeClassifier(3, **options).fit(X, y)
+    better = GradTreeClassifier(3, improve=10, **options).fit(X, y)
+    assert better.result_.objective < plain.result_.objective
+    assert better.tree_.is_axis_aligned

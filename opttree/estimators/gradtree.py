@@ -13,7 +13,7 @@ from opttree import bridge
 from opttree.devices import Device
 from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SingleTree
 from opttree.estimators.running import solve_and_keep
-from opttree.estimators.scaling import Scaling
+from opttree.estimators.scaling import QuantileScaling, Scaling
 from opttree.options import changed, option
 from opttree.preprocessing import rebalanced
 from opttree.problems import TreeProblem
@@ -56,6 +56,17 @@ class _GradTree(MinLeaf, SingleTree):
         """A tree on raw features to start from, of axis-aligned splits and constant leaves; "cart": scikit-learn's tree
         on the rows that are not held out. It replaces the random numbers of the first start.""",
     )
+    quantile_transform: bool = option(
+        False,
+        """Whether features are transformed to normal quantiles first, as in the paper, or standardised. Either way
+        ``tree_`` splits raw features.""",
+    )
+    stratify: bool = option(
+        False, "Whether the rows held out have the same shares of the classes as all, as in the paper."
+    )
+    improve: int = option(
+        0, "Passes of TAO over the chosen tree, on all rows, of which only those are kept that lower the objective."
+    )
     device: Device = option(
         "cpu", 'Device of the descents, see `solvers.GradTree`; "gpu" needs CuPy and a CUDA device.'
     )
@@ -71,7 +82,21 @@ class _GradTree(MinLeaf, SingleTree):
         result, self.validation_loss_ = solve_and_keep(
             "validation", lambda judge: super(_GradTree, self)._solve(problem, start, seed, time_limit, judge), watch
         )
+        if self.improve and isinstance(result.tree, Tree) and result.tree.n_branches:
+            tao = bridge.solvers.TAO(max_iter=self.improve, accept="improve")
+            limit = None if time_limit is None else max(time_limit - result.seconds, 1e-3)
+            better = super()._run(tao, problem, problem.trim(problem.fit_leaves(result.tree)), seed, limit, watch)
+            result = replace(result, tree=better.tree, objective=better.objective)
         return result
+
+    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Any]:
+        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`, on standardised features or quantiles."""
+        problem, scaling = super().state(X, y, sample_weight)
+        if not self.quantile_transform:
+            return problem, scaling
+        weight = np.ones(len(X)) if sample_weight is None else sample_weight
+        quantiles = QuantileScaling(X[weight > 0.0], scaling)
+        return problem.with_rows(quantiles.features(X[weight > 0.0]), problem.y, problem.sample_weight), quantiles
 
     @property
     def _merit(self) -> float:
@@ -127,7 +152,9 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         if self.rebalance:
             train = problem
             if self.validation_fraction is not None:
-                train, judge = problem.split(self.validation_fraction, np.random.default_rng(seed))
+                train, judge = problem.split(
+                    self.validation_fraction, np.random.default_rng(seed), stratify=self.stratify
+                )
                 solver = replace(solver, validation=judge)
             problem = train.with_rows(*rebalanced(train.X, train.y, seed))
         return super()._run(solver, problem, start, seed, time_limit, watch)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opttree.models import Model
+from opttree.preprocessing import NormalQuantiles
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
@@ -49,6 +51,70 @@ class Scaling(NamedTuple):
             new = np.setdiff1d(y, problem.classes)[0]
             raise ValueError(f"y must hold classes of the first rows, {problem.classes.tolist()}; got {new!r}")
         return problem.with_rows(self.features(X), y)
+
+
+class QuantileScaling:
+    """Features as normal quantiles, for axis-aligned trees; outputs as `Scaling`.
+
+    Of a quantile that splits the training rows, the raw threshold is the midpoint of their values on either side.
+    """
+
+    def __init__(self, X: Floats, outputs: Scaling) -> None:
+        """From the raw rows ``X``; ``outputs`` for y."""
+        self._outputs = outputs
+        self._quantiles = NormalQuantiles(random_state=0).fit(X)
+        self._values = [np.unique(column) for column in X.T]
+        self._known: dict[int, Floats] = {}  # quantiles of the values of features on which trees have split
+
+    @property
+    def y_mean(self) -> Floats:
+        """Offset of the outputs."""
+        return self._outputs.y_mean
+
+    @property
+    def y_scale(self) -> Floats:
+        """Unit of the outputs."""
+        return self._outputs.y_scale
+
+    def features(self, X: Floats) -> Floats:
+        """Raw features ``(n, p)`` as the solver sees them."""
+        return np.asarray(self._quantiles.transform(X), np.float64)
+
+    def outputs(self, y: NDArray[Any]) -> Floats:
+        """Raw outputs as the solver sees them."""
+        return self._outputs.outputs(y)
+
+    def scale(self, tree: Tree) -> Tree:
+        """A tree on raw features and outputs, with thresholds in quantiles."""
+        return self._of_outputs(self._moved(tree, to_raw=False), "scale")
+
+    def unscale(self, tree: Tree) -> Tree:
+        """A tree of the scaled problem, with raw thresholds and outputs."""
+        return self._of_outputs(self._moved(tree, to_raw=True), "unscale")
+
+    def _of_outputs(self, tree: Tree, how: str) -> Tree:
+        still, unit = np.zeros(tree.n_features), np.ones(tree.n_features)
+        moved: Tree = getattr(tree, how)(still, unit, self._outputs.y_mean, self._outputs.y_scale)
+        return moved
+
+    def _quantiles_of(self, feature: int, n_features: int) -> Floats:
+        if feature not in self._known:
+            table = np.zeros((self._values[feature].size, n_features))
+            table[:, feature] = self._values[feature]
+            self._known[feature] = self.features(table)[:, feature]
+        return self._known[feature]
+
+    def _moved(self, tree: Tree, *, to_raw: bool) -> Tree:
+        A, b = np.zeros_like(tree.A), np.zeros_like(tree.b)
+        for t, feature in enumerate(tree.feature):
+            weight = tree.A[t, feature]
+            raw, quantiles = self._values[feature], self._quantiles_of(int(feature), tree.n_features)
+            before, after = (quantiles, raw) if to_raw else (raw, quantiles)
+            below = int(np.searchsorted(before, tree.b[t] / weight, side="right" if weight > 0.0 else "left"))
+            ends = np.concatenate([[after[0] - 1.0], after, [after[-1] + 1.0]])
+            A[t, feature] = np.sign(weight)
+            b[t] = np.sign(weight) * 0.5 * (ends[below] + ends[below + 1])
+        return replace(tree, A=A, b=b)
 
 
 def moments(X: Floats, weight: Floats) -> tuple[Floats, Floats]:

@@ -296,14 +296,27 @@ class TreeProblem:
         object.__setattr__(part, "classes", self.classes)
         return part
 
-    def split(self, fraction: float, rng: np.random.Generator) -> tuple[TreeProblem, TreeProblem]:
-        """The statement on two disjoint sets of random rows; the second holds ``fraction`` of them, at least one."""
+    def split(
+        self, fraction: float, rng: np.random.Generator, *, stratify: bool = False
+    ) -> tuple[TreeProblem, TreeProblem]:
+        """The statement on two disjoint sets of random rows; the second holds ``fraction`` of them, at least one.
+
+        With ``stratify``, both have the same shares of the classes as near as may be, and a class of one row is in the
+        first.
+        """
         if not 0.0 < fraction < 1.0:
             raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
         if self.n_samples < 2:
             raise ValueError(f"a split needs two rows of positive weight; got {self.n_samples}")
         order = rng.permutation(self.n_samples)
         cut = min(max(round(fraction * order.size), 1), order.size - 1)
+        if stratify and self.is_classification:
+            label = self.Y[order, 0].astype(np.intp)
+            order, label = order[by_class := np.argsort(label, kind="stable")], label[by_class]
+            even = np.floor((np.arange(order.size) + rng.random()) * cut / order.size)
+            held = (np.diff(even, prepend=0.0) > 0.0) & (np.bincount(label) > 1)[label]
+            if held.any():
+                return self.sample(np.sort(order[~held])), self.sample(np.sort(order[held]))
         return self.sample(np.sort(order[cut:])), self.sample(np.sort(order[:cut]))
 
     def restrict(self, rows: NDArray[np.integer], depth: int, **changes: Any) -> TreeProblem:

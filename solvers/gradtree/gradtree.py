@@ -61,6 +61,7 @@ class GradTree(Solver):
         above=0,
         below=1,
     )
+    stratify: bool = option(False, "Whether the rows held out have the same shares of the classes as all.")
     gamma: float = option(0.0, "As in `opttree.DenseTreeProblem`.", least=0)
     epsilon: float = option(0.0, "As in `opttree.DenseTreeProblem`.", least=0)
     index: Literal["entmax", "gumbel", "soft"] = option("entmax", "As in `opttree.DenseTreeProblem`.")
@@ -117,7 +118,7 @@ class GradTree(Solver):
         if isinstance(self.validation, TreeProblem):
             judge = self.validation
         elif self.validation is not None:
-            train, judge = problem.split(self.validation, rng)
+            train, judge = problem.split(self.validation, rng, stratify=self.stratify)
         options = (self.gamma, self.epsilon, self.index, self.dtype)
         dense = DenseTreeProblem(train, *options)
         judging = dense if judge is train else DenseTreeProblem(judge, *options)
