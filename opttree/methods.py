@@ -89,8 +89,8 @@ METHODS: dict[str, Method] = {
         "ort", "ORT", "", solver="LocalSearch", family="ort", options={"leaves": "linear", "solver": "local"},
     ),
     "orrt": _ours(
-        "ORRT, soft tree that answers with the mixture of its linear leaves; regression only",
-        "soft", "ORRT", "", solver="ORRT", family="orrt", has_device=True,
+        "ORRT, soft tree that answers with the mixture of its linear leaves",
+        "soft", "ORRT", "ORRT", solver="ORRT", family="orrt", has_device=True,
     ),
     "sdtr": _ours(  # quantile_transform=False: a model file holds a tree of raw features
         "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",

@@ -28,6 +28,7 @@ from opttree import (
     GradTreeRegressor,
     HRTRegressor,
     OCTClassifier,
+    ORRTClassifier,
     ORRTRegressor,
     ORTRegressor,
     RADDTClassifier,
@@ -59,6 +60,7 @@ VARIANTS = [
     SRTRegressor(2, max_iter=5),
     SRTRegressor(2, init="cluster", k0=0, max_iter=5),
     ORRTRegressor(2, max_iter=20),
+    ORRTClassifier(2, max_iter=20),
     ORTRegressor(2),
     ORTRegressor(2, leaves="linear", solver="local", min_samples_leaf=1),  # ten rows are not the weight of ten
     ORTRegressor(2, splits="oblique", solver="local", n_init=2),
@@ -97,7 +99,16 @@ def skipped_by_scikit_learn():
 def test_scikit_learns_own_checks(estimator, skipped_by_scikit_learn):
     drawn = (TAOForestRegressor, TAOForestClassifier, BoostedTreesRegressor, BoostedTreesClassifier)
     late = (RADDTRegressor, RADDTClassifier, DTSemNetRegressor, DTSemNetClassifier)
-    chaotic = (SRTRegressor, ORRTRegressor, GradTreeClassifier, GradTreeRegressor, SDTRRegressor, *late, *drawn)
+    chaotic = (
+        SRTRegressor,
+        ORRTRegressor,
+        ORRTClassifier,
+        GradTreeClassifier,
+        GradTreeRegressor,
+        SDTRRegressor,
+        *late,
+        *drawn,
+    )
     expected = CHAOTIC if isinstance(estimator, chaotic) else {}
     outcomes = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=expected)
     bad = [

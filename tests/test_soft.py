@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from opttree import (
     L2,
+    ORRTClassifier,
     ORRTRegressor,
     SmoothTreeProblem,
     SRTRegressor,
@@ -443,3 +445,22 @@ def test_printed_penalties_are_the_papers():
 def test_bad_options_are_one_clear_sentence(kind, options, message):
     with pytest.raises(ValueError, match=message):
         kind(**options).fit(np.zeros((5, 2)), np.arange(5.0))
+
+
+def test_orrt_of_classes_minimises_the_log_loss_of_the_mixture():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["s", "ve", "vi"])[y]
+    model = ORRTClassifier(2, random_state=0).fit(X[::2], names[::2])
+    assert model.score(X[1::2], names[1::2]) > 0.93
+    P = model.predict_proba(X[1::2])
+    assert P.sum(axis=1) == pytest.approx(np.ones(75))
+    share, scores = model.leaf_proba(X[1::2]), model.tree_
+    by_hand = np.zeros((75, 3))
+    for leaf in range(scores.n_leaves):
+        z = scores.values[leaf] + X[1::2] @ scores.coefs[leaf].T
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        by_hand += share[:, leaf, None] * e / e.sum(axis=1, keepdims=True)
+    assert by_hand == pytest.approx(P, abs=1e-9)
+    problem, _scaling = model.state(X[::2], names[::2])
+    own = model.predict_proba(X[::2])[np.arange(75), y[::2]]
+    assert model.result_.objective == pytest.approx(-np.log(own).mean() + problem.penalty(model.result_.tree), rel=1e-6)

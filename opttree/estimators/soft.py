@@ -1,4 +1,4 @@
-"""`SRTRegressor` and `ORRTRegressor`: soft regression trees with single-leaf and with mixed predictions."""
+"""`SRTRegressor`, `ORRTRegressor` and `ORRTClassifier`: soft trees with single-leaf and with mixed predictions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, MinLeaf, Penalties, RegressionTree, SingleTree
+from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, Penalties, RegressionTree, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import minmax, moments
 from opttree.options import changed, option
 from opttree.problems import L2, TreeProblem
 from opttree.tree import Tree
 
-__all__ = ["ORRTRegressor", "SRTRegressor"]
+__all__ = ["ORRTClassifier", "ORRTRegressor", "SRTRegressor"]
 
 SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # factors of p / n, see ``l2``
 INITS = ("hinge", "cluster", "cart", "random")
@@ -24,7 +24,7 @@ INITS = ("hinge", "cluster", "cart", "random")
 
 @dataclass(eq=False, repr=False)
 class _SoftTree(SingleTree):
-    """Common part of the two regressors."""
+    """Common part of the estimators."""
 
     splits = "oblique"
     loss = "squared"
@@ -143,7 +143,19 @@ class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ORRTRegressor(RegressionTree, _SoftTree):
+class _ORRT(_SoftTree):
+    """Common part of the regressor and the classifier."""
+
+    method: Literal["L-BFGS-B", "SLSQP"] = option("L-BFGS-B", "SciPy's minimiser; the paper uses SLSQP.")
+    n_init: int = option(1, "Starts; the best training objective wins.", least=1)
+    max_iter: int = option(500, "Iterations per start.", least=1)
+    init: Tree | None = changed(None, "A tree on raw features to start from; None: a random start.")
+
+    def _solver(self, problem: TreeProblem) -> Any:
+        return self._made(bridge.solvers.ORRT, n_starts=self.n_init)
+
+
+class ORRTRegressor(RegressionTree, _ORRT):
     """Soft regression tree that predicts with the mixture of all leaves, trained as one smooth problem (ORRT).
 
     Attributes
@@ -155,13 +167,19 @@ class ORRTRegressor(RegressionTree, _SoftTree):
     Blanquero, Carrizosa, Molero-Rio and Romero Morales, "On sparse optimal regression trees", EJOR 299 (2022).
     """
 
-    method: Literal["L-BFGS-B", "SLSQP"] = option("L-BFGS-B", "SciPy's minimiser; the paper uses SLSQP.")
-    n_init: int = option(1, "Starts; the best training objective wins.", least=1)
-    max_iter: int = option(500, "Iterations per start.", least=1)
-    init: Tree | None = changed(None, "A tree on raw features to start from; None: a random start.")
 
-    def _solver(self, problem: TreeProblem) -> Any:
-        return self._made(bridge.solvers.ORRT, n_starts=self.n_init)
+@dataclass(eq=False, repr=False, kw_only=True)
+class ORRTClassifier(ClassificationTree, _ORRT):
+    """`ORRTRegressor` for classes: the log loss of the mixture of the leaves' class probabilities (capped at
+    ``-log(1e-6)``); linear leaves are multinomial logistic regressions.
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels.
+    tree_, result_, n_iter_ : as in `ORRTRegressor`.
+    """
+
+    loss = "log"
 
 
 def is_l2(l2: Any) -> bool:
