@@ -167,6 +167,7 @@ def test_the_code_version_ignores_comments_and_docstrings(tmp_path, monkeypatch)
         (tmp_path / "methods.py").write_text(text)
         (tmp_path / "execute.py").write_text("")
         (tmp_path / "baselines.py").write_text("")
+        (tmp_path / "sizes.py").write_text("")
         return protocol.code_version()
 
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
