@@ -35,6 +35,25 @@ def test_get_beats_its_starts_and_cart():
     assert {"constant", "anneal", "polish: level 0"} <= {row.phase for row in get.trace}
 
 
+@pytest.mark.parametrize(
+    ("model", "starts", "polished"),
+    [
+        (GETRegressor(5), None, True),
+        (GETRegressor(6), 1, False),
+        (GETRegressor(6, n_starts=3, polish=True), 3, True),
+        (GETRegressor(6, leaves="linear"), None, False),
+        (GETRegressor(6, preset="paper"), 10, True),
+        (GETClassifier(6), None, True),
+    ],
+    ids=repr,
+)
+def test_deep_regression_trees_take_one_start_and_no_polish(model, starts, polished):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    y = X[:, 0] > 0.0 if isinstance(model, GETClassifier) else X[:, 0]
+    solver = model._solver(model.state(X, y)[0])
+    assert (solver.n_starts, solver.polish is not None) == (starts, polished)
+
+
 def test_the_papers_preset_and_its_ablations():
     paper = GET.paper()
     assert (paper.n_starts, paper.anneal.epochs, paper.anneal.closed_leaves) == (10, 3000, False)

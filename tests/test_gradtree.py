@@ -329,9 +329,14 @@ def test_starting_from_cart_is_no_worse_on_the_rows_that_judge():
     cart = solve(problem, CartInit()).objective
     assert solve(problem, replace(fast, init=CartInit()), random_state=0).objective <= cart + 0.02
     X, y = load_iris(return_X_y=True)
-    model = GradTreeClassifier(3, epochs=60, n_starts=1, init="cart", random_state=0).fit(X, y)
+    options = {"epochs": 60, "n_starts": 1, "random_state": 0}
+    model = GradTreeClassifier(3, init="cart", **options).fit(X, y)
     assert model.score(X, y) > 0.9
-    with pytest.raises(ValueError, match="init must be a Tree, 'cart' or None; got 'oak'"):
+    assert GradTreeClassifier(3, **options).fit(X, y).tree_ == model.tree_  # the default for classes
+    assert GradTreeClassifier(3, init="random", **options).fit(X, y).tree_ != model.tree_
+    numbers = [GradTreeRegressor(3, init=init, **options).fit(X, y).tree_ for init in (None, "random", "cart")]
+    assert numbers[0] == numbers[1] != numbers[2]
+    with pytest.raises(ValueError, match="init must be a Tree, 'cart', 'random' or None; got 'oak'"):
         GradTreeClassifier(init="oak").fit(X, y)
 
 

@@ -51,10 +51,11 @@ class _GradTree(MinLeaf, SingleTree):
         (1.0, 1.0), "Divisors of the feature logits in the first and the last epoch."
     )
     refit: bool = option(False, "Whether leaves are refitted on all rows, or kept as the gradient left them.")
-    init: Tree | Literal["cart"] | None = changed(  # type: ignore[assignment]
+    init: Tree | Literal["cart", "random"] | None = changed(  # type: ignore[assignment]
         None,
-        """A tree on raw features to start from, of axis-aligned splits and constant leaves; "cart": scikit-learn's tree
-        on the rows that are not held out. It replaces the random numbers of the first start.""",
+        """What the first start begins from: a tree on raw features, of axis-aligned splits and constant leaves; "cart":
+        scikit-learn's tree on the rows that are not held out; "random": random numbers, as the other starts. None:
+        "cart" for classes and "random" for numbers.""",
     )
     quantile_transform: bool = option(
         False,
@@ -72,7 +73,8 @@ class _GradTree(MinLeaf, SingleTree):
     )
 
     def _solver(self, problem: TreeProblem) -> Any:
-        init = bridge.solvers.CartInit() if isinstance(self.init, str) else None
+        from_cart = self.init == "cart" or (self.init is None and problem.loss == "zero_one")
+        init = bridge.solvers.CartInit() if from_cart else None
         return self._made(bridge.solvers.GradTree, validation=self.validation_fraction, init=init)
 
     def _solve(
