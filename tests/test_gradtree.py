@@ -336,7 +336,7 @@ def test_starting_from_cart_is_no_worse_on_the_rows_that_judge():
     assert GradTreeClassifier(3, init="random", **options).fit(X, y).tree_ != model.tree_
     numbers = [GradTreeRegressor(3, init=init, **options).fit(X, y).tree_ for init in (None, "random", "cart")]
     assert numbers[0] == numbers[1] != numbers[2]
-    with pytest.raises(ValueError, match="init must be a Tree, 'cart', 'random' or None; got 'oak'"):
+    with pytest.raises(ValueError, match=r"init must be a Tree, one of \['cart', 'random'\] or None; got 'oak'"):
         GradTreeClassifier(init="oak").fit(X, y)
 
 
