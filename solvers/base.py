@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.random import Generator as Rng
 
@@ -18,6 +18,9 @@ from opttree.options import Checked
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.result import Termination, Verdict
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,9 @@ def at_last_call(
         raise
 
 
-def changed_steps(inner: Steps, change: Callable[[Step], Step]) -> Steps:
-    """The steps of ``inner``, including that of its last call, each transformed by ``change``."""
-    step: Step | None = None
+def changed_steps(inner: Generator[T | None, Any, R], change: Callable[[T], Step]) -> Generator[Step | None, Any, R]:
+    """What ``inner`` yields, including at its last call, each transformed by ``change``; None stays None."""
+    step: T | None = None
     while True:
         try:
             step = next(inner)

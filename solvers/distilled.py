@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from concurrent.futures import wait
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from opttree.forest import Forest
 from opttree.interrupts import POLL
 from opttree.kernels import alternation
-from opttree.models import Model
+from opttree.models import Model, as_tree
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.threads import pool
@@ -29,6 +30,7 @@ from solvers.tao.growth import GrownTree, Shared, grow
 
 Floats = NDArray[np.float64]
 MOST_ROWS = 200_000
+LEAST_SHARE = 1e-3  # of a class in the teacher's answer, to be told to a student
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Distilled(Solver):
     to 4 points of R2 better than the same kind of tree fitted to y, and on some sets better than the forest.
 
     Trees of every depth in ``depths`` and ``n_starts`` random starts are grown; the steps are those that agree best
-    with the forest, one per depth. `solve` keeps the one with the lowest objective, as always.
+    with the forest, one per depth. `solve` keeps the one with the lowest objective, as always. A ``student`` that makes
+    soft trees comes closer to the forest than hard trees do.
     """
 
     teacher: Solver = option(
@@ -60,6 +63,12 @@ class Distilled(Solver):
     neighbours: int = option(10, "Number of nearest neighbours for new rows.", least=1)
     max_iter: int = option(20, "Passes of TAO over the tree.", least=0)
     shrinkage: float = option(3.0, "Weight of the parent's model in a leaf, in rows, see `TAOForest`.", above=0)
+    student: Solver | None = option(
+        None,
+        """A solver that is run once per depth on the predictions of the forest, with the problem's penalties, such as
+        `ORRT`: under squared loss, of classes under the cross-entropy to the forest's probabilities. None: ``n_starts``
+        oblique trees are grown by passes of TAO.""",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique splits and what the teacher supports."""
@@ -67,6 +76,8 @@ class Distilled(Solver):
             return "distilled trees have oblique splits; the problem asks for axis-aligned ones"
         if self.depths is not None and max(self.depths) > problem.depth:
             return f"depths must be at most the problem's, {problem.depth}; got {self.depths}"
+        if self.student is not None and (reason := self.student.supports(problem)) is not None:
+            return reason
         return self.teacher.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -88,6 +99,11 @@ class Distilled(Solver):
         grower = TAOForest(
             1, kind="oblique", sample=1.0, max_iter=self.max_iter, constant_iterations=min(3, self.max_iter)
         )
+        if self.student is not None:
+            taught = taught_of(problem, X, answers, weight)
+            for depth in self.depths or (problem.depth,):
+                yield from self._studied(self.student, taught.restated(depth=depth), rng.spawn(1)[0])
+            return Termination.ITERATION_LIMIT
         taught = replace(problem, X=X, y=answers, sample_weight=weight, loss="squared", leaves=linear, min_leaf=1)
         shared = Shared.of(taught, grower, (float(self.shrinkage),))
         for depth in self.depths or (problem.depth,):
@@ -97,6 +113,26 @@ class Distilled(Solver):
             yield from at_last_call(self._grown(problem, own, rng, found), last)
             yield student(found, depth)
         return Termination.ITERATION_LIMIT
+
+    def _studied(self, student: Solver, taught: TreeProblem, rng: Rng) -> Generator[Step | None, Any, None]:
+        """Run the student on the forest's predictions; yields a step at the end or at the last call."""
+        found: list[Tree] = []
+
+        def last() -> Step | None:
+            if not found:
+                return None
+            info = {"depth": float(taught.depth), "unlike_teacher": taught.mean_loss(found[-1])}
+            return Step(found[-1], phase="student", info=info)
+
+        def run() -> Generator[None, Any, None]:
+            with closing(student.steps(taught, None, rng)) as steps:
+                for step in steps:
+                    if step is not None:
+                        found.append(as_tree(step.tree))
+                    yield None
+
+        yield from at_last_call(run(), last)
+        yield last()
 
     def _grown(
         self, problem: TreeProblem, shared: Shared, rng: Rng, found: list[tuple[float, Tree]]
@@ -137,6 +173,17 @@ def student(found: list[tuple[float, Tree]], depth: int) -> Step:
     """The step of the tree that agrees best with the teacher."""
     error, tree = min(found, key=lambda pair: pair[0])
     return Step(tree, phase="student", info={"depth": float(depth), "unlike_teacher": error})
+
+
+def taught_of(problem: TreeProblem, X: Floats, answers: Floats, weight: Floats) -> TreeProblem:
+    """The problem of a student: rows ``X`` with the forest's answers. Of classes every row stands there once per class,
+    with the class's probability as weight, where that is not negligible: their log loss is the cross-entropy.
+    """
+    if not problem.is_classification:
+        return replace(problem, X=X, y=answers, sample_weight=weight, min_leaf=1)
+    row, label = np.nonzero(answers >= LEAST_SHARE)
+    shares = weight[row] * answers[row, label]
+    return replace(problem, X=X[row], y=label, sample_weight=shares, loss="log", min_leaf=1)
 
 
 def between(X: Floats, count: int, neighbours: int, rng: Rng) -> Floats:

@@ -12,24 +12,30 @@ from numpy.random import Generator as Rng
 from opttree.kernels.hard import project
 from opttree.kernels.leaves import fit_linear
 from opttree.options import option
-from opttree.problems import TreeProblem
+from opttree.problems import TreeProblem, n_rows
+from opttree.tree import Tree
+from solvers.base import Step, Steps
 from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, weighted_quantile
 
 SMALLEST_STEP = 1e-3
-LEAST_DESCENT = 1e-8  # of the root mean square error, by which a shorter step is taken
+LEAST_DESCENT = 1e-8  # of the error, by which it must fall
 
 
 @dataclass(frozen=True)
 class HRT(Initial):
     """Hinge regression tree (ICLR 2026, arXiv 2602.05371), top-down, with linear leaves.
 
-    A node's rows are divided at the median of the first feature that varies. Then, for the larger of two linear
-    functions and for the smaller one: rows belong to the function that is larger (smaller) there; each function moves
-    by ``step`` of the way to the least-squares solution of its rows, a damped Newton step; until no row changes side.
-    Where two functions differ by nothing lies the split. The better of the two hinges is taken.
+    A node's rows are divided at the median of the first feature whose median leaves enough rows on either side. Then,
+    for the larger of two linear functions and for the smaller one: rows belong to the function that is larger (smaller)
+    there; each function moves by ``step`` of the way to the least-squares solution of its rows, a damped Newton step;
+    until no row changes side and the error falls no further. Where two functions differ by nothing lies the split. The
+    better of the two hinges is taken, where its error was least.
 
-    Unlike in the authors' program, a node for which no hinge has enough rows on either side is split at that median,
-    as the paper says, and leaves are those of the statement: with its penalties, and clipped unless ``clip`` is False.
+    Choices of ours, where the paper and its authors' program differ: the program begins with small changes of one
+    linear function instead of a cut at the median, and the paper keeps that cut where the steps have not settled after
+    ``max_iter`` (here the best of them is kept, and the cut where no step leaves enough rows on either side). Leaves
+    are those of the statement, with its penalties; a tree of one leaf is the result if its objective is lower. At a
+    time limit the nodes that are not yet split become leaves.
     """
 
     step: float | Literal["auto"] = option(
@@ -40,7 +46,12 @@ class HRT(Initial):
         words='"auto" or a number above 0, at most 1',
     )
     max_iter: int = option(100, "Largest number of steps at a node.", least=1)
-    ridge: float = option(1e-2, "Added to the diagonal of the normal equations of a node's rows.", least=0)
+    ridge: float = option(
+        1e-2,
+        """Added to the diagonal of the normal equations of a node's rows, which have the sample weights, scaled up to a
+        mean of one if they are less.""",
+        least=0,
+    )
     min_rows: int = option(5, "Fewest rows on either side, and at least ``p + 1``.", least=1)
     tolerance: float = option(
         0.0, "A node of at most this root mean square error around its linear function becomes a leaf.", least=0
@@ -53,9 +64,15 @@ class HRT(Initial):
             return "hinges are oblique splits between linear leaves under squared loss"
         return "a hinge is fitted to one output" if problem.n_outputs > 1 else None
 
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The start tree if there is one, a leaf, and the tree."""
+        if start is not None:
+            yield Step(start, phase="start")
+        return (yield from super().steps(problem, start, rng))
+
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""
-        yield problem.one_leaf()
+        yield self._bounded(problem.one_leaf())
         fewest = max(self.min_rows, problem.n_features + 1, problem.min_leaf)
 
         def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
@@ -63,7 +80,7 @@ class HRT(Initial):
                 return None
             if self.tolerance and Hinge.whole(self, problem, rows) <= self.tolerance:
                 return None
-            first = median_cut(problem, rows)
+            first = median_cut(problem, rows, fewest)
             if first is None:
                 return None
             best, least = first, np.inf
@@ -75,22 +92,27 @@ class HRT(Initial):
                     yield
                     if not hinge.move():
                         break
-                if hinge.error < least and hinge.boundary[0].any():
-                    best, least = hinge.boundary, hinge.error
+                if hinge.least < least and hinge.boundary[0].any():
+                    best, least = hinge.boundary, hinge.least
             left = int(np.count_nonzero(project(problem.X, rows, best[0]) <= best[1]))
             return best if min(left, rows.size - left) >= fewest else None
 
         tree = yield from grow(problem, split)
-        tree = problem.fit_leaves(tree, min_rows=problem.n_features + 1)
-        yield tree if self.clip else replace(tree, lower=None, upper=None)
+        yield self._bounded(problem.fit_leaves(tree, min_rows=problem.n_features + 1))
+
+    def _bounded(self, tree: Tree) -> Tree:
+        return tree if self.clip else replace(tree, lower=None, upper=None)
 
 
-def median_cut(problem: TreeProblem, rows: Rows) -> Split | None:
-    """The cut at the median of the first feature that varies among ``rows``."""
+def median_cut(problem: TreeProblem, rows: Rows, fewest: int) -> Split | None:
+    """The cut at the median of the first feature of which it leaves at least ``fewest`` of ``rows`` on either side."""
     for j in range(problem.n_features):
         values = problem.X[rows, j]
         if np.ptp(values) > 0.0:
-            return np.eye(problem.n_features)[j], weighted_quantile(values, problem.w[rows])
+            cut = weighted_quantile(values, problem.w[rows])
+            left = int(np.count_nonzero(values <= cut))
+            if min(left, rows.size - left) >= fewest:
+                return np.eye(problem.n_features)[j], cut
     return None
 
 
@@ -99,16 +121,17 @@ class Hinge:
 
     Attributes
     ----------
-    boundary : weights and threshold of the split, of unit length; the first function's side is the left one.
     error : root of the weighted mean square.
+    best, least : the functions of least error so far, and that error.
+    boundary : weights and threshold of their split, of unit length; the first function's side is the left one.
     """
 
     def __init__(self, options: HRT, problem: TreeProblem, rows: Rows, sign: float, fewest: int) -> None:
         self.options, self.problem, self.rows, self.sign, self.fewest = options, problem, rows, sign, fewest
-        self.w = problem.w[rows] * (rows.size / problem.w[rows].sum())
+        self.w = problem.w[rows] * n_rows(np.asarray(problem.sample_weight))
         self.y = problem.Y[rows, 0]
-        self.functions = np.zeros((2, problem.n_features + 1))  # weights, constant
-        self.error = np.inf
+        self.functions = self.best = np.zeros((2, problem.n_features + 1))  # weights, constant
+        self.error = self.least = np.inf
 
     @staticmethod
     def whole(options: HRT, problem: TreeProblem, rows: Rows) -> float:
@@ -126,15 +149,18 @@ class Hinge:
         return self._take(functions, np.inf)
 
     def move(self) -> bool:
-        """A damped Newton step; False at the end: no row changes side, or no step is better."""
-        left = self.left
+        """A damped Newton step; False at the end: no row changes side and the error falls no further, or no step is
+        better.
+        """
+        left, before = self.left, self.error
         target = np.stack([self._least_squares(side) for side in (left, ~left)])
         if self.options.step != "auto":
             taken = self._take(self.functions + self.options.step * (target - self.functions), np.inf)
-            return taken and (self.options.step < 1.0 or not np.array_equal(left, self.left))
+            settled = self.options.step == 1.0 or before - self.error <= LEAST_DESCENT * before
+            return taken and not (settled and np.array_equal(left, self.left))
         share = 1.0
         while share >= SMALLEST_STEP:
-            if self._take(self.functions + share * (target - self.functions), self.error - LEAST_DESCENT):
+            if self._take(self.functions + share * (target - self.functions), (1.0 - LEAST_DESCENT) * self.error):
                 return not np.array_equal(left, self.left)
             share /= 2.0
         return False
@@ -142,7 +168,7 @@ class Hinge:
     @property
     def boundary(self) -> Split:
         """The split where the functions are equal."""
-        difference = self.sign * (self.functions[1] - self.functions[0])
+        difference = self.sign * (self.best[1] - self.best[0])
         length = np.linalg.norm(difference[:-1]) or 1.0
         return difference[:-1] / length, -float(difference[-1] / length)
 
@@ -156,6 +182,8 @@ class Hinge:
         if not error < most:
             return False
         self.functions, self.left, self.error = functions, left, error
+        if error < self.least:
+            self.best, self.least = functions, error
         return True
 
     def _enough(self, left: np.ndarray) -> bool:
@@ -174,4 +202,4 @@ class Hinge:
         return project(self.problem.X, self.rows, function[:-1]) + function[-1]
 
     def _root(self, values: Floats) -> float:
-        return float(np.sqrt(np.mean(self.w * (self.y - values) ** 2)))
+        return float(np.sqrt(np.sum(self.w * (self.y - values) ** 2) / self.w.sum()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -55,6 +55,9 @@ class ORRT(Solver):
         above=0,
     )
     steepness: float | None = option(1.0, "Steepness of gates from a hard tree, see `NODEC`.", above=0)
+    bounded: bool = option(
+        False, "Whether constant leaves are kept within the range of y, so that answers are, too; regression only."
+    )
     device: Device = option(
         "cpu",
         """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): device for the objective and its gradient; SciPy's
@@ -69,7 +72,7 @@ class ORRT(Solver):
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, aggregation="mixture")
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """A step is fifty iterations, or the end of a run."""
+        """A step is fifty iterations, or the end of a run; its number of iterations is in the trace."""
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
@@ -87,9 +90,21 @@ class ORRT(Solver):
                 ended = yield from self._descend(smooth, theta, f"{label}{self.method}")
         return ended
 
-    def _step(self, smooth: SmoothTreeProblem, theta: Floats, phase: str, n_evaluations: int = 1) -> Step:
+    def _bounds(self, smooth: SmoothTreeProblem) -> Any:
+        """The range of y for every constant leaf if ``bounded``; none for splits."""
+        from scipy.optimize import Bounds
+
+        low, high = np.full(smooth.size, -np.inf), np.full(smooth.size, np.inf)
+        if self.bounded and not smooth.linear and not smooth.problem.is_classification:
+            smooth.unpack(low)[2][:] = smooth.problem.Y.min(axis=0)
+            smooth.unpack(high)[2][:] = smooth.problem.Y.max(axis=0)
+        return Bounds(low, high)
+
+    def _step(
+        self, smooth: SmoothTreeProblem, theta: Floats, phase: str, iterations: int = 0, n_evaluations: int = 1
+    ) -> Step:
         tree = soft_tree(smooth, theta, mixture=True, clip=False)
-        return Step(tree, phase=phase, n_evaluations=n_evaluations)
+        return Step(tree, phase=phase, n_evaluations=n_evaluations, info={"iterations": iterations})
 
     def _descend(
         self, smooth: SmoothTreeProblem, theta: Floats, label: str
@@ -99,7 +114,10 @@ class ORRT(Solver):
             options = {"maxiter": self.max_iter, "maxfun": TRIALS * self.max_iter, "gtol": self.tol, "ftol": 0.0}
         else:
             options = {"maxiter": self.max_iter, "ftol": self.tol}
-        run = minimise(smooth.value_and_grad, theta, PORTION, method=self.method, options=options)
+        bounds = self._bounds(smooth)
+        theta = np.clip(theta, bounds.lb, bounds.ub)
+        run = minimise(smooth.value_and_grad, theta, PORTION, method=self.method, options=options, bounds=bounds)
+        done = 0
         with closing(run):
             while True:
                 try:
@@ -107,8 +125,12 @@ class ORRT(Solver):
                 except StopIteration as stop:
                     found, evaluations = stop.value
                     break
-                yield None if iterate is None else self._step(smooth, iterate.theta, label, iterate.n_evaluations)
-        yield self._step(smooth, found.x, label, evaluations)
+                if iterate is None:
+                    yield None
+                    continue
+                done += PORTION
+                yield self._step(smooth, iterate.theta, label, done, iterate.n_evaluations)
+        yield self._step(smooth, found.x, label, int(found.nit), evaluations)
         if found.success:
             return Termination.LOCALLY_OPTIMAL
         return Termination.STALLED if found.nit < self.max_iter else Termination.ITERATION_LIMIT

@@ -18,10 +18,11 @@ from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.shrinking import STRENGTHS
+from opttree.estimators.soft import default_ridge
 from opttree.forest import Forest
 from opttree.models import Model, as_tree
 from opttree.options import option
-from opttree.problems import L1, L2, TreeProblem
+from opttree.problems import L1, L2, TreeProblem, n_rows
 from opttree.shrinkage import NodeMoments
 from opttree.tree import Tree
 
@@ -37,6 +38,8 @@ FOLDS, HELD_OUT = 5, 0.2
 FEWEST = 5  # rows below which none are held out: losses are then those of training
 CLEARLY = 3.0  # standard errors behind the best, after which a member's other folds are left out
 CART_DEPTHS = (3, 6, 12)
+SOFT_DEPTHS: dict[Literal["linear", "constant"], int] = {"linear": 5, "constant": 6}
+SOFT_FACTOR = 3  # new rows per training row for soft trees that are taught by a forest
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Member:
     """A member of the portfolio: a solver, its changes to the problem, and whether the best tree warm-starts it.
 
     ``shrinkages`` are strengths of `opttree.shrinkage` that are compared on the member's trees, which are then
-    axis-aligned with constant leaves.
+    axis-aligned with constant leaves. ``soft`` trees are compared after every fifty iterations.
     """
 
     name: str
@@ -53,20 +56,35 @@ class Member:
     penalised: bool = False
     warm: bool = False
     shrinkages: tuple[float, ...] = ()
+    soft: Literal["constant", "linear"] | None = None  # leaves of a soft tree
 
     def statement(self, problem: TreeProblem) -> TreeProblem:
         """The problem that the member solves; forests, whose ``levels`` limit TAO trees, get no depth limit."""
         if self.shrinkages:
             return problem.restated(depth=self.depth, splits="axis", leaves="constant", penalties=())
-        penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),) if self.penalised else problem.penalties
+        penalties = problem.penalties
+        if self.penalised:
+            penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),)
+        if self.soft:
+            splits, leaves = default_ridge(n_rows(np.asarray(problem.sample_weight)), problem.n_features)
+            ridge = L2(splits=splits, leaves=leaves if self.soft == "linear" else 0.0)
+            return problem.restated(depth=self.depth, leaves=self.soft, penalties=(ridge,), min_leaf=1)
         depth = problem.n_samples if getattr(self.solver, "levels", None) else self.depth
         return problem.restated(depth=depth, penalties=penalties)
+
+    def final(self, variant: float | None) -> Any:
+        """The solver of the last fit, of one variant: a distilled tree's depth, from more starts, or iterations."""
+        if variant is None or self.shrinkages:
+            return self.solver
+        if isinstance(self.solver, bridge.solvers.Distilled):
+            return replace(self.solver, depths=(int(variant),), n_starts=FINAL_STARTS)
+        return replace(self.solver, max_iter=int(variant))
 
 
 @dataclass
 class Trial:
-    """What a member found on each fold: models and held-out losses of its variants, the depths of distilled trees or
-    the strengths of shrinkage; None names the only one.
+    """What a member found on each fold: models and held-out losses of its variants, the depths of distilled trees, the
+    iterations of soft ones or the strengths of shrinkage; None names the only one.
     """
 
     member: Member
@@ -119,6 +137,11 @@ class _AutoTree(ForestModel):
     )
     _: KW_ONLY
     kind: Literal["tree", "forest"] = option("tree", "A tree or a forest.")
+    soft: bool = option(
+        True,
+        """Whether a soft tree may be chosen, whose answer is the mixture of its leaves' (as `ORRTRegressor`); otherwise
+        every row follows one path to one leaf.""",
+    )
     validation_fraction: float | None = option(
         None,
         """Share of the rows held out once to choose the best member. None: .2 of 2000 rows and more; of fewer rows five
@@ -155,6 +178,12 @@ class _AutoTree(ForestModel):
         yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
         for levels in CART_DEPTHS:
             yield Member(f"CART, depth {levels}", solvers.CartInit(), levels, shrinkages=STRENGTHS)
+        if self.soft:
+            soft = solvers.ORRT(bounded=True)
+            taught = solvers.Distilled(forest, (SOFT_DEPTHS["constant"],), factor=SOFT_FACTOR, student=soft)
+            yield Member("distilled, soft", taught, SOFT_DEPTHS["constant"], soft="constant")
+            for leaves, levels in SOFT_DEPTHS.items():
+                yield Member(f"soft, {leaves} leaves", soft, levels, soft=leaves)
         for levels in (6, 4):
             yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
         boosted = solvers.Boosting(boosting_base("oblique"))
@@ -222,13 +251,13 @@ class _AutoTree(ForestModel):
         began = now()
         trial = Trial(member, best if member.warm else None)
         for k, (train, valid) in enumerate(folds):
-            limit = None if until is None else max((until - now()) / (len(folds) - k), 0.05)
+            limit = None if until is None else max((until - now()) / max(min(FOLDS, len(folds)) - k, 1), 0.05)
             started = now()
             if k and until is not None and now() >= until:
                 break
             if trial.source is not None and k >= len(trial.source.models):
                 break
-            start = None if trial.source is None else as_tree(trial.source.models[k][trial.source.variant])
+            start = None if trial.source is None else as_tree(trial.source.models[k][trial.source.variant]).as_hard
             variants: dict[float | None, Model] = {}
             last: list[Any] = [None]
 
@@ -236,12 +265,16 @@ class _AutoTree(ForestModel):
                 last[0] = step
                 if "unlike_teacher" in step.info:
                     variants[float(step.info["depth"])] = step.tree
+                elif step.info.get("iterations"):
+                    variants[float(step.info["iterations"])] = step.tree
 
             stated = member.statement(train)
             trial.result = self._run(member.solver, stated, start, seed, limit, watch)
             if member.shrinkages:
                 moments = NodeMoments(stated, as_tree(trial.result.tree))
                 variants.update({strength: moments.shrunk(strength) for strength in member.shrinkages})
+            if k and trial.result.termination.name == "TIME_LIMIT":  # what it found says little of a whole fit
+                break
             if not variants:
                 variants[None] = trial.result.tree if isinstance(last[0].tree, Tree) else last[0].tree
             if k and not set(variants) & set(trial.losses[0]):  # stopped before the variants of the first fold
@@ -258,17 +291,15 @@ class _AutoTree(ForestModel):
 
     def _again(self, best: Trial, problem: TreeProblem, seed: int, until: float | None, watch: Any) -> Any:
         """Run the best member on all rows, after the member that gave its warm start; None if time runs out."""
-        member, solver, variant = best.member, best.member.solver, best.variant
+        member, variant = best.member, best.variant
         if until is not None and best.overrun and until - now() < best.seconds / len(best.losses):
             return None  # even its first step takes longer than there is time
         before = None if best.source is None else self._again(best.source, problem, seed, until, watch)
         if best.source is not None and before is None:
             return None
-        distilled = variant is not None and not member.shrinkages
-        if distilled:  # only the best depth, from more starts
-            solver = replace(solver, depths=(int(variant or 1),), n_starts=FINAL_STARTS)
+        varied = variant is not None and not member.shrinkages
         limit = None if until is None else max(until - now(), 0.1)
-        start = None if before is None else before.tree
+        start = None if before is None else as_tree(before.tree).as_hard
         steps: list[Any] = []
 
         def keep(step: Any, trace: Any) -> None:
@@ -277,12 +308,12 @@ class _AutoTree(ForestModel):
                 watch(step, trace)
 
         stated = member.statement(problem)
-        result = self._run(solver, stated, start, seed, limit, keep)
+        result = self._run(member.final(variant), stated, start, seed, limit, keep)
         done = steps[-1]
         if member.shrinkages:
             tree = NodeMoments(stated, as_tree(result.tree)).shrunk(variant or 0.0)
             return replace(result, tree=tree, objective=valid_loss(problem, tree))
-        if isinstance(best.models[0][variant], Forest) or distilled:  # the last step, not that of lowest objective
+        if isinstance(best.models[0][variant], Forest) or varied:  # the last step, not that of lowest objective
             if isinstance(best.models[0][variant], Forest) != isinstance(done.tree, Forest) or not done.info:
                 return before
             return replace(result, tree=done.tree, objective=valid_loss(problem, done.tree))
@@ -325,8 +356,9 @@ def valid_loss(valid: TreeProblem, model: Model) -> float:
 class AutoTreeRegressor(RegressionTree, _AutoTree):
     """The best tree, or forest, that the toolkit finds in the time given: several solvers, chosen on held-out rows.
 
-    For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), CART with shrunk leaves, TAO from hinge
-    splits at two depths, TAO from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted
+    For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), CART with shrunk leaves, soft trees (one
+    taught by a forest, one with linear and one with constant leaves, see `solvers.ORRT`), TAO from hinge splits at two
+    depths, a tree distilled from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted
     trees of two kinds. The best is fitted again to all rows.
 
     Attributes

@@ -281,7 +281,7 @@ class SingleTree(CrossValidated):
 
     max_depth: int | Literal["cv"] = option(
         6,
-        """Largest depth of the tree. "cv": the depth in 1..12 with the best mean score on held-out rows (the search
+        """Largest depth of the tree. "cv": the depth up to 12 with the best mean score on held-out rows (the search
         stops after 4 depths without improvement); each depth is warm-started from the one before, or at least no worse
         on its training rows. See ``best_depth_`` and ``cv_results_``.""",
         least=1,
@@ -295,6 +295,10 @@ class SingleTree(CrossValidated):
 
     def _depth_for(self, n_samples: int) -> int:
         return int(getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth)
+
+    def _least_depth(self, y: NDArray[Any]) -> int:
+        """The first depth of a depth search."""
+        return 1
 
     def _start(self, problem: TreeProblem, scaling: Scaling) -> Tree | None:
         """``init``, scaled, if it is a tree; None if a depth search is on and it is deeper than the present depth."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
 from opttree import bridge
 from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, Penalties, RegressionTree, SingleTree, mixed
 from opttree.estimators.scaling import Scaling
 from opttree.options import changed, option
-from opttree.problems import TreeProblem
+from opttree.problems import TreeProblem, n_rows
+from opttree.tree import Tree
 
 __all__ = ["DTSemNetClassifier", "DTSemNetRegressor", "HRTRegressor", "RADDTClassifier", "RADDTRegressor"]
 
@@ -43,20 +45,24 @@ class _Gradient(MinLeaf, SingleTree):
 class _RADDT(_Gradient):
     """Common part of the regressor and the classifier."""
 
-    n_starts: int = option(2, "Starts: CART's tree, or ``init``, and else random ones.", least=1)
-    epochs: int = option(200, "Epochs of a run, each over all rows.", least=1)
+    n_starts: int | None = option(
+        None, "Starts: CART's tree, or ``init``, and else random ones; None: 2, and 10 for the paper's preset.", least=1
+    )
+    epochs: int | None = option(
+        None, "Epochs of a run, each over all rows; None: 200, and 3000 for the paper's preset.", least=1
+    )
     n_scales: int = option(5, "Runs of a start, with growing scales of the softmin.", least=1)
     preset: Literal["default", "paper"] = option(
         "default",
-        '"paper": 10 starts, 3000 epochs and 5 scales, as the authors\' program documents.',
+        """"paper": as many starts and epochs as the authors' program documents, the first from CART's tree as there.
+        Leaves are fitted in the end as by default.""",
     )
 
     def _solver(self, problem: TreeProblem) -> Any:
-        return (
-            bridge.solvers.RADDT.paper()
-            if self.preset == "paper"
-            else self._made(bridge.solvers.RADDT, init=bridge.solvers.CartInit())
-        )
+        raddt = bridge.solvers.RADDT
+        usual = raddt.paper() if self.preset == "paper" else raddt()
+        given = {"n_starts": self.n_starts or usual.n_starts, "epochs": self.epochs or usual.epochs}
+        return self._made(raddt, init=bridge.solvers.CartInit(), **given)
 
 
 class RADDTRegressor(RegressionTree, _RADDT):
@@ -92,7 +98,7 @@ class RADDTClassifier(ClassificationTree, _RADDT):
 class _DTSemNet(_Gradient):
     """Common part of the regressor and the classifier."""
 
-    n_starts: int = option(3, "Random starts; ``init`` replaces the first, with its splits alone.", least=1)
+    n_starts: int = option(3, "Random starts; ``init`` replaces the first.", least=1)
     epochs: int = option(60, "Epochs of a start.", least=1)
     batch_size: int = option(128, "Rows of a batch.", least=1)
     learning_rate: float = option(0.1, "Learning rate of the first epoch.", above=0)
@@ -136,6 +142,9 @@ class DTSemNetClassifier(ClassificationTree, _DTSemNet):
 
     loss = "log"
 
+    def _least_depth(self, y: NDArray[Any]) -> int:
+        return max(int(np.ceil(np.log2(np.unique(y).size))), 1)
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HRTRegressor(RegressionTree, SingleTree):
@@ -152,10 +161,13 @@ class HRTRegressor(RegressionTree, SingleTree):
 
     splits, leaves, loss = "oblique", "linear", "squared"
 
+    init: Tree | None = changed(None, "A tree on raw features that is the result if none is better.")
     step: float | Literal["auto"] = option("auto", "Share of a Newton step that is taken, see `solvers.HRT`.")
     max_iter: int = option(100, "Largest number of steps at a node.", least=1)
     ridge: float = option(
-        1e-2, "Added to the diagonal of the normal equations, of the nodes and of the leaves.", least=0
+        1e-2,
+        "Added to the diagonal of the normal equations, of the nodes and of the leaves, see `solvers.HRT`.",
+        least=0,
     )
     min_samples_leaf: int = option(5, "Fewest training rows in a leaf, which also has more than p.", least=1)
     tolerance: float = option(
@@ -176,7 +188,7 @@ class HRTRegressor(RegressionTree, SingleTree):
         return self.min_samples_leaf
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        return mixed(0.0, 0.0, self.ridge / float(weight.sum()))
+        return mixed(0.0, 0.0, self.ridge / n_rows(weight))
 
     def _solver(self, problem: TreeProblem) -> Any:
         return self._made(bridge.solvers.HRT, min_rows=self.min_samples_leaf)

@@ -16,7 +16,7 @@ from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
-DEPTHS = range(1, 13)  # as in the GET paper
+DEEPEST = 12  # as in the GET paper
 SEARCH_SHARE = 0.5  # of the time limit, for the depth search; the rest is for the final fit
 PATIENCE = 4  # the search stops after this many depths without a better score
 
@@ -42,7 +42,8 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     scores: list[list[float]] = []
     strengths: list[float] = []
     best = 0
-    for depth in DEPTHS:
+    depths = range(min(model._least_depth(y), DEEPEST), DEEPEST + 1)
+    for depth in depths:
         if scores and costs.lack_of_memory(model, X.shape[0], X.shape[1], depth) is not None:
             break
         rows: list[Any] = [None] * len(folds)
@@ -63,9 +64,9 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
         late = model.time_limit is not None and now() - began > SEARCH_SHARE * model.time_limit
         if interrupted or late or len(scores) - 1 - best >= PATIENCE:
             break
-    model.best_depth_ = DEPTHS[best]
+    model.best_depth_ = depths[best]
     model.cv_results_ = {
-        "depth": np.array(DEPTHS[: len(scores)]),
+        "depth": np.array(depths[: len(scores)]),
         "scores": np.array(scores),
         "mean_score": np.mean(scores, axis=1),
     }

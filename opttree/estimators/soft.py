@@ -13,7 +13,7 @@ from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, Penalti
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import minmax, moments
 from opttree.options import changed, option
-from opttree.problems import L2, TreeProblem
+from opttree.problems import L2, TreeProblem, n_rows
 from opttree.tree import Tree
 
 __all__ = ["ORRTClassifier", "ORRTRegressor", "SRTRegressor"]
@@ -48,7 +48,7 @@ class _SoftTree(SingleTree):
     def _strengths(self, n: float, p: int) -> tuple[float, float]:
         """Strengths of the l2 penalties on splits and leaves, for n rows and p features."""
         if isinstance(self.l2, str) and self.l2 == "auto":
-            return SPLIT_RIDGE * p / n, LEAF_RIDGE * p / n
+            return default_ridge(n, p)
         if isinstance(self.l2, str):  # lambda / 2 |.|^2, lambda = 2 / (p nodes), for split weights p times ours
             n_leaves = 2 ** self._depth_for(0)
             return p / (n_leaves - 1), 1.0 / (p * n_leaves)
@@ -56,8 +56,7 @@ class _SoftTree(SingleTree):
         return float(splits), float(leaves)
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        n = max(float(weight.sum()), float(np.count_nonzero(weight)))
-        splits, leaves = self._strengths(n, n_features)
+        splits, leaves = self._strengths(n_rows(weight), n_features)
         return (L2(splits=splits, leaves=leaves if self.leaves == "linear" else 0.0),)
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -180,6 +179,11 @@ class ORRTClassifier(ClassificationTree, _ORRT):
     """
 
     loss = "log"
+
+
+def default_ridge(n: float, p: int) -> tuple[float, float]:
+    """Strengths of the l2 penalties on splits and leaves by default, for n rows and p features."""
+    return SPLIT_RIDGE * p / n, LEAF_RIDGE * p / n
 
 
 def is_l2(l2: Any) -> bool:

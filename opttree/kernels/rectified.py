@@ -88,20 +88,38 @@ def least_loss(sums, squares, form):
 def relaxed(theta, alpha, floor, X, Y, w, form, gradient):
     """RADDT's objective: the leaves' losses weighted by the softmin of ``alpha U``, and its ``gradient``.
 
-    Weights of at most ``floor`` count as zero. Returns the objective and the loss of the hard tree: with optimal
-    constants in its leaves, or with the linear leaves as they are.
+    Weights of at most ``floor`` count as zero. The log loss is capped, its derivative is not: it leads back from the
+    cap. Returns the objective and the loss of the hard tree: with optimal constants in its leaves, or with the linear
+    leaves as they are.
+    """
+    sums, totals = np.zeros(((1 << form.depth), form.n_outputs + 1)), np.zeros(2)
+    gradient[:] = 0
+    objective = relax_rows(theta, alpha, floor, X, Y, w, form, gradient, sums, totals)
+    return objective, hard_loss(sums, totals, form)
+
+
+@kernel()
+def hard_loss(sums, totals, form):
+    """Loss of the hard tree, of the sums of `relax_rows` over all rows."""
+    return totals[1] if form.linear else least_loss(sums, totals[0], form)
+
+
+@kernel()
+def relax_rows(theta, alpha, floor, X, Y, w, form, gradient, sums, totals):
+    """Add what these rows contribute to the ``gradient`` of `relaxed`, to ``sums`` of the leaves (see `least_loss`) and
+    to ``totals``: the weighted squares of y and the loss with the leaves as they are. Returns their part of the
+    objective.
     """
     dtype = theta.dtype
     A, b, values, coefs = unpack(theta, form)
     slope_A, slope_b, slope_values, slope_coefs = unpack(gradient, form)
-    gradient[:] = 0
     n_branches, n_outputs = b.size, form.n_outputs
     n_nodes = 2 * n_branches + 1
     violation, slope = np.zeros(n_nodes, dtype), np.zeros(n_nodes, dtype)
     distance, weight, losses = np.zeros(n_branches, dtype), np.zeros(n_nodes, dtype), np.zeros(n_nodes, dtype)
     slopes = np.zeros((n_nodes, n_outputs), dtype)
     pending, visited = np.zeros(n_nodes, np.int64), np.zeros(n_nodes, np.int64)
-    sums, squares, standing, objective = np.zeros((n_branches + 1, n_outputs + 1)), 0.0, 0.0, 0.0
+    objective = 0.0
     most = dtype.type(NEGLIGIBLE / alpha)
     scale = dtype.type(alpha)
     for i in range(X.shape[0]):
@@ -145,14 +163,14 @@ def relaxed(theta, alpha, floor, X, Y, w, form, gradient):
         objective += mass * mean
         if own >= n_branches:
             leaf = own - n_branches
-            standing += mass * losses[own]
+            totals[1] += mass * losses[own]
             sums[leaf, n_outputs] += mass
             if form.loss == LOG:
                 sums[leaf, int(y[0])] += mass
             else:
                 for k in range(n_outputs):
                     sums[leaf, k] += mass * y[k]
-                    squares += mass * y[k] * y[k]
+                    totals[0] += mass * y[k] * y[k]
         for j in range(count - 1, -1, -1):
             t = visited[j]
             if t < n_branches:
@@ -171,20 +189,34 @@ def relaxed(theta, alpha, floor, X, Y, w, form, gradient):
                     slope_values[leaf, k] += part * slopes[t, k]
                     if form.linear:
                         add(slope_coefs[leaf, k], part * slopes[t, k], x)
-    return objective, (standing if form.linear else least_loss(sums, squares, form))
+    return objective
 
 
 @kernel()
-def descend_relaxed(theta, best, least, state, done, rates, decay, alpha, floor, X, Y, w, form, moments):
-    """Steps of AdamW on `relaxed`; ``best`` becomes the theta of least loss of the hard tree. Returns that loss."""
-    gradient = np.empty_like(theta)
-    for i in range(rates.size):
-        _objective, loss = relaxed(theta, alpha, floor, X, Y, w, form, gradient)
-        if loss < least:
-            least = loss
-            best[:] = theta
-        theta *= theta.dtype.type(1 - rates[i] * decay)
-        adam_step(theta, gradient, state[0], state[1], done + i + 1, rates[i], moments)
+def descend_relaxed(theta, best, least, state, work, first, last, parts, rates, how, X, Y, w, form, moments):
+    """Parts ``first`` to ``last`` of epochs of AdamW on `relaxed`, whose rows are worked on in so many ``parts``.
+
+    ``work`` is what stays between parts (gradient, sums, totals), ``how`` the decay, alpha and the floor. ``best``
+    becomes the theta of least loss of the hard tree; returns that loss.
+    """
+    gradient, sums, totals = work
+    decay, alpha, floor = how
+    size = -(-X.shape[0] // parts)
+    for at in range(first, last):
+        epoch, part = at // parts, at % parts
+        if part == 0:
+            gradient[:] = 0
+            sums[:] = 0
+            totals[:] = 0
+        rows = slice(part * size, (part + 1) * size)
+        relax_rows(theta, alpha, floor, X[rows], Y[rows], w[rows], form, gradient, sums, totals)
+        if part == parts - 1:
+            loss = hard_loss(sums, totals, form)
+            if loss < least:
+                least = loss
+                best[:] = theta
+            theta *= theta.dtype.type(1 - rates[epoch] * decay)
+            adam_step(theta, gradient, state[0], state[1], epoch + 1, rates[epoch], moments)
     return least
 
 
@@ -265,8 +297,10 @@ def semantic(theta, rows, X, Y, w, form, gradient, leaf_class):
 
 
 @kernel()
-def semantic_epoch(theta, state, done, rate, order, batch, l1, X, Y, w, form, moments, leaf_class):
-    """An epoch of Adam on batches of the rows in ``order``, with ``l1`` times the l1 norm of the splits' weights."""
+def semantic_batches(theta, state, done, rate, order, batch, l1, X, Y, w, form, moments, leaf_class):
+    """Adam on batches of the rows in ``order``, after ``done`` steps; the loss has ``l1`` times the l1 norm of the
+    splits' weights. Returns the number of steps taken so far.
+    """
     gradient = np.empty_like(theta)
     n_weights = ((1 << form.depth) - 1) * form.n_features
     for first in range(0, order.size, batch):

@@ -4,7 +4,7 @@ from opttree.problems.dense_problem import DenseTreeProblem
 from opttree.problems.exact_problem import ExactTreeProblem
 from opttree.problems.mip import MIPTreeProblem
 from opttree.problems.node_problem import LevelProblem, NodeProblem
-from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
+from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, n_rows
 from opttree.problems.smooth_problem import SmoothTreeProblem
 from opttree.problems.soft_forest_problem import SoftForestProblem
 from opttree.problems.subtree_problem import SubtreeProblem
@@ -24,4 +24,5 @@ __all__ = [
     "SplitPrice",
     "SubtreeProblem",
     "TreeProblem",
+    "n_rows",
 ]

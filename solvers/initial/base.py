@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from opttree.kernels.hard import project
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from solvers.base import LastCall, Solver, Step, Steps, changed_steps
 from solvers.result import Termination
 
 Floats = NDArray[np.float64]
@@ -37,8 +38,7 @@ class Initial(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """One step per tree, usually a single one. A start tree is ignored."""
-        for tree in self.growth(problem, rng):
-            yield None if tree is None else Step(tree, phase="initial")
+        yield from changed_steps(self.growth(problem, rng), lambda tree: Step(tree, phase="initial"))
         return Termination.ITERATION_LIMIT
 
 
@@ -46,26 +46,32 @@ def grow(problem: TreeProblem, split: SplitNode, leaves: str | None = None) -> G
     """Grow a tree top-down: ``split(rows, depth)`` returns ``(a, b)``, or None for a leaf. Finally leaves are fitted,
     "constant" or "linear", by default as in the problem.
 
-    Nodes are split breadth-first, if they are above the depth limit and hold at least two rows of unequal y.
+    Nodes are split breadth-first, if they are above the depth limit and hold at least two rows of unequal y. At the
+    last call those that are not yet split become leaves.
     """
     left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
     queue: deque[tuple[int, Rows, int]] = deque([(0, np.arange(problem.n_samples, dtype=np.int32), 0)])
-    while queue:
-        node, rows, depth = queue.popleft()
-        settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
-        yield
-        found = None if settled else (yield from split(rows, depth))
-        if found is None:
-            continue
-        A[node], b[node] = found
-        goes_left = project(problem.X, rows, A[node]) <= b[node]
-        left[node], right[node] = len(left), len(left) + 1
-        for side in (goes_left, ~goes_left):
-            queue.append((len(left), rows[side], depth + 1))
-            left.append(-1)
-            right.append(-1)
-            A.append(np.zeros(problem.n_features))
-            b.append(0.0)
+
+    def split_all() -> Generator[None, None, None]:
+        while queue:
+            node, rows, depth = queue.popleft()
+            settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
+            yield
+            found = None if settled else (yield from split(rows, depth))
+            if found is None:
+                continue
+            A[node], b[node] = found
+            goes_left = project(problem.X, rows, A[node]) <= b[node]
+            left[node], right[node] = len(left), len(left) + 1
+            for side in (goes_left, ~goes_left):
+                queue.append((len(left), rows[side], depth + 1))
+                left.append(-1)
+                right.append(-1)
+                A.append(np.zeros(problem.n_features))
+                b.append(0.0)
+
+    with suppress(LastCall):
+        yield from split_all()
     values = np.zeros((len(left), problem.n_outputs))
     tree = Tree.from_links(np.array(left), np.array(right), np.array(A), np.array(b), values, problem.classes)
     return problem.fit_leaves(problem.enforce_min_leaf(tree), leaves=leaves)

@@ -33,14 +33,13 @@ class DTSemNet(Solver):
     outputs. In regression the choice of the leaf has the gradient of the softmax over the leaves (straight through).
 
     Features and outputs are not scaled: the learning rate is for standardised ones. An `L1` penalty on splits is added
-    to the loss, on the weights as they are. Layers that the authors put in front of the splits and the leaves in some
-    experiments (products of matrices, which leave the tree as it is) are not used. Steps are hard trees with leaves
-    refitted; an epoch whose tree has the lowest objective so far of its start is one.
+    to the loss, on the weights as they are (the authors' on thresholds, too). Unlike in the authors' programs,
+    gradients are not clipped, in regression that of the choice of the leaf has two thirds of their length, and there
+    are no layers in front of the splits and the leaves (products of matrices, which leave the tree as it is). Steps are
+    hard trees with leaves refitted; an epoch whose tree has the lowest objective so far of its start is one.
     """
 
-    n_starts: int = option(
-        3, "Random starts; a start tree given to `solve` replaces the first, with its splits alone.", least=1
-    )
+    n_starts: int = option(3, "Random starts; a start tree given to `solve` replaces the first.", least=1)
     epochs: int = option(60, "Epochs of a start.", least=1)
     batch_size: int = option(128, "Rows of a batch.", least=1)
     learning_rate: float = option(0.1, "Learning rate of the first epoch.", above=0)
@@ -94,6 +93,7 @@ class Training:
     device: str = "cpu"
     done: int = 0
     updates: int = 0
+    batch: int = 0  # batches of the present epoch that are done
     least: float = np.inf
     ready: list[tuple[int, Tree]] = field(default_factory=list)
 
@@ -101,6 +101,7 @@ class Training:
         problem, dtype = self.smooth.problem, self.smooth.dtype
         self.data = problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype)
         self.l1 = problem.strength(L1, "splits")
+        self.n_batches = -(-problem.n_samples // self.options.batch_size)
         self.leaf_class = np.arange(2**problem.depth) % problem.n_outputs
         self.moments = np.zeros((2, self.theta.size), dtype)
 
@@ -111,8 +112,8 @@ class Training:
 
     @property
     def remaining(self) -> int:
-        """Epochs to go."""
-        return self.options.epochs - self.done
+        """Batches to go."""
+        return (self.options.epochs - self.done) * self.n_batches - self.batch
 
     @property
     def parts(self) -> int:
@@ -120,24 +121,40 @@ class Training:
         return self.done
 
     def advance(self, steps: int) -> None:
-        """Up to so many epochs."""
-        problem = self.smooth.problem
-        for _ in range(min(steps, self.remaining)):
+        """Up to so many batches."""
+        size = self.options.batch_size
+        while steps and self.remaining:
+            if self.batch == 0:
+                self.order = self.rng.permutation(self.smooth.problem.n_samples)
+            last = min(self.batch + steps, self.n_batches)
             rate = self.options.learning_rate * self.options.decay**self.done
-            order = self.rng.permutation(problem.n_samples)
-            how = (rate, order, self.options.batch_size, self.l1)
-            self.updates = rectified.semantic_epoch(
+            how = (rate, self.order[self.batch * size : last * size], size, self.l1)
+            self.updates = rectified.semantic_batches(
                 self.theta, self.moments, self.updates, *how, *self.data, self.smooth.form, ADAM, self.leaf_class
             )
             if not np.isfinite(self.theta).all():
                 raise FloatingPointError("the weights of a start ceased to be finite; use a lower learning_rate")
-            self.done += 1
-            tree = problem.trim(problem.fit_leaves(self.smooth.harden(self.theta)))
-            if (objective := problem.objective(tree)) < self.least:
-                self.least = objective
-                self.ready.append((self.done, tree))
+            steps -= last - self.batch
+            self.batch = last % self.n_batches
+            if self.batch == 0:
+                self.done += 1
+                self._judge()
 
     def taken(self) -> list[tuple[int, Tree]]:
         """The epochs since the last call that were the best so far, and their trees."""
         ready, self.ready = self.ready, []
         return ready
+
+    def unfinished(self) -> tuple[int, Tree] | None:
+        """The tree in the middle of an epoch, if it is the best so far."""
+        if self.batch:
+            self._judge()
+        return self.ready.pop() if self.ready else None
+
+    def _judge(self) -> None:
+        """Note the present tree if its objective is the lowest so far."""
+        problem = self.smooth.problem
+        tree = problem.trim(problem.fit_leaves(self.smooth.harden(self.theta)))
+        if (objective := problem.objective(tree)) < self.least:
+            self.least = objective
+            self.ready.append((self.done, tree))

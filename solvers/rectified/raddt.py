@@ -23,6 +23,7 @@ Floats = NDArray[np.floating]
 ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
 LARGEST = {3: 100.0, 7: 130.0, 10: 170.0}  # last scale by depth, and 200 for deeper trees
 SLOWEST = 1e-6  # first and last learning rate
+MOST_VISITS = 2**22  # of nodes by rows in one block, well under a tenth of a second
 LITTLE, ENOUGH = 5e-4, 0.01  # gains of R2: by the last run, and over the first start
 
 
@@ -33,8 +34,10 @@ class RADDT(Solver):
     A leaf's violation U adds up, over the branches above it, the distances by which a row lies on the wrong side; the
     leaf of the row is the only one without. The mean over the rows of the leaves' losses, weighted by the softmin of
     ``alpha U``, is minimised by AdamW (warm-up, then a cosine), in runs with growing alpha, each from the best hard
-    tree of the run before, its thresholds moved to the middle of the gap between the nearest rows. Of all starts and
-    epochs the tree of least loss on the training rows is the result.
+    tree of the run before, its thresholds moved to the middle of the gap between the nearest rows. Of each run the tree
+    of least loss on the training rows is kept (with linear leaves as the gradient left them) and refitted; the best of
+    these is the result. From the third start on, a run that gains less than .0005 of R2 is the last of its start, if
+    that is .01 better than the first tree.
 
     It works in units of the ranges of features and outputs, whatever those of the problem. Penalties are not part of
     the gradients. From depth 5 on, weights of at most ``2**-depth`` count as zero, as in the program; unlike there,
@@ -51,7 +54,8 @@ class RADDT(Solver):
         None,
         """First and last alpha; geometric in between. None: from 2 to 100 up to depth 3, to 130 up to depth 7, to 170
         up to depth 10, else to 200.""",
-        above=0,
+        test=lambda scales: scales is None or 0.0 < scales[0] <= scales[1] <= 1e6,
+        words="None or two numbers above 0, at most 1e6, that do not fall",
     )
     learning_rate: float = option(0.01, "Largest learning rate.", above=0)
     warm_up: int = option(10, "Epochs in which the learning rate grows.", least=0)
@@ -180,7 +184,7 @@ def centred(smooth: SmoothTreeProblem, theta: Floats) -> Floats:
 
 @dataclass
 class Ladder:
-    """The runs of one start; see `solvers.rectified.starts.Start`."""
+    """The runs of one start; see `solvers.rectified.starts.Start`. A step is a part of an epoch: a block of rows."""
 
     options: RADDT
     smooth: SmoothTreeProblem
@@ -197,9 +201,11 @@ class Ladder:
 
     def __post_init__(self) -> None:
         problem, dtype = self.smooth.problem, self.smooth.dtype
-        self.scales, self.rates = self.options.ladder(problem.depth), self.options.rates()
+        self.scales = self.options.ladder(problem.depth)
+        self.rates = np.append(self.options.rates(), 0.0)  # no step after the last tree: it is only judged
         self.floor = 2.0**-problem.depth if problem.depth > 4 else 0.0
         self.data = problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype)
+        self.blocks = min(-(-problem.n_samples * 2 ** (problem.depth + 1) // MOST_VISITS), problem.n_samples)
         self._begin(self.theta)
 
     @property
@@ -209,8 +215,8 @@ class Ladder:
 
     @property
     def remaining(self) -> int:
-        """Epochs to go."""
-        return max(self.scales.size - self.stage, 0) * self.options.epochs - self.done
+        """Blocks to go."""
+        return max(self.scales.size - self.stage, 0) * self.rates.size * self.blocks - self.done
 
     @property
     def parts(self) -> int:
@@ -218,17 +224,19 @@ class Ladder:
         return self.stage
 
     def advance(self, steps: int) -> None:
-        """Up to so many epochs, of the present run at most."""
-        rates = self.rates[self.done : self.done + steps]
+        """Up to so many blocks, of the present run at most."""
+        whole = self.rates.size * self.blocks
+        last = min(self.done + steps, whole)
         how = (self.options.weight_decay, float(self.scales[self.stage]), self.floor)
+        span = (self.done, last, self.blocks, self.rates)
         form = self.smooth.form
         self.least = rectified.descend_relaxed(
-            self.theta, self.best, self.least, self.moments, self.done, rates, *how, *self.data, form, ADAM
+            self.theta, self.best, self.least, self.moments, self.work, *span, how, *self.data, form, ADAM
         )
         if not np.isfinite(self.theta).all():
             raise FloatingPointError("the weights of a start ceased to be finite; use a lower learning_rate")
-        self.done += rates.size
-        if self.done == self.options.epochs:
+        self.done = last
+        if self.done == whole:
             self._end()
 
     def taken(self) -> list[tuple[int, Tree]]:
@@ -236,10 +244,16 @@ class Ladder:
         ready, self.ready = self.ready, []
         return ready
 
+    def unfinished(self) -> tuple[int, Tree] | None:
+        """The present run, and its best hard tree so far."""
+        return (self.stage + 1, self.smooth.harden(self.best)) if np.isfinite(self.least) else None
+
     def _begin(self, theta: Floats) -> None:
         self.theta = centred(self.smooth, theta)
         self.best, self.least, self.done = self.theta.copy(), np.inf, 0
         self.moments = np.zeros((2, theta.size), theta.dtype)
+        n_leaves, n_outputs = 2**self.smooth.problem.depth, self.smooth.problem.n_outputs
+        self.work = np.zeros_like(theta), np.zeros((n_leaves, n_outputs + 1)), np.zeros(2)
 
     def _end(self) -> None:
         """Keep the best tree of the run; begin the next one from it."""
@@ -249,7 +263,7 @@ class Ladder:
         self.lowest = min(self.lowest, self.least)
         if settled:
             self.stage = self.scales.size
-        self.done = 0
+        self.done, self.least = 0, np.inf
         if self.remaining:
             best = self.best if self.smooth.linear else refitted(self.smooth, self.best)
             self._begin(best)

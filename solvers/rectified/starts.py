@@ -24,6 +24,10 @@ class Start(Run, Protocol):
         """Trees noted since the last call, and after which part each."""
         ...
 
+    def unfinished(self) -> tuple[int, Tree] | None:
+        """The best tree of the part that is not at its end, and that part's number; None: there is none."""
+        ...
+
 
 def reported(
     problem: TreeProblem, starts: Sequence[Start], step: Callable[[int, int, Tree], Step]
@@ -43,7 +47,10 @@ def reported(
             yield None
 
     def last() -> Step | None:
-        """The best of the trees that wait."""
+        """The best of the trees that wait and of those of unfinished parts."""
+        for k, start in enumerate(starts, 1):
+            if (found := start.unfinished()) is not None:
+                waiting.append((found[0], k, found[1]))
         steps = [step(k, part, tree) for part, k, tree in waiting]
         return min(steps, key=lambda one: problem.objective(one.tree), default=None)
 
