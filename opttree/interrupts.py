@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import random
 import signal
 import sys
 import threading
@@ -170,10 +171,10 @@ def _leave(thread: threading.Thread) -> None:
                 frame = frame.f_back
             if frame is None:
                 raise_in(ctypes.py_object(_Left))
-                thread.join(0.2)  # retried if the exception was lost, as in a callback
+                thread.join(POLL)  # retried if the exception was lost, as in a callback
                 if thread.is_alive():
                     raise_in(None)  # withdrawn: the thread may be waiting for the compiler lock
-        thread.join(POLL)
+        thread.join(random.uniform(0.0, 2.0 * POLL))  # not in step with callbacks that come again and again
 
 
 def _no_compilation() -> AbstractContextManager[Any]:
