@@ -358,8 +358,8 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 
     For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), CART with shrunk leaves, soft trees (one
     taught by a forest, one with linear and one with constant leaves, see `solvers.ORRT`), TAO from hinge splits at two
-    depths, a tree distilled from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted
-    trees of two kinds. The best is fitted again to all rows.
+    depths, a tree distilled from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of
+    three depths and boosted trees of two kinds. The best is fitted again to all rows.
 
     Attributes
     ----------
