@@ -148,7 +148,11 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
 def read_csv(path: str | Path) -> pd.DataFrame:
     """A CSV file (also gzip) as a DataFrame; ValueError if it cannot be read."""
     try:
-        frame = pd.read_csv(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows with more values than the header has names
+            frame = pd.read_csv(path, index_col=False)
+    except pd.errors.ParserWarning as warning:
+        raise ValueError(f"{str(path)!r} must have no more values in a row than names in its header") from warning
     except (OSError, ValueError, EOFError) as error:
         raise ValueError(f"{str(path)!r} must be a readable CSV file with a header; {_first_line(error)}") from error
     if frame.empty:

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 
 COUNTS = {2: "two", 3: "three"}
+MOST_BITS = 63  # of an integer, beside its sign
 SECTIONS = ("Attributes", "Returns", "Raises", "Notes", "References", "Examples")  # sections that follow the parameters
 
 
@@ -107,11 +108,17 @@ def fits(kind: Any, value: Any, rule: Rule) -> bool:
     if kind is bool:
         return isinstance(value, (bool, np.bool_))
     if kind is int:
-        return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and rule.holds(value)
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        return whole and not _is_long(value) and rule.holds(value)
     if kind is float:
         number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         return number and (isinstance(value, int) or not rule.finite or math.isfinite(value)) and rule.holds(value)
     return kind is Any or not isinstance(kind, type) or (isinstance(value, kind) and not isinstance(value, type))
+
+
+def _is_long(value: Any) -> bool:
+    """Whether ``value`` is an integer of more than 64 bits."""
+    return isinstance(value, int) and value.bit_length() > MOST_BITS
 
 
 def allowed(kind: Any, rule: Rule) -> str:
@@ -199,11 +206,17 @@ class Options:
         for name, kind, rule in rules(cls):
             value = getattr(self, name)
             if not (fits(kind, value, rule) and (rule.test is None or rule.test(value))):
+                if _is_long(value) and rule.holds(value):
+                    raise ValueError(f"{name} must be an integer of at most 64 bits; got {value}")
                 raise ValueError(f"{name} must be {rule.words or allowed(kind, rule)}; got {value!r}")
 
 
 class Checked(Options):
-    """`Options` that are checked on construction."""
+    """`Options` that are checked on construction. NumPy's integers become Python's, which do not overflow."""
 
     def __post_init__(self) -> None:
         self.check_options()
+        cls: Any = type(self)
+        for name, _kind, _rule in rules(cls):
+            if isinstance(value := getattr(self, name), np.integer):
+                object.__setattr__(self, name, int(value))

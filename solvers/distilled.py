@@ -179,11 +179,11 @@ def taught_of(problem: TreeProblem, X: Floats, answers: Floats, weight: Floats) 
     """The problem of a student: rows ``X`` with the forest's answers. Of classes every row stands there once per class,
     with the class's probability as weight, where that is not negligible: their log loss is the cross-entropy.
     """
-    if not problem.is_classification:
-        return replace(problem, X=X, y=answers, sample_weight=weight, min_leaf=1)
+    if problem.classes is None:
+        return problem.with_rows(X, answers, weight, min_leaf=1)
     row, label = np.nonzero(answers >= LEAST_SHARE)
     shares = weight[row] * answers[row, label]
-    return replace(problem, X=X[row], y=label, sample_weight=shares, loss="log", min_leaf=1)
+    return problem.with_rows(X[row], problem.classes[label], shares, loss="log", min_leaf=1)
 
 
 def between(X: Floats, count: int, neighbours: int, rng: Rng) -> Floats:

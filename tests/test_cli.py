@@ -94,6 +94,14 @@ def bad_commands(folder):
         "strings": (["fit", paths["text"], *fit], "X column 'x' must be numeric"),
         "one row": (["fit", paths["one"], *fit], "at least two rows"),
         "empty": (["fit", write(folder / "none.csv", "x,y\n"), *fit], "at least one row"),
+        "no name": (
+            ["fit", write(folder / "wide.csv", "x,z,y\n1,2,3,4\n1,3,3,6\n"), *fit],
+            "must have no more values in a row than names in its header",
+        ),
+        "huge depth": (
+            ["fit", number, *fit, "--depth", "9" * 20],
+            f"max_depth must be an integer of at most 64 bits; got {'9' * 20}",
+        ),
         "no columns": (["fit", write(folder / "y.csv", "y\n1\n2\n"), *fit], "one column besides the target"),
         "no file": (["fit", str(folder / "absent.csv"), *fit], "must be a readable CSV file"),
         "unknown column": (["fit", number, "--target", "q", "--out", "m.json"], "--target must be a column"),

@@ -25,6 +25,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_delimiter_at_the_end_of_each_row_is_no_column(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2,\n3,4,\n")
+    assert datasets.read_csv(tmp_path / "a.csv").to_numpy().tolist() == [[1, 2], [3, 4]]
+
+
 def test_csv_files_of_the_folder_come_first(folder):
     assert {"tiny", "two", "codes", "diabetes", "friedman1"} <= set(datasets.names())
     assert "MANIFEST" not in datasets.names()

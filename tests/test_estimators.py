@@ -39,6 +39,7 @@ from opttree import (
     TAOForestClassifier,
     TAOForestRegressor,
     TAORegressor,
+    TreeProblem,
     datasets,
     threads,
 )
@@ -308,10 +309,16 @@ def test_bad_input_is_one_clear_sentence(kind, X, y, options, message):
 
 
 def test_bad_weights_are_named():
-    with pytest.raises(ValueError, match="sample_weight must be >= 0 and not all zero; got -1"):
-        TAORegressor().fit([[1.0], [2.0]], [0, 1], sample_weight=[-1.0, 1.0])
-    with pytest.raises(ValueError, match="sample_weight must be >= 0 and not all zero; got 0"):
-        TAORegressor().fit([[1.0], [2.0]], [0, 1], sample_weight=[0.0, 0.0])
+    rule = "sample_weight must be finite, >= 0 and not all zero; got "
+    for weights, message in (
+        ([-1.0, 1.0], rule + "-1"),
+        ([0.0, 0.0], rule + "0"),
+        ([1e308, 1e308], r"sample_weight must have a finite sum; got weights of up to 1e\+308"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TAORegressor().fit([[1.0], [2.0]], [0, 1], sample_weight=weights)
+        with pytest.raises(ValueError, match=message):
+            TreeProblem([[1.0], [2.0]], [0.0, 1.0], depth=1, sample_weight=weights)
 
 
 def test_the_time_limit_and_the_result_are_there():

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
 from opttree import (
+    L2,
     AutoTreeClassifier,
     AutoTreeRegressor,
     BoostedTreesClassifier,
@@ -30,7 +31,7 @@ from opttree import (
     datasets,
 )
 from opttree.kernels import alternation
-from solvers import TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, Termination, solve
+from solvers import ORRT, TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, Termination, solve
 from solvers.boosting import working_targets
 from solvers.tao.forest import SHRINKAGES, Tally
 from solvers.tao.growth import Shared, grow
@@ -368,6 +369,44 @@ def test_a_distilled_tree_is_better_than_one_fitted_to_y():
     )
     distilled = np.mean((result.tree.unscale(*scaling).predict(b) - d) ** 2)
     assert distilled < np.mean((direct.predict(b) - d) ** 2)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_distilled_tree_of_classes_knows_all_of_them(soft):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = np.where(X[:, 0] > 0.0, "oak", "ash")
+    problem = TreeProblem(X, y, depth=2, loss="log")
+    rare = TreeProblem(np.r_[X, X[:1]], np.r_[y, ["elm"]], depth=2, loss="log").sample(np.arange(200))  # of no row left
+    for stated in (problem, rare):
+        student = ORRT(max_iter=50) if soft else None
+        result = solve(stated, Distilled(TAOForest(5), student=student), random_state=0)
+        assert result.trace.rows[-1].phase == "student"
+        assert result.tree.classes.tolist() == stated.classes.tolist()
+        assert np.mean(result.tree.predict(X) == y) > 0.95
+
+
+@pytest.mark.parametrize("soft", [True, False])
+def test_a_portfolio_may_choose_a_soft_tree(soft):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(300, 4))
+    y = np.sin(X[:, 0] + X[:, 1]) * X[:, 2]
+    model = AutoTreeRegressor(8.0, soft=soft, random_state=0).fit(X[:200], y[:200])
+    assert model.tree_.mixture is (soft and "soft" in model.best_member_)
+    assert any("soft" in row["name"] for row in model.members_) is soft
+    if soft:
+        assert model.tree_.mixture
+        assert model.score(X[200:], y[200:]) > 0.9
+
+
+def test_bounded_soft_trees_answer_within_the_range_of_y():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    problem = TreeProblem(X, y, depth=4, penalties=L2(splits=1e-4))
+    free, bounded = (solve(problem, ORRT(bounded=b), random_state=0).tree for b in (False, True))
+    assert bounded.values.min() >= y.min()
+    assert bounded.values.max() <= y.max()
+    assert np.ptp(free.values) > np.ptp(y)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pandas as pd
 import pyomo.environ as pyo
 import pytest
 
-from opttree import L1, L2, MIPTreeProblem, SplitPrice, TreeProblem, datasets
+from opttree import L1, L2, MIPTreeProblem, ORTRegressor, SplitPrice, TreeProblem, datasets
 from opttree.cli import main
 from opttree.problems.mip.candidates import dichotomies
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, certify, solve
@@ -470,3 +470,10 @@ def test_the_start_does_not_depend_on_the_speed_of_the_machine(monkeypatch):
     assert len(fast) > 2
     monkeypatch.setattr(LocalSearch, "steps", slowly)
     assert starts() == fast
+
+
+def test_constant_outputs_need_no_splits_under_any_loss():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    for loss in ("squared", "absolute"):
+        model = ORTRegressor(2, leaves="linear", loss=loss, random_state=0).fit(X, np.full(40, 2.5))
+        assert model.predict(X) == pytest.approx(2.5)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from opttree.options import Checked, changed, option
+from solvers import TAO
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Derived(Base):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("count", np.int32(4)),
+        ("count", 4),
         ("share", 1),
         ("share", np.float32(0.25)),
         ("share", None),
@@ -136,3 +137,9 @@ def test_only_inherited_options_can_be_changed():
         @dataclass(frozen=True)
         class Wrong(Checked):
             q: int = changed(1)
+
+
+def test_integers_are_of_64_bits_and_pythons():
+    with pytest.raises(ValueError, match=r"max_iter must be an integer of at most 64 bits; got 10{30}$"):
+        TAO(max_iter=10**30)
+    assert type(TAO(max_iter=np.int8(2)).max_iter) is int

@@ -24,7 +24,7 @@ from opttree.forest import Forest
 from opttree.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.models import Model, as_tree
 from opttree.options import Options, option
-from opttree.problems import L1, L2, TreeProblem
+from opttree.problems import L1, L2, TreeProblem, check_weight
 from opttree.threads import count, limited
 from opttree.tree import Tree
 
@@ -157,8 +157,7 @@ class TreeEstimator(Options, BaseEstimator):
         if X.shape[0] < 2:
             raise ValueError(f"X must have at least two rows; got n_samples = {X.shape[0]}")
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-        if not (weight.min() >= 0.0 and weight.any()):
-            raise ValueError(f"sample_weight must be >= 0 and not all zero; got {weight.min():g}")
+        check_weight(weight)
         units = np.zeros(1), np.ones(1)
         if is_regressor(self):
             units = self._output_units(y.reshape(y.shape[0], -1), weight)

@@ -25,13 +25,6 @@ def _check(**strengths: float) -> None:
             raise ValueError(f"{name} must be finite and >= 0; got {value}")
 
 
-def n_rows(weight: NDArray[np.float64]) -> float:
-    """The number of rows that penalties over rows are for: the sum of the weights (n,), which count as repeated rows,
-    or the number of rows of positive weight if that is larger.
-    """
-    return max(float(weight.sum()), float(np.count_nonzero(weight)))
-
-
 def unit_norm(A: NDArray[np.float64]) -> NDArray[np.float64]:
     """The rows of ``A (B, p)`` normalised to length one; zero rows stay zero."""
     largest = np.abs(A).max(axis=1, initial=0.0, keepdims=True)

@@ -14,6 +14,7 @@ from opttree.forest import Forest
 from opttree.kernels import codes, hard, leaves, reduced
 from opttree.models import as_model
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
+from opttree.problems.weights import check_weight
 from opttree.structure import read_only, writable
 from opttree.tree import LINKS, Tree
 
@@ -92,11 +93,7 @@ class TreeProblem:
         weight = np.ones(X.shape[0]) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         if weight.shape != (X.shape[0],):
             raise ValueError(f"sample_weight must have shape ({X.shape[0]},); got {weight.shape}")
-        if not (np.isfinite(weight).all() and weight.min() >= 0.0 and weight.sum() > 0.0):
-            bad = weight[~(weight >= 0.0)]
-            raise ValueError(
-                f"sample_weight must be finite, >= 0 and not all zero; got {bad[0] if bad.size else weight.sum()}"
-            )
+        check_weight(weight)
         if self.is_classification:
             object.__setattr__(self, "classes", np.unique(y))
         used = weight > 0.0

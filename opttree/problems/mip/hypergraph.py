@@ -181,6 +181,8 @@ def as_kernels_take_it(problem: TreeProblem) -> tuple[Floats, Floats, int, int]:
 
 def members(sets: NDArray[np.uint64], n: int) -> list[NDArray[np.int32]]:
     """Row numbers of each set."""
+    if not len(sets):
+        return []
     bits = np.unpackbits(sets.view(np.uint8).reshape(len(sets), -1), axis=1, bitorder="little")[:, :n]
     return [np.flatnonzero(row).astype(np.int32) for row in bits]
 
