@@ -461,9 +461,13 @@ class Tree:
     def from_dict(data: Mapping[str, Any]) -> Tree:
         """The tree that `to_dict` wrote. ValueError for another format or version, or damaged content."""
         try:
-            return Tree(**plain.fields(data))
-        except (TypeError, OverflowError) as error:
+            tree = Tree(**plain.fields(data))
+        except (TypeError, OverflowError, IndexError) as error:
             raise ValueError(f"a tree's entries must be lists of numbers; got something else ({error})") from error
+        for name in ("A", "b", "values", "coefs", "lower", "upper", "share", "spread"):
+            if (value := getattr(tree, name)) is not None and not np.isfinite(value).all():
+                raise ValueError(f"{name} must be finite; got {value[~np.isfinite(value)][0]}")
+        return tree
 
     def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
         """The tree as indented text: splits as inequalities, leaves as constants or equations."""

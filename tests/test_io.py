@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -218,4 +219,26 @@ def test_a_file_cannot_bring_pickles(tmp_path, rng):
         content = dict(parts)
     np.savez(path, **{**content, "b": np.array([{}], object)})
     with pytest.raises(ValueError, match="damaged or not a model"):
+        opttree.load(path)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["A", "b", "values"])
+def test_numbers_that_are_not_finite_are_refused(path, name, number):
+    tree = TAORegressor(2, random_state=0).fit(np.arange(20.0)[:, None], np.arange(20.0) ** 2).tree_
+    broken = getattr(tree, name).copy()
+    broken.flat[0] = number
+    opttree.save(replace(tree, **{name: broken}), path)
+    with pytest.raises(ValueError, match=f"its content is damaged: {name} must be finite; got {number}"):
+        opttree.load(path)
+
+
+def test_text_in_the_place_of_numbers_is_damage(tmp_path):
+    tree = TAORegressor(2, random_state=0).fit(np.arange(20.0)[:, None], np.arange(20.0) ** 2).tree_
+    path = tmp_path / "m.json"
+    opttree.save(tree, path)
+    data = json.loads(path.read_text())
+    data["tree"]["b"] = "NaN"
+    path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match="its content is damaged"):
         opttree.load(path)
