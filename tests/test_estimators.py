@@ -365,3 +365,14 @@ def test_default_linear_trees_are_never_worse_than_the_mean():
         worst[name] = min(scores)
     assert len(worst) > 20
     assert min(worst.values()) > 0.0, worst
+
+
+@pytest.mark.parametrize("model", [ORTRegressor(1, leaf_penalty=0.0, min_samples_leaf=2), SRTRegressor(1, l2=0.0)])
+def test_a_constant_column_is_exactly_zero_inside(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = X[:, 0] + 0.1 * rng.normal(size=40)
+    X[:, 0] = 3.7  # the mean of forty of them is not 3.7
+    model = model.set_params(leaves="linear", random_state=0).fit(X, y)
+    assert not model.state(X, y)[0].X[:, 0].any()
+    assert model.score(X, y) == pytest.approx(1.0 - model.result_.objective)

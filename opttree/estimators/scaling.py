@@ -130,6 +130,8 @@ def moments(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         deviation = np.sqrt(np.sum(share * ((X[:, j] - mean[j]) / largest) ** 2)) if largest > 0.0 else 0.0
         if deviation > 1e-12:
             scale[j] = largest * deviation
+        elif np.ptp(used := X[weight > 0.0, j]) == 0.0:
+            mean[j] = used[0]  # the sum is rounded, and constant columns are to be exactly zero
     return mean, scale
 
 
