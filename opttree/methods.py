@@ -73,8 +73,8 @@ METHODS: dict[str, Method] = {
         "get", "GET", "GET", solver="GET", family="get", options={"leaves": "linear"}, has_device=True,
     ),
     "srt": _ours(
-        "SRT, soft tree by node-based decomposition, linear leaves; regression only",
-        "soft", "SRT", "", solver="NODEC", family="srt", has_device=True,
+        "SRT, soft tree by node-based decomposition, linear leaves",
+        "soft", "SRT", "SRT", solver="NODEC", family="srt", has_device=True,
     ),
     "gradtree": _ours(
         "GradTree, axis-aligned splits, constant leaves, by straight-through gradients",
@@ -93,8 +93,8 @@ METHODS: dict[str, Method] = {
         "soft", "ORRT", "ORRT", solver="ORRT", family="orrt", has_device=True,
     ),
     "sdtr": _ours(  # quantile_transform=False: a model file holds a tree of raw features
-        "SDTR, soft tree that answers with the mixture of its constant leaves; regression only",
-        "sdtr", "SDTR", "", solver="SDTR", family="sdtr", options={"quantile_transform": False}, has_device=True,
+        "SDTR, soft tree that answers with the mixture of its constant leaves",
+        "sdtr", "SDTR", "SDTR", solver="SDTR", family="sdtr", options={"quantile_transform": False}, has_device=True,
     ),
     "raddt": _ours(
         "RADDT, oblique splits, constant leaves, by a softmin over the leaves",
@@ -109,7 +109,7 @@ METHODS: dict[str, Method] = {
         "rectified", "HRT", "", solver="HRT", family="hrt",
     ),
     "auto": _ours(
-        "the best tree of a portfolio, distilled ones among them, within --time-limit or a minute; no --depth",
+        "the best tree of a portfolio, distilled and soft ones among them, within --time-limit or a minute; no --depth",
         "auto", "AutoTree", "AutoTree", solver="Distilled", family="auto", has_depth=False,
     ),
     "forest": _ours(

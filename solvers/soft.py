@@ -46,9 +46,11 @@ def soft_start(smooth: SmoothTreeProblem, tree: Tree, steepness: float | None, r
 
 
 def soft_tree(smooth: SmoothTreeProblem, theta: Floats, *, mixture: bool, clip: bool) -> Tree:
-    """The complete tree of ``theta`` with its gates; with ``clip``, linear leaves are clipped to the range of y."""
+    """The complete tree of ``theta`` with its gates; with ``clip``, linear leaves of regression trees are clipped to
+    the range of y.
+    """
     tree, Y = smooth.harden(theta), smooth.problem.Y
-    if clip and smooth.linear:
+    if clip and smooth.linear and not smooth.problem.is_classification:
         lower, upper = (np.tile(bound, (tree.n_leaves, 1)) for bound in (Y.min(axis=0), Y.max(axis=0)))
         tree = replace(tree, lower=lower, upper=upper)
     return replace(tree, gate=float(smooth.alpha), mixture=mixture)

@@ -52,7 +52,14 @@ def needs_data() -> None:
         pytest.skip("OPTTREE_DATA names no folder of data sets")
 
 
-@pytest.fixture
-def auto_mpg(needs_data: None) -> tuple[np.ndarray, np.ndarray]:
-    X, y = datasets.load("auto_mpg", as_arrays=True)
+def real_data(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """X and y of a set in OPTTREE_DATA; the test is skipped where that names no folder."""
+    if not os.environ.get("OPTTREE_DATA"):
+        pytest.skip("OPTTREE_DATA names no folder of data sets")
+    X, y = datasets.load(name, as_arrays=True)
     return X, y
+
+
+@pytest.fixture
+def auto_mpg() -> tuple[np.ndarray, np.ndarray]:
+    return real_data("auto_mpg")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from opttree import ORTRegressor, TreeProblem, datasets
+from opttree import ORTRegressor, TreeProblem
 from opttree.chunks import Chunks
 from solvers import (
     TAO,
@@ -17,11 +17,12 @@ from solvers import (
     certify,
     solve,
 )
+from tests.conftest import real_data
 
 
 @pytest.fixture(scope="module")
 def problem():
-    X, y = datasets.load("airfoil", as_arrays=True)
+    X, y = real_data("airfoil")
     return TreeProblem(X, (y - y.mean()) / y.std(), depth=3, splits="axis", min_leaf=5)
 
 
@@ -165,7 +166,7 @@ def test_exact_start_trees_are_optimal_to_their_levels(problem, optimum):
 
 
 def test_boosting_takes_exact_trees():
-    X, y = datasets.load("auto_mpg", as_arrays=True)
+    X, y = real_data("auto_mpg")
     problem = TreeProblem(X, (y - y.mean()) / y.std(), depth=2, splits="axis")
     exact = solve(problem, Boosting(base=BranchAndBound(), n_trees=40, validation=None), random_state=0)
     cart = solve(problem, Boosting(base=CartInit(), n_trees=40, validation=None), random_state=0)
@@ -181,7 +182,7 @@ def test_local_search_has_exact_subtrees_within_a_budget_of_splits(problem):
 
 
 def test_the_estimator_proves_by_default_and_keeps_the_gap_at_its_limit():
-    X, y = datasets.load("airfoil", as_arrays=True)
+    X, y = real_data("airfoil")
     model = ORTRegressor(3, min_samples_leaf=5, random_state=0).fit(X, y)
     assert model.is_optimal_
     assert model.gap_ < 1e-9

@@ -244,11 +244,16 @@ def forest_statement(n_outputs=1, n=300):
 
 
 @pytest.mark.parametrize("namespace", ["numpy", "array_api_strict"])
+@pytest.mark.parametrize("classes", [False, True])
 @pytest.mark.parametrize("options", FORESTS.values(), ids=FORESTS)
-def test_soft_forests_by_the_array_functions(namespace, options):
+def test_soft_forests_by_the_array_functions(namespace, classes, options):
     xp = pytest.importorskip(namespace)
     options = dict(options)
     problem = forest_statement(options.pop("n_outputs", 1))
+    if classes:
+        options.pop("tree_output_dim", None)
+        y = np.digitize(problem.Y[:, 0], [-0.5, 0.5])
+        problem = TreeProblem(problem.X, y, depth=3, loss="log", sample_weight=problem.sample_weight)
     forest = SoftForestProblem(problem, path_penalty=0.3, l1=0.01, dtype="float64", **options)
     theta = forest.random_theta(np.random.default_rng(1))
     rows = [xp.asarray(part) for part in (theta, problem.X, problem.Y, problem.w)]

@@ -13,6 +13,7 @@ from opttree.problems import ExactTreeProblem
 from opttree.threads import limited
 from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, solve
 from solvers.conformance import regression_problem
+from tests.conftest import real_data
 from tests.exact import instances, optimum
 
 LOSSES = ("squared", "absolute", "zero_one", "log")
@@ -96,7 +97,7 @@ def test_depth_four_without_a_start_and_with_few_histograms(loss):
 
 @pytest.mark.parametrize(("name", "depth", "best"), [("airfoil", 3, 0.468701115), ("auto_mpg", 3, 0.140126243)])
 def test_optima_of_real_data(name, depth, best):
-    X, y = datasets.load(name, as_arrays=True)
+    X, y = real_data(name)
     problem = TreeProblem(X, (y - y.mean()) / y.std(), depth=depth, splits="axis")
     result = solve(problem, BranchAndBound())
     assert result.termination is Termination.OPTIMAL
@@ -105,7 +106,7 @@ def test_optima_of_real_data(name, depth, best):
 
 
 def test_it_agrees_with_the_linear_program_over_sets_of_rows():
-    X, y = datasets.load("auto_mpg", as_arrays=True)
+    X, y = real_data("auto_mpg")
     problem = TreeProblem(X[:120], (y[:120] - y.mean()) / y.std(), depth=2, splits="axis", min_leaf=5)
     ours, theirs = solve(problem, BranchAndBound()), solve(problem, MIP())
     assert theirs.termination is Termination.OPTIMAL
@@ -113,7 +114,7 @@ def test_it_agrees_with_the_linear_program_over_sets_of_rows():
 
 
 def hard_problem():
-    X, y = datasets.load("abalone", as_arrays=True)
+    X, y = real_data("abalone")
     return TreeProblem(X, (y - y.mean()) / y.std(), depth=3, splits="axis")
 
 
@@ -133,7 +134,7 @@ def test_bounds_and_incumbents_are_valid_at_any_time(seconds):
 
 
 def test_where_the_queue_is_full_the_bound_stays_valid():
-    X, y = datasets.load("abalone", as_arrays=True)
+    X, y = real_data("abalone")
     problem = TreeProblem(X, (y - y.mean()) / y.std(), depth=3, splits="axis")
     result = solve(problem, BranchAndBound(queue_memory=0.01))
     assert result.termination is Termination.TOO_LARGE
@@ -216,7 +217,7 @@ def test_its_own_time_limit_and_another_solver_for_the_start():
 
 
 def test_estimators_prove_with_it():
-    X, y = datasets.load("airfoil", as_arrays=True)
+    X, y = real_data("airfoil")
     model = ORTRegressor(3, solver="bnb").fit(X, y)
     assert model.is_optimal_
     assert model.result_.objective == pytest.approx(0.468701115, abs=1e-8)
@@ -250,7 +251,7 @@ def test_nothing_is_called_proved_that_rounding_hides():
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_it_equals_the_optima_of_real_instances(part):
+def test_it_equals_the_optima_of_real_instances(needs_data, part):
     """Those that "hyperflow" is checked on, too: 154 of real data, four losses."""
     for instance in instances()[part::4]:
         result = solve(instance.problem, BranchAndBound())
@@ -273,7 +274,7 @@ solve(hard_problem(), BranchAndBound(n_jobs=1), callback=write)
 
 
 @pytest.mark.slow
-def test_what_a_killed_process_has_written_is_valid():
+def test_what_a_killed_process_has_written_is_valid(needs_data):
     process = subprocess.Popen([sys.executable, "-c", WRITES], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "begun\n"
     lines = [process.stdout.readline() for _ in range(3)]

@@ -350,7 +350,8 @@ def test_rebalancing_leaves_the_held_out_rows_as_they_are(monkeypatch):
         return seen["X"], seen["y"]
 
     monkeypatch.setattr("opttree.estimators.gradtree.rebalanced", watched)
-    model = GradTreeClassifier(3, epochs=60, n_starts=1, rebalance=True, random_state=0).fit(X, y)
+    model = GradTreeClassifier(3, epochs=60, n_starts=1, init="random", rebalance=True, random_state=0)
+    model.fit(X, y)
     assert seen["before"] == 320
     assert np.ptp(np.unique(seen["y"], return_counts=True)[1]) == 0
     assert model.result_.trace.rows[0].objective == pytest.approx(0.5)  # the constant, on the rebalanced rows

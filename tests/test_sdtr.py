@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes
-from sklearn.metrics import r2_score
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.metrics import log_loss, r2_score
 
 import solvers.sdtr.sdtr
-from opttree import Forest, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
+from opttree import Forest, SDTRClassifier, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
 from opttree.interpret import average_entropy, feature_importance
 from opttree.io import load, save
 from opttree.threads import limited
@@ -31,19 +31,24 @@ FORMS = {
         "l1": 0.01,
     },
     "many trees in layers": {"n_trees": 20, "n_layers": 2, "aggregation": "mixture", "depth": 2},
+    "classes": {"n_classes": 3, "path_penalty": 0.1, "l1": 0.01},
+    "classes, bagged": {"n_classes": 2, "n_trees": 3, "path_penalty": 0.1},
+    "classes, averaged": {"n_classes": 3, "n_trees": 4, "aggregation": "mixture", "l1": 0.01},
+    "classes, layers": {"n_classes": 3, "n_trees": 3, "n_layers": 2, "aggregation": "mixture", "path_penalty": 0.1},
 }  # fmt: skip
 
 
-def forest_problem(n=300, p=5, depth=3, K=1, seed=0, dtype="float64", **options):
+def forest_problem(n=300, p=5, depth=3, K=1, seed=0, dtype="float64", n_classes=0, **options):
     rng = np.random.default_rng(seed)
-    problem = TreeProblem(
-        rng.normal(size=(n, p)), rng.normal(size=(n, K)), depth=depth, sample_weight=rng.uniform(0.5, 2.0, n)
-    )
+    X, y, w = rng.normal(size=(n, p)), rng.normal(size=(n, K)), rng.uniform(0.5, 2.0, n)
+    if n_classes:
+        y = rng.integers(n_classes, size=n)
+    problem = TreeProblem(X, y, depth=depth, sample_weight=w, loss="log" if n_classes else "squared")
     return SoftForestProblem(problem, dtype=dtype, **options)
 
 
 def by_definition(np_or_torch, forest, theta):
-    """The objective as SDTR's equations state it: (3) or section III-D, (5) and (7)."""
+    """The objective as SDTR's equations state it: (3) or section III-D, (5) and (7); log loss in their place."""
     lib = np_or_torch
     array = (lambda a: a) if lib is np else lib.tensor
     problem, T, width = forest.problem, forest.n_trees, forest.width
@@ -66,13 +71,22 @@ def by_definition(np_or_torch, forest, theta):
             penalty = penalty + forest.l1 * each * 2.0**-d * lib.abs(A[:, t]).sum()
             reach += [reach[t] * left[:, :, t], reach[t] * (1.0 - left[:, :, t])]
         P = lib.stack(reach[B:], 2)
-        errors = ((values[None, :, :, :K] - y[:, None, None, :]) ** 2).sum(3)
+        if problem.is_classification:
+            values = lib.exp(values) / lib.exp(values).sum(2)[:, :, None]
+            label = array(np.eye(K)[problem.Y[:, 0].astype(int)])
+            errors = -lib.log((values[None] * label[:, None, None, :]).sum(3))
+        else:
+            errors = ((values[None, :, :, :K] - y[:, None, None, :]) ** 2).sum(3)
         expected = expected + (w * (P * errors).sum(2)).sum() * each
         out = lib.einsum("ntl,tlk->ntk", P, values)
         outs.append(out)
         x = lib.concatenate([x, out.reshape(x.shape[0], T * width)], 1)
     mean = lib.concatenate(outs, 1)[:, :, :K].mean(1)
-    return (expected if forest.aggregation == "expected" else (w * (mean - y) ** 2).sum()) + penalty
+    if forest.aggregation == "expected":
+        return expected + penalty
+    if problem.is_classification:
+        return -(w[:, 0] * lib.log((mean * label).sum(1))).sum() + penalty
+    return (w * (mean - y) ** 2).sum() + penalty
 
 
 @pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
@@ -112,6 +126,22 @@ def test_single_precision_is_close():
     value32, gradient32 = single.value_and_grad(theta)
     assert value32 == pytest.approx(value, rel=1e-5)
     np.testing.assert_allclose(gradient32, gradient, atol=1e-5 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("options", [FORMS["classes"], FORMS["classes, averaged"], FORMS["classes, layers"]])
+def test_models_answer_with_class_probabilities(options):
+    forest = forest_problem(**options)
+    problem = forest.problem
+    theta = forest.random_theta(np.random.default_rng(0))
+    model = forest.harden(theta)
+    assert forest.mean_loss(theta) == pytest.approx(problem.mean_loss(model), rel=1e-9)
+    shares = model.predict_proba(problem.X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    if "n_layers" not in options and "n_trees" not in options:
+        assert forest.value_and_grad(theta)[0] >= forest.mean_loss(theta)  # Jensen's inequality
+    mean, scale = np.linspace(-1, 1, problem.n_features), np.linspace(0.5, 2, problem.n_features)
+    raw = model.unscale(mean, scale)
+    np.testing.assert_allclose(raw.predict_proba(problem.X * scale + mean), shares, atol=1e-9)
 
 
 @pytest.mark.parametrize("options", [FORMS["one tree"], FORMS["averaged, two outputs"], FORMS["layers"]])
@@ -244,7 +274,8 @@ def test_reweighting_moves_leaves_faster():
 
 def test_what_it_refuses():
     assert "linear" in SDTR().supports(regression_problem(leaves="linear"))
-    assert "loss" in SDTR().supports(classification_problem())
+    assert "loss" in SDTR().supports(classification_problem(loss="zero_one"))
+    assert "number of its classes" in SDTR(tree_output_dim=9).supports(classification_problem(loss="log"))
     assert "min_leaf" in SDTR().supports(regression_problem(min_leaf=5))
     assert "axis" in SDTR().supports(regression_problem(splits="axis"))
     two = TreeProblem(np.zeros((4, 1)), np.arange(8.0).reshape(4, 2), depth=1)
@@ -348,3 +379,30 @@ def test_of_two_objectives_the_one_behind_stops_early(monkeypatch):
         losses = [step.info["validation"] for step in steps if step.phase == phase]
         assert losses == sorted(losses, reverse=True)
         assert len(losses) > 1
+
+
+@pytest.mark.parametrize("options", [{}, {"n_trees": 8}, {"n_trees": 3, "n_layers": 2}], ids=str)
+def test_classes(options):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["s", "ve", "vi"])[y]
+    model = SDTRClassifier(3, max_batches=2000, random_state=0, **options).fit(X[::2], names[::2])
+    assert model.score(X[1::2], names[1::2]) > 0.9
+    shares = model.predict_proba(X[1::2])
+    assert shares.sum(axis=1) == pytest.approx(np.ones(75))
+    assert log_loss(names[1::2], shares) < 0.35
+    again = SDTRClassifier(3, max_batches=2000, random_state=0, **options).fit(X[::2], names[::2])
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_classes_that_arrive_in_parts():
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(150)
+    X, y = X[order], y[order]
+    model = SDTRClassifier(3, random_state=0)
+    first = y[:60] != 2  # the third class comes later
+    model.partial_fit(X[:60][first], y[:60][first], classes=[0, 1, 2])
+    assert list(model.classes_) == [0, 1, 2]
+    for _ in range(150):
+        model.partial_fit(X[60:], y[60:])
+    assert model.predict_proba(X).shape == (150, 3)
+    assert model.score(X[60:], y[60:]) > 0.5

@@ -9,6 +9,7 @@ from opttree import (
     ORRTClassifier,
     ORRTRegressor,
     SmoothTreeProblem,
+    SRTClassifier,
     SRTRegressor,
     SubtreeProblem,
     Tree,
@@ -38,12 +39,16 @@ RIDGE = (L2(splits=1e-3, leaves=1e-3),)
 
 
 def smooth_problem(n=500, depth=3, seed=0, alpha=1.0, n_outputs=1, leaves="linear"):
+    """A regression problem of ``n_outputs`` outputs, or, where that is "classes", one of three classes."""
     rng = np.random.default_rng(seed)
+    classes, n_outputs = n_outputs == "classes", 1 if n_outputs == "classes" else n_outputs
     X = rng.normal(size=(n, 4))
     Y = np.stack([np.sin(X[:, 0] + k) + X[:, 1] * X[:, 2] for k in range(n_outputs)], axis=1)
-    weight = rng.uniform(0.5, 2.0, n)
+    weight, loss = rng.uniform(0.5, 2.0, n), "squared"
+    if classes:
+        Y, loss = np.digitize(Y[:, 0], [-0.5, 0.5]), "log"
     return SmoothTreeProblem(
-        TreeProblem(X, Y, depth=depth, leaves=leaves, penalties=RIDGE, sample_weight=weight), alpha=alpha
+        TreeProblem(X, Y, depth=depth, leaves=leaves, loss=loss, penalties=RIDGE, sample_weight=weight), alpha=alpha
     )
 
 
@@ -57,7 +62,7 @@ def real_problem(name, depth=2, **options):
 
 
 @pytest.mark.parametrize("leaves", ["constant", "linear"])
-@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("n_outputs", [1, 2, "classes"])
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("node", range(7))
 def test_the_exact_form_is_the_whole_objective_up_to_a_constant(node, alone, n_outputs, leaves):
@@ -445,6 +450,31 @@ def test_printed_penalties_are_the_papers():
 def test_bad_options_are_one_clear_sentence(kind, options, message):
     with pytest.raises(ValueError, match=message):
         kind(**options).fit(np.zeros((5, 2)), np.arange(5.0))
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_decomposition_under_log_loss_descends_to_a_stationary_point(leaves):
+    problem = smooth_problem(n=300, depth=2, n_outputs="classes", leaves=leaves).problem
+    result = solve(problem, NODEC(k0=0, max_iter=40, branch_iterations=50, imbalance=(0.0, 0.0, 0.4)), random_state=0)
+    rows = [row for row in result.trace.rows if row.phase == "decomposition"]
+    smooth = [row.info["smooth"] for row in rows]
+    assert all(after <= before + 1e-12 for before, after in zip(smooth, smooth[1:], strict=False))
+    assert rows[-1].info["gradient_norm"] < 2e-3 < rows[0].info["gradient_norm"]
+    expected = SmoothTreeProblem(problem).value(SmoothTreeProblem(problem).soften(result.tree))
+    assert expected == pytest.approx(min(smooth), rel=0.05)
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_srt_of_classes(leaves):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["s", "ve", "vi"])[y]
+    model = SRTClassifier(2, leaves=leaves, random_state=0).fit(X[::2], names[::2])
+    assert model.score(X[1::2], names[1::2]) > 0.93
+    problem, _scaling = model.state(X[::2], names[::2])
+    own = model.predict_proba(X[::2])[np.arange(75), y[::2]]
+    expected = -np.log(np.maximum(own, 1e-6)).mean() + problem.penalty(model.result_.tree)
+    assert model.result_.objective == pytest.approx(expected, rel=1e-6)
+    assert list(model.classes_) == ["s", "ve", "vi"]
 
 
 def test_orrt_of_classes_minimises_the_log_loss_of_the_mixture():

@@ -1,4 +1,4 @@
-"""`SDTRRegressor`: soft decision tree regressors, one tree, an average of trees, or layers of them."""
+"""`SDTRRegressor` and `SDTRClassifier`: soft decision trees, one, an average of them, or layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, ForestEstimator, RegressionTree, SingleTree, as_forest
+from opttree.estimators.base import (
+    ClassificationTree,
+    Floats,
+    ForestEstimator,
+    RegressionTree,
+    SingleTree,
+    as_forest,
+)
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.streaming import StreamingSDTR
@@ -21,32 +28,14 @@ from opttree.preprocessing import NormalQuantiles
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
-__all__ = ["SDTRRegressor"]
+__all__ = ["SDTRClassifier", "SDTRRegressor"]
 
 ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 
 @dataclass(eq=False, repr=False)
-class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
-    """Soft decision tree regressor (SDTR): a single tree, averaged trees (``n_trees``) or layers (``n_layers``).
-
-    Attributes
-    ----------
-    forest_ : `opttree.Forest` of all trees, which are mixtures. With ``quantile_transform`` its input is
-        ``transformer_.transform(X)``, otherwise raw features.
-    tree_ : the tree, if there is only one (else AttributeError).
-    transformer_ : the fitted quantile transform, or None.
-    average_entropy_ : the paper's eq. (12), on the scaled features, see `opttree.interpret.average_entropy`.
-    feature_importances_ : (p,), from the weights near the root, see `opttree.interpret.feature_importance`.
-    validation_loss_ : squared error on the held-out rows, summed over the standardised outputs, by which theta was
-        chosen; infinite if nothing was chosen, as for constant y.
-    result_ : `solvers.Result` of the run; its model and objective are on the scaled problem.
-    n_iter_ : steps taken.
-
-    References
-    ----------
-    Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular data", IEEE Access 9 (2021).
-    """
+class _SDTR(ForestEstimator, SingleTree):
+    """Common part of the regressor and the classifier."""
 
     splits = "oblique"
     leaves = "constant"
@@ -128,7 +117,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
         """Solve, and keep the model with the lowest validation loss."""
         result, self.validation_loss_ = solve_and_keep(
             "validation",
-            lambda judge: super(SDTRRegressor, self)._solve(problem, start, seed, time_limit, judge),
+            lambda judge: super(_SDTR, self)._solve(problem, start, seed, time_limit, judge),
             watch,
         )
         return result
@@ -152,8 +141,59 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, ForestEstimator, SingleTree):
     def _validated(self, X: Any) -> Floats:
         return self._transformed(super()._validated(X))
 
+    def _answers(self, X: Any) -> Floats:
+        """Predictions (n, K): numbers, or class probabilities."""
+        X = self._validated(X)
+        return self.forest_.outputs(X, ANSWERS[self.prediction])
+
+
+@dataclass(eq=False, repr=False)
+class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
+    """Soft decision tree regressor (SDTR): a single tree, averaged trees (``n_trees``) or layers (``n_layers``).
+
+    Attributes
+    ----------
+    forest_ : `opttree.Forest` of all trees, which are mixtures. With ``quantile_transform`` its input is
+        ``transformer_.transform(X)``, otherwise raw features.
+    tree_ : the tree, if there is only one (else AttributeError).
+    transformer_ : the fitted quantile transform, or None.
+    average_entropy_ : the paper's eq. (12), on the scaled features, see `opttree.interpret.average_entropy`.
+    feature_importances_ : (p,), from the weights near the root, see `opttree.interpret.feature_importance`.
+    validation_loss_ : squared error on the held-out rows, summed over the standardised outputs, by which theta was
+        chosen; infinite if nothing was chosen, as for constant y.
+    result_ : `solvers.Result` of the run; its model and objective are on the scaled problem.
+    n_iter_ : steps taken.
+
+    References
+    ----------
+    Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular data", IEEE Access 9 (2021).
+    """
+
     def predict(self, X: Any) -> Floats:
         """Predictions (n,), or (n, K) with several outputs."""
-        X = self._validated(X)
-        scores = self.forest_.outputs(X, ANSWERS[self.prediction])
+        scores = self._answers(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+
+@dataclass(eq=False, repr=False)
+class SDTRClassifier(ClassificationTree, StreamingSDTR, _SDTR):
+    """`SDTRRegressor` for classes: leaves hold class scores, trained by log loss as in the paper's section V-E; trees
+    and layers answer with the mean of the class probabilities.
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels.
+    validation_loss_ : log loss on the held-out rows, by which theta was chosen.
+    forest_, tree_, transformer_, average_entropy_, feature_importances_, result_, n_iter_ : as in `SDTRRegressor`.
+    """
+
+    loss = "log"
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels (n,)."""
+        shares = self._answers(X)
+        return self.classes_[np.argmax(shares, axis=1)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Class probabilities (n, K), in the order of ``classes_``."""
+        return self._answers(X)

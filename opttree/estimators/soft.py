@@ -1,4 +1,4 @@
-"""`SRTRegressor`, `ORRTRegressor` and `ORRTClassifier`: soft trees with single-leaf and with mixed predictions."""
+"""`SRTRegressor`, `SRTClassifier`, `ORRTRegressor`, `ORRTClassifier`: soft trees with single-leaf or mixed answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opttree.options import changed, option
 from opttree.problems import L2, TreeProblem, n_rows
 from opttree.tree import Tree
 
-__all__ = ["ORRTClassifier", "ORRTRegressor", "SRTRegressor"]
+__all__ = ["ORRTClassifier", "ORRTRegressor", "SRTClassifier", "SRTRegressor"]
 
 SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # factors of p / n, see ``l2``
 INITS = ("hinge", "cluster", "cart", "random")
@@ -74,20 +74,8 @@ class _SoftTree(SingleTree):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
-    """Soft regression tree with single-leaf predictions, trained by node-based decomposition (NODEC-DR).
-
-    Attributes
-    ----------
-    tree_ : `opttree.Tree` on raw features, with its gates.
-    smooth_objective_ : smooth objective of the tree on the scaled problem.
-    result_ : `solvers.Result` of the run; its tree and (hard) objective are on the scaled problem.
-    n_iter_ : steps taken.
-
-    References
-    ----------
-    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm" (2024).
-    """
+class _SRT(MinLeaf, _SoftTree):
+    """Common part of the regressor and the classifier."""
 
     init: Any = changed(
         "hinge",
@@ -107,7 +95,7 @@ class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
         exact and the conditions for convergence are enforced; see `solvers.NODEC`.""",
     )
     joint_iterations: int = option(50, "Final iterations of L-BFGS on all variables; 0: the paper's method alone.")
-    clip: bool = option(True, "Bound the leaves' predictions by the range of y in training.")
+    clip: bool = option(True, "Bound the leaves' predictions by the range of y in training; regression only.")
     min_samples_leaf: int = changed(1, "Fewest training rows in a leaf; smaller leaves are cut off at the end.")
     device: Device = changed("cpu", "Device for objectives of 2000 rows or more, see `GETRegressor`.")
 
@@ -132,13 +120,43 @@ class SRTRegressor(RegressionTree, MinLeaf, _SoftTree):
     ) -> Any:
         """Solve, and keep the tree with the lowest smooth objective, as the paper does, not the lowest hard one."""
         result, self.smooth_objective_ = solve_and_keep(
-            "smooth", lambda judge: super(SRTRegressor, self)._solve(problem, start, seed, time_limit, judge), watch
+            "smooth", lambda judge: super(_SRT, self)._solve(problem, start, seed, time_limit, judge), watch
         )
         return result
 
     @property
     def _merit(self) -> float:
         return self.smooth_objective_
+
+
+class SRTRegressor(RegressionTree, _SRT):
+    """Soft regression tree with single-leaf predictions, trained by node-based decomposition (NODEC-DR).
+
+    Attributes
+    ----------
+    tree_ : `opttree.Tree` on raw features, with its gates.
+    smooth_objective_ : smooth objective of the tree on the scaled problem.
+    result_ : `solvers.Result` of the run; its tree and (hard) objective are on the scaled problem.
+    n_iter_ : steps taken.
+
+    References
+    ----------
+    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm" (2024).
+    """
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SRTClassifier(ClassificationTree, _SRT):
+    """`SRTRegressor` for classes, which the paper does not treat: the expected log loss of the leaves' class
+    probabilities; linear leaves are multinomial logistic regressions.
+
+    Attributes
+    ----------
+    classes_ : (K,) class labels.
+    tree_, smooth_objective_, result_, n_iter_ : as in `SRTRegressor`.
+    """
+
+    loss = "log"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

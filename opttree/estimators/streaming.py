@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -128,11 +129,20 @@ class StreamingSDTR(Streaming):
         self._check_options()
         if self.max_depth == "cv":
             raise ValueError("max_depth must be an integer to train in chunks; got 'cv'")
-        X, y = validate_data(self, X, np.asarray(y, np.float64), dtype=np.float64, order="C", multi_output=True)
-        problem, self._scaling = self._state_of_fit(X, y, np.ones(len(X)))
+        numbers = is_regressor(self)
+        y = np.asarray(y, np.float64 if numbers else None)
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=numbers)
+        known, weight = y, np.ones(len(X))
+        if len(missing):  # rows of weight zero declare the missing classes
+            weight = np.concatenate([weight, np.zeros(len(missing))])
+            X, y = np.concatenate([X, np.resize(X, (len(missing), X.shape[1]))]), np.concatenate([y, missing])
+        problem, self._scaling = self._state_of_fit(X, y, weight)
+        X, y = X[: len(known)], known
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         solver: Any = self._solver(problem)
         self._stream = bridge.solvers.streaming.ForestStream(solver, problem, rng)
+        if not numbers:
+            self.classes_ = problem.classes
         self._learn(X, y)
         self._finish(None)
 

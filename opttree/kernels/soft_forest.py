@@ -8,6 +8,9 @@ own beta.
 Trees are evaluated by `opttree.kernels.smooth`, one block of rows at a time: forward for predictions and the leaves'
 masses, backward with the derivative of the loss with respect to each tree's outputs, including the contributions of
 later layers.
+
+Under squared loss the numbers of a leaf are its outputs. Under log loss they are class scores and its outputs their
+softmax, so that predictions are means of class probabilities; ``y`` then holds class codes ``(blocks, 1, BLOCK)``.
 """
 
 from collections import namedtuple
@@ -18,7 +21,7 @@ from numba.extending import register_jitable
 from opttree.compiled import inner, kernel
 from opttree.kernels import smooth
 from opttree.kernels.calls import address_of, run
-from opttree.kernels.codes import EXPECTED, MIXTURE, SQUARED
+from opttree.kernels.codes import EXPECTED, LOG, MIXTURE, SQUARED
 from opttree.kernels.first_order import adam_step
 from opttree.kernels.smooth import VECTORS, tile_order, walk
 from opttree.kernels.vectors import BACKWARD, BLOCK, FORWARD, VECTORISED, tile_slots
@@ -27,10 +30,11 @@ from opttree.threads import threads_for
 MOST_CHUNKS = 16  # chunks of trees that threads share; sums are over chunks, for any number of threads
 TILE_LEVELS = 4
 LEAST_SHARE = 1e-6  # smallest share of the weight in a leaf that the path penalty uses
+LEAST_PROBABILITY = 1e-30  # of the row's class, in the logarithm
 
-# levels of splits; trees of a layer; layers; features of the rows; outputs; numbers per leaf; whether the loss is the
-# expected loss of each tree, or the loss of the mean; strengths of path penalty and decayed l1 norm
-Form = namedtuple("Form", "depth n_trees n_layers n_features n_outputs width expected path_penalty l1")
+# levels of splits; trees of a layer; layers; features of the rows; outputs; numbers per leaf; code of the loss; whether
+# it is the expected loss of each tree, or the loss of the mean; strengths of path penalty and decayed l1 norm
+Form = namedtuple("Form", "depth n_trees n_layers n_features n_outputs width loss expected path_penalty l1")
 
 
 @kernel()
@@ -69,12 +73,33 @@ def unpack(theta, form, layer):
 
 
 @inner()
-def tile_form(form):
+def tile_form(form, loss):
     """The form of one tree for `smooth.walk`."""
     n_tiles = (form.depth + TILE_LEVELS - 1) // TILE_LEVELS
     levels = (form.depth + n_tiles - 1) // n_tiles
     aggregation = EXPECTED if form.expected else MIXTURE
-    return smooth.Form(form.depth, levels, 0.0, SQUARED, aggregation, form.n_features, form.width, 0)
+    return smooth.Form(form.depth, levels, 0.0, loss, aggregation, form.n_features, form.width, 0)
+
+
+@inner()
+def leaf_outputs(theta, form, layer):
+    """Outputs of the leaves of a layer's trees (T, L width): their numbers, or class probabilities under log loss."""
+    values = unpack(theta, form, layer)[3].reshape(form.n_trees, form.width << form.depth)
+    if form.loss != LOG:
+        return values
+    outputs = np.empty_like(values)
+    for t in range(values.shape[0]):
+        for i in range(0, values.shape[1], form.width):
+            top = values[t, i]
+            for k in range(1, form.width):
+                top = max(top, values[t, i + k])
+            total = values[t, i] - values[t, i]
+            for k in range(form.width):
+                outputs[t, i + k] = np.exp(values[t, i + k] - top)
+                total += outputs[t, i + k]
+            for k in range(form.width):
+                outputs[t, i + k] /= total
+    return outputs
 
 
 @inner(**VECTORISED)
@@ -190,11 +215,10 @@ def forward_work(theta, inputs, y, w, bounds, form, layer, outs, mass):
     """The work of `forward_chunks` in a layer: rows, chunks of trees, splits, and leaves; and where the trees' outputs
     ``(T, blocks, width, BLOCK)`` and the leaves' masses ``(T, L)`` go.
     """
-    tile = tile_form(form)
+    tile = tile_form(form, SQUARED)  # sums of outputs; y is not read
     slots, n_rows = tile_order(form.depth, tile.levels)
     W, c = gates_of(theta, form, layer, slots, n_rows)
-    values = unpack(theta, form, layer)[3].reshape(form.n_trees, form.width << form.depth)
-    return inputs, y, w, bounds, tile, slots, W, c, values, outs, mass
+    return inputs, y, w, bounds, tile, slots, W, c, leaf_outputs(theta, form, layer), outs, mass
 
 
 @kernel()
@@ -241,18 +265,26 @@ def mean_outputs(outs, n_outputs):
 
 
 @kernel()
-def mean_errors(outs, y, w, form, weight):
-    """Errors of the mean predictions (blocks, K, BLOCK), and their weighted mean square; both 0 for trees alone."""
+def mean_slopes(outs, y, w, form, weight):
+    """Derivative of each row's loss by the mean predictions (blocks, K, BLOCK), and mean loss; 0 for trees alone."""
     value = 0.0
-    errors = np.zeros((w.shape[0], form.n_outputs, BLOCK), w.dtype)
+    slopes = np.zeros((w.shape[0], form.n_outputs, BLOCK), w.dtype)
     if not form.expected:
         means = mean_outputs(outs, form.n_outputs)
+        one, two, least = w.dtype.type(1.0), w.dtype.type(2.0), w.dtype.type(LEAST_PROBABILITY)
         for i in range(w.shape[0]):
+            if form.loss == LOG:
+                for r in range(BLOCK):
+                    own = max(means[i, int(y[i, 0, r]), r], least)
+                    slopes[i, int(y[i, 0, r]), r] = -one / own
+                    value -= w[i, r] * np.log(own) / weight
+                continue
             for k in range(form.n_outputs):
                 for r in range(BLOCK):
-                    errors[i, k, r] = means[i, k, r] - y[i, k, r]
-                    value += w[i, r] * errors[i, k, r] ** 2 / weight
-    return errors, value
+                    error = means[i, k, r] - y[i, k, r]
+                    slopes[i, k, r] = two * error
+                    value += w[i, r] * error**2 / weight
+    return slopes, value
 
 
 @kernel()
@@ -276,8 +308,8 @@ def path_terms(mass, form, weight):
 
 
 @kernel()
-def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, errors, weight, dX):
-    """The work of `backward_chunks` in a layer.
+def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, by_means, weight, dX):
+    """The work of `backward_chunks` in a layer; ``by_means``, from `mean_slopes`.
 
     It holds the slopes ``(T, blocks, width, BLOCK)``: derivatives of the loss with respect to the trees' outputs, later
     layers included (the expected loss does not need them); and the gradients: of the splits by tree, of the leaves in
@@ -285,17 +317,17 @@ def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, err
     """
     dtype = theta.dtype
     T, n_blocks, K = form.n_trees, w.shape[0], form.n_outputs
-    tile = tile_form(form)
+    tile = tile_form(form, form.loss if form.expected else SQUARED)  # SQUARED: by ``slopes``, for both losses
     slots, n_rows = tile_order(form.depth, tile.levels)
     W, c = gates_of(theta, form, layer, slots, n_rows)
     slopes = np.zeros((T, n_blocks, form.width, BLOCK), dtype)
     if not form.expected:
-        each = dtype.type(2.0 / (T * form.n_layers))
+        each = dtype.type(1.0 / (T * form.n_layers))
         for t in range(T):
             for i in range(n_blocks):
                 for k in range(K):
                     for r in range(BLOCK):
-                        slopes[t, i, k, r] = each * errors[i, k, r]
+                        slopes[t, i, k, r] = each * by_means[i, k, r]
                 if layer < form.n_layers - 1:
                     for k in range(form.width):
                         f = form.n_features + (layer * T + t) * form.width + k
@@ -306,6 +338,8 @@ def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, err
                                     slopes[t, i, k, r] += dX[part, i, g, at + r] / w[i, r]
     n_leaves = 1 << form.depth
     values = unpack(theta, form, layer)[3].reshape(T, form.width * n_leaves)
+    if not form.expected:
+        values = leaf_outputs(theta, form, layer)
     dvalues = unpack(gradient, form, layer)[3].reshape(T, form.width * n_leaves)
     for t in range(T):
         for i in range(dvalues.shape[1]):
@@ -320,7 +354,7 @@ def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, err
 def backward_finish(theta, gradient, work, form, layer, weight):
     """Set a layer's gradient from its work; returns its l1 norms and expected losses."""
     dtype = theta.dtype
-    slots, grads, totals = work[5], work[11], work[12]
+    slots, outputs, grads, totals = work[5], work[8], work[11], work[12]
     T, n_branches = form.n_trees, (1 << form.depth) - 1
     A, b, beta, _values = unpack(theta, form, layer)
     dA, db, dbeta, dvalues = unpack(gradient, form, layer)
@@ -329,11 +363,17 @@ def backward_finish(theta, gradient, work, form, layer, weight):
     value = 0.0
     for t in range(T):
         for leaf in range(dvalues.shape[1]):
+            along = theta[0] - theta[0]
+            if form.loss == LOG and not form.expected:  # from class probabilities to scores
+                for k in range(dvalues.shape[2]):
+                    along += dvalues[t, leaf, k] * outputs[t, leaf * form.width + k]
+                for k in range(dvalues.shape[2]):
+                    dvalues[t, leaf, k] = outputs[t, leaf * form.width + k] * (dvalues[t, leaf, k] - along)
             for k in range(dvalues.shape[2]):
                 dvalues[t, leaf, k] *= scale
         for s in range(n_branches):
             steep, slot = beta[t, s], slots[s]
-            along = dc[t, slot] * b[t, s]
+            by_beta = dc[t, slot] * b[t, s]
             db[t, s] = scale * steep * dc[t, slot]
             decay = 1.0
             while (1.0 / decay) * 2 - 1 <= s:
@@ -341,10 +381,10 @@ def backward_finish(theta, gradient, work, form, layer, weight):
             l1 = dtype.type(form.l1 / (T * form.n_layers) * decay)
             for j in range(A.shape[2]):
                 a = A[t, s, j]
-                along -= dW[t, slot, j] * a
+                by_beta -= dW[t, slot, j] * a
                 dA[t, s, j] = l1 * np.sign(a) - scale * steep * dW[t, slot, j]
                 value += l1 * abs(a)
-            dbeta[t, s] = scale * along
+            dbeta[t, s] = scale * by_beta
     if form.expected:
         for chunk in range(totals.size):
             value += totals[chunk] / (T * weight)
@@ -371,13 +411,13 @@ def evaluate(kernels, theta, X, y, w, form, gradient):
         outs, mass, inputs, _bounds = forward_space(theta, X[:0], form)
         inputs = X
     bounds = chunks(form)
-    errors, value = mean_errors(outs, y, w, form, weight)
+    by_means, value = mean_slopes(outs, y, w, form, weight)
     n_chunks = bounds.size - 1 if form.n_layers > 1 else 0
     dX = np.zeros((n_chunks, w.shape[0], inputs.shape[1], 4 * BLOCK), theta.dtype)
     for back in range(form.n_layers):
         layer = form.n_layers - 1 - back
         extra, penalty = path_terms(mass[layer], form, weight)
-        work = backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, errors, weight, dX)
+        work = backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, by_means, weight, dX)
         run(kernels[1], bounds.size - 1, 2 * cost_of_chunk(form, w.shape[0]), work)
         value += penalty + backward_finish(theta, gradient, work, form, layer, weight)
     return value
@@ -429,11 +469,11 @@ def alone(theta, X, y, w, form):
         outs, mass, inputs, bounds = forward_space(theta, X[:1], form)
         there = theta, inputs, y[:1], w[:1], bounds, form, 0
         forward = address_of(forward_chunks, forward_work, (*there, outs[0], mass[0]), key)
-        errors, _value = mean_errors(outs, y[:1], w[:1], form, 1.0)
+        by_means, _value = mean_slopes(outs, y[:1], w[:1], form, 1.0)
         extra, _value = path_terms(mass[0], form, 1.0)
         dX = np.zeros((0, 1, inputs.shape[1], 4 * BLOCK), theta.dtype)
         there = theta, theta, inputs, y[:1], w[:1], bounds, form, 0
-        found = forward, address_of(backward_chunks, backward_work, (*there, extra, errors, 1.0, dX), key)
+        found = forward, address_of(backward_chunks, backward_work, (*there, extra, by_means, 1.0, dX), key)
         _addresses[key] = found
     return found
 

@@ -3,16 +3,19 @@
 import numpy as np
 
 from opttree.compiled import inner, kernel
+from opttree.kernels.codes import LOG
 from opttree.kernels.exponential import sigmoid
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
-from opttree.kernels.leaves import moment
+from opttree.kernels.hard import SMALLEST_PROBABILITY
+from opttree.kernels.leaves import fit_softmax, moment
 from opttree.kernels.quadratic import solve_linear_leaf
 from opttree.kernels.smooth import VECTORS
-from opttree.kernels.vectors import BLOCK, VECTORISED, fill, products
+from opttree.kernels.vectors import BLOCK, VECTORISED, fill, products, softmax_rows
 from opttree.threads import share
 
 MOST_ARGUMENT = 40.0  # |arguments| of gates are clamped at this, as in `smooth`
 LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, is unchanged
+LEAST_PROBABILITY = 1e-30  # of the row's class, in the logarithm
 
 
 @inner(fastmath=FASTMATH, inline="always")
@@ -86,10 +89,8 @@ def set_gates(X, A, b, alpha, branches, out):
 
 
 @kernel(**VECTORISED)
-def losses_blocks(first, last, X, Y, values, coefs, first_leaf, out):
-    """Squared losses of the rows of some blocks at the leaves ``values (L, K)``, ``coefs (L, K, p or 0)``, see
-    `set_losses`.
-    """
+def losses_blocks(first, last, X, Y, values, coefs, first_leaf, loss, out):
+    """Losses of the rows of some blocks at the leaves ``values (L, K)``, ``coefs (L, K, p or 0)``, see `set_losses`."""
     L, K, p = coefs.shape
     zero = L - L
     W, c, Z = np.zeros((L * K, 4 * X.shape[1])), np.empty(L * K), np.empty((L * K, BLOCK))
@@ -101,20 +102,29 @@ def losses_blocks(first, last, X, Y, values, coefs, first_leaf, out):
         if p > 0:
             products(X[i], W, c, zero, L * K, Z, zero)
         for leaf in range(L):
+            if p == 0:
+                for k in range(K):
+                    fill(Z, leaf * K + k, c[leaf * K + k])
+            if loss == LOG:
+                softmax_rows(Z, leaf * K, K)
+                for r in range(BLOCK):
+                    own = max(Z[leaf * K + int(Y[i, 0, r]), r], LEAST_PROBABILITY)
+                    out[first_leaf + leaf, i * BLOCK + r] = -np.log(own)
+                continue
             for r in range(BLOCK):
                 out[first_leaf + leaf, i * BLOCK + r] = 0.0
             for k in range(K):
-                if p == 0:
-                    fill(Z, leaf * K + k, c[leaf * K + k])
                 for r in range(BLOCK):
                     e = Z[leaf * K + k, r] - Y[i, k, r]
                     out[first_leaf + leaf, i * BLOCK + r] += e * e
 
 
-def set_losses(X, Y, values, coefs, first_leaf, out):
-    """Squared losses of all rows at some leaves, into the rows of ``out (L, rows)`` from ``first_leaf``."""
+def set_losses(X, Y, values, coefs, first_leaf, loss, out):
+    """Losses of all rows at some leaves, by the code ``loss`` (squared or log), into the rows of ``out (L, rows)`` from
+    ``first_leaf``; under log loss the leaves hold class scores, and Y class codes.
+    """
     cost = BLOCK * values.size * (coefs.shape[2] + 5) / VECTORS
-    share(losses_blocks, X.shape[0], cost, X, Y, values, coefs, first_leaf, out)
+    share(losses_blocks, X.shape[0], cost, X, Y, values, coefs, first_leaf, loss, out)
 
 
 @kernel(**VECTORISED)
@@ -274,4 +284,66 @@ def fit_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
     norm = float(np.sqrt(equations[2].sum()))
     if norm > threshold:
         solve_leaves(equations, l1, l2, values, coefs)
+    return norm
+
+
+@kernel()
+def softmax_slopes_range(first, last, X, Y, rows, W, l2, values, coefs, squares):
+    """Squared norms of the gradients of some leaves (without the l1 term), into ``squares``."""
+    _L, K, p = coefs.shape
+    for leaf in range(first, last):
+        slope, share = np.zeros((K, p + 1)), np.empty(K)
+        for k in range(K):
+            for j in range(p):
+                slope[k, j] = 2.0 * l2 * coefs[leaf, k, j]
+        for i in range(rows.size):
+            x = X[rows[i]]
+            top = -np.inf
+            for k in range(K):
+                share[k] = values[leaf, k]
+                for j in range(p):
+                    share[k] += coefs[leaf, k, j] * x[j]
+                top = max(top, share[k])
+            total = 0.0
+            for k in range(K):
+                share[k] = np.exp(share[k] - top)
+                total += share[k]
+            for k in range(K):
+                g = W[i, leaf] * (share[k] / total - (1.0 if Y[rows[i], 0] == k else 0.0))
+                for j in range(p):
+                    slope[k, j] += g * x[j]
+                slope[k, p] += g
+        squares[leaf] = np.sum(slope**2)
+
+
+@kernel()
+def softmax_leaves_range(first, last, X, Y, rows, W, l1, l2, values, coefs):
+    """`fit_softmax_leaves` for some leaves."""
+    _L, K, p = coefs.shape
+    for leaf in range(first, last):
+        weight = W[:, leaf].copy()
+        mass = np.sum(weight)
+        if not mass > LEAST_WEIGHT:
+            continue
+        if p == 0:
+            shares = np.zeros(K)
+            for i in range(rows.size):
+                shares[int(Y[rows[i], 0])] += weight[i] / mass
+            for k in range(K):
+                values[leaf, k] = np.log(max(shares[k], SMALLEST_PROBABILITY))
+            continue
+        near = np.flatnonzero(weight > LEAST_WEIGHT * mass)
+        fit_softmax(X, rows[near], weight[near], Y[rows[near], 0], l1, l2, values[leaf], coefs[leaf])
+
+
+def fit_softmax_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
+    """As `fit_leaves` under log loss, for class scores and the class codes ``Y (n, 1)``: multinomial logistic
+    regressions of linear leaves, and log shares of the classes in constant ones.
+    """
+    squares = np.zeros(values.shape[0])
+    cost = rows.size * values.shape[1] * (coefs.shape[2] + 10)
+    share(softmax_slopes_range, squares.size, cost, X, Y, rows, W, l2, values, coefs, squares)
+    norm = float(np.sqrt(squares.sum()))
+    if norm > threshold:
+        share(softmax_leaves_range, squares.size, 10 * cost, X, Y, rows, W, l1, l2, values, coefs)
     return norm

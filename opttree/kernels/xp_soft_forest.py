@@ -5,7 +5,9 @@ for the rows of a batch.
 """
 
 from opttree.kernels import xp as single
-from opttree.kernels.soft_forest import LEAST_SHARE, layer_start
+from opttree.kernels.codes import LOG
+from opttree.kernels.hard import SMALLEST_PROBABILITY
+from opttree.kernels.soft_forest import LEAST_PROBABILITY, LEAST_SHARE, layer_start
 
 NUMBERS = 1 << 24  # largest size of an array over trees, rows and leaves: `mean_loss` takes the rows in portions
 
@@ -36,11 +38,24 @@ def forward(xp, theta, X, form):
     for layer in range(form.n_layers):
         A, b, beta, values = unpack(xp, theta, form, layer)
         gates.append(single.gates(xp, xp.expand_dims(beta, axis=2) * A, beta * b, 1.0, inputs[-1]))
-        outs.append(xp.matmul(gates[-1][1], values))
+        outs.append(xp.matmul(gates[-1][1], leaf_outputs(xp, values, form)))
         if layer < form.n_layers - 1:
             columns = xp.reshape(xp.permute_dims(outs[-1], (1, 0, 2)), (1, X.shape[0], -1))
             inputs.append(xp.concat([inputs[-1], columns], axis=2))
     return outs, inputs, gates
+
+
+def leaf_outputs(xp, values, form):
+    """Outputs (T, L, width) of the leaves ``values (T, L, width)``: class probabilities under log loss."""
+    if form.loss != LOG:
+        return values
+    shifted = xp.exp(values - xp.max(values, axis=2, keepdims=True))
+    return shifted / xp.sum(shifted, axis=2, keepdims=True)
+
+
+def labels(xp, y, form, dtype):
+    """Indicators (n, K) of the class codes ``y (n, 1)``."""
+    return xp.astype(y == xp.arange(form.n_outputs, dtype=y.dtype), dtype)
 
 
 def predictions(xp, outs, form):
@@ -50,11 +65,16 @@ def predictions(xp, outs, form):
 
 
 def mean_loss(xp, theta, X, y, w, form):
-    """Squared error of the predictions, summed over outputs and over rows by their weights ``w (n,)``."""
+    """Loss of the predictions, summed over outputs and over rows by their weights ``w (n,)``."""
     portion, total = max(1, NUMBERS // (form.n_layers * form.n_trees * form.width << form.depth)), 0.0
     for i in range(0, X.shape[0], portion):
         end = min(i + portion, X.shape[0])
-        error = predictions(xp, forward(xp, theta, X[i:end, :], form)[0], form) - y[i:end, :]
+        means = predictions(xp, forward(xp, theta, X[i:end, :], form)[0], form)
+        if form.loss == LOG:
+            own = xp.sum(means * labels(xp, y[i:end, :], form, means.dtype), axis=1)
+            total = total - xp.sum(w[i:end] * xp.log(xp.clip(own, SMALLEST_PROBABILITY, 1.0)))
+            continue
+        error = means - y[i:end, :]
         total = total + xp.sum(w[i:end] * xp.sum(error * error, axis=1))
     return total
 
@@ -68,9 +88,16 @@ def value_and_gradient(xp, theta, X, y, w, form):
     value = 0.0
     slopes = []  # derivative by the outputs of each layer's trees, times the weights: (T, n, width)
     if not form.expected:
-        error = predictions(xp, outs, form) - y
-        value = xp.sum(weight * error * error)
-        slope = 2.0 * each * weight * error
+        means = predictions(xp, outs, form)
+        if form.loss == LOG:
+            own = xp.expand_dims(xp.sum(means * labels(xp, y, form, means.dtype), axis=1), axis=1)
+            own = xp.clip(own, LEAST_PROBABILITY, None)
+            value = -xp.sum(weight * xp.log(own))
+            slope = -each * weight * labels(xp, y, form, means.dtype) / own
+        else:
+            error = means - y
+            value = xp.sum(weight * error * error)
+            slope = 2.0 * each * weight * error
         slope = xp.concat([slope, xp.zeros((X.shape[0], form.width - K), dtype=slope.dtype)], axis=1)
         slopes = [xp.expand_dims(slope, axis=0) + xp.zeros_like(out) for out in outs]
     parts = []
@@ -78,14 +105,24 @@ def value_and_gradient(xp, theta, X, y, w, form):
         A, b, beta, values = unpack(xp, theta, form, layer)
         S, P, levels = gates[layer]
         share = xp.sum(P * xp.expand_dims(weight, axis=0), axis=1)  # of each leaf: (T, L)
-        if form.expected:
+        outputs = leaf_outputs(xp, values, form)
+        if form.expected and form.loss == LOG:
+            label = xp.reshape(labels(xp, y, form, theta.dtype), (1, X.shape[0], 1, K))
+            shares = xp.expand_dims(outputs, axis=1)  # (T, 1, L, K)
+            own = xp.clip(xp.sum(shares * label, axis=3), LEAST_PROBABILITY, None)
+            V = -each * weight * xp.log(own)
+            value = value + xp.sum(P * V)
+            d_values = each * xp.sum(xp.expand_dims(P * weight, axis=3) * (shares - label), axis=1)
+        elif form.expected:
             error = xp.expand_dims(values, axis=1) - xp.reshape(y, (1, X.shape[0], 1, K))  # (T, n, L, K)
             V = each * weight * xp.sum(error * error, axis=3)
             value = value + xp.sum(P * V)
             d_values = 2.0 * each * xp.sum(xp.expand_dims(P * weight, axis=3) * error, axis=1)
         else:
-            V = xp.matmul(slopes[layer], xp.matrix_transpose(values))
+            V = xp.matmul(slopes[layer], xp.matrix_transpose(outputs))
             d_values = xp.matmul(xp.matrix_transpose(P), slopes[layer])
+            if form.loss == LOG:  # from class probabilities to scores
+                d_values = outputs * (d_values - xp.sum(outputs * d_values, axis=2, keepdims=True))
         if form.path_penalty > 0.0:
             strength = form.path_penalty * each / n_leaves
             held = xp.clip(share, LEAST_SHARE, None)

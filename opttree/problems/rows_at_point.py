@@ -13,7 +13,7 @@ Floats = NDArray[np.floating]
 
 
 class RowsAtPoint:
-    """Gates and leaf losses of all rows at a point that moves a few splits and leaves at a time (squared loss).
+    """Gates and leaf losses of all rows at a point that moves a few splits and leaves at a time.
 
     A decomposition reads rows, weights and losses of its working sets off here, and computes anew what has moved.
 
@@ -21,7 +21,7 @@ class RowsAtPoint:
     ----------
     theta : (size,) the point.
     gates : (B, n or more) probability that a row goes left at each branch; columns beyond n are padding.
-    losses : (L, n or more) squared loss of each row at each leaf.
+    losses : (L, n or more) loss of each row at each leaf.
     """
 
     def __init__(self, whole: SmoothTreeProblem, theta: Floats) -> None:
@@ -41,7 +41,8 @@ class RowsAtPoint:
         if branches is not None:
             subtree.set_gates(X, A, b, float(self.whole.alpha), branches, self.gates)
         if leaves.stop > (leaves.start or 0):
-            subtree.set_losses(X, Y, values[leaves], coefs[leaves], leaves.start, self.losses)
+            code = self.whole.problem.loss_code
+            subtree.set_losses(X, Y, values[leaves], coefs[leaves], leaves.start, code, self.losses)
 
     def value(self) -> float:
         """The objective of the whole smooth tree at the point, as `SmoothTreeProblem.value`."""

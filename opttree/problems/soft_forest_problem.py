@@ -8,14 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from opttree import devices
 from opttree.devices import Device
 from opttree.forest import Forest
-from opttree.kernels import soft_forest
+from opttree.kernels import hard, soft_forest
 from opttree.options import Checked, option
 from opttree.problems.blocks import pack_rows, packed
-from opttree.problems.smooth_problem import SmoothTreeProblem
+from opttree.problems.smooth_problem import LOSSES, SmoothTreeProblem
 from opttree.problems.soft_forest_rows import ForestRows, memory_refusal
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
@@ -35,7 +36,8 @@ class SoftForestProblem(Checked):
     - "expected": ``mean over trees of sum_l P_l(x) |R_l - y|^2`` (SDTR eq. 3): trees are trained independently; or
     - "mixture": ``|mean over trees of sum_l P_l(x) R_l - y|^2`` (section III-D: the average is used in training),
 
-    plus, averaged over trees,
+    or, under log loss (section V-E), where the R_l are class scores, of ``sum_l P_l(x) -log softmax(R_l)_y`` or
+    ``-log(mean over trees of sum_l P_l(x) softmax(R_l)_y)``; plus, averaged over trees,
 
     - ``path_penalty`` times SDTR eq. (5), ``-sum_t 2^-d_t [log(alpha_t) + log(1 - alpha_t)] / 2`` with alpha_t the
       share of the rows at branch t that go left. With these weights the sum over branches telescopes to ``-2^-depth
@@ -50,14 +52,17 @@ class SoftForestProblem(Checked):
         For a statement that has no such form, or an invalid option.
     """
 
-    problem: TreeProblem = option(doc="The statement; oblique splits, constant leaves, squared loss, depth >= 1.")
+    problem: TreeProblem = option(
+        doc="The statement; oblique splits, constant leaves, squared or log loss, depth >= 1."
+    )
     n_trees: int = option(1, "Trees per layer.", least=1)
     n_layers: int = option(
         1, "Layers; the outputs of the layers before are additional features of a layer's trees.", least=1
     )
     tree_output_dim: int | None = option(
         None,
-        """Numbers per leaf, at least the number of outputs; the first ones are the predictions. None: equal to it.""",
+        """Numbers per leaf, at least the number of outputs; the first ones are the predictions. None: equal to it, as
+        log loss asks for.""",
         least=1,
     )
     aggregation: Literal["expected", "mixture"] = option(
@@ -81,6 +86,10 @@ class SoftForestProblem(Checked):
             raise ValueError(
                 f"tree_output_dim must be at least the number of outputs, {self.problem.n_outputs}; got {self.width}"
             )
+        if self.width > self.problem.n_outputs and self.problem.is_classification:
+            raise ValueError(
+                f"tree_output_dim must be None or the number of classes, {self.problem.n_outputs}; got {self.width}"
+            )
         if self.aggregation == "expected" and (self.n_layers > 1 or self.width > self.problem.n_outputs):
             raise ValueError(
                 "aggregation='expected' looks at each tree's own predictions; layers and further outputs need 'mixture'"
@@ -94,8 +103,8 @@ class SoftForestProblem(Checked):
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
         """Why ``problem`` has no such form, or None."""
-        if problem.loss != "squared":
-            return f"its loss is {problem.loss!r}, and soft forests are for the squared loss"
+        if problem.loss not in LOSSES:
+            return f"its loss is {problem.loss!r}, and soft forests are for {list(LOSSES)}"
         if problem.leaves != "constant":
             return "its leaves are linear, and those of soft forests are constant"
         return SmoothTreeProblem.refusal(problem)
@@ -124,6 +133,7 @@ class SoftForestProblem(Checked):
             problem.n_features,
             problem.n_outputs,
             self.width,
+            LOSSES[problem.loss],
             self.aggregation == "expected",
             float(self.path_penalty),
             float(self.l1),
@@ -175,7 +185,9 @@ class SoftForestProblem(Checked):
         return float(soft_forest.value_and_gradient(theta, X, Y, w, self.form, gradient)), gradient
 
     def mean_loss(self, theta: Floats) -> float:
-        """Squared error of the forest's mixture predictions, summed over outputs, averaged over all rows."""
+        """Loss of the forest's mixture predictions, averaged over all rows: squared error, summed over outputs, or log
+        loss, capped as the statement's.
+        """
         if self.device == "gpu":
             return self._on_device.mean_loss(theta)
         theta, total = self._checked(theta), 0.0
@@ -183,8 +195,13 @@ class SoftForestProblem(Checked):
         for i in range(0, X.shape[0], BLOCKS_AT_ONCE):
             some = slice(i, i + BLOCKS_AT_ONCE)
             outs = soft_forest.forward(theta, X[some], Y[some], w[some], self.form)[0]
-            errors = np.square(soft_forest.mean_outputs(outs, self.problem.n_outputs) - Y[some])
-            total += float(np.sum(w[some, None] * errors, dtype=np.float64))
+            means = soft_forest.mean_outputs(outs, self.problem.n_outputs)
+            if self.problem.is_classification:
+                own = np.take_along_axis(means, Y[some].astype(np.intp), axis=1)
+                losses = -np.log(np.clip(own, hard.SMALLEST_PROBABILITY, 1.0))
+            else:
+                losses = np.square(means - Y[some])
+            total += float(np.sum(w[some, None] * losses, dtype=np.float64))
         return total / float(np.sum(w, dtype=np.float64))
 
     def descent_state(self, theta: Floats) -> tuple[Any, Any]:
@@ -238,8 +255,11 @@ class SoftForestProblem(Checked):
             if layer == self.n_layers - 1:  # the additional outputs of the last layer are unused
                 values = values[:, :, : self.problem.n_outputs]
             for t in range(self.n_trees):
-                tree = Tree.complete(beta[t][:, None] * A[t], beta[t] * b[t], values.shape[2])
-                trees.append(replace(tree, values=values[t], gate=1.0, mixture=True))
+                problem, leaves = self.problem, values[t]
+                if problem.is_classification:
+                    leaves = softmax(leaves, axis=1)
+                tree = Tree.complete(beta[t][:, None] * A[t], beta[t] * b[t], values.shape[2], problem.classes)
+                trees.append(replace(tree, values=leaves, gate=1.0, mixture=True))
             layers.append(tuple(trees))
         return layers[0][0] if self.n_trees == self.n_layers == 1 else Forest(tuple(layers), self.problem.n_outputs)
 

@@ -66,7 +66,7 @@ class ForestRows(DeviceArrays):
         return float(value), self.download(gradient)
 
     def mean_loss(self, theta: Any) -> float:
-        """Squared error of the forest's predictions on all rows; ``theta`` is a NumPy or device array."""
+        """Loss of the forest's predictions on all rows; ``theta`` is a NumPy or device array."""
         theta = self.upload(theta) if isinstance(theta, np.ndarray) else theta
         with self.within_memory():
             return float(xp_soft_forest.mean_loss(self.xp, theta, self.X, self.y, self.w, self.form))

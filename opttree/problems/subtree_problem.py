@@ -35,7 +35,7 @@ class SubtreeProblem:
 
     Parameters
     ----------
-    whole : the smooth problem; expected aggregation, squared loss.
+    whole : the smooth problem; expected aggregation.
     theta : (size,) the current point, whose other parts stay fixed.
     node : branch node t, numbered breadth-first from 0.
     alone : only the split of the node itself may move.
@@ -46,7 +46,7 @@ class SubtreeProblem:
     Raises
     ------
     ValueError
-        For another aggregation or loss, or a node that is not a branch; on evaluation, if no row passes the node.
+        For another aggregation, or a node that is not a branch; on evaluation, if no row passes the node.
     """
 
     whole: SmoothTreeProblem
@@ -69,8 +69,6 @@ class SubtreeProblem:
         """Why ``whole`` cannot be decomposed into problems in the splits alone, or None."""
         if whole.aggregation != "expected":
             return f"its aggregation is {whole.aggregation!r}, and only 'expected' is linear in the leaves' losses"
-        if whole.problem.loss != "squared":
-            return f"its loss is {whole.problem.loss!r}; squared loss is what leaves are refitted to"
         return None
 
     # ---- nodes and rows -------------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from opttree.devices import Device
 from opttree.kernels.first_order import lbfgs_memory
 from opttree.kernels.logistic import fit_logistic
-from opttree.kernels.subtree import fit_leaves
+from opttree.kernels.subtree import fit_leaves, fit_softmax_leaves
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import SmoothTreeProblem, SubtreeProblem, TreeProblem
 from opttree.problems.rows_at_point import RowsAtPoint
+from opttree.problems.smooth_problem import LOSSES
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.initial import ClusterInit
@@ -41,16 +42,17 @@ class WorkingSet(NamedTuple):
 
 @dataclass(frozen=True)
 class NODEC(Solver):
-    """Minimise the expected loss of a soft regression tree block by block (SRT paper: NODEC-GS; by default NODEC-DR).
+    """Minimise the expected loss of a soft tree block by block (SRT paper: NODEC-GS; by default NODEC-DR).
 
     Every inner iteration updates the splits of a working set (BN step) and refits its leaves by weighted least squares
-    (LN step); a macro iteration is one pass over the nodes. The BN step is L-BFGS on the `SubtreeProblem`, or, where a
-    node sends too small a share of its rows one way, a weighted logistic regression that reassigns rows
-    (UPDATEBRANCHNODE). A step is a macro iteration: the hard tree of the point with the lowest smooth objective so far
-    (since k0); `solve` keeps the step with the lowest hard objective. ``step.info`` holds the "smooth" objective of
-    that point and of the "current" one; "rises", the number of inner iterations that increased it; and with ``k0`` the
-    current point's "gradient_norm" and the norms of the changes in the macro iteration, "split_move" and "leaf_move"
-    (Proposition 1).
+    (LN step; under log loss, which the paper does not treat, by multinomial logistic regressions, or by the shares of
+    the classes in constant leaves); a macro iteration is one pass over the nodes. The BN step is L-BFGS on the
+    `SubtreeProblem`, or, where a node sends too small a share of its rows one way, a weighted logistic regression that
+    reassigns rows (UPDATEBRANCHNODE). A step is a macro iteration: the hard tree of the point with the lowest smooth
+    objective so far (since k0); `solve` keeps the step with the lowest hard objective. ``step.info`` holds the "smooth"
+    objective of that point and of the "current" one; "rises", the number of inner iterations that increased it; and
+    with ``k0`` the current point's "gradient_norm" and the norms of the changes in the macro iteration, "split_move"
+    and "leaf_move" (Proposition 1).
 
     Penalties are those of the statement, `L1` and `L2`; constant terms are not penalised, unlike in the paper's (7).
     Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
@@ -117,11 +119,11 @@ class NODEC(Solver):
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Smooth problems of squared loss; depth 0 gives the constant tree."""
+        """Smooth problems; depth 0 gives the constant tree."""
         if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
             return reason
-        if problem.loss != "squared":
-            return f"its loss is {problem.loss!r}, and the leaf step is least squares"
+        if problem.loss not in LOSSES:
+            return f"its loss is {problem.loss!r}, and only {list(LOSSES)} are smooth"
         return self.init.supports(problem) or SmoothTreeProblem.device_refusal(problem, self.device)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -284,7 +286,7 @@ class NODEC(Solver):
     # ---- LN step --------------------------------------------------------------------------------------------------
 
     def _leaf_step(self, part: SubtreeProblem, chosen: slice, k: int) -> None:
-        """Lines 28 to 38: weighted least squares, on all rows or on those that pass the node; the rows move."""
+        """Lines 28 to 38: the best leaves, by all rows or by those that pass the node; the rows move."""
         smooth, problem, rows = part.whole, part.whole.problem, part.at_point
         numbers = range(smooth.n_branches + 1)[part.leaves][chosen]
         if not numbers:
@@ -295,7 +297,8 @@ class NODEC(Solver):
         new_values, new_coefs = (np.array(own[leaves], np.float64) for own in (values, coefs))
         strengths = smooth.penalty.l1_leaves, smooth.penalty.l2_leaves
         weights = np.ascontiguousarray(part.leaf_weights[:, chosen])
-        fit_leaves(problem.X, problem.Y, part.rows, weights, *strengths, self.theta**k, new_values, new_coefs)
+        fit = fit_softmax_leaves if problem.is_classification else fit_leaves
+        fit(problem.X, problem.Y, part.rows, weights, *strengths, self.theta**k, new_values, new_coefs)
         values[leaves], coefs[leaves] = new_values, new_coefs
         rows.move(point, leaves=leaves)
 

@@ -1,4 +1,4 @@
-"""SDTR: soft decision tree regressors, single, averaged ("shallow") and in layers ("deep").
+"""SDTR: soft decision trees, single, averaged ("shallow") and in layers ("deep").
 
 Paper (Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular data", IEEE Access 9, 2021) to code:
 
@@ -10,6 +10,7 @@ Paper (Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular da
 | section III-A: prediction by the most probable leaf | `opttree.Tree.likeliest` |
 | eq. (10) to (12): average entropy; importance from near-root weights | `opttree.interpret` |
 | quantile transform of the features | `opttree.SDTRRegressor` |
+| section V-E: classification, by log loss of class scores in the leaves | `opttree.SDTRClassifier` |
 
 The paper's "depth d" counts the level of the leaves (it has 2^(d-1) leaves); depths are levels of splits here.
 """

@@ -28,12 +28,12 @@ SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype
 
 @dataclass(frozen=True)
 class SDTR(Solver):
-    """Soft decision tree regressors by QHAdam on batches (SDTR): a tree, an average of trees, or layers of them.
+    """Soft decision trees by QHAdam on batches (SDTR): a tree, an average of trees, or layers of them.
 
-    The model is a `Tree`, or an `opttree.Forest` of several trees; predictions are mixtures. Each step has a lower
-    validation loss, ``info["validation"]``, than the one before of its phase, the aggregation; `solve` ranks steps by
-    the loss on all rows, the estimator keeps the one with the lowest validation loss. A start tree replaces the random
-    initial values of the first tree.
+    Leaves hold numbers, or class scores under log loss (section V-E). The model is a `Tree`, or an `opttree.Forest` of
+    several trees; predictions are mixtures. Each step has a lower validation loss, ``info["validation"]``, than the one
+    before of its phase, the aggregation; `solve` ranks steps by the loss on all rows, the estimator keeps the one with
+    the lowest validation loss. A start tree replaces the random initial values of the first tree.
     """
 
     takes_gates = True
@@ -80,6 +80,8 @@ class SDTR(Solver):
             return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} has no effect"
         if self.tree_output_dim is not None and self.tree_output_dim < problem.n_outputs:
             return f"tree_output_dim = {self.tree_output_dim} is less than its {problem.n_outputs} outputs"
+        if problem.is_classification and self.tree_output_dim not in (None, problem.n_outputs):
+            return f"tree_output_dim = {self.tree_output_dim} is not the number of its classes, {problem.n_outputs}"
         if problem.penalties and self.n_trees * self.n_layers > 1:
             return f"its penalties are for one tree, and this is a forest of {self.n_trees * self.n_layers}"
         reason = devices.refusal(self.device)
