@@ -1,5 +1,7 @@
 """Soft regression trees: working sets, decomposition and its guarantees, mixtures, and the estimators."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -458,7 +460,7 @@ def test_decomposition_under_log_loss_descends_to_a_stationary_point(leaves):
     result = solve(problem, NODEC(k0=0, max_iter=40, branch_iterations=50, imbalance=(0.0, 0.0, 0.4)), random_state=0)
     rows = [row for row in result.trace.rows if row.phase == "decomposition"]
     smooth = [row.info["smooth"] for row in rows]
-    assert all(after <= before + 1e-12 for before, after in zip(smooth, smooth[1:], strict=False))
+    assert all(after <= before + 1e-12 for before, after in pairwise(smooth))
     assert rows[-1].info["gradient_norm"] < 2e-3 < rows[0].info["gradient_norm"]
     expected = SmoothTreeProblem(problem).value(SmoothTreeProblem(problem).soften(result.tree))
     assert expected == pytest.approx(min(smooth), rel=0.05)
