@@ -18,7 +18,7 @@ from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.result import Termination
 from solvers.scipy_runs import minimise
-from solvers.soft import constant_tree, soft_start, soft_tree
+from solvers.soft import constant_tree, soft_start, soft_tree, within_rows
 from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
@@ -73,6 +73,7 @@ class ORRT(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step is fifty iterations, or the end of a run; its number of iterations is in the trace."""
+        problem = within_rows(problem, start)
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL

@@ -1,7 +1,8 @@
-"""Common functions of the solvers of soft trees: starting points and resulting trees."""
+"""Common functions of the solvers of complete and soft trees: depths, starting points and resulting trees."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.floating]
 TINY = 1e-12
+SPARE_LEVELS = 4  # levels of a complete tree beyond those of one row in each leaf
 DIFFERENCE = 0.01  # perturbation of copied leaves, relative to the standard deviation of y
 
 
@@ -54,6 +56,14 @@ def soft_tree(smooth: SmoothTreeProblem, theta: Floats, *, mixture: bool, clip: 
         lower, upper = (np.tile(bound, (tree.n_leaves, 1)) for bound in (Y.min(axis=0), Y.max(axis=0)))
         tree = replace(tree, lower=lower, upper=upper)
     return replace(tree, gate=float(smooth.alpha), mixture=mixture)
+
+
+def within_rows(problem: TreeProblem, start: Tree | None) -> TreeProblem:
+    """The problem for a solver of complete trees: with no more levels than give each row sixteen leaves, since the work
+    doubles with each level, or than ``start`` has. A tree of it is one of the whole problem.
+    """
+    most = max(math.ceil(math.log2(problem.n_samples)) + SPARE_LEVELS, 0 if start is None else start.depth)
+    return problem if problem.depth <= most else problem.restated(depth=most)
 
 
 def one_leaf(problem: TreeProblem, gate: float) -> Tree:

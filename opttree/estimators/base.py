@@ -25,6 +25,7 @@ from opttree.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.models import Model, as_tree
 from opttree.options import Options, option
 from opttree.problems import L1, L2, TreeProblem, check_weight
+from opttree.problems.numbers import check_numbers
 from opttree.threads import count, limited
 from opttree.tree import Tree
 
@@ -182,7 +183,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Offset and unit of each output for the solver."""
-        return moments(Y, weight)
+        return moments(Y, weight, "y" if Y.shape[1] == 1 else "y column {}")
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
         """Penalties of the problem."""
@@ -231,7 +232,9 @@ class TreeEstimator(Options, BaseEstimator):
     def _validated(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
         check_columns(X)
-        return validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        check_numbers("X", X)
+        return X
 
     def apply(self, X: Any) -> NDArray[np.int32]:
         """Leaf node of each row, numbered as in ``tree_``: (n,) int."""
@@ -416,8 +419,11 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
     def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
+        y = y.astype(np.float64)
+        check_numbers("X", X)
+        check_numbers("y", y)
         me: Any = self
-        return me._fit(X, y.astype(np.float64), sample_weight)
+        return me._fit(X, y, sample_weight)
 
     def predict(self, X: Any) -> Floats:
         """Predictions (n,), or (n, K) with several outputs."""
@@ -445,6 +451,7 @@ class ClassificationTree(ClassifierMixin):
         check_columns(X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
+        check_numbers("X", X)
         me: Any = self
         try:
             return me._fit(X, y, sample_weight)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opttree.models import Model
 from opttree.preprocessing import NormalQuantiles
 from opttree.problems import TreeProblem
+from opttree.problems.numbers import RESOLUTION, ROUNDING, SMALLEST, is_constant
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -28,6 +29,9 @@ class Scaling(NamedTuple):
         """Raw features ``(n, p)`` as the solver sees them."""
         scaled = X - self.x_mean
         scaled /= self.x_scale
+        for j in np.flatnonzero(self.x_scale == 1.0):  # constant columns: what is left of them is rounding error
+            column = scaled[:, j]
+            column[np.abs(column) <= ROUNDING * abs(self.x_mean[j])] = 0.0
         return scaled
 
     def outputs(self, y: NDArray[Any]) -> Floats:
@@ -117,29 +121,45 @@ class QuantileScaling:
         return replace(tree, A=A, b=b)
 
 
-def moments(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+def moments(X: Floats, weight: Floats, name: str = "X column {}") -> tuple[Floats, Floats]:
     """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
 
     Columns are processed one at a time, to avoid a temporary array of the size of ``X``.
+
+    Raises
+    ------
+    ValueError
+        For a column, called ``name`` with its number, that varies too little, see `is_constant`.
     """
     share = weight / weight.sum()
+    every = bool(weight.min() > 0.0)
     mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
     for j in range(X.shape[1]):
-        mean[j] = np.sum(share * X[:, j])
-        largest = np.abs(X[:, j]).max()
-        deviation = np.sqrt(np.sum(share * ((X[:, j] - mean[j]) / largest) ** 2)) if largest > 0.0 else 0.0
-        if deviation > 1e-12:
+        used = X[:, j] if every else X[weight > 0.0, j]
+        own = share if every else share[weight > 0.0]
+        mean[j] = np.sum(own * used)
+        largest = np.abs(used).max()
+        deviation = np.sqrt(np.sum(own * ((used - mean[j]) / largest) ** 2)) if largest >= SMALLEST else 0.0
+        if deviation > RESOLUTION:
             scale[j] = largest * deviation
-        elif np.ptp(used := X[weight > 0.0, j]) == 0.0:
+        elif is_constant(name.format(j), used, deviation):
             mean[j] = used[0]  # the sum is rounded, and constant columns are to be exactly zero
     return mean, scale
 
 
 def minmax(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Least value and range of each column over the rows of positive weight; range 1 for constant columns."""
+    """Least value and range of each column over the rows of positive weight; range 1 for constant columns.
+
+    Raises
+    ------
+    ValueError
+        For a column that varies too little, see `is_constant`.
+    """
+    mean, deviation = moments(X, weight)
     used = X[weight > 0.0]
     low, scale = used.min(axis=0), np.ptp(used, axis=0)
-    return low, np.where(scale > 0.0, scale, 1.0)
+    constant = (deviation == 1.0) & (scale <= ROUNDING * np.abs(mean))
+    return np.where(constant, mean, low), np.where(constant, 1.0, scale)
 
 
 def spread(X: Floats, weight: Floats) -> Floats:

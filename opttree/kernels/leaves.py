@@ -7,6 +7,7 @@ training set, so penalties are in the units of the mean loss.
 import numpy as np
 
 from opttree.compiled import inner, kernel
+from opttree.kernels.absolute import descend_absolute
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.logistic import fit_logistic
 from opttree.kernels.quadratic import solve_linear_leaf
@@ -71,16 +72,28 @@ def fit_linear(X, rows, h, Y, l1, l2, value, coef):
 
 @inner()
 def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
-    """Least absolute deviations with an elastic net, by reweighted least squares (majorise |r| by r^2/2s + s/2)."""
-    p = X.shape[1]
+    """Least absolute deviations with an elastic net: reweighted least squares (majorise |r| by r^2/2s + s/2), then, but
+    with a ridge, the exact minimiser (`descend_absolute`; the l1 norm counts as p rows).
+    """
+    m, p = rows.size, X.shape[1]
+    more = p if l1 > 0.0 else 0
+    Z, target, weight = np.zeros((m + more, p + 1)), np.zeros(m + more), np.full(m + more, l1)
+    for i in range(m):
+        for j in range(p):
+            Z[i, j] = X[rows[i], j]
+        Z[i, p] = 1.0
+        weight[i] = h[i]
+    for j in range(more):
+        Z[m + j, j] = 1.0
+    v = np.empty(p + 1)
     for k in range(Y.shape[1]):
         y = Y[:, k : k + 1]
         scale = np.abs(y - np.median(y)).mean() + 1e-300
         previous = np.inf
         for _ in range(LAD_ROUNDS):
-            g = np.empty(rows.size)
+            g = np.empty(m)
             current = 0.0
-            for i in range(rows.size):
+            for i in range(m):
                 r = y[i, 0] - value[k]
                 for j in range(p):
                     r -= coef[k, j] * X[rows[i], j]
@@ -92,6 +105,10 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
                 break
             previous = current
             fit_linear(X, rows, g, y, l1, l2, value[k : k + 1], coef[k : k + 1])
+        if l2 == 0.0:
+            v[:p], v[p], target[:m] = coef[k], value[k], y[:, 0]
+            descend_absolute(Z, target, weight, v)
+            coef[k], value[k] = v[:p], v[p]
 
 
 @inner()
@@ -99,11 +116,25 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
     """Multinomial logistic leaf by block coordinate descent over classes.
 
     With the other classes' scores fixed, class k has a binary logistic problem with offset ``-log sum_{c != k}
-    exp(score_c)``: each block is `fit_logistic`.
+    exp(score_c)``: each block is `fit_logistic`. Without penalties it is solved in units of the features' size; with
+    them, what is common to all classes, which the probabilities do not depend on, is taken out after each round.
     """
     n_classes = value.size
     p = X.shape[1]
     m = rows.size
+    size = np.ones(p)
+    if l1 == 0.0 and l2 == 0.0:
+        own = np.empty((m, p))
+        for j in range(p):
+            largest = 0.0
+            for i in range(m):
+                largest = max(largest, abs(X[rows[i], j]))
+            size[j] = largest if largest > 0.0 else 1.0
+            for i in range(m):
+                own[i, j] = X[rows[i], j] / size[j]
+            for k in range(n_classes):
+                coef[k, j] *= size[j]
+        X, rows = own, np.arange(m).astype(rows.dtype)
     score = np.empty((m, n_classes))
     for i in range(m):
         for k in range(n_classes):
@@ -140,8 +171,18 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
                     s += coef[k, j] * X[rows[i], j]
                 change = max(change, abs(s - score[i, k]))
                 score[i, k] = s
+        if l1 > 0.0 or l2 > 0.0:
+            for j in range(p):
+                shift = np.mean(coef[:, j]) if l2 > 0.0 else np.median(coef[:, j])
+                for k in range(n_classes):
+                    coef[k, j] -= shift
+                    for i in range(m):
+                        score[i, k] -= shift * X[rows[i], j]
         if change <= SOFTMAX_TOLERANCE:
             break
+    for j in range(p):
+        for k in range(n_classes):
+            coef[k, j] /= size[j]
 
 
 @kernel()

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics, vectors
-from opttree.kernels.thresholds import RELATIVE_GAP
 from opttree.options import Checked, option
 from opttree.problems.mip.exact_leaves import fit_exact_leaves
+from opttree.problems.numbers import apart
 from opttree.problems.penalties import L1, L2, SplitPrice
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
@@ -99,8 +99,7 @@ class ExactTreeProblem(Checked):
         for own, column in zip(ranks, X.T, strict=True):
             order = np.argsort(column, kind="stable")
             x = column[order]
-            apart = np.diff(x) > RELATIVE_GAP * np.maximum(np.abs(x[1:]), np.abs(x[:-1]))
-            own[order] = np.concatenate([[0], np.cumsum(apart)])
+            own[order] = np.concatenate([[0], np.cumsum(apart(x))])
         return ranks
 
     @cached_property

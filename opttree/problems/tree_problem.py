@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opttree.forest import Forest
 from opttree.kernels import codes, hard, leaves, reduced
 from opttree.models import as_model
+from opttree.problems.numbers import check_numbers
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.problems.weights import check_weight
 from opttree.structure import read_only, writable
@@ -29,8 +30,8 @@ class TreeProblem:
 
     Parameters
     ----------
-    X : (n, p) finite numbers.
-    y : (n,) or (n, K) numbers for a regression loss; (n,) labels for a classification loss.
+    X : (n, p) numbers of at most 1e150 in size.
+    y : (n,) or (n, K) such numbers for a regression loss; (n,) labels for a classification loss.
     depth : largest depth of the tree, >= 0.
     splits : "oblique" (any hyperplane) or "axis" (one feature).
     leaves : "constant" or "linear". Classification leaves hold class frequencies, linear ones softmax scores.
@@ -46,7 +47,7 @@ class TreeProblem:
     Raises
     ------
     ValueError
-        For wrong shapes, values that are not finite, negative weights, or an unknown option.
+        For wrong shapes, values that are not finite or too large, negative weights, or an unknown option.
     """
 
     X: Floats = field(repr=False)
@@ -80,16 +81,12 @@ class TreeProblem:
         y = np.asarray(self.y)
         if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
             raise ValueError(f"y must have one entry per row of X, {X.shape[0]}; got shape {y.shape}")
-        with np.errstate(over="ignore", invalid="ignore"):  # the sum avoids an array of the size of X
-            total = X.sum()
-        if not np.isfinite(total) and not np.isfinite(X).all():
-            raise ValueError(f"X must be finite; got {X[~np.isfinite(X)][0]}")
+        check_numbers("X", X)
         if self.is_classification and y.ndim != 1:
             raise ValueError(f"y must be one column of labels for loss={self.loss!r}; got shape {y.shape}")
         if not self.is_classification:
             y = y.astype(np.float64)
-            if not np.isfinite(y).all():
-                raise ValueError(f"y must be finite; got {y[~np.isfinite(y)][0]}")
+            check_numbers("y", y)
         weight = np.ones(X.shape[0]) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         if weight.shape != (X.shape[0],):
             raise ValueError(f"sample_weight must have shape ({X.shape[0]},); got {weight.shape}")

@@ -23,6 +23,7 @@ from solvers.get.polish import SubtreePolish
 from solvers.get.sparse import without_small_weights
 from solvers.initial import GreedyInit, HingeInit, Initial
 from solvers.result import Termination
+from solvers.soft import within_rows
 from solvers.tao import TAO
 
 Floats = NDArray[np.floating]
@@ -171,6 +172,7 @@ class GET(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Algorithm 1 and the steps after it; each step is a hard tree with fitted leaves."""
+        problem = within_rows(problem, start)
         yield from self.for_problem(problem)._steps(problem, start, rng)
         return Termination.ITERATION_LIMIT
 

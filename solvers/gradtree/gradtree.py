@@ -19,6 +19,7 @@ from solvers.base import Solver, Step, Steps
 from solvers.gradtree.descent import descents
 from solvers.initial import Initial
 from solvers.result import Termination
+from solvers.soft import within_rows
 
 ROUND = 400_000  # work between two checks of the clock: about this many numbers of theta and rows
 LEAST = 1e-12  # smallest learning rate and temperature
@@ -109,6 +110,7 @@ class GradTree(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Run the starts in parallel, in rounds of epochs; a step for each start with a lower validation loss."""
+        problem = within_rows(problem, start)
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
@@ -116,7 +118,7 @@ class GradTree(Solver):
             return Termination.LOCALLY_OPTIMAL
         train = judge = problem
         if isinstance(self.validation, TreeProblem):
-            judge = self.validation
+            judge = self.validation.restated(depth=problem.depth)
         elif self.validation is not None:
             train, judge = problem.split(self.validation, rng, stratify=self.stratify)
         options = (self.gamma, self.epsilon, self.index, self.dtype)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from numpy.random import Generator as Rng
+from numpy.typing import NDArray
 
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.initial.base import Growth, Initial
 
+LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
 CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one": "gini", "log": "entropy"}
 
 
@@ -43,5 +46,17 @@ class CartInit(Initial):
             splitter=self.splitter,
             random_state=int(rng.integers(2**31 - 1)),
         )
-        model.fit(problem.X, problem.y, sample_weight=problem.sample_weight)
-        yield problem.fit_leaves(problem.enforce_min_leaf(Tree.from_sklearn(model)))
+        unit = _units(problem.X)
+        fits = bool(np.all(unit == 1.0))
+        model.fit(problem.X if fits else problem.X / unit, problem.y, sample_weight=problem.sample_weight)
+        tree = Tree.from_sklearn(model)
+        if not fits:
+            tree = tree.unscale(np.zeros(unit.size), unit)
+        yield problem.fit_leaves(problem.enforce_min_leaf(tree))
+
+
+def _units(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(p,) powers of two in which columns fit into scikit-learn's single precision; 1 where they do."""
+    largest = np.maximum(X.max(axis=0), -X.min(axis=0))
+    extreme = (largest > 0.0) & ((largest < LEAST) | (largest > MOST))
+    return np.ldexp(1.0, np.where(extreme, np.frexp(np.where(extreme, largest, 1.0))[1], 0))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opttree.kernels import codes, partition
 from opttree.options import option
 from opttree.problems import L1, L2, SplitPrice, TreeProblem
+from opttree.problems.numbers import apart
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.driver import solve
@@ -27,7 +28,6 @@ DEEP = 10_000  # rows x features up to which optimal subtrees have more than two
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
-RELATIVE_GAP = 1e-11
 
 
 class Move(NamedTuple):
@@ -258,9 +258,8 @@ class Costs:
         """The best split over families, which sort ``rows`` by ``sort_by (F, m)``: cost, family, threshold."""
         order = np.argsort(sort_by, axis=1, kind="stable")
         value = np.take_along_axis(sort_by, order, axis=1)
-        low, high = value[:, :-1], value[:, 1:]
         possible = np.zeros(value.shape, bool)
-        possible[:, :-1] = high - low > RELATIVE_GAP * np.maximum(np.abs(low), np.abs(high))
+        possible[:, :-1] = apart(value)
         families = rows[order].astype(np.int32)
         subtrees = grown.leaves_of(rows, 2 * place + 1), grown.leaves_of(rows, 2 * place + 2)
         wanted = possible

@@ -110,7 +110,7 @@ class MIP(Solver):
         yield search.step("CART" if found else "constant")
         try:
             if start is not None:
-                if search.take(stated.snap(start)):
+                if search.take_start(start):
                     yield search.step("start")
             elif isinstance(self.init, Solver):
                 yield from search.begin(self.init, None, rng)
@@ -139,13 +139,14 @@ class _Search:
         self.slack = ROUNDING * self.objective  # smaller differences are rounding errors
         self.gap = options.gap if options.gap is not None else TANGENT_GAP if tangents else GAP
         self.bound, self.nodes = 0.0, 0
+        self.unused: str | None = None  # why the start was not used
         self.value: float | None = None  # objective of the last solution in the model
         self.model: Any = None
         self.highs: Any = None  # the current run, if any
 
     def take(self, tree: Tree | None) -> bool:
         """Take a tree of candidate splits (or None) as the incumbent if it is better; returns whether it is."""
-        if tree is None or self.stated.over_limit(tree):
+        if tree is None or self.stated.over_limit(tree) is not None:
             return False
         objective = self.problem.objective(tree)
         if objective >= self.objective:
@@ -153,11 +154,20 @@ class _Search:
         self.tree, self.objective = tree, objective
         return True
 
+    def take_start(self, start: Tree) -> bool:
+        """Take a start tree, moved to the candidate splits; the message says why where a limit rules it out."""
+        tree = self.stated.snap(start)
+        if tree is None:
+            self.unused = "its splits or leaves are outside the program's limits"
+        else:
+            self.unused = self.stated.over_limit(tree)
+        return self.take(tree)
+
     def take_cart(self, rng: Rng) -> bool:
         """Take CART's tree, of smaller depth if a limit rules it out; returns whether it is the new incumbent."""
         for depth in range(self.problem.depth, -1, -1):
             tree = self.stated.snap(CartInit().build(self.problem.restated(depth=depth), rng))
-            if tree is not None and not self.stated.over_limit(tree):
+            if tree is not None and self.stated.over_limit(tree) is None:
                 return self.take(tree)
         return False
 
@@ -212,6 +222,8 @@ class _Search:
             words += f"; linear leaves {self.stated.leaf_text}"
         if self.value is not None and abs(self.value - self.objective) > SAME * abs(self.objective) + self.slack:
             words += f"; the model's value is {self.value:.9g}, that of the tree {self.objective:.9g}"
+        if self.unused is not None:
+            words += f"; the start was not used: {self.unused}"
         return words + "."
 
     def run(self) -> Steps:

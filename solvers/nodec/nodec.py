@@ -24,7 +24,7 @@ from solvers.base import Solver, Step, Steps
 from solvers.initial import ClusterInit
 from solvers.nodec.line_search import ArmijoLineSearch
 from solvers.result import Termination
-from solvers.soft import constant_tree, one_leaf, soft_start, soft_tree
+from solvers.soft import constant_tree, one_leaf, soft_start, soft_tree, within_rows
 from solvers.threads import calm_threads
 
 Floats = NDArray[np.floating]
@@ -128,6 +128,7 @@ class NODEC(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The paper's procedures: initialization, decomposition, update of branch nodes."""
+        problem = within_rows(problem, start)
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL

@@ -17,6 +17,7 @@ from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.rectified.starts import reported
 from solvers.result import Termination
+from solvers.soft import within_rows
 
 Floats = NDArray[np.floating]
 ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
@@ -56,6 +57,7 @@ class DTSemNet(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each epoch that improves a start."""
+        problem = within_rows(problem, start)
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")

@@ -18,6 +18,7 @@ from solvers.base import Solver, Step, Steps
 from solvers.initial import CartInit, Initial
 from solvers.rectified.starts import reported
 from solvers.result import Termination
+from solvers.soft import within_rows
 
 Floats = NDArray[np.floating]
 ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
@@ -75,6 +76,7 @@ class RADDT(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each run of each start."""
+        problem = within_rows(problem, start)
         if start is not None:
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")

@@ -19,7 +19,7 @@ from solvers.base import Solver, Step, Steps
 from solvers.descent import Descent
 from solvers.result import Termination
 from solvers.sdtr.descent import descent
-from solvers.soft import constant_tree, one_leaf, soft_start
+from solvers.soft import constant_tree, one_leaf, soft_start, within_rows
 
 PORTION = 200_000_000  # rows x variables between two checks of the clock, about
 BEHIND = 4  # the run that is behind has this part of the patience
@@ -94,6 +94,7 @@ class SDTR(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step whenever a slice of batches has lowered the validation loss."""
+        problem = within_rows(problem, start)
         if start is not None:
             yield Step(start, phase="start")
         constant = constant_tree(problem, 1.0)

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import states
+from opttree.problems.numbers import apart, merged_words
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
 COLLINEAR = 1e-13  # distance from a line, relative to the coordinates, that may be due to rounding
-RELATIVE_GAP = 1e-11  # closer values count as equal: rounding in A.x must not change a side
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +95,11 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
     Thresholds are midpoints of neighbouring values; "all" covers every axis-aligned split.
     """
     n, p = X.shape
-    A, b, cuts, start, features = [], [], [], [0], []
+    A, b, cuts, start, features, words = [], [], [], [0], [], ""
     order = np.argsort(X, axis=0, kind="stable").T.astype(np.int32)
     for j in range(p):
         x = X[order[j], j]
-        cut = 1 + np.flatnonzero(np.diff(x) > RELATIVE_GAP * np.maximum(np.abs(x[1:]), np.abs(x[:-1])))
+        cut, words = 1 + np.flatnonzero(apart(x)), words or merged_words(x)
         if n_thresholds != "all" and cut.size > int(n_thresholds):
             wanted = np.arange(1, int(n_thresholds) + 1) / (int(n_thresholds) + 1) * n
             cut = np.unique(cut[np.abs(cut[None, :] - wanted[:, None]).argmin(axis=1)])
@@ -117,7 +117,7 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
         start=np.array(start),
         cut=np.concatenate(cuts) if cuts else np.zeros(0, np.int64),
         feature=np.array(features, np.int64),
-        description=f"{which} {start[-1]} thresholds of {len(features)} features",
+        description=f"{which} {start[-1]} thresholds of {len(features)} features{words}",
     )
 
 

@@ -105,7 +105,7 @@ class MIPTreeProblem(MIPStatement):
             raise ValueError(f"tree must be feasible; {reason}")
         model = self.build() if model is None else model
         snapped = self.snap(tree)
-        if snapped is None or self.over_limit(snapped) or not self._behind(model).encode(model, snapped):
+        if snapped is None or self.over_limit(snapped) is not None or not self._behind(model).encode(model, snapped):
             raise ValueError("tree must be a point of the model; a limit on splits, features or leaves rules it out")
         return model
 
@@ -165,11 +165,14 @@ class MIPTreeProblem(MIPStatement):
             max(np.abs(values).max(), np.abs(coefs).max()) <= self.coef_bound * (1.0 + 1e-6)
         )  # HiGHS's tolerance
 
-    def over_limit(self, tree: Tree) -> bool:
-        """Whether the tree has too many splits or features."""
+    def over_limit(self, tree: Tree) -> str | None:
+        """The limit on splits or features that the tree is over, in words, or None."""
         if self.max_splits is not None and tree.n_branches > self.max_splits:
-            return True
-        return self.max_features is not None and np.unique(tree.feature).size > self.max_features
+            return f"it has {tree.n_branches} splits, and max_splits = {self.max_splits}"
+        n_features = np.unique(tree.feature).size
+        if self.max_features is not None and n_features > self.max_features:
+            return f"it splits on {n_features} features, and max_features = {self.max_features}"
+        return None
 
 
 def _finished(work: Generator[None, None, Any]) -> Any:

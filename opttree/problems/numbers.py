@@ -1,0 +1,66 @@
+"""Numbers that a statement takes: finite, and not so large that sums of squares overflow."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels.thresholds import RELATIVE_GAP
+
+LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of such squares over rows, are finite
+SMALLEST = 1e-150  # least size of the largest number of a column, unless all are zero: its inverse is finite
+RESOLUTION = 1e-12  # least deviation of a column relative to its largest number: thresholds between values are exact
+ROUNDING = 4.0 * np.finfo(np.float64).eps  # a relative range that is rounding error
+
+
+def check_numbers(name: str, values: NDArray[np.float64]) -> None:
+    """ValueError, with ``name``, unless all numbers of the array are finite and at most `LARGEST` in size."""
+    flat = np.ascontiguousarray(values).ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = float(np.einsum("i,i->", flat, flat))  # one pass, and no array of the size of ``values``
+    if squares <= LARGEST**2:
+        return
+    if not np.isfinite(flat).all():
+        raise ValueError(f"{name} must be finite; got {flat[~np.isfinite(flat)][0]}")
+    if (largest := float(np.abs(flat).max())) > LARGEST:
+        raise ValueError(f"{name} must hold numbers of at most {LARGEST:g} in size; got {largest:g}")
+
+
+def is_constant(name: str, values: NDArray[np.float64], deviation: float) -> bool:
+    """Whether a column, of standard deviation ``deviation`` relative to its largest number, is constant but for
+    rounding.
+
+    Raises
+    ------
+    ValueError
+        With ``name``, where it is not, but varies so little that scaling it would lose its differences.
+    """
+    largest, extent = float(np.abs(values).max()), float(np.ptp(values))
+    if extent == 0.0 or extent <= ROUNDING * largest:
+        return True
+    if largest < SMALLEST:
+        raise ValueError(
+            f"{name} must hold numbers above {SMALLEST:g} in size, or zeros alone; got at most {largest:g}"
+        )
+    if deviation <= RESOLUTION:
+        raise ValueError(
+            f"{name} must vary by more than {RESOLUTION:g} of its size; got numbers within {extent:g} of "
+            f"{values[0]:g}: subtract an offset"
+        )
+    return False
+
+
+def apart(x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether neighbours among increasing values (..., m) differ by enough for a threshold between them: (..., m - 1).
+
+    In the other cases they count as equal, since rounding must not change a side.
+    """
+    low, high = x[..., :-1], x[..., 1:]
+    return high - low > RELATIVE_GAP * np.maximum(np.abs(low), np.abs(high))
+
+
+def merged_words(x: NDArray[np.float64]) -> str:
+    """Words for a message where increasing values (..., m) differ, but not all by enough; "" elsewhere."""
+    if np.array_equal(np.diff(x) > 0.0, apart(x)):
+        return ""
+    return f" (values within {RELATIVE_GAP:g} of their size count as equal)"
