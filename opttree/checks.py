@@ -20,11 +20,13 @@ def check_columns(X: Any) -> None:
 
         if not isinstance(X, pd.DataFrame):
             return
+        if _is_clean(X):
+            return
         for j, name in enumerate(X.columns):
             column = X.iloc[:, j]
             numeric = pd.api.types.is_numeric_dtype(column.dtype)
             if not numeric and not (column.dtype == object and not column.map(_is_text).any()):
-                raise ValueError(_categorical(repr(name), next((v for v in column if v == v), None)))
+                raise ValueError(_categorical(repr(name), _offending(column)))
             missing = int(column.isna().sum())
             if missing:
                 raise ValueError(_missing(repr(name), missing))
@@ -43,6 +45,19 @@ def check_columns(X: Any) -> None:
         for j in map(int, np.flatnonzero(~np.isfinite(array).all(axis=0))):
             missing = int(np.isnan(array[:, j]).sum())
             raise ValueError(_missing(str(j), missing) if missing else _infinite(str(j)))
+
+
+def _is_clean(X: Any) -> bool:
+    """Whether all columns are of NumPy's numbers, and finite; fast also for a million columns."""
+    if not all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in set(X.dtypes)):
+        return False
+    return _finite_sum(X.to_numpy(np.float64))
+
+
+def _offending(column: Any) -> object:
+    """The first value that is not a number, or the first one there is."""
+    there = [v for v in column if v == v]
+    return next((v for v in there if not isinstance(v, (str, bytes)) or not _is_number(v)), (there or [None])[0])
 
 
 def _finite_sum(array: np.ndarray) -> bool:
@@ -64,8 +79,10 @@ def _is_number(text: str | bytes) -> bool:
 
 
 def _categorical(column: str, example: object) -> str:
+    words = repr(example)
+    shown = words if len(words) <= 60 else f"{words[:57]}..."
     return (
-        f"X column {column} must be numeric; got {example!r}: encode categories first, "
+        f"X column {column} must be numeric; got {shown}: encode categories first, "
         "e.g. with sklearn.preprocessing.OneHotEncoder"
     )
 

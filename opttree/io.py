@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "opttree.Model"
 VERSION = 1
+MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
 _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
     OSError,
     KeyError,
@@ -144,19 +146,44 @@ def save(
             file.write_text(json.dumps({**header, "tree": data}, indent=None))
 
 
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise ValueError(f"models are of at most {MOST_BYTES} bytes, and this is of {size}")
+
+
+def _check_members(file: IO[bytes]) -> None:
+    """ValueError, before memory is taken, for an NPZ file whose arrays are larger than they may be, or are not what
+    their headers say.
+    """
+    with zipfile.ZipFile(file) as members:
+        _check_size(sum(member.file_size for member in members.infolist()))
+        for member in members.infolist():
+            with members.open(member) as array:
+                version = np.lib.format.read_magic(array)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _order, dtype = read(array)
+                size = math.prod(shape) * dtype.itemsize
+                if size != member.file_size - array.tell():
+                    raise ValueError(f"{member.filename} says that it holds {size} bytes, and holds {member.file_size}")
+    file.seek(0)
+
+
 def load(path: str | os.PathLike[str]) -> Model:
     """Read what `save` wrote.
 
     Raises
     ------
     ValueError
-        For a file that is missing, truncated, not a model, or of another version; the message says which.
+        For a file that is missing, truncated, not a model, too large, or of another version; the message says which.
     """
     try:
+        _check_size(os.path.getsize(path))
         if Path(path).suffix == ".npz":
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as parts:
-                data = json.loads(str(parts["header"]))
-                data["tree"].update({k: parts[k].tolist() for k in parts.files if k != "header"})
+            with open(path, "rb") as file:
+                _check_members(file)
+                with np.load(file, allow_pickle=False) as parts:
+                    data = json.loads(str(parts["header"]))
+                    data["tree"].update({k: parts[k] for k in parts.files if k != "header"})
         else:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except _DAMAGE as error:

@@ -6,16 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from opttree.structure import check_children, is_deeper
 
 FORMAT = "opttree.Tree"
 VERSION = 1
 SOFT_VERSION = 2  # version of trees with gates, which version 1 does not have
+MOST_LEVELS = 500  # deeper trees are not written or read: texts and pictures of them would not be readable, or end
 NEEDED = ("n_features", "children", "A", "b", "values", "coefs", "link")
 OPTIONAL = ("lower", "upper", "classes", "share", "spread")
 
 
+def check_depth(children: NDArray[np.int32]) -> None:
+    """ValueError for a tree of more than `MOST_LEVELS` levels."""
+    if is_deeper(children, MOST_LEVELS):
+        raise ValueError(f"a tree in a file must have at most {MOST_LEVELS} levels; got more")
+
+
 def entries(tree: Any) -> dict[str, Any]:
-    """The entries of an `opttree.Tree`."""
+    """The entries of an `opttree.Tree`; ValueError for one of more than `MOST_LEVELS` levels."""
+    check_depth(tree.children)
     out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": tree.n_features, "link": tree.link}
     if tree.gate is not None:
         out |= {"version": SOFT_VERSION, "gate": tree.gate, "mixture": tree.mixture}
@@ -45,8 +56,11 @@ def fields(data: Mapping[str, Any]) -> dict[str, Any]:
     n_branches, p = len(data["b"]), int(data["n_features"])
     values = np.array(data["values"], np.float64).reshape(n_branches + 1, -1)
     coefs = np.array(data["coefs"], np.float64) if np.size(data["coefs"]) else None
+    children = np.array(data["children"], np.int32).reshape(n_branches, 2)
+    check_children(children)
+    check_depth(children)
     return {
-        "children": np.array(data["children"], np.int32).reshape(n_branches, 2),
+        "children": children,
         "A": np.array(data["A"], np.float64).reshape(n_branches, p),
         "b": np.array(data["b"], np.float64),
         "values": values,

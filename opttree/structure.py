@@ -19,8 +19,17 @@ def check_children(children: Nodes) -> None:
     if not each_once or np.any((kids < n_branches) & (kids <= parents)):
         raise ValueError(
             "children must name every node but the root exactly once, branches after their parents; "
-            f"got {children.tolist()}"
+            f"got {children[:8].tolist()}{', ...' if n_branches > 8 else ''}"
         )
+
+
+def is_deeper(children: Nodes, most: int) -> bool:
+    """Whether the tree is deeper than ``most`` levels of branches; takes no longer than these."""
+    level: Nodes = np.zeros(min(1, len(children)), np.intp)
+    for _ in range(most):
+        below = children[level].ravel()
+        level = below[below < len(children)]
+    return bool(level.size)
 
 
 def links(children: Nodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -102,6 +102,7 @@ class Solver(Checked):
     """Base class of solvers: frozen dataclasses of options, without state or data."""
 
     takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
+    makes_forests = False  # whether its models may be forests, from which no solver starts
 
     def supports(self, problem: TreeProblem) -> str | None:
         """None, or the reason why this solver cannot solve ``problem``, in one sentence."""

@@ -42,6 +42,8 @@ class Boosting(Solver):
     Gershgorin's theorem.
     """
 
+    makes_forests = True
+
     base: Solver = option(
         factory=lambda: TAOForest(1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7),
         doc="""Solver of the trees. With a `TAOForest`, single trees are grown with its options and kind, on samples of

@@ -37,6 +37,11 @@ class MultiStart(Solver):
         words="None or an integer other than 0",
     )
 
+    @property
+    def makes_forests(self) -> bool:  # type: ignore[override]
+        """Whether ``solver`` does."""
+        return self.solver.makes_forests
+
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what ``solver`` supports."""
         return self.solver.supports(problem)
@@ -85,11 +90,19 @@ class Chain(Solver):
                 raise ValueError(f"Chain must be of instances of solvers; got {solver!r}")
         object.__setattr__(self, "solvers", solvers)
 
+    @property
+    def makes_forests(self) -> bool:  # type: ignore[override]
+        """Whether the last solver does."""
+        return self.solvers[-1].makes_forests
+
     def __repr__(self) -> str:
         return f"Chain({', '.join(map(repr, self.solvers))})"
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """The first reason given by one of the solvers."""
+        """The first reason given by one of the solvers; forests are not followed by another solver."""
+        for solver in self.solvers[:-1]:
+            if solver.makes_forests:
+                return f"{type(solver).__name__} makes a forest, from which the next solver of the chain cannot start"
         for solver in self.solvers:
             if (reason := solver.supports(problem)) is not None:
                 return f"{type(solver).__name__}: {reason}"

@@ -156,7 +156,9 @@ class _Recorder:
             if objective >= bound - SAME * abs(bound) - ROUNDING * worst:
                 bound = objective
             else:
-                termination, bound = Termination.LOCALLY_OPTIMAL, None
+                bound = None
+                if termination is Termination.OPTIMAL:
+                    termination = Termination.LOCALLY_OPTIMAL
                 detail += " The bound is dropped: it holds for trees of the solver's candidate splits and leaves,"
                 detail += " not for this."
         proved = termination is Termination.OPTIMAL

@@ -18,7 +18,7 @@ from opttree.ahead import compiled_ahead
 from opttree.checks import check_columns
 from opttree.clock import now
 from opttree.estimators.running import as_seed, progress
-from opttree.estimators.scaling import Scaling, moments, with_training
+from opttree.estimators.scaling import Scaling, moments, outputs_name, with_training
 from opttree.estimators.selection import choose_depth
 from opttree.forest import Forest
 from opttree.interrupts import InterruptedFitWarning, noted_interrupts
@@ -183,7 +183,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Offset and unit of each output for the solver."""
-        return moments(Y, weight, "y" if Y.shape[1] == 1 else "y column {}")
+        return moments(Y, weight, outputs_name(Y))
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
         """Penalties of the problem."""

@@ -10,7 +10,7 @@ import numpy as np
 from opttree import bridge
 from opttree.devices import Device
 from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SplitPenalty
-from opttree.estimators.scaling import minmax, moments
+from opttree.estimators.scaling import FEATURES, minmax, moments, outputs_name
 from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.estimators.streaming import StreamingGET
 from opttree.options import changed, option
@@ -98,10 +98,13 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """The paper scales features and outputs to [0, 1]; by default they are standardised."""
-        return (moments if self.preset == "default" else minmax)(X, weight)
+        return self._units(X, weight, FEATURES)
 
     def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        return self._feature_units(Y, weight)
+        return self._units(Y, weight, outputs_name(Y))
+
+    def _units(self, table: Floats, weight: Floats, name: str) -> tuple[Floats, Floats]:
+        return (moments if self.preset == "default" else minmax)(table, weight, name)
 
     def _is_lean(self, problem: TreeProblem) -> bool:
         """Whether one start without a polish does at least as well on held-out rows (protocol ``ablation_get``)."""

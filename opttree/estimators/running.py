@@ -54,6 +54,8 @@ def as_seed(random_state: Any) -> int | None:
     if random_state is None:
         return None
     if isinstance(random_state, (int, np.integer)):
+        if random_state < 0:
+            raise ValueError(f"random_state must be an integer >= 0, a RandomState or None; got {random_state}")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 

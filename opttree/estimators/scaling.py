@@ -15,6 +15,7 @@ from opttree.problems.numbers import RESOLUTION, ROUNDING, SMALLEST, is_constant
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
+FEATURES = "X column {}"  # what messages call the features
 
 
 class Scaling(NamedTuple):
@@ -121,7 +122,7 @@ class QuantileScaling:
         return replace(tree, A=A, b=b)
 
 
-def moments(X: Floats, weight: Floats, name: str = "X column {}") -> tuple[Floats, Floats]:
+def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
     """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
 
     Columns are processed one at a time, to avoid a temporary array of the size of ``X``.
@@ -147,15 +148,15 @@ def moments(X: Floats, weight: Floats, name: str = "X column {}") -> tuple[Float
     return mean, scale
 
 
-def minmax(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+def minmax(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
     """Least value and range of each column over the rows of positive weight; range 1 for constant columns.
 
     Raises
     ------
     ValueError
-        For a column that varies too little, see `is_constant`.
+        As `moments`.
     """
-    mean, deviation = moments(X, weight)
+    mean, deviation = moments(X, weight, name)
     used = X[weight > 0.0]
     low, scale = used.min(axis=0), np.ptp(used, axis=0)
     constant = (deviation == 1.0) & (scale <= ROUNDING * np.abs(mean))
@@ -164,8 +165,13 @@ def minmax(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
 
 def spread(X: Floats, weight: Floats) -> Floats:
     """(p,) standard deviation of each column; 0 for constant ones."""
-    scale = moments(X, weight)[1]
-    return np.where(np.ptp(X[weight > 0.0], axis=0) > 0.0, scale, 0.0)
+    mean, scale = moments(X, weight)
+    return np.where(np.ptp(X[weight > 0.0], axis=0) > ROUNDING * np.abs(mean), scale, 0.0)
+
+
+def outputs_name(Y: Floats) -> str:
+    """What messages call the columns of ``Y (n, K)``, to be formatted with their number."""
+    return "y" if Y.shape[1] == 1 else "y column {}"
 
 
 def with_training(tree: Tree, X: Floats, weight: Floats) -> Tree:

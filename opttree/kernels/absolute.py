@@ -13,6 +13,7 @@ from opttree.compiled import inner, kernel
 
 DEPENDENT = 1e-9  # a row or coordinate with less left of it, relative to its size, depends on those before
 LEAST_SLOPE = 1e-10  # a descent slower than this, relative to the sum of h |z| . |d|, is rounding error
+ROUNDING = 1e-13  # a residual below it, relative to its terms, is zero
 STEPS = 40  # for each coordinate
 
 
@@ -90,7 +91,12 @@ def descend_absolute(Z, y, h, v):
     along, flat, pull, sizes = np.empty(m), np.empty(m, np.int64), np.empty(k), np.empty(k)
     for _ in range(STEPS * q):
         for i in range(m):
-            r[i] = 0.0 if fitted[i] else y[i] - np.sum(Z[i] * v)
+            r[i], terms = y[i], abs(y[i])
+            for j in range(q):
+                r[i] -= Z[i, j] * v[j]
+                terms += abs(Z[i, j] * v[j])
+            if fitted[i] or abs(r[i]) <= ROUNDING * terms:
+                r[i] = 0.0
         for c in range(k):
             pull[c], sizes[c] = 0.0, 0.0
         n_flat = 0  # rows outside the basis that are fitted, too

@@ -74,6 +74,15 @@ class Compiled:
         return value * self.unit + self.offset if abs(value) < highspy.kHighsInf else None
 
 
+class Quiet(highspy.Highs):
+    """HiGHS that prints nothing, not even the line with its version, which comes when callbacks are enabled."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802
+        """Called by the constructor."""
+        self.setOptionValue("log_to_console", False)
+        super().enableCallbacks()
+
+
 class Run:
     """A run of HiGHS in a thread, from ``start``, the values of all columns.
 
@@ -83,9 +92,8 @@ class Run:
     def __init__(self, compiled: Compiled, options: Mapping[str, Any], start: Floats | None) -> None:
         self.compiled = compiled
         self.events: deque[Progress] = deque()
-        self.highs = highspy.Highs()
+        self.highs = Quiet()
         self.highs.setOptionValue("output_flag", True)  # without it there are no log events
-        self.highs.setOptionValue("log_to_console", False)
         for name, value in options.items():
             self.highs.setOptionValue(name, value)
         self.highs.passModel(compiled.lp)

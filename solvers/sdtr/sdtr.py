@@ -74,6 +74,11 @@ class SDTR(Solver):
                 "aggregation='expected' looks at each tree's own predictions; n_layers > 1 needs 'mixture'"
             )
 
+    @property
+    def makes_forests(self) -> bool:  # type: ignore[override]
+        """Whether there are several trees."""
+        return self.n_trees * self.n_layers > 1
+
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what the soft forest does, and depth 0 (the constant tree), but no ``min_leaf``."""
         if problem.min_leaf > 1:

@@ -43,6 +43,8 @@ class TAOForest(GrowthOptions, Solver):
     mean of ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
     """
 
+    makes_forests = True
+
     common_start: bool = option(
         False,
         "Whether all oblique trees start from the same random hyperplanes (section 5.5), drawn from the seed.",

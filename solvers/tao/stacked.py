@@ -41,6 +41,8 @@ class StackedForest(Solver):
     each tree leaves out ("oob", as in `TAOForest`), and each kind's number of trees ("oblique", "axis", ...).
     """
 
+    makes_forests = True
+
     n_trees: int = option(30, "Number of trees.", least=1)
     members: tuple[TAOForest, ...] = option(
         factory=usual_members,
