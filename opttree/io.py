@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,8 @@ _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
     AttributeError,
     NotImplementedError,
     RecursionError,
+    SyntaxError,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -146,6 +149,12 @@ def save(
             file.write_text(json.dumps({**header, "tree": data}, indent=None))
 
 
+def _shortened(error: Exception) -> str:
+    """The words of an error in one line of at most 200 characters; they may quote the file."""
+    words = " ".join(str(error).split())
+    return words if len(words) <= 200 else f"{words[:197]}..."
+
+
 def _check_size(size: int) -> None:
     if size > MOST_BYTES:
         raise ValueError(f"models are of at most {MOST_BYTES} bytes, and this is of {size}")
@@ -187,13 +196,15 @@ def load(path: str | os.PathLike[str]) -> Model:
         else:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except _DAMAGE as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else f"it is damaged or not a model ({error})"
+        damaged = f"it is damaged or not a model ({_shortened(error)})"
+        reason = "no such file" if isinstance(error, FileNotFoundError) else damaged
         raise ValueError(f"{str(path)!r} must be a model written by opttree; {reason}") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"{str(path)!r} must be a model written by opttree; its format is not {FORMAT!r}")
     if data.get("version") != VERSION:
         raise ValueError(
-            f"{str(path)!r} must have model version {VERSION}, the one this opttree reads; got {data.get('version')!r}"
+            f"{str(path)!r} must have model version {VERSION}, the one this opttree reads; "
+            f"got {str(data.get('version'))[:50]!r}"
         )
     try:
         tree = Tree.from_dict(data["tree"])
@@ -204,5 +215,5 @@ def load(path: str | os.PathLike[str]) -> Model:
         return Model(tree, names, str(data["target"]), str(data["method"]), fill, levels or None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{str(path)!r} must be a model written by opttree; its content is damaged: {error}"
+            f"{str(path)!r} must be a model written by opttree; its content is damaged: {_shortened(error)}"
         ) from error

@@ -133,7 +133,7 @@ class _Recorder:
         seconds, paused = self.seconds, now()
         objective = self.problem.objective(step.tree) if step.objective is None else step.objective
         self.n_evaluations += step.n_evaluations
-        if self.best is None or objective < self.objective:
+        if self.best is None or objective < self.objective or math.isnan(self.objective):
             self.best, self.objective = step, objective
         if step.bound is not None:
             self.bound = step.bound if self.bound is None else max(self.bound, step.bound)

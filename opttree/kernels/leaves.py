@@ -88,7 +88,11 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
     v = np.empty(p + 1)
     for k in range(Y.shape[1]):
         y = Y[:, k : k + 1]
-        scale = np.abs(y - np.median(y)).mean() + 1e-300
+        middle = np.median(y)
+        scale = np.abs(y - middle).mean()
+        if scale == 0.0:
+            coef[k], value[k] = 0.0, middle
+            continue
         previous = np.inf
         for _ in range(LAD_ROUNDS):
             g = np.empty(m)
@@ -98,13 +102,13 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
                 for j in range(p):
                     r -= coef[k, j] * X[rows[i], j]
                 current += h[i] * abs(r)
-                g[i] = 0.5 * h[i] / max(abs(r), 1e-4 * scale)
+                g[i] = 0.5 * h[i] / max(abs(r) / scale, 1e-4)
             for j in range(p):
                 current += l1 * abs(coef[k, j]) + l2 * coef[k, j] ** 2
             if current > previous * (1.0 - LAD_TOLERANCE):
                 break
             previous = current
-            fit_linear(X, rows, g, y, l1, l2, value[k : k + 1], coef[k : k + 1])
+            fit_linear(X, rows, g, y, scale * l1, scale * l2, value[k : k + 1], coef[k : k + 1])
         if l2 == 0.0:
             v[:p], v[p], target[:m] = coef[k], value[k], y[:, 0]
             descend_absolute(Z, target, weight, v)

@@ -69,7 +69,7 @@ class DenseTreeProblem(Checked):
             return "its loss is 'absolute', and the leaves need a gradient; use squared, log or zero_one"
         if problem.depth < 1:
             return "its depth is 0, so that it has no branches"
-        return None
+        return problem.single_refusal
 
     @property
     def n_branches(self) -> int:

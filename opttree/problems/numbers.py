@@ -9,6 +9,7 @@ from opttree.kernels.thresholds import RELATIVE_GAP
 
 LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of such squares over rows, are finite
 SMALLEST = 1e-150  # least size of the largest number of a column, unless all are zero: its inverse is finite
+LARGEST_SINGLE = 1e15  # the same for single precision, in sums over rows
 RESOLUTION = 1e-12  # least deviation of a column relative to its largest number: thresholds between values are exact
 ROUNDING = 4.0 * np.finfo(np.float64).eps  # a relative range that is rounding error
 

@@ -106,7 +106,7 @@ class SmoothTreeProblem(Checked):
             return f"its loss is {problem.loss!r}, and only {list(LOSSES)} are smooth"
         if problem.depth < 1:
             return "its depth is 0, so that it has no gates"
-        return None
+        return problem.single_refusal
 
     @staticmethod
     def placed(problem: TreeProblem, device: Device, n_starts: int = 1, **options: Any) -> Device:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opttree.forest import Forest
 from opttree.kernels import codes, hard, leaves, reduced
 from opttree.models import as_model
-from opttree.problems.numbers import check_numbers
+from opttree.problems.numbers import LARGEST_SINGLE, check_numbers
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.problems.weights import check_weight
 from opttree.structure import read_only, writable
@@ -150,6 +150,21 @@ class TreeProblem:
         w = self.w[:, None]
         mean = np.sum(w * self.X, axis=0)  # no dot product: BLAS threads and ours would compete for the cores
         return mean, np.sqrt(np.sum(w * np.square(self.X - mean), axis=0))
+
+    @cached_property
+    def single_refusal(self) -> str | None:
+        """Why the rows cannot be evaluated in single precision, or None: squares of their numbers must be finite in it.
+
+        Solvers by gradients evaluate in it, at least in part; estimators scale features and outputs.
+        """
+        for name, table in (("X", self.X), ("y", self.Y)):
+            largest = float(max(table.max(), -table.min()))
+            if largest > LARGEST_SINGLE:
+                return (
+                    f"its {name} holds numbers of up to {largest:.3g} in size, and gradients are computed with at most "
+                    f"{LARGEST_SINGLE:g}: scale them"
+                )
+        return None
 
     @property
     def loss_code(self) -> int:

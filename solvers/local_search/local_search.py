@@ -163,7 +163,7 @@ class LocalSearch(Solver):
                 x = problem.X[rows, j]
                 width = float(np.ptp(x))
                 for end, sign in ((x.min() - EDGE * width, -1.0), (x.max() + EDGE * width, 1.0)):
-                    if width > 0.0:  # a.x - b + d (x_j - end) = 0 at d = (b - a.x) / (x_j - end)
+                    if width > 0.0 and np.all(x != end):  # a.x - b + d (x_j - end) = 0 at d = (b - a.x) / (x_j - end)
                         families.append((own, float(end), (j, sign)))
                         sort_by.append(sign * (threshold - side) / (x - end))
         found = costs.best_split(grown, place, rows, np.array(sort_by), self.n_thresholds)
