@@ -76,7 +76,8 @@ def main() -> None:
     growth = np.polyfit(late["fits"], late["MB"], 1)[0] * 1000.0
     words = (
         f"# Soak\n\n`python -m tests.faults.soak --minutes {args.minutes:g}`, version {code_version()}: {fits} fits in "
-        f"one process; memory {late['MB'].iloc[0]:.0f} MB after a fifth of the time, {late['MB'].iloc[-1]:.0f} at the end "
+        f"one process; memory {late['MB'].iloc[0]:.0f} MB after a fifth of the time, "
+        f"{late['MB'].iloc[-1]:.0f} MB at the end "
         f"({growth:+.2f} MB per 1000 fits), at most {frame['MB'].max():.0f}; threads {late['threads'].min():.0f} to "
         f"{late['threads'].max():.0f}, open files {late['files'].min():.0f} to {late['files'].max():.0f}.\n\n"
         "![memory](soak.png)\n"
