@@ -56,7 +56,7 @@ def _is_clean(X: Any) -> bool:
 
 def _offending(column: Any) -> object:
     """The first value that is not a number, or the first one there is."""
-    there = [v for v in column if v == v]
+    there = list(column.dropna())
     return next((v for v in there if not isinstance(v, (str, bytes)) or not _is_number(v)), (there or [None])[0])
 
 

@@ -171,9 +171,13 @@ def _check_members(file: IO[bytes]) -> None:
                 version = np.lib.format.read_magic(array)
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
                 shape, _order, dtype = read(array)
-                size = math.prod(shape) * dtype.itemsize
+                if dtype.kind not in "fiubUS" or dtype.itemsize == 0:
+                    raise ValueError(f"{member.filename} must hold numbers or text; it holds {dtype}")
+                count = math.prod(shape)
+                size = count * dtype.itemsize
                 if size != member.file_size - array.tell():
                     raise ValueError(f"{member.filename} says that it holds {size} bytes, and holds {member.file_size}")
+                _check_size(8 * count)  # as numbers in double precision
     file.seek(0)
 
 

@@ -78,6 +78,8 @@ class Distilled(Solver):
             return f"depths must be at most the problem's, {problem.depth}; got {self.depths}"
         if self.student is not None and (reason := self.student.supports(problem)) is not None:
             return reason
+        if self.student is not None and self.student.makes_forests:
+            return f"{type(self.student).__name__} makes a forest, and the student must be a single tree"
         return self.teacher.supports(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

@@ -117,9 +117,10 @@ def test_large_offsets_that_are_allowed_do_not_move_rows(table):
     assert loss == pytest.approx(model.result_.objective, rel=1e-6)
 
 
-def test_a_column_of_rounding_errors_is_constant(table):
+@pytest.mark.parametrize("units", [1, 4, 15])
+def test_a_column_of_rounding_errors_is_constant(table, units):
     X, y = table
-    noise = np.where(y > 0.0, 0.1 + 0.2, 0.3)  # they differ by one unit in the last place
+    noise = np.where(y > 0.0, 1.0, 1.0 - units * np.finfo(float).eps)  # as a total of shares
     assert np.ptp(noise) > 0.0
     plain = TAORegressor(2, leaves="linear", random_state=0).fit(np.column_stack([X, np.zeros(40)]), y)
     noisy = TAORegressor(2, leaves="linear", random_state=0).fit(np.column_stack([X, noise]), y)
@@ -127,6 +128,13 @@ def test_a_column_of_rounding_errors_is_constant(table):
         noisy.predict(np.column_stack([X, noise])), plain.predict(np.column_stack([X, X[:, 0] * 0]))
     )
     assert not noisy.tree_.coefs[:, :, 3].any()
+
+
+def test_a_column_that_varies_in_rows_of_hardly_any_weight_is_taken(table):
+    X, y = table
+    rare, weight = np.eye(40)[7], np.where(np.arange(40) == 7, 1e-25, 1.0)
+    model = TAORegressor(2, random_state=0).fit(np.column_stack([X, rare]), y, sample_weight=weight)
+    assert np.isfinite(model.predict(np.column_stack([X, rare]))).all()
 
 
 def test_values_that_count_as_equal_are_said():
@@ -172,14 +180,16 @@ def test_linear_leaves_are_least_squares(seed):
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.03])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(80))
 def test_linear_leaves_are_least_absolute_deviations(seed, strength):
     rng = np.random.default_rng(seed)
     n, p = int(rng.integers(5, 100)), int(rng.integers(1, 6))
     X = degenerate(rng, n, p)
     y, w = rng.standard_t(2, size=n), rng.uniform(0.1, 2.0, n)
     y = y.round() if seed % 3 == 0 else y
-    unit = np.abs(X).max(axis=0)
+    if seed % 4 == 0:  # many rows on one hyperplane
+        X, y = rng.integers(0, 2 + seed % 3, size=(n, p)).astype(float), rng.integers(-2, 3, size=n).astype(float)
+    unit = np.maximum(np.abs(X).max(axis=0), 1e-300)
     A, share, price = np.column_stack([X / unit, np.ones(n)]), w / w.sum(), np.append(strength / unit, 0.0)
     costs = np.concatenate([price, price, share, share])
     best = linprog(costs, A_eq=np.hstack([A, -A, np.eye(n), -np.eye(n)]), b_eq=y).fun
@@ -206,7 +216,8 @@ def test_linear_leaves_of_classes_minimise_log_loss(seed):
 
     best = minimize(value, np.zeros((p + 1) * Y.shape[1]), jac=True, method="BFGS").fun
     scale = np.ones(p) if strength else 10.0 ** rng.integers(-4, 5, size=p)
-    reached = one_leaf(X * scale, label, "log", w, (L2(leaves=strength),) if strength else ())
+    offset = rng.choice([0.0, 1e4]) * scale
+    reached = one_leaf(X * scale + offset, label, "log", w, (L2(leaves=strength),) if strength else ())
     assert best - 1e-6 <= reached <= best + 2e-4
 
 
@@ -373,6 +384,23 @@ def with_array(folder, shape, zeros):
 def test_arrays_that_say_more_than_they_hold_are_refused(saved):
     with pytest.raises(ValueError, match=r"b\.npy says that it holds 8000000000 bytes, and holds"):
         load(with_array(saved, (10**9,), 3))
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("<U0", 10**13), ("|V0", 10**13), ("|O", 3), ("<c16", 3), ("|b1", 10**9)])
+def test_arrays_of_other_kinds_are_refused(saved, kind, shape):
+    header = BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": (shape,)})
+    size = {"<c16": 48, "|O": 24, "|b1": 10**9}.get(kind, 0)
+    with zipfile.ZipFile(saved / "model.npz") as before, zipfile.ZipFile(saved / "b.npz", "w", 8) as after:
+        for name in before.namelist():
+            if name != "b.npy":
+                after.writestr(name, before.read(name))
+        with after.open("b.npy", "w", force_zip64=True) as file:
+            file.write(header.getvalue())
+            for first in range(0, size, 10**7):
+                file.write(bytes(min(10**7, size - first)))
+    with pytest.raises(ValueError, match=r"must be a model written by opttree; it is damaged or not a model"):
+        load(saved / "b.npz")
 
 
 def test_small_files_that_inflate_are_refused_before_they_do(saved):

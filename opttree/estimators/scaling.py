@@ -15,6 +15,7 @@ from opttree.problems.numbers import RESOLUTION, ROUNDING, SMALLEST, is_constant
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
+NOISE = 2.0 * ROUNDING  # distances from one of the values of a column that is constant but for rounding are below it
 FEATURES = "X column {}"  # what messages call the features
 
 
@@ -32,7 +33,7 @@ class Scaling(NamedTuple):
         scaled /= self.x_scale
         for j in np.flatnonzero(self.x_scale == 1.0):  # constant columns: what is left of them is rounding error
             column = scaled[:, j]
-            column[np.abs(column) <= ROUNDING * abs(self.x_mean[j])] = 0.0
+            column[np.abs(column) <= NOISE * abs(self.x_mean[j])] = 0.0
         return scaled
 
     def outputs(self, y: NDArray[Any]) -> Floats:
@@ -143,7 +144,7 @@ def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Fl
         deviation = np.sqrt(np.sum(own * ((used - mean[j]) / largest) ** 2)) if largest >= SMALLEST else 0.0
         if deviation > RESOLUTION:
             scale[j] = largest * deviation
-        elif is_constant(name.format(j), used, deviation):
+        elif is_constant(name.format(j), used):
             mean[j] = used[0]  # the sum is rounded, and constant columns are to be exactly zero
     return mean, scale
 
@@ -159,14 +160,14 @@ def minmax(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Flo
     mean, deviation = moments(X, weight, name)
     used = X[weight > 0.0]
     low, scale = used.min(axis=0), np.ptp(used, axis=0)
-    constant = (deviation == 1.0) & (scale <= ROUNDING * np.abs(mean))
+    constant = (deviation == 1.0) & (scale <= NOISE * np.abs(mean))
     return np.where(constant, mean, low), np.where(constant, 1.0, scale)
 
 
 def spread(X: Floats, weight: Floats) -> Floats:
     """(p,) standard deviation of each column; 0 for constant ones."""
     mean, scale = moments(X, weight)
-    return np.where(np.ptp(X[weight > 0.0], axis=0) > ROUNDING * np.abs(mean), scale, 0.0)
+    return np.where(np.ptp(X[weight > 0.0], axis=0) > NOISE * np.abs(mean), scale, 0.0)
 
 
 def outputs_name(Y: Floats) -> str:

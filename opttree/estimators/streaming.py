@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from opttree import bridge
@@ -16,6 +17,7 @@ from opttree.estimators.base import Floats, TreeEstimator
 from opttree.estimators.scaling import Scaling
 from opttree.interrupts import noted_interrupts
 from opttree.problems import TreeProblem
+from opttree.problems.numbers import check_numbers
 from opttree.threads import count, limited
 
 SAMPLE_ROWS = 50_000
@@ -67,7 +69,14 @@ class Streaming(TreeEstimator):
 
         ``classes``, for the first call of a classifier: all labels that will occur; by default those of ``y``.
         """
+        check_numbers("X", np.asarray(X, np.float64))
+        if is_regressor(self):
+            check_numbers("y", np.asarray(y, np.float64))
+        else:
+            check_classification_targets(y)
         if not hasattr(self, "_stream"):
+            if classes is not None and (new := np.setdiff1d(y, classes)).size:
+                raise ValueError(f"classes must hold all labels of y; got a label that is not among them, {new[0]!r}")
             missing = np.setdiff1d([] if classes is None else classes, y)
             self._begin(np.asarray(X, np.float64), np.asarray(y), missing)
             return self

@@ -17,6 +17,7 @@ LAD_ROUNDS = 20
 LAD_TOLERANCE = 1e-6
 SOFTMAX_ROUNDS = 10
 SOFTMAX_TOLERANCE = 1e-4
+CONSTANT = 1e-13  # a feature that differs from its mean by less, relative to it, is constant in the leaf
 NEWTON_STEPS = 5
 
 
@@ -120,25 +121,30 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
     """Multinomial logistic leaf by block coordinate descent over classes.
 
     With the other classes' scores fixed, class k has a binary logistic problem with offset ``-log sum_{c != k}
-    exp(score_c)``: each block is `fit_logistic`. Without penalties it is solved in units of the features' size; with
-    them, what is common to all classes, which the probabilities do not depend on, is taken out after each round.
+    exp(score_c)``: each block is `fit_logistic`, on centred features; without penalties in units of their size, and
+    with them, what is common to all classes, which the probabilities do not depend on, is taken out after each round.
     """
     n_classes = value.size
     p = X.shape[1]
     m = rows.size
-    size = np.ones(p)
-    if l1 == 0.0 and l2 == 0.0:
-        own = np.empty((m, p))
-        for j in range(p):
-            largest = 0.0
-            for i in range(m):
-                largest = max(largest, abs(X[rows[i], j]))
-            size[j] = largest if largest > 0.0 else 1.0
-            for i in range(m):
-                own[i, j] = X[rows[i], j] / size[j]
-            for k in range(n_classes):
-                coef[k, j] *= size[j]
-        X, rows = own, np.arange(m).astype(rows.dtype)
+    own, mean, size = np.empty((m, p)), np.zeros(p), np.ones(p)
+    weight = np.sum(h)
+    for j in range(p):
+        for i in range(m):
+            mean[j] += h[i] / weight * X[rows[i], j]
+        largest = 0.0
+        for i in range(m):
+            own[i, j] = X[rows[i], j] - mean[j]
+            largest = max(largest, abs(own[i, j]))
+        is_constant = largest <= CONSTANT * abs(mean[j])
+        if l1 == 0.0 and l2 == 0.0 and not is_constant:
+            size[j] = largest
+        for i in range(m):
+            own[i, j] = 0.0 if is_constant else own[i, j] / size[j]
+        for k in range(n_classes):
+            value[k] += coef[k, j] * mean[j]
+            coef[k, j] *= size[j]
+    X, rows = own, np.arange(m).astype(rows.dtype)
     score = np.empty((m, n_classes))
     for i in range(m):
         for k in range(n_classes):
@@ -187,6 +193,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
     for j in range(p):
         for k in range(n_classes):
             coef[k, j] /= size[j]
+            value[k] -= coef[k, j] * mean[j]
 
 
 @kernel()

@@ -9,9 +9,9 @@ from opttree.kernels.thresholds import RELATIVE_GAP
 
 LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of such squares over rows, are finite
 SMALLEST = 1e-150  # least size of the largest number of a column, unless all are zero: its inverse is finite
-LARGEST_SINGLE = 1e15  # the same for single precision, in sums over rows
-RESOLUTION = 1e-12  # least deviation of a column relative to its largest number: thresholds between values are exact
-ROUNDING = 4.0 * np.finfo(np.float64).eps  # a relative range that is rounding error
+LARGEST_SINGLE = 1e17  # the same for single precision, in sums over a block of rows
+RESOLUTION = 1e-12  # least range of a column relative to its largest number: thresholds between values are exact
+ROUNDING = 16.0 * np.finfo(np.float64).eps  # a relative range that is rounding error, as in a total of shares
 
 
 def check_numbers(name: str, values: NDArray[np.float64]) -> None:
@@ -27,9 +27,8 @@ def check_numbers(name: str, values: NDArray[np.float64]) -> None:
         raise ValueError(f"{name} must hold numbers of at most {LARGEST:g} in size; got {largest:g}")
 
 
-def is_constant(name: str, values: NDArray[np.float64], deviation: float) -> bool:
-    """Whether a column, of standard deviation ``deviation`` relative to its largest number, is constant but for
-    rounding.
+def is_constant(name: str, values: NDArray[np.float64]) -> bool:
+    """Whether a column is constant, but for rounding.
 
     Raises
     ------
@@ -37,16 +36,16 @@ def is_constant(name: str, values: NDArray[np.float64], deviation: float) -> boo
         With ``name``, where it is not, but varies so little that scaling it would lose its differences.
     """
     largest, extent = float(np.abs(values).max()), float(np.ptp(values))
-    if extent == 0.0 or extent <= ROUNDING * largest:
+    if extent <= ROUNDING * largest:
         return True
     if largest < SMALLEST:
         raise ValueError(
             f"{name} must hold numbers above {SMALLEST:g} in size, or zeros alone; got at most {largest:g}"
         )
-    if deviation <= RESOLUTION:
+    if extent <= RESOLUTION * largest:
         raise ValueError(
             f"{name} must vary by more than {RESOLUTION:g} of its size; got numbers within {extent:g} of "
-            f"{values[0]:g}: subtract an offset"
+            f"{values[0]:g}: subtract an offset, or drop it"
         )
     return False
 

@@ -92,14 +92,12 @@ class RADDT(Solver):
         first = smooth.problem.fit_leaves(units.scale(start))
         mean = smooth.problem.mean_loss
         constant, reached = mean(smooth.problem.best_constant()), mean(first)
-        runs = [
-            Ladder(self, smooth, smooth.soften(first, own) if k == 0 else random_theta(smooth, own))
-            for k, own in enumerate(rngs)
-        ]
-        for k, run in enumerate(runs[1:], 1):
-            if k > 1:
-                run.enough = reached - ENOUGH * constant
-            run.little = LITTLE * constant
+        runs = []
+        for k, own in enumerate(rngs):
+            runs.append(Ladder(self, smooth, smooth.soften(first, own) if k == 0 else random_theta(smooth, own)))
+            runs[k].enough = reached - ENOUGH * constant if k > 1 else -np.inf
+            runs[k].little = LITTLE * constant if k > 0 else 0.0
+            yield None
 
         def step(start: int, stage: int, tree: Tree) -> Step:
             found = problem.trim(problem.fit_leaves(units.unscale(tree)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.protocol import code_version
 from tests.fuzz.campaign import PARTS, work
 
-SHARES = {"estimators": 0.5, "solvers": 0.2, "oracle": 0.15, "files": 0.07, "tables as text": 0.08}
+SHARES = {"estimators": 0.42, "limits": 0.1, "solvers": 0.18, "oracle": 0.15, "files": 0.07, "tables as text": 0.08}
 REPORT = Path(__file__).parents[2] / "experiments" / "results" / "reliability" / "fuzz.md"
 
 

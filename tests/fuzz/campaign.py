@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import tempfile
 import time
 import traceback
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as 
 from tests.fuzz import properties, strategies
 
 BATCH = 200  # cases of one seed
+HANGS = 120  # seconds after which a case counts as hanging
 SEEDS = st.integers(0, 2**32 - 1)
 HOW = st.sampled_from(("threads", "layout", "again", "saved", "saved"))
 
@@ -30,6 +32,18 @@ def estimators(data: st.DataObject) -> Any:
     model, how = data.draw(strategies.estimators(table.task)), data.draw(HOW)
     yield f"{model!r}, {how}"
     properties.check_estimator(model, table, how)
+
+
+def limits(data: st.DataObject) -> Any:
+    """A fit under a time limit, with options that would take long."""
+    table = data.draw(strategies.tables(most=300))
+    model = data.draw(strategies.estimators(table.task))
+    longer = {"max_iter": 500, "epochs": 10_000, "max_batches": 100_000, "n_estimators": 500, "n_starts": 50}
+    model.set_params(
+        **{k: v for k, v in longer.items() if k in model.get_params() and k in strategies.options_of(model)}
+    )
+    yield f"{model!r}, time_limit"
+    properties.check_limit(model, table, 0.2)
 
 
 def solvers(data: st.DataObject) -> Any:
@@ -71,6 +85,7 @@ def tables_as_text(data: st.DataObject) -> Any:
 
 PARTS = {
     "estimators": estimators,
+    "limits": limits,
     "solvers": solvers,
     "oracle": oracle,
     "files": files,
@@ -107,6 +122,7 @@ def batch(part: str, number: int) -> tuple[int, dict[str, str]]:
     def cases(data: st.DataObject) -> None:
         nonlocal count
         count += 1
+        signal.alarm(HANGS)
         try:
             run(part, data)
         except Exception as error:
@@ -114,6 +130,8 @@ def batch(part: str, number: int) -> tuple[int, dict[str, str]]:
             key = f"{type(error).__name__} in {Path(where.filename).name}:{where.lineno}"
             note = " ".join([" ".join(str(error).split())[:200], *getattr(error, "__notes__", [])])
             failures.setdefault(key, f"seed {number}: {note}"[:600])
+        finally:
+            signal.alarm(0)
 
     cases()
     return count, failures
@@ -121,6 +139,11 @@ def batch(part: str, number: int) -> tuple[int, dict[str, str]]:
 
 def work(part: str, first: int, step: int, until: float, found: multiprocessing.Queue) -> None:
     """Batches of a part, from seed ``first`` in steps, until a time."""
+
+    def hanging(_signal: int, _frame: Any) -> None:
+        raise TimeoutError(f"it takes longer than {HANGS} s")
+
+    signal.signal(signal.SIGALRM, hanging)
     number = first
     while time.time() < until:
         found.put((part, number, *batch(part, number)))

@@ -7,6 +7,7 @@ import io
 import json
 import tempfile
 import time
+import traceback
 import warnings
 import zipfile
 from pathlib import Path
@@ -28,8 +29,10 @@ REFUSALS = (ValueError, TypeError, MemoryError)
 
 
 def said_in_one_sentence(error: BaseException) -> None:
-    """The message of a refusal is one short line."""
+    """The message of a refusal is one short line, and somebody wrote it: it comes from a ``raise``."""
     text = str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    assert (last.line or "").lstrip().startswith("raise"), f"not a refusal: {type(error).__name__}: {text}"
     assert text, "an empty message"
     assert len(text) <= LONGEST, f"a message of {len(text)} characters"
     assert "\n" not in text.split("\n\n")[0], f"a message of several lines: {text}"

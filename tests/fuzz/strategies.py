@@ -178,6 +178,11 @@ def estimators(draw: Any, task: str) -> Any:
     return kind(random_state=draw(st.integers(0, 3)), n_jobs=1, **options)
 
 
+def options_of(model: Any) -> dict[str, tuple[Any, ...]]:
+    """What is drawn for the estimator's options."""
+    return OPTIONS[type(model).__name__.removesuffix("Regressor").removesuffix("Classifier")]
+
+
 @st.composite
 def problems(draw: Any, most_rows: int = 12) -> TreeProblem:
     """Small axis-aligned problems with constant leaves, whose optimum can be enumerated."""
