@@ -35,7 +35,7 @@ _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
     TypeError,
     AttributeError,
     NotImplementedError,
-    RecursionError,
+    RuntimeError,
     SyntaxError,
     tokenize.TokenError,
     zipfile.BadZipFile,
@@ -208,7 +208,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     if data.get("version") != VERSION:
         raise ValueError(
             f"{str(path)!r} must have model version {VERSION}, the one this opttree reads; "
-            f"got {str(data.get('version'))[:50]!r}"
+            f"got {repr(data.get('version'))[:50]}"
         )
     try:
         tree = Tree.from_dict(data["tree"])

@@ -367,7 +367,9 @@ def test_a_chain_may_end_in_a_forest_and_no_solver_starts_from_one():
     assert isinstance(result.tree, Forest)
     assert result.objective == problem.objective(result.tree)
     assert {row.phase.split(":")[0] for row in result.trace} == {"CartInit", "TAOForest"}
-    with pytest.raises(ValueError, match="start must be a Tree; got a Forest"):
+    with pytest.raises(ValueError, match="TAOForest makes a forest, from which the next solver"):
         solve(problem, Chain(TAOForest(3, max_iter=1), TAO(max_iter=1)), random_state=0)
+    with pytest.raises(ValueError, match="start must be a single tree; got a forest of 3"):
+        solve(problem, TAO(max_iter=1), start=result, random_state=0)
     with pytest.raises(ValueError, match="Chain must be of instances of solvers; got 3"):
         Chain(TAO(), 3)

@@ -201,8 +201,8 @@ def test_anything_else_is_refused(text):
 
 
 def test_what_is_missing_is_said():
-    with pytest.raises(methods.UnavailableError, match="srt has no estimator for classification"):
-        methods.estimator_class("srt", "classification")
+    with pytest.raises(methods.UnavailableError, match="hrt has no estimator for classification"):
+        methods.estimator_class("hrt", "classification")
     with pytest.raises(ValueError, match=r"use must be one of tao, get.*; got 'svm'"):
         methods.entry("svm")
 
@@ -363,10 +363,10 @@ def test_the_first_of_several_targets():
 
 def test_a_method_that_is_not_there_is_skipped_with_the_reason(tmp_path, monkeypatch):
     monkeypatch.setitem(methods.METHODS, "nowhere", methods.Entry("no_such_library:Tree", needs="no-such-library"))
-    stated = small(datasets=("iris",), methods={"SRT": Method("srt"), "CART": Method("cart")})
+    stated = small(datasets=("iris",), methods={"HRT": Method("hrt"), "CART": Method("cart")})
     store = Store("small", tmp_path)
     assert run(stated, store) == {"kept": 0, "skipped": 1, "ok": 1}
-    assert store.rows().set_index("method").loc["SRT", "reason"] == "srt has no estimator for classification"
+    assert store.rows().set_index("method").loc["HRT", "reason"] == "hrt has no estimator for classification"
     with pytest.raises(methods.UnavailableError, match="nowhere needs no-such-library: pip install no-such-library"):
         methods.estimator_class("nowhere", "regression")
 

@@ -281,7 +281,7 @@ def test_what_it_refuses():
     two = TreeProblem(np.zeros((4, 1)), np.arange(8.0).reshape(4, 2), depth=1)
     assert "tree_output_dim = 1 is less than its 2 outputs" in SDTR(tree_output_dim=1).supports(two)
     assert "penalties are for one tree" in SDTR(n_trees=3).supports(regression_problem())
-    with pytest.raises(ValueError, match="start must be a Tree; got a Forest"):
+    with pytest.raises(ValueError, match="SDTR makes a forest, from which the next solver"):
         solve(regression_problem(penalties=()), Chain(replace(FAST, n_trees=2), FAST))
     with pytest.raises(
         ValueError, match="validation_fraction must be a finite number between 0 and 1 or None; got 'a'"

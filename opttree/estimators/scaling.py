@@ -134,17 +134,14 @@ def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Fl
         For a column, called ``name`` with its number, that varies too little, see `is_constant`.
     """
     share = weight / weight.sum()
-    every = bool(weight.min() > 0.0)
     mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
     for j in range(X.shape[1]):
-        used = X[:, j] if every else X[weight > 0.0, j]
-        own = share if every else share[weight > 0.0]
-        mean[j] = np.sum(own * used)
-        largest = np.abs(used).max()
-        deviation = np.sqrt(np.sum(own * ((used - mean[j]) / largest) ** 2)) if largest >= SMALLEST else 0.0
+        mean[j] = np.sum(share * X[:, j])
+        largest = np.abs(X[:, j]).max()
+        deviation = np.sqrt(np.sum(share * ((X[:, j] - mean[j]) / largest) ** 2)) if largest >= SMALLEST else 0.0
         if deviation > RESOLUTION:
             scale[j] = largest * deviation
-        elif is_constant(name.format(j), used):
+        elif is_constant(name.format(j), used := X[weight > 0.0, j]):
             mean[j] = used[0]  # the sum is rounded, and constant columns are to be exactly zero
     return mean, scale
 
