@@ -55,8 +55,8 @@ def main() -> None:
                 failed[name].setdefault(key, note)
         if any(worker.exitcode for worker in workers):
             failed[part]["a process died"] = str([worker.exitcode for worker in workers])
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(table(cases, seeds, failed, time.time() - began))
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(table(cases, seeds, failed, time.time() - began))
     print(args.out.read_text())
 
 

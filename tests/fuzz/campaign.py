@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as 
 
 from tests.fuzz import properties, strategies
 
-BATCH = 200  # cases of one seed
+BATCH = 50  # cases of one seed
 HANGS = 120  # seconds after which a case counts as hanging
 SEEDS = st.integers(0, 2**32 - 1)
 HOW = st.sampled_from(("threads", "layout", "again", "saved", "saved"))
