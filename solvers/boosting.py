@@ -69,6 +69,8 @@ class Boosting(Solver):
             return "boosting needs a loss with a gradient; the problem asks for loss='zero_one'"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
+        if problem.single_refusal is not None:
+            return problem.single_refusal
         y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y
         return self.base.supports(replace(problem, y=y, loss="squared"))
 

@@ -255,9 +255,7 @@ def test_weights_that_differ_by_more_than_float32_holds(weights):
 def test_numbers_too_large_for_the_type_are_refused_or_end_the_run():
     problem = classification_problem(100, splits="axis", penalties=())
     large = TreeProblem(problem.X * 1e39, problem.y, depth=2, splits="axis", loss="zero_one")
-    with pytest.raises(
-        ValueError, match=r"its X holds numbers of up to .*e\+39 in size, and solvers by gradients take"
-    ):
+    with pytest.raises(ValueError, match=r"its X holds numbers of up to .*e\+39 in size, and this solver takes"):
         solve(large, FAST, random_state=0)
     wild = solve(problem, GradTree(epochs=20, learning_rates=(1e38, 1e38, 1e38)), random_state=0)
     assert wild.termination.name == "NUMERICAL_ERROR"

@@ -18,6 +18,7 @@ LAD_TOLERANCE = 1e-6
 SOFTMAX_ROUNDS = 10
 SOFTMAX_TOLERANCE = 1e-4
 CONSTANT = 1e-13  # a feature that differs from its mean by less, relative to it, is constant in the leaf
+LEAST_SIZE = 1e-150  # or by less than this, whose inverse would overflow
 NEWTON_STEPS = 5
 
 
@@ -136,7 +137,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
         for i in range(m):
             own[i, j] = X[rows[i], j] - mean[j]
             largest = max(largest, abs(own[i, j]))
-        is_constant = largest <= CONSTANT * abs(mean[j])
+        is_constant = largest <= max(CONSTANT * abs(mean[j]), LEAST_SIZE)
         if l1 == 0.0 and l2 == 0.0 and not is_constant:
             size[j] = largest
         for i in range(m):

@@ -153,14 +153,14 @@ class TreeProblem:
 
     @cached_property
     def single_refusal(self) -> str | None:
-        """Why solvers by gradients, which may evaluate in single precision, do not take the rows, or None: squares of
-        their numbers must be finite in it. Estimators scale features and outputs.
+        """Why solvers that may evaluate in single precision do not take the rows, or None: squares of numbers must
+        be finite in it. Estimators scale features and outputs.
         """
         for name, table in (("X", self.X), ("y", self.Y)):
             largest = float(max(table.max(), -table.min()))
             if largest > LARGEST_SINGLE:
                 return (
-                    f"its {name} holds numbers of up to {largest:.3g} in size, and solvers by gradients take at most "
+                    f"its {name} holds numbers of up to {largest:.3g} in size, and this solver takes at most "
                     f"{LARGEST_SINGLE:g}: scale them"
                 )
         return None

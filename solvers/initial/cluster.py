@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -49,6 +50,7 @@ class ClusterInit(Initial):
 
     def _split(self, problem: TreeProblem, rng: Rng) -> SplitNode:
         from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
 
         def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
             X, w = problem.X[rows], problem.w[rows]
@@ -56,7 +58,11 @@ class ClusterInit(Initial):
                 return None
             yield
             seed = int(rng.integers(2**31 - 1))
-            label = KMeans(2, n_init=self.n_init, random_state=seed).fit_predict(X, sample_weight=w)
+            with warnings.catch_warnings():  # rows that differ by less than 2-means can tell
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                label = KMeans(2, n_init=self.n_init, random_state=seed).fit_predict(X, sample_weight=w)
+            if label.min() == label.max():
+                return None
             yield
             a = np.zeros(problem.n_features)
             u = np.where(label == 1, w, -w) / w.sum()

@@ -44,8 +44,8 @@ class HingeInit(Initial):
     )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique problems only."""
-        return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else None
+        """Oblique problems only, of numbers whose squares are far from overflow."""
+        return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else problem.single_refusal
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""

@@ -65,6 +65,8 @@ class TAOForest(GrowthOptions, Solver):
             return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
         if problem.depth < 1:
             return "a forest needs trees of depth 1 or more; the problem allows 0"
+        if problem.single_refusal is not None:
+            return problem.single_refusal
         if problem.splits == "axis" and self.kind == "oblique":
             return "its trees are oblique, and the problem asks for axis-aligned ones; use kind='axis'"
         if problem.split_price or problem.strength(L1, "leaves") or problem.strength(L2, "leaves"):
