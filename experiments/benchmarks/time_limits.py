@@ -25,7 +25,7 @@ LONG = (
     solvers.SDTR(max_batches=10**9, patience=10**9), solvers.GradTree(epochs=10**6, n_starts=20, patience=10**6),
     solvers.RADDT(n_starts=1000), solvers.DTSemNet(epochs=10**6), solvers.MultiStart(solvers.HRT(), 100_000),
     solvers.LocalSearch(n_starts=100_000), solvers.BranchAndBound(), solvers.MIP(),
-    solvers.MIP("flow"), solvers.MIP("big-m"), solvers.TAOForest(100_000), solvers.Boosting(n_rounds=100_000),
+    solvers.MIP("flow"), solvers.MIP("big-m"), solvers.TAOForest(100_000), solvers.Boosting(n_trees=100_000),
     solvers.Chain(solvers.TAO(), solvers.LocalSearch(n_starts=100_000)),
 )  # fmt: skip
 
