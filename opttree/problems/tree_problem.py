@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opttree.forest import Forest
 from opttree.kernels import codes, hard, leaves, reduced
 from opttree.models import as_model
-from opttree.problems.numbers import LARGEST_SINGLE, check_numbers
+from opttree.problems.numbers import LARGEST_SINGLE, SMALLEST, check_numbers
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.problems.weights import check_weight
 from opttree.structure import read_only, writable
@@ -163,6 +163,9 @@ class TreeProblem:
                     f"its {name} holds numbers of up to {largest:.3g} in size, and this solver takes at most "
                     f"{LARGEST_SINGLE:g}: scale them"
                 )
+        sizes = np.maximum(self.X.max(axis=0), -self.X.min(axis=0))
+        if np.any((sizes > 0.0) & (sizes < SMALLEST)):
+            return f"its X has a column of numbers below {SMALLEST:g} in size, whose inverse overflows: scale it"
         return None
 
     @property
