@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -26,10 +27,10 @@ from sklearn.model_selection import (
 from experiments import methods
 from experiments.protocol import Run, Splits
 from experiments.sizes import sizes
-from opttree import L2, Tree, TreeProblem, datasets
+from opttree import L2, TreeProblem, datasets
 from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.preprocessing import gradtree_pipeline
-from solvers import solve
+from solvers import Solver, solve
 
 FEW, MANY, MOST = 300, 2000, 10_000  # rows of a fit that compiles: FEW, or MOST where there are more than MANY
 WARM_LIMIT = 2.0  # seconds, of such a fit
@@ -170,6 +171,8 @@ class WarmSearch:
 
 
 def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
+    if run.given is not None:
+        return _solve_given(run, started)
     X, y, task = load(run.dataset)
     train, test = parts(run.splits, run.split, run.seed, y, task)
     solver = methods.solver(run.method.use)
@@ -178,27 +181,53 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
         return statement(scaled(X, rows, run.features)[rows], outputs(y, rows, task)[rows], task, run)
 
     problem = state(train)
-    if (reason := solver.supports(problem)) is not None:
+    if (reason := solver.refusal(problem)) is not None:
         raise methods.UnavailableError(reason)
     _once(
         (run.method.use, run.depth, run.leaves, task),
         lambda few: solve(state(few), solver, time_limit=WARM_LIMIT, random_state=0),
         train,
     )
+    row, trace = _solved(problem, solver, run, started)
+    tree = row.pop("tree")
+    features, target = scaled(X, train, run.features), outputs(y, train, task)
+    for part, rows in (("train", train), ("test", test)):
+        predicted = tree.predict(features[rows])
+        row |= {f"{part}_{metric}": value for metric, value in scores(target[rows], predicted, task).items()}
+    return row, trace
+
+
+def _solve_given(run: Run, started: Callable[[], None]) -> Outcome:
+    """A run of a problem and a solver that are given as objects."""
+    assert run.given is not None
+    problem, solver = cloudpickle.loads(run.given.pickled)
+    if (reason := solver.refusal(problem)) is not None:
+        raise methods.UnavailableError(reason)
+    _once(
+        (run.given.solver, problem.depth, problem.leaves, problem.loss),
+        lambda few: solve(problem.sample(few), solver, time_limit=WARM_LIMIT, random_state=0),
+        np.arange(problem.n_samples),
+    )
+    row, trace = _solved(problem, solver, run, started)
+    del row["tree"]
+    return row, trace
+
+
+def _solved(
+    problem: TreeProblem, solver: Solver, run: Run, started: Callable[[], None]
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """The numbers of a solve, with its tree, and its trace."""
     started()
     result = solve(problem, solver, time_limit=run.time_limit, random_state=run.random_state)
-    constant = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+    free = problem.restated(constraints=())
     row = {
         "fit_seconds": result.seconds,
         "n_steps": result.n_steps,
-        "constant_objective": problem.objective(problem.fit_leaves(constant, leaves="constant")),
+        "constant_objective": free.objective(free.best_constant()),
+        "tree": result.tree,
         **sizes(result.tree),
         **verdict(result),
     }
-    features, target = scaled(X, train, run.features), outputs(y, train, task)
-    for part, rows in (("train", train), ("test", test)):
-        predicted = result.tree.predict(features[rows])
-        row |= {f"{part}_{metric}": value for metric, value in scores(target[rows], predicted, task).items()}
     return row, steps(result)
 
 

@@ -92,6 +92,16 @@ def distances(table: pd.DataFrame, names: Sequence[str]) -> Figure:
         return axes.figure  # type: ignore[return-value]
 
 
+def bars(values: pd.Series, label: str) -> Figure:
+    """A horizontal bar for each entry, the smallest on top."""
+    with plt.rc_context(STYLE):
+        axes = _axes(0.8 + 0.2 * len(values))
+        ordered = values.sort_values(ascending=False)
+        axes.barh([str(name) for name in ordered.index], ordered, color=COLORS[0], height=0.6)
+        axes.set(xlabel=label)
+        return axes.figure  # type: ignore[return-value]
+
+
 def convergence(gaps: pd.DataFrame, names: Sequence[str], *, title: str = "") -> Figure:
     """Mean primal gap over problems against seconds, one column per solver."""
     with plt.rc_context(STYLE):

@@ -11,10 +11,7 @@ from typing import Any
 from sklearn.linear_model import LinearRegression
 
 import solvers
-from experiments import peers
 from opttree.methods import families
-
-PEERS = ("PyConTree", "PyTreesConTree", "PyTreesDL85", "STreeD")
 
 
 class UnavailableError(Exception):
@@ -131,8 +128,8 @@ def value(stated: Any) -> Any:
 
 def solver(text: str) -> solvers.Solver:
     """The solver that a text such as ``"Chain(TAO(), LocalSearch(n_starts=5))"`` states: calls of the names in
-    `solvers`, and of the peers in `experiments.peers`, with constants and further solvers as arguments, and nothing
-    else.
+    `solvers`, such as ``external.STreeD()`` of its module of other libraries, with constants and further solvers as
+    arguments, and nothing else.
     """
 
     def build(node: ast.expr) -> Any:
@@ -146,11 +143,11 @@ def solver(text: str) -> solvers.Solver:
     def named(node: ast.expr) -> Any:
         if isinstance(node, ast.Name) and node.id in solvers.__all__:
             return getattr(solvers, node.id)
-        if isinstance(node, ast.Name) and node.id in PEERS:
-            return getattr(peers, node.id)
+        if isinstance(node, ast.Name) and node.id == "external":
+            return importlib.import_module("solvers.external")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and not node.attr.startswith("_"):
             return getattr(named(node.value), node.attr)  # GET.paper(...)
-        raise ValueError(f"names must be of {', '.join([*solvers.__all__, *PEERS])}")
+        raise ValueError(f"names must be of {', '.join(solvers.__all__)}, external")
 
     try:
         built = build(ast.parse(text, mode="eval").body)

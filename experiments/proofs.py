@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from experiments import profiles
-from experiments.race import BEST, PROBLEM, Race
+from experiments.race import BEST, PROBLEM, PROOF, Race
 
-PROOF = "OPTIMAL"
 DIGITS = 6  # of percentages
 
 

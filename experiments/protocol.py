@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
@@ -133,6 +133,15 @@ class Method:
 
 
 @dataclass(frozen=True)
+class Given:
+    """A problem and a solver as objects, pickled, in place of their names: the solver's repr, a hash of the problem."""
+
+    solver: str
+    fingerprint: str
+    pickled: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Run:
     """One fit or solve: a row of the store. ``depth`` and ``leaves`` are None where the protocol does not vary them."""
 
@@ -152,6 +161,7 @@ class Run:
     time_limit: float | None
     memory_limit: float | None
     code_version: str
+    given: Given | None = None
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -171,6 +181,9 @@ class Run:
         statement |= {"preprocess": self.preprocess} if self.preprocess else {}
         statement |= {"trees": self.trees} if self.trees != TREES[0] else {}
         statement |= {"outputs": self.outputs} if self.outputs != OUTPUTS[0] else {}
+        if self.given is not None:
+            options = {"solver": self.given.solver}
+            statement = {"problem": self.given.fingerprint, "seconds": self.time_limit}
         return {
             "dataset": self.dataset,
             "depth": self.depth,
@@ -212,6 +225,7 @@ class Run:
 class Protocol:
     """A protocol under one budget; see `experiments/README.md` for the keys of the files."""
 
+    named: ClassVar[bool] = True  # whether its methods are names, to be looked up
     name: str
     title: str
     source: str = ""
@@ -326,13 +340,16 @@ class Protocol:
 
 
 def names() -> list[str]:
-    """The protocols there are."""
+    """The protocols that ship; `read` also takes the path of any other TOML file."""
     return sorted(path.stem for path in (FOLDER / "protocols").glob("*.toml"))
 
 
 def read(name: str, budget: str = "full") -> Protocol:
-    """The protocol called ``name`` under a budget; ValueError in one sentence for what its file should not hold."""
+    """The protocol called ``name``, or in the file of that path, which ends in ``.toml``, under a budget; ValueError in
+    one sentence for what its file should not hold.
+    """
     stated = _file(name)
+    name = Path(name).stem if name.endswith(".toml") else name
     budgets = stated.pop("budgets", {})
     if budget != "full" and budget not in budgets:
         raise ValueError(f"budget of {name} must be one of {', '.join({'full': 0, **budgets})}; got {budget!r}")
@@ -383,9 +400,9 @@ def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
     """What a file states, on top of the file that it extends."""
     if name in extending:
         raise ValueError(f"protocol {extending[0]}: extends must not lead back to itself; got {name!r}")
-    path = FOLDER / "protocols" / f"{name}.toml"
+    path = Path(name) if name.endswith(".toml") else FOLDER / "protocols" / f"{name}.toml"
     if not path.is_file():
-        raise ValueError(f"protocol must be one of {', '.join(names())}; got {name!r}")
+        raise ValueError(f"protocol must be one of {', '.join(names())}, or a .toml file; got {name!r}")
     with path.open("rb") as file:
         try:
             stated = tomllib.load(file)

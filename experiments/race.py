@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from experiments.protocol import Protocol
 PROBLEM = ["dataset", "depth", "leaves", "seed", "split"]
 BEST = 1e-4  # relative gap to the lowest objective that counts as having reached it
 TOLERANCES = (0.1, 0.01, 0.001)
+PROOF = "OPTIMAL"
 START = 1e-3  # seconds: what comes earlier has come at once
 
 
@@ -56,13 +58,42 @@ class Race:
         """The objective that each solver had found by ``limit`` seconds; infinite where none."""
         return self._table(lambda trace: profiles.best_at(trace, limit))
 
-    def gaps(self, limit: float) -> pd.DataFrame:
-        """The primal gap of `at` to the best known objective, in [0, 1]."""
-        at = self.at(limit)
-        return pd.DataFrame(
+    @cached_property
+    def proved(self) -> pd.Series:
+        """Whether ``best`` of each problem is a proved optimum: a solver said so, and no tree is better."""
+        said = self.rows[self.rows.get("termination", pd.Series("", self.rows.index)) == PROOF]
+        known = dict(zip(self.problems, self.best, strict=True))
+        keys = [tuple(row[name] for name in PROBLEM) for row in said.to_dict("records")]
+        held = {k for k, f in zip(keys, said["objective"], strict=True) if f <= known[k] + BEST * abs(known[k])}
+        return pd.Series([key in held for key in self.problems], index=self.problems)
+
+    def references(self) -> pd.DataFrame:
+        """Per problem: the objective that gaps are to, and whether it is the proved optimum or the best known."""
+        words = np.where(self.proved, "proved optimum", "best known")
+        return pd.DataFrame({"reference": self.best, "is": words}, index=self.problems)
+
+    def gaps(self, limit: float | None = None) -> pd.DataFrame:
+        """The primal gap of `at` to the reference, in [0, 1], by default at the end; the last level of the index says
+        whether it is to the proved optimum or to the best known objective.
+        """
+        at = self.at(self.horizon if limit is None else limit)
+        gaps = pd.DataFrame(
             {name: [profiles.primal_gap(f, b)[0] for f, b in zip(at[name], self.best, strict=True)] for name in at},
             index=at.index,
         ).where(at.notna())
+        return gaps.set_index(pd.Index(self.references()["is"], name="gap to"), append=True)
+
+    def performance_profile(self, tolerance: float = 0.01) -> pd.DataFrame:
+        """Dolan and Moré's profile of `seconds_to`: share of problems within a factor of the fastest."""
+        return profiles.performance_profile(self.seconds_to(tolerance))
+
+    def data_profile(self, tolerance: float = 0.01) -> pd.DataFrame:
+        """Moré and Wild's profile of `seconds_to`: share of problems within so many seconds."""
+        return profiles.data_profile(self.seconds_to(tolerance))
+
+    def primal_integrals(self) -> pd.DataFrame:
+        """Problems x solvers: Berthold's primal integral over the horizon, in seconds."""
+        return self.integrals() * self.horizon
 
     def seconds_to(self, tolerance: float) -> pd.DataFrame:
         """Seconds until ``tolerance`` of the way from the constant tree to the best is left (Moré and Wild)."""
@@ -146,5 +177,6 @@ class Race:
         out.__dict__.update(self.__dict__)
         keys = {tuple(row[name] for name in PROBLEM) for row in part.to_dict("records")}
         kept = [key in keys for key in self.problems]
+        out.__dict__.pop("proved", None)
         out.rows, out.problems, out.best, out.start = part, self.problems[kept], self.best[kept], self.start[kept]
         return out

@@ -88,6 +88,14 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def race_page(protocol: Protocol, race: Race, references: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> str:
+    """The page of a race of one's own problems; its figures go to ``folder``."""
+    text = ["What gaps are to: the proved optimum where a solver proved it, else the best objective that one found."]
+    known = Section("References", text, tables.pretty(references.reset_index()))
+    every = Section("All runs", [], tables.pretty(runs))
+    return page(protocol, [*_race(race, folder), *_proofs(Proofs(race), folder, scored=False), known, every], folder)
+
+
 def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:
     lines = tables.long(protocol, rows)
     lines.to_csv(folder / "numbers.csv", index=False)
@@ -187,8 +195,8 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
     return sections
 
 
-def _proofs(proofs: Proofs, folder: Path) -> list[Section]:
-    """Who has proved what; nothing where no solver gives bounds."""
+def _proofs(proofs: Proofs, folder: Path, *, scored: bool = True) -> list[Section]:
+    """Who has proved what; nothing where no solver gives bounds. Distances from the optimum if ``scored`` in testing."""
     if not proofs.bounding:
         return []
     cost = proofs.seconds()
@@ -222,6 +230,8 @@ def _proofs(proofs: Proofs, folder: Path) -> list[Section]:
             name="problems",
         ),
     ]
+    if not scored:
+        return sections
     distances = proofs.distances()
     figures.save(figures.distances(distances, proofs.race.solvers), folder / "distances")
     text = [

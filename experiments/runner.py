@@ -53,7 +53,7 @@ def run(
     if jobs < 1:
         raise ValueError(f"jobs must be >= 1; got {jobs}")
     for label, method in protocol.methods.items():
-        if method.use:
+        if method.use and protocol.named:
             try:
                 (methods.entry if protocol.kind == "fit" else methods.solver)(method.use)
             except ValueError as error:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from opttree.methods import estimators as _estimators
 
 if TYPE_CHECKING:
+    from experiments.racing import race as race
     from opttree import (
         chunks as chunks,
+        constraints as constraints,
         datasets as datasets,
         interpret as interpret,
         io as io,
@@ -61,9 +63,10 @@ _HOMES = {
     "warm_up": "opttree.warming",
     "Cost": "opttree.costs",
     "estimate_cost": "opttree.costs",
+    "race": "experiments.racing",
     **_estimators(),
 }
-_MODULES = ("chunks", "datasets", "interpret", "io", "plotting", "preprocessing")
+_MODULES = ("chunks", "constraints", "datasets", "interpret", "io", "plotting", "preprocessing")
 
 __all__ = sorted([*_HOMES, *_MODULES])
 

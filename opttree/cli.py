@@ -1,4 +1,4 @@
-"""The command line: ``opttree fit | predict | show | compare | solve | warm-up | cost | datasets``.
+"""The command line: ``opttree fit | predict | show | compare | solve | race | warm-up | cost | datasets``.
 
 Exit codes: 0 done; 2 bad input, with one sentence on standard error; 130 interrupted.
 """
@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opttree.cli_race import add_parser as add_race
 from opttree.methods import METHODS, make_estimator
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     solve = commands.add_parser("solve", help="find a tree with a proof of how good it is: incumbent, bound, gap")
     _solve_options(solve)
     solve.set_defaults(run=_solve)
+
+    add_race(commands)
 
     warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
     warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
@@ -386,10 +389,10 @@ def _solve(args: argparse.Namespace) -> None:
     every: Any = "auto" if whole == "all" else whole
     local = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
     bnb = solvers.BranchAndBound(gap=args.gap or 0.0, max_splits=args.max_splits)
-    usual = "mip" if of_mip or bnb.supports(problem) is not None else "bnb"
+    usual = "mip" if of_mip or bnb.refusal(problem) is not None else "bnb"
     method = args.method or usual
     solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]
-    if (reason := solver.supports(problem)) is not None:
+    if (reason := solver.refusal(problem)) is not None:
         raise ValueError(f"{method} cannot solve this problem: {reason}")
     began, unwritten = now(), ""
     if args.write:

@@ -137,19 +137,35 @@ def plot_trace(results: Any, *, ax: Axes | None = None, log: bool = False) -> Ax
             raise ValueError(f"results must hold what solve returns, Result; got {result!r}")
     if not results:
         raise ValueError("results must hold at least one result; got none")
+    bounds = {label: result.bound for label, result in results.items()}
+    end = max(result.seconds for result in results.values())
+    return plot_rows({label: result.trace for label, result in results.items()}, end, bounds, ax=ax, log=log)
+
+
+def plot_rows(
+    traces: Mapping[str, Any],
+    end: float = 0.0,
+    bounds: Mapping[str, float | None] | None = None,
+    *,
+    ax: Axes | None = None,
+    log: bool = False,
+) -> Axes:
+    """`plot_trace` of traces alone, up to ``end`` seconds; ``bounds`` are the final ones, by default those of the traces."""
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0))
-    end = max(result.seconds for result in results.values())
-    for k, (label, result) in enumerate(results.items()):
-        frame = result.trace.to_frame()
+    for k, (label, trace) in enumerate(traces.items()):
+        frame = trace.to_frame()
+        end = max(end, float(frame["seconds"].max()))
+        last = frame["bound"].iloc[-1] if bounds is None else bounds[label]
         color = f"C{k % 10}"
         seconds = np.append(frame["seconds"], end)
         best = np.append(frame["best"], frame["best"].iloc[-1])
-        ax.step(seconds, best, where="post", color=color, label=label)
+        ax.step(seconds, best, where="post", color=color, label=label or "best")
         ax.plot(frame["seconds"], frame["objective"], ".", color=color, markersize=3.5, alpha=0.6)
-        if result.bound is not None:
-            bound = np.append(frame["bound"].astype(float), result.bound)
-            ax.step(seconds, bound, where="post", color=color, linestyle="--", label=f"{label}, bound")
+        if last is not None:
+            bound = np.append(frame["bound"].astype(float), last)
+            label = f"{label}, bound" if label else "bound"
+            ax.step(seconds, bound, where="post", color=color, linestyle="--", label=label)
     if log:
         ax.set_xscale("log")
     ax.set_xlabel("seconds")

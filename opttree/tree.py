@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree import plain
+from opttree.html import picture
 from opttree.kernels import hard, subtree
 from opttree.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
 from opttree.text import tree_text
@@ -472,6 +473,10 @@ class Tree:
     def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
         """The tree as indented text: splits as inequalities, leaves as constants or equations."""
         return tree_text(self, self.names(feature_names), digits)
+
+    def _repr_html_(self) -> str:
+        """The picture of the tree, down to depth 4, for notebooks."""
+        return picture(lambda plotting: plotting.plot_tree(self, max_depth=4))
 
     def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
         """Feature names, ``x0..`` where none are given; ValueError for a wrong number of them."""

@@ -2,7 +2,7 @@
 
 from types import ModuleType as _Module
 
-from solvers import streaming as streaming
+from solvers import external as external, streaming as streaming
 from solvers.base import Solver as Solver, Step as Step
 from solvers.boosting import Boosting as Boosting
 from solvers.certificates import certify as certify

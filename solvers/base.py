@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from numpy.random import Generator as Rng
 
@@ -16,6 +16,7 @@ from opttree.forest import Forest
 from opttree.models import Model
 from opttree.options import Checked
 from opttree.problems import TreeProblem
+from opttree.problems.constraints import Constraint
 from opttree.tree import Tree
 from solvers.result import Termination, Verdict
 
@@ -103,9 +104,17 @@ class Solver(Checked):
 
     takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
     makes_forests = False  # whether its models may be forests, from which no solver starts
+    respects: ClassVar[tuple[type[Constraint], ...]] = ()  # the side constraints that its trees satisfy
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """None, or the reason why this solver cannot solve ``problem``, its side constraints included."""
+        for constraint in problem.constraints:
+            if not isinstance(constraint, self.respects):
+                return f"its trees may violate {constraint!r}; solvers.MIP states side constraints"
+        return self.supports(problem)
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """None, or the reason why this solver cannot solve ``problem``, in one sentence."""
+        """None, or the reason why this solver cannot solve ``problem`` without its side constraints, in one sentence."""
         return None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

@@ -72,7 +72,7 @@ class Boosting(Solver):
         if problem.single_refusal is not None:
             return problem.single_refusal
         y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y
-        return self.base.supports(replace(problem, y=y, loss="squared"))
+        return self.base.refusal(replace(problem, y=y, loss="squared"))
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The best constant, then the sum of the trees up to the lowest held-out loss."""

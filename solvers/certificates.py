@@ -102,7 +102,7 @@ def _solver(
     """The solver that bounds the trees of ``problem``."""
     ours = {f.name for f in fields(BranchAndBound)}
     of_mip = {f.name for f in fields(MIP)} - ours
-    reason = BranchAndBound().supports(problem)
+    reason = BranchAndBound().refusal(problem)
     if reason is not None or set(options) & of_mip:
         if blocks not in ("auto", 1):
             why = "options of MIP are given" if reason is None else reason
@@ -146,7 +146,7 @@ def _of_chunks(
     n_jobs: int | None = None,
 ) -> Result:
     """`certify` by blocks that are read one after another; the first pass has the tree's objective."""
-    if (reason := BranchAndBound().supports(problem)) is not None:
+    if (reason := BranchAndBound().refusal(problem)) is not None:
         raise ValueError(f"chunks need a statement for branch and bound; {reason}")
     if not isinstance(chunks, Chunks):
         raise ValueError(f"chunks must be opttree.chunks.Chunks or None; got {type(chunks).__name__}")

@@ -42,9 +42,9 @@ class MultiStart(Solver):
         """Whether ``solver`` does."""
         return self.solver.makes_forests
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what ``solver`` supports."""
-        return self.solver.supports(problem)
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """Supports what ``solver`` supports, side constraints included."""
+        return self.solver.refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The runs one after another; the runs of a smaller ``n`` are the first ones of a larger ``n``."""
@@ -98,13 +98,13 @@ class Chain(Solver):
     def __repr__(self) -> str:
         return f"Chain({', '.join(map(repr, self.solvers))})"
 
-    def supports(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: TreeProblem) -> str | None:
         """The first reason given by one of the solvers; forests are not followed by another solver."""
         for solver in self.solvers[:-1]:
             if solver.makes_forests:
                 return f"{type(solver).__name__} makes a forest, from which the next solver of the chain cannot start"
         for solver in self.solvers:
-            if (reason := solver.supports(problem)) is not None:
+            if (reason := solver.refusal(problem)) is not None:
                 return f"{type(solver).__name__}: {reason}"
         return None
 

@@ -139,7 +139,7 @@ def classification_problem(n: int = 200, p: int = 4, seed: int = 0, **options: A
 
 def refusal(solver: Solver, problem: TreeProblem) -> str | None:
     """The sentence by which ``solver`` refuses ``problem``, or None."""
-    reason = solver.supports(problem)
+    reason = solver.refusal(problem)
     _require(
         reason is None or (isinstance(reason, str) and len(reason) > 10),
         f"{solver!r}: supports must return None or a sentence; got {reason!r}",

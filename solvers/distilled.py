@@ -76,11 +76,11 @@ class Distilled(Solver):
             return "distilled trees have oblique splits; the problem asks for axis-aligned ones"
         if self.depths is not None and max(self.depths) > problem.depth:
             return f"depths must be at most the problem's, {problem.depth}; got {self.depths}"
-        if self.student is not None and (reason := self.student.supports(problem)) is not None:
+        if self.student is not None and (reason := self.student.refusal(problem)) is not None:
             return reason
         if self.student is not None and self.student.makes_forests:
             return f"{type(self.student).__name__} makes a forest, and the student must be a single tree"
-        return self.teacher.supports(problem)
+        return self.teacher.refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The teacher's constant tree, then a tree for each depth."""

@@ -15,6 +15,7 @@ from opttree.models import as_tree
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, due_at, start_for
+from solvers.log import LOGGER, Bar, Lines, Silent, Verbosity, brief, checked, log_of
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-9  # relative to a bound, to the worst objective: a tree this little below a bound equals it
@@ -32,6 +33,7 @@ def solve(
     time_limit: float | None = None,
     callback: Callback | None = None,
     random_state: int | np.random.Generator | None = None,
+    verbose: Verbosity = 0,
 ) -> Result:
     """Run ``solver`` on ``problem`` and return the best tree it found.
 
@@ -47,6 +49,9 @@ def solve(
         solver's steps; the best tree so far is returned.
     callback : called with each `Step`, including that of the last call, and the `Trace` so far; return True to stop.
     random_state : seed or Generator. The same seed gives the same tree on any number of threads.
+    verbose : 1 prints a line, at most four a second, when the best objective, the bound or the phase changes; "bar"
+        shows a progress bar; 0 prints nothing. The beginning and the end of a run also go to
+        ``logging.getLogger("opttree")``.
 
     Raises
     ------
@@ -65,10 +70,11 @@ def solve(
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of a Step and a Trace, or None; got {callback!r}")
+    checked(verbose)
     _check_solver(solver)
     if not isinstance(problem, TreeProblem):
         raise ValueError(f"problem must be a TreeProblem; got {problem!r}")
-    reason = solver.supports(problem)
+    reason = solver.refusal(problem)
     if reason is not None:
         raise ValueError(f"{type(solver).__name__} cannot solve this problem: {reason}")
     start = None if start is None else as_tree(start, "start")
@@ -76,7 +82,23 @@ def solve(
         raise ValueError(f"start must be feasible; {reason}")
     rng = np.random.default_rng(random_state)
 
-    run = _Recorder(problem, solver, callback)
+    limit = math.inf if time_limit is None else float(time_limit)
+    title = f"{brief(solver)} on {problem.n_samples} rows, {problem.n_features} features, depth {problem.depth}"
+    LOGGER.info("%s begins", title)
+    log = log_of(verbose, title, limit)
+    result = None
+    try:
+        result = _run(problem, solver, start, rng, _Recorder(problem, solver, callback, log), limit)
+    finally:
+        log.end(result)
+    LOGGER.info("%s: %s", title, result)
+    return result
+
+
+def _run(
+    problem: TreeProblem, solver: Solver, start: Tree | None, rng: np.random.Generator, run: _Recorder, limit: float
+) -> Result:
+    """The solver's steps, to their end or the time limit, and the result."""
     iterates = solver.steps(problem, start_for(solver, start), rng)
     if not isinstance(iterates, Generator):
         raise ValueError(
@@ -85,7 +107,7 @@ def solve(
         )
     with noted_interrupts() as interrupted:
         try:
-            end = _loop(iterates, run, math.inf if time_limit is None else float(time_limit), interrupted)
+            end = _loop(iterates, run, limit, interrupted)
         except KeyboardInterrupt:
             if run.best is None:
                 raise
@@ -104,8 +126,10 @@ class _Recorder:
     kernels are compiled or loaded.
     """
 
-    def __init__(self, problem: TreeProblem, solver: Solver, callback: Callback | None) -> None:
-        self.problem, self.solver, self.callback = problem, solver, callback
+    def __init__(
+        self, problem: TreeProblem, solver: Solver, callback: Callback | None, log: Lines | Bar | Silent
+    ) -> None:
+        self.problem, self.solver, self.callback, self.log = problem, solver, callback, log
         self.began, self.off_clock = now(), 0.0  # time spent on objectives and in the callback
         self.compiled = compile_seconds()
         self.trace, self.n_evaluations = Trace(), 0
@@ -131,7 +155,9 @@ class _Recorder:
         if step.bound is not None and math.isnan(step.bound):
             raise SolverError(f"{name}.steps must yield bounds that are numbers; got nan")
         seconds, paused = self.seconds, now()
-        objective = self.problem.objective(step.tree) if step.objective is None else step.objective
+        objective = step.objective
+        if objective is None or self.problem.constraints:  # what violates a side constraint is never the best
+            objective = self.problem.objective(step.tree)
         self.n_evaluations += step.n_evaluations
         if self.best is None or objective < self.objective or math.isnan(self.objective):
             self.best, self.objective = step, objective
@@ -139,6 +165,7 @@ class _Recorder:
             self.bound = step.bound if self.bound is None else max(self.bound, step.bound)
         row = TraceRow(seconds, len(self.trace), step.phase, objective, self.objective, self.bound, step.info)
         self.trace.rows.append(row)
+        self.log.take(row)
         stops = self.callback is not None and bool(self.callback(step, self.trace))
         self.off_clock += now() - paused
         if stops:
@@ -148,7 +175,8 @@ class _Recorder:
     def result(self, termination: Termination, detail: str) -> Result:
         """The result, with its numbers checked against the tree; `SolverError` if they disagree."""
         if self.best is None:
-            raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree")
+            why = f": {termination.value}{detail}" if self.problem.constraints or detail else ""
+            raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree{why}")
         problem, bound, seconds = self.problem, self.bound, self.seconds
         objective, scale = problem.objective(self.best.tree), problem.objective(problem.best_constant())
         if bound is not None and objective < bound:

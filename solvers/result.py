@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opttree.html import columns, picture, table
 from opttree.models import Model
 
 if TYPE_CHECKING:
@@ -21,9 +23,17 @@ class Termination(Enum):
     ITERATION_LIMIT = "The iteration limit was reached."
     TIME_LIMIT = "The time limit was reached."
     STALLED = "The objective changed too little to go on."
+    INFEASIBLE = "No tree satisfies the constraints."
     INTERRUPTED = "Interrupted; the best tree so far is returned."
     TOO_LARGE = "The problem is too large for the solver; the best tree so far is returned."
     NUMERICAL_ERROR = "A number ceased to be finite; the best tree so far is returned."
+
+
+def relative_gap(objective: float, bound: float | None) -> float | None:
+    """``(objective - bound) / max(|objective|, 1e-12)``, not below 0; None without a bound or a finite objective."""
+    if bound is None or not math.isfinite(objective):
+        return None
+    return max(objective - bound, 0.0) / max(abs(objective), 1e-12)
 
 
 class SolverError(RuntimeError):
@@ -71,6 +81,10 @@ class Trace:
     def __iter__(self) -> Iterator[TraceRow]:
         return iter(self.rows)
 
+    def _repr_html_(self) -> str:
+        """The picture of the trace, for notebooks."""
+        return picture(lambda plotting: plotting.plot_rows({"": self}))
+
     def to_frame(self) -> pd.DataFrame:
         """The trace as a DataFrame with columns seconds, step, phase, objective, best, bound.
 
@@ -115,13 +129,27 @@ class Result:
     @property
     def gap(self) -> float | None:
         """``(objective - bound) / max(|objective|, 1e-12)``, or None without a proved bound."""
-        if self.bound is None:
-            return None
-        return max(self.objective - self.bound, 0.0) / max(abs(self.objective), 1e-12)
+        return relative_gap(self.objective, self.bound)
 
     def __str__(self) -> str:
         gap = "" if self.gap is None else f", bound {self.bound:.6g}, gap {100 * self.gap:.3g} %"
         return f"objective {self.objective:.6g}{gap} after {self.n_steps} steps, {self.seconds:.3g} s. {self.message}"
+
+    def __rich__(self) -> Any:
+        """A table for `rich.print`."""
+        from rich.table import Table
+
+        table = Table(title=self.solver.split("(")[0], show_header=False)
+        for name, value in self.summary().items():
+            table.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+        table.add_row("message", self.message)
+        return table
+
+    def _repr_html_(self) -> str:
+        """The summary, the tree and the trace, for notebooks."""
+        parts = [table({**self.summary(), "message": self.message}), self.trace._repr_html_()]
+        drawn = getattr(self.tree, "_repr_html_", None)
+        return columns(parts) + (drawn() if drawn is not None else "")
 
     def summary(self) -> dict[str, Any]:
         """Scalars of the result, for a table row."""

@@ -95,9 +95,9 @@ class _OptimalTree(SingleTree):
             return self._branch_and_bound(problem, local)
         if self.solver == "auto" and self.formulation == "hyperflow" and self.n_thresholds == "all":
             bnb = replace(self._branch_and_bound(problem, local), time_limit=AUTO_SECONDS)
-            if problem.leaves == "constant" and bnb.supports(problem) is None:
+            if problem.leaves == "constant" and bnb.refusal(problem) is None:
                 return bnb
-        if local.supports(problem) is not None:
+        if local.refusal(problem) is not None:
             return mip
         if self.solver == "auto" and not self._is_provable(problem, mip):
             return local
@@ -110,7 +110,7 @@ class _OptimalTree(SingleTree):
 
     def _is_provable(self, problem: TreeProblem, mip: Any) -> bool:
         """Whether an exact solution takes a few seconds at most."""
-        if self.formulation != "hyperflow" or mip.supports(problem) is not None:
+        if self.formulation != "hyperflow" or mip.refusal(problem) is not None:
             return False
         if problem.splits == "oblique":
             candidates = problem.n_samples**2

@@ -178,7 +178,7 @@ def best_actions(columns, cost, leaf, below, below_count, price, value, count, c
         if left >= 0:
             total += below[left] + below[right]
             splits += below_count[left] + below_count[right]
-        slack = 1e-12 * abs(value[s])
+        slack = 1e-12 * abs(value[s]) if value[s] < np.inf else 0.0
         if total < value[s] - slack or (total <= value[s] + slack and splits < count[s]):
             value[s] = total
             count[s] = splits

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics, vectors
 from opttree.options import Checked, option
+from opttree.problems.constraints import MaxSplits
 from opttree.problems.mip.exact_leaves import fit_exact_leaves
 from opttree.problems.numbers import apart
 from opttree.problems.penalties import L1, L2, SplitPrice
@@ -54,6 +55,9 @@ class ExactTreeProblem(Checked):
         """Why ``problem`` has no such form, or None."""
         if problem.splits != "axis":
             return "its splits are oblique; branch and bound over thresholds is for axis-aligned ones"
+        other = next((c for c in problem.constraints if not isinstance(c, MaxSplits)), None)
+        if other is not None:
+            return f"it has the side constraint {other!r}; the exact search states MaxSplits"
         if problem.leaves == "linear" and problem.loss != "squared":
             return (
                 f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
@@ -68,8 +72,8 @@ class ExactTreeProblem(Checked):
     @property
     def n_splits(self) -> int:
         """The largest number of splits of a tree."""
-        most = 2**self.problem.depth - 1
-        return most if self.max_splits is None else min(self.max_splits, most)
+        limits = (2**self.problem.depth - 1, self.max_splits, self.problem.max_splits)
+        return min(limit for limit in limits if limit is not None)
 
     @property
     def by_buckets(self) -> bool:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from opttree.forest import Forest
 from opttree.kernels import codes, hard, leaves, reduced
 from opttree.models import as_model
+from opttree.problems.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
+from opttree.problems.joint_leaves import fit_jointly
 from opttree.problems.numbers import LARGEST_SINGLE, SMALLEST, check_numbers
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.problems.weights import check_weight
@@ -43,6 +45,7 @@ class TreeProblem:
         ``alpha / n`` here. Penalties on splits act on the weights at unit length, since scaling a hyperplane does not
         change the routing (in the papers they act on the weights as stored); see `L1`. A single penalty needs no tuple.
     min_leaf : fewest rows in a nonempty leaf, >= 1; a tree of one leaf is always allowed.
+    constraints : side constraints, see `opttree.constraints`. `solve` refuses solvers whose trees may violate them.
 
     Raises
     ------
@@ -59,6 +62,7 @@ class TreeProblem:
     sample_weight: Floats | None = field(default=None, repr=False)
     penalties: Sequence[Penalty] = ()
     min_leaf: int = 1
+    constraints: Sequence[Constraint] = ()
     classes: NDArray[Any] | None = field(init=False, default=None)  # (K,) sorted labels, those of weight zero included
 
     def __post_init__(self) -> None:
@@ -75,6 +79,15 @@ class TreeProblem:
                 raise ValueError(
                     f"penalties must be a sequence of L1, L2, SplitPrice or objects with value(tree); got {penalty!r}"
                 )
+        constraints = _as_tuple(self.constraints)
+        for constraint in constraints:
+            if not isinstance(constraint, Constraint):
+                raise ValueError(
+                    f"constraints must be a sequence of constraints, such as MaxSplits(3); got {constraint!r}"
+                )
+        min_leaf = max([self.min_leaf, *(c.k for c in constraints if isinstance(c, MinLeaf))])
+        object.__setattr__(self, "min_leaf", int(min_leaf))
+        constraints = tuple(c for c in constraints if not isinstance(c, MinLeaf))
         X = np.ascontiguousarray(self.X, np.float64)
         if X.ndim != 2 or X.size == 0:
             raise ValueError(f"X must be a table with at least one row and one column; got shape {X.shape}")
@@ -95,9 +108,14 @@ class TreeProblem:
             object.__setattr__(self, "classes", np.unique(y))
         used = weight > 0.0
         if not used.all():
+            constraints = _on_rows(constraints, np.flatnonzero(used), len(used))
             X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
-        for name, value in (("X", X), ("y", y), ("sample_weight", weight), ("penalties", penalties)):
+        values = {"X": X, "y": y, "sample_weight": weight, "penalties": penalties, "constraints": constraints}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
+        for constraint in constraints:
+            if (reason := constraint.refusal(self)) is not None:
+                raise ValueError(f"constraints must fit the problem; {constraint!r}: {reason}")
 
     # ---- the data as kernels take them ----------------------------------------------------------------------------
 
@@ -191,6 +209,11 @@ class TreeProblem:
         l1 = self.strength(L1, "splits") if self.splits == "axis" else 0.0
         return self.split_price + self.strength(L2, "splits") + l1
 
+    @property
+    def max_splits(self) -> int | None:
+        """The largest number of splits that `MaxSplits` allows, or None."""
+        return min((c.k for c in self.constraints if isinstance(c, MaxSplits)), default=None)
+
     # ---- the objective --------------------------------------------------------------------------------------------
 
     def violation(self, model: Any) -> str | None:
@@ -211,6 +234,13 @@ class TreeProblem:
         trees = (model,) if isinstance(model, Tree) else model.trees
         return next((reason for tree in trees if (reason := self._broken_limit(tree)) is not None), None)
 
+    def _broken_constraint(self, tree: Tree) -> str | None:
+        """The side constraint that ``tree``, as it stands or without dead branches, violates, in one sentence."""
+        live = self.live(tree)
+        forms = (tree,) if live.n_branches == tree.n_branches else (tree, live)
+        reasons = (c.violation(self, form) for form in forms for c in self.constraints)
+        return next((reason for reason in reasons if reason is not None), None)
+
     def _broken_limit(self, tree: Tree) -> str | None:
         """The limit on single trees that ``tree`` violates, in one sentence, or None."""
         if tree.depth > self.depth:
@@ -224,7 +254,7 @@ class TreeProblem:
             counts = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)
             if np.any((counts > 0) & (counts < self.min_leaf)):
                 return f"the tree has a leaf with {counts[counts > 0].min()} rows; the problem asks for {self.min_leaf}"
-        return None
+        return self._broken_constraint(tree) if self.constraints and first_layer else None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is kept of the last tree and the rows in blocks: copies and other processes make it anew."""
@@ -295,14 +325,19 @@ class TreeProblem:
     def sample(self, rows: NDArray[np.integer], **changes: Any) -> TreeProblem:
         """The same statement on a subset of the rows, given by number; ``changes`` are options that differ."""
         assert self.sample_weight is not None  # set by __post_init__
+        changes.setdefault("constraints", _on_rows(self.constraints, np.arange(self.n_samples)[rows], self.n_samples))
         return self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
 
     def restated(self, **changes: Any) -> TreeProblem:
         """The same rows and classes with other options."""
+        changes.setdefault("constraints", self.constraints)
         return self.with_rows(self.X, self.y, self.sample_weight, **changes)
 
     def with_rows(self, X: Any, y: Any, sample_weight: Any = None, **changes: Any) -> TreeProblem:
-        """The same statement on other rows of the same features and classes; ``changes`` are options that differ."""
+        """The same statement on other rows of the same features and classes; ``changes`` are options that differ.
+        Constraints on single rows do not carry over.
+        """
+        changes.setdefault("constraints", _on_rows(self.constraints, np.zeros(0, int), self.n_samples))
         part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
         object.__setattr__(part, "classes", self.classes)
         return part
@@ -334,11 +369,12 @@ class TreeProblem:
         """The subproblem of a subtree of at most ``depth`` levels, on the rows that reach it.
 
         Penalties are scaled by the rows' share of the weight, so that the subproblem's objective times this share is
-        the subtree's contribution to this problem's objective. ``changes`` are options that differ.
+        the subtree's contribution to this problem's objective. Side constraints are on whole trees and left out.
+        ``changes`` are options that differ.
         """
         share = float(np.sum(self.w[rows]))
         penalties = [scaled(q, 1.0 / share) for q in self.penalties]
-        return self.sample(rows, depth=depth, penalties=penalties, **changes)
+        return self.sample(rows, depth=depth, penalties=penalties, constraints=(), **changes)
 
     def one_leaf(self, leaves: str | None = None) -> Tree:
         """The best tree of one leaf, "constant" or "linear"; by default as in the problem."""
@@ -365,6 +401,7 @@ class TreeProblem:
             Constant leaves are exact: mean, median, class frequencies. Linear ones minimise the loss plus the leaf
             penalties (softmax cross-entropy for classification) and, in regression, are clipped to the intersection of
             the ranges of y and of the fitted values on the leaf's rows. Leaves that no row reaches are unchanged.
+            Under a `LeafConstraint` constant leaves are the best within its limits.
         """
         leaf = self.leaves_of(tree) - tree.n_branches
         linear = (leaves or self.leaves) == "linear"
@@ -372,7 +409,7 @@ class TreeProblem:
         coefs = tree.leaf_arrays[1]
         start = coefs if coefs.shape == shape else np.zeros(shape)
         values, coefs, lower, upper = self.fit_leaf_arrays(leaf, tree.values, start, min_rows)
-        return replace(
+        fitted = replace(
             tree,
             values=values,
             coefs=coefs,
@@ -382,6 +419,8 @@ class TreeProblem:
             classes=self.classes,
             mixture=False,  # fitted under hard routing
         )
+        joint = not linear and any(isinstance(c, LeafConstraint) for c in self.constraints)
+        return fit_jointly(self, fitted) if joint else fitted
 
     def link(self, linear: bool) -> str:
         """Link of this problem's trees: softmax if leaves hold linear class scores."""
@@ -445,6 +484,12 @@ class TreeProblem:
             small[np.where(counts[left] >= counts[right], left, right)[both]] = False
             tree = tree.keep(~small[tree.n_branches :])
         return tree
+
+
+def _on_rows(constraints: Sequence[Constraint], rows: NDArray[np.integer], n: int) -> tuple[Constraint, ...]:
+    """The constraints for the problem of some of its ``n`` rows, without those that concern others."""
+    parts = (constraint.on_rows(rows, n) for constraint in constraints)
+    return tuple(part for part in parts if part is not None)
 
 
 def _as_tuple(penalties: Any) -> tuple[Any, ...]:

@@ -61,7 +61,7 @@ class BlockBounds(Solver):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what `BranchAndBound` does."""
-        return BranchAndBound().supports(problem)
+        return BranchAndBound().refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The start, and a bound after every block."""

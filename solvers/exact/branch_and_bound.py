@@ -13,6 +13,7 @@ from opttree.clock import now
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import ExactTreeProblem, TreeProblem
+from opttree.problems.constraints import MaxSplits
 from opttree.problems.numbers import merged_words
 from opttree.threads import count, limited
 from opttree.tree import Tree
@@ -42,6 +43,7 @@ class BranchAndBound(Solver):
     Ctrl-C or the limit of `queue_memory` both are valid. OPTIMAL is returned only with a proof.
     """
 
+    respects = (MaxSplits,)
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
     init: Solver | None = option(factory=CartInit, doc="Solver for the start tree, if `solve` is given none; or None.")
     max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)

@@ -33,7 +33,7 @@ class ExactInit(Initial):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports the losses and penalties of `BranchAndBound`; other splits and leaves than its own as `CartInit`."""
-        return BranchAndBound().supports(replace(self._stated(problem), depth=min(problem.depth, self.levels)))
+        return BranchAndBound().refusal(replace(self._stated(problem), depth=min(problem.depth, self.levels)))
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The tree, after a pause at every node."""

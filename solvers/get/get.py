@@ -167,7 +167,7 @@ class GET(Solver):
         starts = max(1, (filled.n_kept if filled._races(problem) else filled.n_starts) or 0)
         reason = reason or SmoothTreeProblem.device_refusal(problem, self.device, starts, dtype=self.dtype)
         for part in filled.portfolio or ():
-            reason = reason or part.supports(problem)
+            reason = reason or part.refusal(problem)
         return reason
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

@@ -100,7 +100,7 @@ class GradTree(Solver):
         reason = devices.refusal(self.device)
         if problem.depth > 0:
             reason = reason or DenseTreeProblem.refusal(problem) or self._memory_refusal(problem)
-        return reason if reason is not None or self.init is None else self.init.supports(problem)
+        return reason if reason is not None or self.init is None else self.init.refusal(problem)
 
     def _memory_refusal(self, problem: TreeProblem) -> str | None:
         if self.device != "gpu":

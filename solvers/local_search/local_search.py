@@ -77,7 +77,7 @@ class LocalSearch(Solver):
             return "it supports the penalties L1, L2 and SplitPrice only"
         if problem.splits == "oblique" and problem.strength(L1, "splits"):
             return "it supports no l1 penalty on oblique splits; use TAO or GET"
-        return self.init.supports(problem)
+        return self.init.supports(problem)  # its tree is pruned to the limits
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Searches one after another, with a step after every pass."""

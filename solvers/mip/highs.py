@@ -12,16 +12,22 @@ from numpy.typing import NDArray
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy.sparse import csc_array
 
+from solvers.mip.limits import Limits
+
 Floats = NDArray[np.float64]
 POLL = 0.02  # seconds
+TIGHT = 1e-9  # in place of 1e-6
 
 
 class Progress(NamedTuple):
-    """Progress of a run: values of the columns if there is a new incumbent, the bound, nodes so far."""
+    """Progress of a run: values of the columns if there is a new incumbent, the bound, nodes so far, and other numbers
+    for the trace.
+    """
 
     values: Floats | None
     bound: float | None
     nodes: int
+    info: Mapping[str, float] = {}
 
 
 class Outcome(NamedTuple):
@@ -31,6 +37,21 @@ class Outcome(NamedTuple):
     bound: float | None
     nodes: int
     values: Floats | None
+
+
+def _options(limits: Limits) -> dict[str, Any]:
+    """The limits by their names in HiGHS."""
+    options = {
+        "mip_rel_gap": limits.gap,
+        "mip_abs_gap": 0.0,
+        "random_seed": limits.seed,
+        "time_limit": limits.seconds,  # sub-MIPs obey it, too
+        "mip_max_nodes": limits.nodes,
+        "threads": limits.threads,
+        "mip_feasibility_tolerance": TIGHT if limits.tight else None,
+        "primal_feasibility_tolerance": TIGHT if limits.tight else None,
+    }
+    return {name: value for name, value in options.items() if value is not None}
 
 
 class Compiled:
@@ -89,12 +110,14 @@ class Run:
     Bounds come from log events and the final result only: other events may belong to sub-MIPs, which do not log.
     """
 
-    def __init__(self, compiled: Compiled, options: Mapping[str, Any], start: Floats | None) -> None:
+    def __init__(self, compiled: Compiled, limits: Limits, start: Floats | None) -> None:
         self.compiled = compiled
         self.events: deque[Progress] = deque()
+        self.root_seconds: float | None = None
         self.highs = Quiet()
         self.highs.setOptionValue("output_flag", True)  # without it there are no log events
-        for name, value in options.items():
+        self.highs.setOptionValue("log_to_console", limits.verbose)
+        for name, value in _options(limits).items():
             self.highs.setOptionValue(name, value)
         self.highs.passModel(compiled.lp)
         if start is not None and compiled.is_integer:
@@ -112,8 +135,14 @@ class Run:
             self.events.append(Progress(values, None, int(event.data_out.mip_node_count)))
 
     def _log(self, event: Any) -> None:
-        bound = self.compiled.bound(event.data_out.mip_dual_bound)
-        self.events.append(Progress(None, bound, int(event.data_out.mip_node_count)))
+        data = event.data_out
+        nodes = int(data.mip_node_count)
+        if self.root_seconds is None and nodes > 0:
+            self.root_seconds = float(data.running_time)
+        bound, primal = self.compiled.bound(data.mip_dual_bound), self.compiled.bound(data.mip_primal_bound)
+        info = {"mip_primal": primal, "mip_dual": bound, "mip_gap": data.mip_gap, "root_seconds": self.root_seconds}
+        known = {name: float(value) for name, value in info.items() if value is not None and np.isfinite(value)}
+        self.events.append(Progress(None, bound, nodes, known))
 
     def wait(self) -> bool:
         """Wait a few hundredths of a second; returns whether it has finished."""

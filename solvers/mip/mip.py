@@ -17,11 +17,13 @@ from opttree.interrupts import in_background
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import MIPTreeProblem, TreeProblem
+from opttree.problems.constraints import Constraint
 from opttree.problems.mip import LEAST_MARGIN, Formulation, TooLargeError
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, seconds_left
 from solvers.initial import CartInit
 from solvers.local_search import LocalSearch
+from solvers.mip.limits import Limits, takes_squares, unavailable
 from solvers.result import Termination, Verdict
 
 Floats = NDArray[np.float64]
@@ -45,7 +47,12 @@ class MIP(Solver):
     closed, since HiGHS does not support quadratic objectives with integer variables.
     """
 
-    formulation: Literal["hyperflow", "flow", "big-m"] = option("hyperflow", "See `MIPTreeProblem`.")
+    respects = (Constraint,)
+    formulation: Literal["auto", "hyperflow", "flow", "big-m"] = option(
+        "auto",
+        """See `MIPTreeProblem`. "auto": the first of the three that states the problem; with functions of the model among
+        the constraints, flow or big-m.""",
+    )
     init: Solver | Literal["auto"] | None = option(
         "auto",
         """Solver for MIP starts, if `solve` is given none: its trees are moved to the nearest candidate splits. A good
@@ -79,36 +86,69 @@ class MIP(Solver):
     coef_bound: float = option(10.0, "See `MIPTreeProblem`.", above=0)
     margin: float = option(0.005, "See `MIPTreeProblem`.", least=LEAST_MARGIN)
 
+    constraints: tuple[Any, ...] = option(
+        (),
+        "Side constraints beside those of the problem, and functions of the Pyomo model, see `MIPTreeProblem`.",
+        test=lambda given: all(isinstance(c, Constraint) or (callable(c) and not isinstance(c, type)) for c in given),
+        words="a sequence of side constraints, such as MaxSplits(3), and functions of the model",
+    )
+    optimizer: str = option(
+        "highs",
+        """"highs"; "scip", through `pyscipopt`; or the name of a solver that Pyomo finds, such as "gurobi" or "cbc". Only
+        HiGHS reports incumbents and bounds as it runs.""",
+    )
+    verbose: bool = option(False, "Whether to print the log of the optimizer.")
+
     def stated(self, problem: TreeProblem) -> MIPTreeProblem:
-        """The mixed-integer program of ``problem``."""
+        """The mixed-integer program of ``problem``; ValueError where there is none."""
+        forms = ("hyperflow", "flow", "big-m") if self.formulation == "auto" else (self.formulation,)
+        if self.formulation == "auto" and any(not isinstance(c, Constraint) for c in self.constraints):
+            forms = forms[1:]
+        for form in forms:
+            try:
+                return self._stated_as(problem, form)
+            except ValueError:
+                if form == forms[-1]:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _stated_as(self, problem: TreeProblem, formulation: Any) -> MIPTreeProblem:
+        squares = takes_squares(self.optimizer) and problem.loss == "squared" and formulation != "hyperflow"
         return MIPTreeProblem(
             problem,
-            formulation=self.formulation,
+            formulation=formulation,
             n_thresholds=self.n_thresholds,
             max_splits=self.max_splits,
             max_features=self.max_features,
-            objective="outer",
+            constraints=self.constraints,
+            objective="exact" if squares else "outer",
             coef_bound=self.coef_bound,
             margin=self.margin,
         )
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the formulation can express."""
+        """Supports what the formulation can express, where the optimizer is installed."""
         try:
             self.stated(problem)
         except ValueError as error:
             return str(error)
+        if (reason := unavailable(self.optimizer)) is not None:
+            return reason
         return self.init.supports(problem) if isinstance(self.init, Solver) else None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds, until a proof or a limit."""
         began = now()
         stated = self.stated(problem)
-        search = _Search(self, stated, problem.best_constant(), began)
-        auto = self.init == "auto"
-        found = auto and search.take_cart(rng.spawn(1)[0])
-        yield search.step("CART" if found else "constant")
+        search = _Search(self, stated, began)
+        problem, auto = stated.problem, self.init == "auto"
         try:
+            if stated.extensions:  # which trees they allow is known from the model
+                yield from search.build()
+            label = "constant" if search.take(problem.best_constant()) else ""
+            label = "CART" if auto and search.take_cart(rng.spawn(1)[0]) else label
+            if label:
+                yield search.step(label)
             if start is not None:
                 if search.take_start(start):
                     yield search.step("start")
@@ -116,8 +156,8 @@ class MIP(Solver):
                 yield from search.begin(self.init, None, rng)
             elif auto and search.is_long():
                 levels = 3 if self.n_thresholds == "all" else 0  # optimal subtrees are of all thresholds
-                local = LocalSearch(max_splits=self.max_splits, exact_levels=levels)
-                if local.supports(problem) is None:
+                local = LocalSearch(exact_levels=levels)
+                if local.refusal(problem) is None:
                     yield from search.begin(local, search.tree, rng, search.short)
             return (yield from search.run())
         except LastCall:
@@ -132,24 +172,32 @@ class MIP(Solver):
 class _Search:
     """State of the search: incumbent, bound, and the current run of HiGHS."""
 
-    def __init__(self, options: MIP, stated: MIPTreeProblem, tree: Tree, began: float) -> None:
+    def __init__(self, options: MIP, stated: MIPTreeProblem, began: float) -> None:
         self.options, self.stated, self.problem, self.began = options, stated, stated.problem, began
-        self.tree, self.objective = tree, self.problem.objective(tree)
-        tangents = stated.formulation != "hyperflow" and self.problem.loss == "squared"
-        self.slack = ROUNDING * self.objective  # smaller differences are rounding errors
+        self.tree: Tree | None = None
+        self.objective = math.inf
+        free = self.problem.restated(constraints=())
+        tangents = stated.formulation != "hyperflow" and self.problem.loss in ("squared", "log")
+        tangents = tangents and stated.objective == "outer"
+        self.slack = ROUNDING * free.objective(free.best_constant())  # smaller differences are rounding errors
         self.gap = options.gap if options.gap is not None else TANGENT_GAP if tangents else GAP
         self.bound, self.nodes = 0.0, 0
         self.unused: str | None = None  # why the start was not used
         self.value: float | None = None  # objective of the last solution in the model
         self.model: Any = None
-        self.highs: Any = None  # the current run, if any
+        self.formulation: Formulation | None = None
+        self.run_of: Any = None  # the current run of the optimizer, if any
+        self.info: dict[str, float] = {}
+        # HiGHS 1.16 may take the value of a start for another one after presolve, and stop there; and its tolerance may
+        # leave a gap: then it runs once more, without a start, with a tight one
+        self.careful = False
 
     def take(self, tree: Tree | None) -> bool:
         """Take a tree of candidate splits (or None) as the incumbent if it is better; returns whether it is."""
-        if tree is None or self.stated.over_limit(tree) is not None:
+        objective = math.inf if tree is None else self.problem.objective(tree)
+        if tree is None or objective >= self.objective:
             return False
-        objective = self.problem.objective(tree)
-        if objective >= self.objective:
+        if self.stated.extensions and not self.stated.contains(self.model, tree):
             return False
         self.tree, self.objective = tree, objective
         return True
@@ -160,14 +208,16 @@ class _Search:
         if tree is None:
             self.unused = "its splits or leaves are outside the program's limits"
         else:
-            self.unused = self.stated.over_limit(tree)
+            self.unused = self.problem.violation(tree)
+            if self.unused is None and self.stated.extensions and not self.stated.contains(self.model, tree):
+                self.unused = "it violates a constraint of the model"
         return self.take(tree)
 
     def take_cart(self, rng: Rng) -> bool:
         """Take CART's tree, of smaller depth if a limit rules it out; returns whether it is the new incumbent."""
         for depth in range(self.problem.depth, -1, -1):
-            tree = self.stated.snap(CartInit().build(self.problem.restated(depth=depth), rng))
-            if tree is not None and self.stated.over_limit(tree) is None:
+            tree = self.stated.snap(CartInit().build(self.problem.restated(depth=depth, constraints=()), rng))
+            if tree is not None and self.problem.violation(tree) is None:
                 return self.take(tree)
         return False
 
@@ -178,9 +228,11 @@ class _Search:
         self.bound = bound
         return True
 
-    def step(self, phase: str) -> Step:
-        """A step with the incumbent and the bound."""
-        return Step(self.tree, self.objective, self.bound, phase, info={"nodes": self.nodes})
+    def step(self, phase: str) -> Step | None:
+        """A step with the incumbent and the bound; None while there is no tree."""
+        if self.tree is None:
+            return None
+        return Step(self.tree, self.objective, self.bound, phase, info={"nodes": self.nodes, **self.info})
 
     def is_long(self) -> bool:
         """Whether a proof may take long: "flow", "big-m", or many sets of rows to enumerate."""
@@ -222,19 +274,32 @@ class _Search:
             words += f"; linear leaves {self.stated.leaf_text}"
         if self.value is not None and abs(self.value - self.objective) > SAME * abs(self.objective) + self.slack:
             words += f"; the model's value is {self.value:.9g}, that of the tree {self.objective:.9g}"
+        if self.tree is None:
+            words += "; no tree that satisfies the constraints was found"
         if self.unused is not None:
             words += f"; the start was not used: {self.unused}"
         return words + "."
 
+    def build(self) -> Generator[Step | None, Any, None]:
+        """Enumerate and build the model."""
+        complete = bool(self.stated.extensions)
+        self.formulation = yield from self._in_time(self.stated.prepare(complete=complete))
+        if math.isfinite(self.formulation.bound):
+            self.model = yield from self._in_time(in_background(lambda: self.stated.build(complete=complete)))
+
     def run(self) -> Steps:
         """Enumerate, build and solve; repeat with tangents at the solution until the gap is closed."""
         try:
-            formulation = yield from self._in_time(self.stated.prepare())
+            if self.model is None:
+                yield from self.build()
         except TooLargeError as error:
             return Verdict(Termination.TOO_LARGE, f" ({error}.)")
+        formulation = self.formulation
+        assert formulation is not None  # set by build
+        if self.model is None:
+            return Verdict(Termination.INFEASIBLE, self.detail())
         if self.raise_bound(formulation.bound):
             yield self.step("relaxation")
-        self.model = yield from self._in_time(in_background(lambda: self.stated.build(complete=False)))
         while True:
             status = yield from self._in_time(self._solve(formulation))
             yield self.step("branch and bound")
@@ -242,11 +307,15 @@ class _Search:
                 return Verdict(Termination.OPTIMAL, self.detail())
             if status == "TimeLimit":
                 raise LastCall
+            if status == "Infeasible" and self.tree is None:
+                return Verdict(Termination.INFEASIBLE, self.detail())
             if status != "Optimal":
-                reason = "" if status == "SolutionLimit" else f" (HiGHS: {status}.)"
+                reason = "" if status == "SolutionLimit" else f" ({self.options.optimizer}: {status}.)"
                 return Verdict(Termination.ITERATION_LIMIT, reason + self.detail())
             if not formulation.refine(self.model):
-                return Verdict(Termination.STALLED, self.detail())
+                if self.careful:
+                    return Verdict(Termination.STALLED, self.detail())
+                self.careful = True
 
     def _in_time(self, work: Generator[Step | None, Any, Any]) -> Generator[Step | None, Any, Any]:
         """Run ``work`` until the solver's ``time_limit``."""
@@ -256,7 +325,7 @@ class _Search:
             except StopIteration as stop:
                 return stop.value
             yield step
-            if self.own_seconds_left() <= 0.0:
+            if self.own_seconds_left() <= 0.0 or (self.tree is None and seconds_left() <= 0.0):
                 raise LastCall
 
     def own_seconds_left(self) -> float:
@@ -265,59 +334,60 @@ class _Search:
         return math.inf if limit is None else self.began + float(limit) - now()
 
     def _solve(self, formulation: Formulation) -> Generator[Step | None, Any, str]:
-        """One run of HiGHS from the incumbent; returns its status."""
-        from solvers.mip.highs import Compiled, Run  # slow to import
+        """One run of the optimizer from the incumbent; returns its status."""
+        from solvers.mip.optimizers import begin  # slow to import
 
-        snapped = self.stated.snap(self.tree)
+        snapped = None if self.tree is None else self.stated.snap(self.tree)
 
-        def compiled_with_start() -> tuple[Compiled, Floats | None]:
-            is_start = snapped is not None and formulation.encode(self.model, snapped)
-            compiled = Compiled(self.model)
-            return compiled, compiled.values() if is_start else None
+        def begun() -> Any:
+            is_start = snapped is not None and not self.careful and formulation.encode(self.model, snapped)
+            return begin(self.options.optimizer, self.model, self._limits(), is_start)
 
-        compiled, start = yield from in_background(compiled_with_start)
-        self.highs = Run(compiled, self._highs_options(), start)
+        self.run_of = yield from in_background(begun)
         done = False
         while not done:
-            done = self.highs.wait()
+            done = self.run_of.wait()
             for _news in self._news():
                 yield self.step("branch and bound")
             yield None
         return self.stop()
 
-    def _highs_options(self) -> dict[str, Any]:
-        chosen = {"mip_rel_gap": self.gap, "mip_abs_gap": 0.0, "random_seed": self.options.seed}
-        chosen["time_limit"] = max(min(self.own_seconds_left(), seconds_left()), 0.0)  # sub-MIPs obey it, too
-        if self.options.node_limit is not None:
-            chosen["mip_max_nodes"] = self.options.node_limit
-        if self.options.threads is not None:
-            chosen["threads"] = self.options.threads
-        return chosen
+    def _limits(self) -> Limits:
+        return Limits(
+            gap=self.gap,
+            seconds=max(min(self.own_seconds_left(), seconds_left()), 0.0),
+            nodes=self.options.node_limit,
+            threads=self.options.threads,
+            seed=self.options.seed,
+            verbose=self.options.verbose,
+            tight=self.careful,
+        )
 
     def stop(self) -> str:
-        """Stop HiGHS, if it runs, and take its results; returns its status."""
-        if self.highs is None:
+        """Stop the optimizer, if it runs, and take its results; returns its status."""
+        if self.run_of is None:
             return ""
-        self.highs.stop()
+        self.run_of.stop()
         for _news in self._news():
             pass
-        status, bound, nodes, values = self.highs.outcome()
+        status, bound, nodes, values = self.run_of.outcome()
         self.nodes = max(self.nodes, nodes)
         self.raise_bound(bound)
         if values is not None:
             self._read(values)
             self.value = float(self.model.cost())
-        self.highs = None
+        self.run_of = None
         return str(status)
 
     def _news(self) -> Iterator[None]:
         """Take the new incumbents and bounds; yields after each improvement."""
-        while self.highs.events:
-            values, bound, nodes = self.highs.events.popleft()
+        while self.run_of.events:
+            values, bound, nodes, info = self.run_of.events.popleft()
             self.nodes = max(self.nodes, nodes)
+            self.info = {**self.info, **info}
             if self.raise_bound(bound) or (values is not None and self._read(values)):
                 yield
 
     def _read(self, values: Floats) -> bool:
-        self.highs.compiled.assign(values)
+        self.run_of.compiled.assign(values)
         return self.take(self.stated.decode(self.model))

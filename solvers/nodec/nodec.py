@@ -124,7 +124,7 @@ class NODEC(Solver):
             return reason
         if problem.loss not in LOSSES:
             return f"its loss is {problem.loss!r}, and only {list(LOSSES)} are smooth"
-        return self.init.supports(problem) or SmoothTreeProblem.device_refusal(problem, self.device)
+        return self.init.refusal(problem) or SmoothTreeProblem.device_refusal(problem, self.device)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The paper's procedures: initialization, decomposition, update of branch nodes."""

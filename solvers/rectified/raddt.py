@@ -72,7 +72,7 @@ class RADDT(Solver):
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports oblique splits, squared or log loss; depth 0 gives the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
-        return reason or self.init.supports(problem)
+        return reason or self.init.refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each run of each start."""

@@ -59,7 +59,7 @@ class StackedForest(Solver):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """What all members support."""
-        reasons = (member.supports(problem) for member in self.members)
+        reasons = (member.refusal(problem) for member in self.members)
         return next((reason for reason in reasons if reason is not None), None)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

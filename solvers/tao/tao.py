@@ -64,7 +64,7 @@ class TAO(Solver):
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Axis-aligned problems need an axis-aligned node solver, which must also support the penalties."""
-        if (reason := self.init.supports(problem)) is not None:
+        if (reason := self.init.refusal(problem)) is not None:
             return reason
         solver = self.nodes(problem)
         if problem.splits == "axis" and not solver.axis_aligned:

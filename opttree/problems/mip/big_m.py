@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyomo.core as pyo
+from numpy.typing import NDArray
 
+from opttree.problems.constraints import ForbidSplit
 from opttree.problems.mip.candidates import unit_range
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
+from opttree.problems.mip.side import Side
 from opttree.problems.mip.statement import MIPStatement
 from opttree.tree import Tree
 
@@ -18,7 +21,7 @@ ROUNDING = 1e-6
 
 class BigM:
     """Branch t of the complete tree has weights ``a[t, j]``, a threshold ``b[t]`` and ``splits[t]``; row i is at leaf l
-    if ``z[i, l] = 1``. OCT, ORT, ORT-L with axis-aligned splits; OCT-H, ORT-H, ORT-LH with oblique ones.
+    if ``leaf[i, l] = 1``. OCT, ORT, ORT-L with axis-aligned splits; OCT-H, ORT-H, ORT-LH with oblique ones.
 
     Axis-aligned: ``a`` is binary, and feature values are replaced by their ranks among the candidate thresholds,
     divided by the number of thresholds, so that the least distance between two values is known and not small. Oblique:
@@ -58,8 +61,8 @@ class BigM:
         model = self.leaves.named_model("big_m")
         model.splits = pyo.Var(branches, domain=pyo.Binary)
         tree.order_splits(model, model.splits)
-        model.z = pyo.Var(rows, leaves, domain=pyo.Binary)
-        model.somewhere = pyo.Constraint(rows, rule=lambda m, i: sum(m.z[i, leaf] for leaf in leaves) == 1)
+        model.leaf = pyo.Var(rows, leaves, domain=pyo.Binary)
+        model.somewhere = pyo.Constraint(rows, rule=lambda m, i: sum(m.leaf[i, leaf] for leaf in leaves) == 1)
         if self.axis:
             model.a = pyo.Var(branches, features, domain=pyo.Binary)
             model.b = pyo.Var(branches, bounds=(0.0, 1.0))
@@ -73,19 +76,27 @@ class BigM:
         model.go = pyo.Constraint(turns, rule=self._go)
         model.go_right_splits = pyo.Constraint(
             [(i, leaf, t) for i, leaf, t, left in turns if not left],
-            rule=lambda m, i, leaf, t: m.z[i, leaf] <= m.splits[t],
+            rule=lambda m, i, leaf, t: m.leaf[i, leaf] <= m.splits[t],
         )
         tree.limit_leaves(
             model,
             self.problem.min_leaf,
-            lambda leaf: pyo.quicksum(model.z[i, leaf] for i in rows),
+            lambda leaf: pyo.quicksum(model.leaf[i, leaf] for i in rows),
             [(i, leaf) for i in rows for leaf in leaves],
-            lambda i, leaf: model.z[i, leaf],
+            lambda i, leaf: model.leaf[i, leaf],
         )
-        if self.stated.max_splits is not None and self.tree.n_branches:
-            model.max_splits = pyo.Constraint(expr=pyo.quicksum(model.splits.values()) <= self.stated.max_splits)
-        loss = self.leaves.add(model, lambda i, leaf: model.z[i, leaf])
-        if not self.axis:
+        loss = self.leaves.add(model, lambda i, leaf: model.leaf[i, leaf])
+        weights = model.a if self.axis else model.size
+        Side(
+            self.problem,
+            tree,
+            features,
+            lambda t: model.splits[t],
+            lambda t, j: weights[t, j],
+            lambda i, leaf: model.leaf[i, leaf],
+            lambda leaf: pyo.quicksum(model.leaf[i, leaf] for i in rows),
+        ).add(model, self.leaves)
+        if not self.axis and not self.stated.extensions:
             self._order_siblings(model)
         model.cost = pyo.Objective(expr=loss + self.problem.price_per_split * pyo.quicksum(model.splits.values()))
         return model
@@ -96,15 +107,15 @@ class BigM:
         if left:
             most = float(x.max(initial=0.0)) if self.axis else 1.0 + float(np.abs(x).max())
             product = sum(m.a[t, j] * float(v) for j, v in zip(self.features, x, strict=True))
-            return product <= m.b[t] + most * (1 - m.z[i, leaf])
+            return product <= m.b[t] + most * (1 - m.leaf[i, leaf])
         if self.axis:
             x = x - self.least
             most = 1.0 - float(x.min(initial=0.0))
             product = sum(m.a[t, j] * float(v) for j, v in zip(self.features, x, strict=True))
-            return product >= m.b[t] - most * (1 - m.z[i, leaf])
+            return product >= m.b[t] - most * (1 - m.leaf[i, leaf])
         most = 1.0 + float(np.abs(x).max()) + self.stated.margin
         product = sum(m.a[t, j] * float(v) for j, v in zip(self.features, x, strict=True))
-        return product >= m.b[t] + self.stated.margin - most * (1 - m.z[i, leaf])
+        return product >= m.b[t] + self.stated.margin - most * (1 - m.leaf[i, leaf])
 
     def _hyperplanes(self, model: Any) -> None:
         branches, features = range(self.tree.n_branches), self.features
@@ -125,7 +136,7 @@ class BigM:
         """Symmetry breaking: exclude the mirror image of each branch."""
         upper = range(self.tree.n_branches // 2)
         right = {t: [leaf for leaf in range(self.tree.n_leaves) if (t, False) in self.tree.turns(leaf)] for t in upper}
-        model.mirror_upper = pyo.Constraint(upper, rule=lambda m, t: sum(m.z[0, leaf] for leaf in right[t]) == 0)
+        model.mirror_upper = pyo.Constraint(upper, rule=lambda m, t: sum(m.leaf[0, leaf] for leaf in right[t]) == 0)
         if not self.tree.n_branches:
             return
         first = self.tree.n_branches // 2
@@ -143,7 +154,7 @@ class BigM:
 
     def encode(self, model: Any, tree: Tree) -> bool:
         """Set all variables; oblique branches are mirrored to satisfy the symmetry breaking."""
-        if not self.axis:
+        if not self.axis and not self.stated.extensions:
             tree = self._mirrored(tree)
         placed = self.tree.place(tree, self.problem.X)
         for v in model.component_data_objects(pyo.Var):
@@ -170,9 +181,10 @@ class BigM:
                 left = inside & (self.problem.X @ tree.A[node] <= tree.b[node])
                 model.b[t].set_value(float(z[left].max()))
         for i, leaf in enumerate(placed.leaf.tolist()):
-            model.z[i, leaf].set_value(1.0)
+            model.leaf[i, leaf].set_value(1.0)
         self.tree.encode_leaves(model, placed.leaf)
-        self.leaves.encode(model, tree, placed.leaf, placed.place)
+        self.leaves.encode(model, tree, placed)
+        Side.encode(model, np.flatnonzero(np.any(tree.A != 0.0, axis=0)).tolist())
         return True
 
     def _rows(self, tree: Tree, node: int) -> np.ndarray:
@@ -208,10 +220,13 @@ class BigM:
     def decode(self, model: Any) -> Tree:
         """The splits encoded in the variables."""
         chosen = {}
+        used = np.ones(len(self.features), bool)  # weights of other features are within the optimizer's tolerance
+        if hasattr(model, "uses"):
+            used = np.array([(model.uses[j].value or 0.0) > 0.5 for j in self.features], bool)
         for t in range(self.tree.n_branches):
             if not (model.splits[t].value or 0.0) > 0.5:
                 continue
-            weights = np.array([model.a[t, j].value or 0.0 for j in self.features])
+            weights = np.array([model.a[t, j].value or 0.0 for j in self.features]) * used * self._permitted(t)
             b = float(model.b[t].value or 0.0)
             if self.axis:
                 f = int(weights.argmax())
@@ -225,6 +240,12 @@ class BigM:
         tree = self.tree.decode(chosen, self.problem)
         return self.leaves.decode(model, tree, self.tree.place(tree, self.problem.X).place)
 
+    def _permitted(self, t: int) -> NDArray[np.bool_]:
+        """Whether branch t may split on each feature."""
+        level = self.tree.level(t)
+        forbidden = [c.feature for c in self.problem.constraints if isinstance(c, ForbidSplit) and c.at(level)]
+        return ~np.isin(self.features, forbidden)
+
     def refine(self, model: Any) -> bool:
-        """Add violated tangents to squared errors."""
+        """Add violated tangents to the losses."""
         return self.leaves.refine(model)

@@ -63,10 +63,14 @@ class Candidates:
         return np.array([self.side(c) for c in range(len(self))], bool).reshape(len(self), self.order.shape[1])
 
     def name(self, split: int) -> str:
-        """Short name of a split in models: x3_7 is the eighth threshold of feature 3, h12 the hyperplane 12."""
+        """Short name of a split in hyperflow: x3_7 is the eighth threshold of feature 3, h12 the hyperplane 12."""
         family = self.family[split]
         feature = self.feature[family]
         return f"h{split}" if feature < 0 else f"x{feature}_{split - self.start[family]}"
+
+    def key(self, split: int) -> tuple[int, float]:
+        """Index of a threshold in flow: its feature and its value."""
+        return int(self.feature[self.family[split]]), float(self.b[split])
 
     def nearest(self, tree: Tree, X: Floats) -> Tree:
         """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently."""

@@ -17,11 +17,14 @@ Floats = NDArray[np.float64]
 
 
 class Placed(NamedTuple):
-    """A tree placed in the complete one: its branch for each model branch; the model leaf of each row and each leaf."""
+    """A tree placed in the complete one: its branch for each model branch; the model leaf of each row and each leaf; its
+    leaf at or above each model leaf.
+    """
 
     branches: dict[int, int]
     leaf: NDArray[np.intp]
     place: list[int]
+    owner: list[int]
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,18 @@ class Complete:
             node = (node - 1) // 2
             nodes.add(node)
         return nodes
+
+    @staticmethod
+    def level(node: int) -> int:
+        """Level of a node; the root's is 0."""
+        return (node + 1).bit_length() - 1
+
+    def below(self, node: int) -> range:
+        """The leaves at and below a node."""
+        first = last = node
+        while first < self.n_branches:
+            first, last = 2 * first + 1, 2 * last + 2
+        return range(first - self.n_branches, last - self.n_branches + 1)
 
     def turns(self, leaf: int) -> list[tuple[int, bool]]:
         """Branches above a leaf, and whether the leaf is on their left."""
@@ -92,14 +107,11 @@ class Complete:
         for node in range(tree.n_branches):
             for side in (0, 1):
                 position[int(tree.children[node, side])] = 2 * position[node] + 1 + side
-        place = []
-        for leaf in range(tree.n_branches, tree.n_nodes):
-            at = position[leaf]
-            while at < self.n_branches:
-                at = 2 * at + 1
-            place.append(at - self.n_branches)
+        blocks = [self.below(position[leaf]) for leaf in range(tree.n_branches, tree.n_nodes)]
+        place = [block[0] for block in blocks]
+        owner = [leaf for slot in range(self.n_leaves) for leaf, block in enumerate(blocks) if slot in block]
         branches = {position[node]: node for node in range(tree.n_branches)}
-        return Placed(branches, np.array(place)[tree.apply(X) - tree.n_branches], place)
+        return Placed(branches, np.array(place)[tree.apply(X) - tree.n_branches], place, owner)
 
     def decode(self, chosen: Mapping[int, tuple[Floats, float]], problem: TreeProblem) -> Tree:
         """The tree of the branches ``chosen``."""

@@ -9,16 +9,18 @@ import pyomo.core as pyo
 
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
+from opttree.problems.mip.side import Side
 from opttree.problems.mip.statement import MIPStatement
 from opttree.tree import Tree
 
 
 class Flow:
-    """Threshold-indexed, without big-M: ``split[t, name]`` is 1 if branch t of the complete tree uses that split.
+    """Threshold-indexed, without big-M: ``split[t, j, threshold]`` is 1 if branch t of the complete tree splits on
+    feature j at that threshold.
 
     Rows that no candidate separates form a group g, which flows from the root through ``flow[g, v]`` to a leaf: left if
     the split chosen at the node sends it left (or the node does not split), else right. Given the splits, flows are 0
-    or 1.
+    or 1. ``leaf[i, l]`` is the flow of row i into leaf l.
     """
 
     bound = 0.0
@@ -31,16 +33,16 @@ class Flow:
         self.n_groups = len(patterns) if len(self.candidates) else 1
         self.goes_left = self.candidates.left[:, first].T
         self.size = np.bincount(self.group, minlength=self.n_groups)
-        self.names = [self.candidates.name(c) for c in range(len(self.candidates))]
+        self.keys = [self.candidates.key(c) for c in range(len(self.candidates))]
         self.leaves = Leaves(stated, self.group, self.tree.n_leaves)
 
     def build(self) -> Any:
         """The Pyomo model."""
-        tree, groups, names = self.tree, range(self.n_groups), self.names
+        tree, groups, keys = self.tree, range(self.n_groups), self.keys
         branches, nodes = range(tree.n_branches), range(tree.n_branches + tree.n_leaves)
         model = self.leaves.named_model("flow")
-        model.split = pyo.Var(branches, names, domain=pyo.Binary)
-        splits = {t: pyo.quicksum(model.split[t, c] for c in names) for t in branches}
+        model.split = pyo.Var([(t, *key) for t in branches for key in keys], domain=pyo.Binary)
+        splits = {t: pyo.quicksum(model.split[t, *key] for key in keys) for t in branches}
         model.one_split = pyo.Constraint(branches, rule=lambda m, t: splits[t] <= 1)
         tree.order_splits(model, splits)
         model.flow = pyo.Var(groups, nodes, bounds=(0.0, 1.0))
@@ -48,17 +50,16 @@ class Flow:
         model.conserve = pyo.Constraint(
             groups, branches, rule=lambda m, g, t: m.flow[g, t] == m.flow[g, 2 * t + 1] + m.flow[g, 2 * t + 2]
         )
-        sends = {g: [[names[c] for c in np.flatnonzero(row == side)] for side in (False, True)]
-                 for g, row in enumerate(self.goes_left)}  # fmt: skip
+        right_of = {g: [keys[c] for c in np.flatnonzero(~row)] for g, row in enumerate(self.goes_left)}
         model.go_right = pyo.Constraint(
             groups,
             branches,
-            rule=lambda m, g, t: m.flow[g, 2 * t + 2] <= pyo.quicksum(m.split[t, c] for c in sends[g][0]),
+            rule=lambda m, g, t: m.flow[g, 2 * t + 2] <= pyo.quicksum(m.split[t, *key] for key in right_of[g]),
         )
         model.go_left = pyo.Constraint(
             groups,
             branches,
-            rule=lambda m, g, t: m.flow[g, 2 * t + 1] <= 1 - pyo.quicksum(m.split[t, c] for c in sends[g][0]),
+            rule=lambda m, g, t: m.flow[g, 2 * t + 1] <= 1 - pyo.quicksum(m.split[t, *key] for key in right_of[g]),
         )
         tree.limit_leaves(
             model,
@@ -67,10 +68,24 @@ class Flow:
             [(g, leaf) for g in groups for leaf in range(tree.n_leaves)],
             lambda g, leaf: model.flow[g, tree.n_branches + leaf],
         )
-        count = pyo.quicksum(model.split.values())
-        if self.stated.max_splits is not None and self.tree.n_branches:
-            model.max_splits = pyo.Constraint(expr=count <= self.stated.max_splits)
+        group = self.group.tolist()
+        model.leaf = {
+            (i, leaf): model.flow[g, tree.n_branches + leaf]
+            for i, g in enumerate(group)
+            for leaf in range(tree.n_leaves)
+        }
         loss = self.leaves.add(model, lambda g, leaf: model.flow[g, tree.n_branches + leaf])
+        of = {j: [key for key in keys if key[0] == j] for j in dict.fromkeys(key[0] for key in keys)}
+        Side(
+            self.problem,
+            tree,
+            list(of),
+            splits.__getitem__,
+            lambda t, j: pyo.quicksum(model.split[t, *key] for key in of[j]),
+            lambda i, leaf: model.leaf[i, leaf],
+            lambda leaf: pyo.quicksum(int(self.size[g]) * model.flow[g, tree.n_branches + leaf] for g in groups),
+        ).add(model, self.leaves)
+        count = pyo.quicksum(model.split.values())
         model.cost = pyo.Objective(expr=loss + self.problem.price_per_split * count)
         return model
 
@@ -85,20 +100,21 @@ class Flow:
             )
             if not same.size:
                 return False
-            model.split[t, self.names[same[0]]].set_value(1.0)
+            model.split[t, *self.keys[same[0]]].set_value(1.0)
         path = {g: self.tree.path(leaf) for g, leaf in zip(self.group.tolist(), placed.leaf.tolist(), strict=True)}
         for (g, node), v in model.flow.items():
             v.set_value(float(node in path[g]))
         self.tree.encode_leaves(model, placed.leaf)
-        self.leaves.encode(model, tree, placed.leaf, placed.place)
+        self.leaves.encode(model, tree, placed)
+        Side.encode(model, tree.feature.tolist())
         return True
 
     def decode(self, model: Any) -> Tree:
         """The splits encoded in the variables."""
         chosen = {}
-        for (t, name), v in model.split.items():
+        for (t, *key), v in model.split.items():
             if v.value is not None and v.value > 0.5:
-                c = self.names.index(name)
+                c = self.keys.index(tuple(key))
                 chosen[t] = self.candidates.A[c], float(self.candidates.b[c])
         tree = self.tree.decode(chosen, self.problem)
         return self.leaves.decode(model, tree, self.tree.place(tree, self.problem.X).place)

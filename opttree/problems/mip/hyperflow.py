@@ -10,11 +10,21 @@ import pyomo.core as pyo
 from numpy.typing import NDArray
 from pyomo.core.expr import LinearExpression
 
+from opttree.problems.constraints import (
+    DifferentLeaf,
+    FeatureCost,
+    ForbidSplit,
+    MaxFeatures,
+    MaxSplits,
+    RequireSplit,
+    SameLeaf,
+)
 from opttree.problems.mip.hypergraph import (
     RULE_OUT,
     Level,
     Plan,
     enumerate_levels,
+    permitted,
     plan,
     reduce_levels,
     tree_of,
@@ -23,6 +33,7 @@ from opttree.problems.mip.statement import MIPStatement
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
+COUNTED = (MaxFeatures, FeatureCost, RequireSplit)  # constraints that tie columns together, `MaxSplits` apart
 PRICE_STEPS = 40
 COMPLETE = "Every tree of the candidate splits is a point of this program: constraints may be added."
 REDUCED = (
@@ -37,7 +48,7 @@ class Hyperflow:
 
     Constraint ``state[d, s]``: the number of actions taken at state s of depth d equals the number of actions above
     that lead to it; 1 at the root. Columns are ``leaf[d, s]`` and ``split[d, s, name]``, at depth 1 with the costs of
-    both leaves. ``max_splits`` and ``max_features`` are additional constraints.
+    both leaves. Side constraints leave columns out (`ForbidSplit`, `SameLeaf`, `DifferentLeaf`) or are additional rows.
 
     The complete program has a column for every candidate split of every state, and binary columns: its feasible points
     are all trees of the candidates, so that it stays correct under further constraints. The reduced program has only
@@ -59,31 +70,35 @@ class Hyperflow:
     @staticmethod
     def prepare(stated: MIPStatement, complete: bool) -> Generator[None, None, Hyperflow]:
         """Enumerate the states and return the formulation; yields None wherever it can be stopped."""
-        which = "every" if complete else "best" if stated.max_features is None else "family"
+        kinds = tuple(type(c) for c in stated.problem.constraints)
+        needs_every = complete or {RequireSplit, SameLeaf, DifferentLeaf} & set(kinds)
+        needs_families = {MaxFeatures, FeatureCost, ForbidSplit} & set(kinds)
+        which = "every" if needs_every else "family" if needs_families else "best"
         levels = yield from enumerate_levels(stated.problem, stated.candidates, which)
-        return Hyperflow(stated, levels, complete)
+        return Hyperflow(stated, permitted(levels, stated.problem, stated.candidates), complete)
 
     def _reduced(self, levels: list[Level]) -> tuple[list[Level], float]:
         """Levels without the columns that no optimal tree uses, and a proved lower bound."""
-        price, most = self.problem.price_per_split, self.stated.max_splits
+        price, most = self.problem.price_per_split, self.problem.max_splits
         best = plan(levels, price)
-        if not self.stated.reduce:
+        counted = {type(c) for c in self.problem.constraints} & set(COUNTED)
+        one_leaf = float(levels[0].leaf[0])
+        if not self.stated.reduce or not np.isfinite(best.cost) or counted - {MaxFeatures} or not np.isfinite(one_leaf):
             return levels, best.cost
         bound, room, extra = best.cost, 0.0, 0.0
         if most is not None and best.n_splits > most:
-            bound, room, extra = self._relax_splits(levels, best)
-        if self.stated.max_features is not None:
+            bound, room, extra = self._relax_splits(levels, best, most)
+        if MaxFeatures in counted:
             room = self._greedy_features(levels) - bound
-        rounding = ROUNDING * (float(levels[0].leaf[0]) + extra * (most or 0))
+        rounding = ROUNDING * (one_leaf + extra * (most or 0))
         room += RULE_OUT * abs(bound) + rounding
         return reduce_levels(levels, price + extra, room), bound - rounding
 
-    def _relax_splits(self, levels: list[Level], best: Plan) -> tuple[float, float, float]:
+    def _relax_splits(self, levels: list[Level], best: Plan, most: int) -> tuple[float, float, float]:
         """Lagrangian relaxation of the limit on splits: the best lower bound, its gap to a known tree, the price per
         split.
         """
-        price, most = self.problem.price_per_split, self.stated.max_splits
-        assert most is not None
+        price = self.problem.price_per_split
         low, high = 0.0, float(levels[0].leaf[0])  # a price at which no split pays
         bound, extra, known = best.cost, 0.0, float(levels[0].leaf[0])
         for _ in range(PRICE_STEPS):
@@ -99,13 +114,13 @@ class Hyperflow:
 
     def _greedy_features(self, levels: list[Level]) -> float:
         """Cost of a tree within ``max_features``, features chosen greedily; infinite if ``max_splits`` is set, too."""
-        if self.stated.max_splits is not None:
+        if self.problem.max_splits is not None:
             return np.inf
-        assert self.stated.max_features is not None
+        most = min(c.k for c in self.problem.constraints if isinstance(c, MaxFeatures))
         feature = self.candidates.feature[self.candidates.family]
         chosen: list[int] = []
         cost = float(levels[0].leaf[0])
-        for _ in range(self.stated.max_features):
+        for _ in range(most):
             trials = {}
             for j in set(self.candidates.feature.tolist()) - set(chosen):
                 allowed = np.isin(feature, [*chosen, j])
@@ -154,30 +169,45 @@ class Hyperflow:
                 == float(d == self.problem.depth)
             ),
         )
-        if self.stated.max_splits is not None and splits:
-            model.max_splits = pyo.Constraint(expr=pyo.quicksum(model.split.values()) <= self.stated.max_splits)
-        if self.stated.max_features is not None and splits:
-            self._limit_features(model)
+        self._add_constraints(model)
         return model
 
     @property
     def is_integer(self) -> bool:
-        """Whether columns are binary: if there are, or may be, side constraints."""
-        return self.complete or self.stated.max_splits is not None or self.stated.max_features is not None
+        """Whether columns are binary: if there are, or may be, side constraints that are more than missing columns."""
+        counted = (MaxSplits, *COUNTED)
+        return self.complete or any(isinstance(c, counted) for c in self.problem.constraints)
 
-    def _limit_features(self, model: Any) -> None:
-        """A feature is used if one of its splits is: at most 2^k of them at k levels below the root."""
+    def _add_constraints(self, model: Any) -> None:
+        """The side constraints that count splits or features. A feature is used if one of its splits is: at most 2^k of
+        them at k levels below the root.
+        """
         features = self.candidates.feature.tolist()
-        model.uses = pyo.Var(sorted(set(features)), domain=pyo.Binary)
-        model.max_features = pyo.Constraint(expr=pyo.quicksum(model.uses.values()) <= self.stated.max_features)
-        of: dict[tuple[int, int], list[Any]] = {}
         numbers = np.concatenate([x.columns[:, 1] for x in self.levels])
+        of: dict[tuple[int, int], list[Any]] = {}
         for ((d, _s, _name), split), number in zip(model.split.items(), numbers, strict=True):
             of.setdefault((features[self.candidates.family[number]], d), []).append(split)
-        model.used = pyo.Constraint(
-            sorted(of),
-            rule=lambda m, j, d: pyo.quicksum(of[j, d]) <= 2 ** (self.problem.depth - d) * m.uses[j],
-        )
+        if any(isinstance(c, (MaxFeatures, FeatureCost)) for c in self.problem.constraints):
+            model.uses = pyo.Var(sorted(set(features)), domain=pyo.Binary)
+            model.used = pyo.Constraint(
+                sorted(of),
+                rule=lambda m, j, d: pyo.quicksum(of[j, d]) <= 2 ** (self.problem.depth - d) * m.uses[j],
+            )
+        model.side = pyo.ConstraintList()
+        for c in self.problem.constraints:
+            if isinstance(c, MaxSplits) and of:
+                model.side.add(pyo.quicksum(model.split.values()) <= c.k)
+            elif isinstance(c, MaxFeatures) and features:
+                model.side.add(pyo.quicksum(model.uses.values()) <= c.k)
+            elif isinstance(c, FeatureCost) and features:
+                costs = c.of(self.problem)
+                model.side.add(pyo.quicksum(float(costs[j]) * v for j, v in model.uses.items()) <= c.budget)
+            elif isinstance(c, RequireSplit):
+                own = [v for (j, d), vs in of.items() if j == c.feature and c.at(self.problem.depth - d) for v in vs]
+                if not own:
+                    model.nothing = pyo.Var(bounds=(0.0, 0.0))
+                    own = [model.nothing]
+                model.side.add(pyo.quicksum(own) >= 1)
 
     # ---- there and back -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import codes, partition, states
+from opttree.problems.constraints import DifferentLeaf, ForbidSplit, SameLeaf
 from opttree.problems.mip.candidates import Candidates
 from opttree.problems.mip.exact_leaves import centred, linear_absolute_cost
 from opttree.problems.penalties import L1, L2
@@ -251,6 +252,32 @@ def _linear_absolute_cuts(
                 if both < cost[s, f]:
                     cost[s, f], split[s, f] = both, c
     return cost, split
+
+
+def permitted(levels: list[Level], problem: TreeProblem, candidates: Candidates) -> list[Level]:
+    """The levels without the actions that a side constraint on single splits or leaves rules out."""
+    out = []
+    for level in levels:
+        leaf, keep = level.leaf.copy(), np.ones(len(level.columns), bool)
+        for c in problem.constraints:
+            if isinstance(c, ForbidSplit) and c.at(problem.depth - level.depth):
+                keep &= candidates.feature[candidates.family[level.columns[:, 1]]] != c.feature
+            elif isinstance(c, (SameLeaf, DifferentLeaf)):
+                both = _holds(level.sets, c.i) & _holds(level.sets, c.j)
+                apart = _holds(candidates.words, c.i) != _holds(candidates.words, c.j)
+                if isinstance(c, SameLeaf):
+                    keep &= ~(both[level.columns[:, 0]] & apart[level.columns[:, 1]])
+                else:
+                    leaf[both] = np.inf
+                    if level.depth == 1:
+                        keep &= ~(both[level.columns[:, 0]] & ~apart[level.columns[:, 1]])
+        out.append(replace(level, leaf=leaf, columns=level.columns[keep], cost=level.cost[keep]))
+    return out
+
+
+def _holds(sets: NDArray[np.uint64], row: int) -> NDArray[np.bool_]:
+    """Whether each of the ``sets (S, words)`` holds a row."""
+    return (sets[:, row // 64] >> np.uint64(row % 64)) & np.uint64(1) == 1
 
 
 def plan(levels: list[Level], price: float) -> Plan:

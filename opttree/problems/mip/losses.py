@@ -9,7 +9,9 @@ import numpy as np
 import pyomo.core as pyo
 from numpy.typing import NDArray
 
+from opttree.problems.constraints import MaxDifference
 from opttree.problems.mip.candidates import unit_range
+from opttree.problems.mip.complete import Placed
 from opttree.problems.mip.exact_leaves import leaves_in_range, output_range
 from opttree.problems.mip.statement import MIPStatement
 from opttree.problems.penalties import L1
@@ -17,14 +19,16 @@ from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
 FIRST_TANGENTS = 8
-OUTER = "A relaxation: squared errors are bounded from below by tangents, so that its optimum is below the problem's."
-NEW_TANGENT = 1e-9  # least violation for which a tangent is added, relative to the largest squared error
+OUTER = "A relaxation: losses are bounded from below by tangents, so that its optimum is below the problem's."
+NEW_TANGENT = 1e-9  # least violation for which a tangent is added, relative to the largest squared error, or 1
+SUREST = 1.0 - 3e-6  # largest residual of a tangent to the log loss: it stays below the capped loss of the statement
 
 
 class Leaves:
     """Predictions of the leaves and the loss of every row, on outputs scaled to [0, 1] and features in [0, 1].
 
-    Rows are in groups with the same path through the tree; ``at(g, l)`` is whether group g is at leaf l.
+    Under log loss, of two classes, the output is the probability of the second: the loss of a row is ``-log(1 - r)``
+    for its residual r. Rows are in groups with the same path through the tree; ``at(g, l)`` is whether group g is at leaf l.
     """
 
     def __init__(self, stated: MIPStatement, group: NDArray[np.integer], n_leaves: int) -> None:
@@ -32,11 +36,12 @@ class Leaves:
         self.group, self.leaves = group.tolist(), range(n_leaves)
         self.low, self.scale = unit_range(self.problem.X)
         self.X = (self.problem.X - self.low) / self.scale
-        if not self.problem.is_classification:
+        self.by_class = self.problem.loss == "zero_one"
+        if not self.by_class:
             self.y_low, self.y_scale = output_range(self.problem)
             self.Y = (self.problem.Y - self.y_low) / self.y_scale
-        self.squared = self.problem.loss == "squared"
-        self.tangents = self.squared and stated.objective == "outer"
+        self.squared, self.log = self.problem.loss == "squared", self.problem.loss == "log"
+        self.tangents = self.log or (self.squared and stated.objective == "outer")
 
     def named_model(self, name: str) -> Any:
         """An empty model whose name and ``doc`` say whether its objective is exact or a relaxation."""
@@ -46,9 +51,43 @@ class Leaves:
 
     def add(self, model: Any, at: Any) -> Any:
         """Add leaves and losses to ``model``; the weighted mean loss, penalties on leaves included."""
-        if self.problem.is_classification:
-            return self._errors(model, at)
-        return self._residuals(model, at)
+        return self._errors(model, at) if self.by_class else self._residuals(model, at)
+
+    def add_order(self, model: Any, constraints: Any, a: int, b: int, where: Any) -> None:
+        """Add that leaf a answers at most what leaf b does if ``where`` is 1."""
+        if self.by_class:
+            most = self.problem.n_outputs - 1
+            first, second = (sum(k * model.answers[k, leaf] for k in range(most + 1)) for leaf in (a, b))
+        else:
+            most = float(self.Y.max())
+            first, second = model.value[a, 0], model.value[b, 0]
+        constraints.add(first <= second + most * (1 - where))
+
+    def add_parity(self, model: Any, constraints: Any, shares: Floats, tolerance: float) -> None:
+        """Add that the mean answers of any two groups of rows, weighted by ``shares (groups, n)``, differ by at most
+        ``tolerance``.
+        """
+        means = [self._means(model, share) for share in shares]
+        unit = 1.0 if self.by_class else self.y_scale
+        for first in range(len(means)):
+            for second in range(len(means)):
+                if first != second:
+                    for a, b in zip(means[first], means[second], strict=True):
+                        constraints.add(unit * (a - b) <= tolerance)
+
+    def _means(self, model: Any, share: Floats) -> list[Any]:
+        """The weighted mean of each answer; scaled to [0, 1] in regression."""
+        weight: dict[int, float] = {}
+        linear = self.problem.leaves == "linear"
+        for i, s in enumerate(share.tolist()):
+            key = i if linear else self.group[i]
+            weight[key] = weight.get(key, 0.0) + s
+        table = model.given if self.by_class else model.fit
+        outputs = range(self.problem.n_outputs if self.by_class else self.problem.Y.shape[1])
+        return [
+            pyo.quicksum(w * table[key, leaf, k] for key, w in weight.items() if w > 0.0 for leaf in self.leaves)
+            for k in outputs
+        ]
 
     def _errors(self, model: Any, at: Any) -> Any:
         """0/1 loss: ``right[g, k, l]`` of the class-k rows of group g are at leaf l, which predicts k."""
@@ -67,10 +106,22 @@ class Leaves:
         model.right_answer = pyo.Constraint(
             model.right.index_set(), rule=lambda m, g, k, leaf: m.right[g, k, leaf] <= m.answers[k, leaf]
         )
+        if any(isinstance(c, MaxDifference) for c in self.problem.constraints):
+            self._add_given(model, at)
         return 1.0 - pyo.quicksum(weight[g, k] * v for (g, k, _leaf), v in model.right.items())
 
+    def _add_given(self, model: Any, at: Any) -> None:
+        """``given[g, l, k]``: group g is at leaf l, which predicts k."""
+        model.given = pyo.Var(sorted(set(self.group)), self.leaves, range(self.problem.n_outputs), bounds=(0.0, 1.0))
+        index = model.given.index_set()
+        model.given_there = pyo.Constraint(index, rule=lambda m, g, leaf, k: m.given[g, leaf, k] <= at(g, leaf))
+        model.given_answer = pyo.Constraint(index, rule=lambda m, g, leaf, k: m.given[g, leaf, k] <= m.answers[k, leaf])
+        model.given_if = pyo.Constraint(
+            index, rule=lambda m, g, leaf, k: m.given[g, leaf, k] >= at(g, leaf) + m.answers[k, leaf] - 1
+        )
+
     def _residuals(self, model: Any, at: Any) -> Any:
-        problem, K = self.problem, range(self.problem.n_outputs)
+        problem, K = self.problem, range(self.Y.shape[1])
         n, p = self.X.shape
         top = self.Y.max(axis=0)
         linear = problem.leaves == "linear"
@@ -130,7 +181,7 @@ class Leaves:
 
     def _loss_of_fit(self, model: Any, fitted: Any) -> Any:
         """The mean loss of the predictions ``fitted(model, row, output)``, in terms of their residuals."""
-        rows, K = range(self.X.shape[0]), range(self.problem.n_outputs)
+        rows, K = range(self.X.shape[0]), range(self.Y.shape[1])
         model.residual = pyo.Var(rows, K, domain=pyo.NonNegativeReals)
         model.residual_above = pyo.Constraint(
             rows, K, rule=lambda m, i, k: m.residual[i, k] >= self.Y[i, k] - fitted(m, i, k)
@@ -147,16 +198,21 @@ class Leaves:
             top = self.Y.max(axis=0)
             largest = [float(max(self.Y[i, k], top[k] - self.Y[i, k])) for i in rows for k in K]
             for (i, k), far in zip(model.square, largest, strict=True):
-                for t in np.linspace(0.0, far, FIRST_TANGENTS)[1:]:
+                for t in np.linspace(0.0, far, FIRST_TANGENTS)[0 if self.log else 1 :]:
                     self._touch(model, i, k, float(t))
             losses = model.square
-        unit = self.y_scale**2 if self.squared else self.y_scale
+        unit = 1.0 if self.log else self.y_scale**2 if self.squared else self.y_scale
         return unit * pyo.quicksum(self.problem.w[i] * v for (i, _k), v in losses.items())
 
-    @staticmethod
-    def _touch(model: Any, i: int, k: int, t: float) -> None:
-        """Add the tangent of ``square >= residual^2`` at ``residual = t``."""
-        model.tangent.add(model.square[i, k] >= 2.0 * t * model.residual[i, k] - t * t)
+    def _touch(self, model: Any, i: int, k: int, t: float) -> None:
+        """Add the tangent of ``square >= residual^2``, or ``-log(1 - residual)``, at ``residual = t``."""
+        t = min(t, SUREST) if self.log else t
+        slope = 1.0 / (1.0 - t) if self.log else 2.0 * t
+        model.tangent.add(model.square[i, k] >= self._loss(t) + slope * (model.residual[i, k] - t))
+
+    def _loss(self, residual: Any) -> Any:
+        """The loss of a residual, squared or log."""
+        return -np.log1p(-np.minimum(residual, SUREST)) if self.log else residual * residual
 
     def refine(self, model: Any) -> bool:
         """Add the tangents that the solution violates; returns whether there were any."""
@@ -165,36 +221,45 @@ class Leaves:
         found = False
         for (i, k), square in model.square.items():
             r = float(model.residual[i, k].value)
-            if r * r - float(square.value) > NEW_TANGENT:
+            if self._loss(r) - float(square.value) > NEW_TANGENT:
                 self._touch(model, i, k, r)
                 found = True
         return found
 
     def decode(self, model: Any, tree: Tree, place: list[int]) -> Tree:
-        """``tree`` with the linear leaves of the variables; constant leaves are fitted later."""
-        if self.problem.leaves == "constant":
-            return tree
-        K, p = range(self.problem.n_outputs), range(self.X.shape[1])
+        """``tree`` with the leaves of the variables."""
+        if self.by_class:
+            K = range(self.problem.n_outputs)
+            return replace(tree, values=np.array([[model.answers[k, slot].value or 0.0 for k in K] for slot in place]))
+        K, p = range(self.Y.shape[1]), range(self.X.shape[1])
         values = np.array([[model.value[slot, k].value or 0.0 for k in K] for slot in place])
+        if self.log:
+            return replace(tree, values=np.clip(np.column_stack([1.0 - values, values]), 0.0, 1.0))
+        if self.problem.leaves == "constant":
+            return replace(tree, values=values * self.y_scale + self.y_low)
         coefs = np.array([[[model.coef[slot, k, j].value or 0.0 for j in p] for k in K] for slot in place])
         coefs = coefs * self.y_scale / self.scale
         return replace(tree, values=values * self.y_scale + self.y_low - coefs @ self.low, coefs=coefs)
 
-    def encode(self, model: Any, tree: Tree, leaf: NDArray[np.integer], place: list[int]) -> None:
-        """Set the variables to those of ``tree``: rows at model leaves ``leaf (n,)``, its leaf l at ``place[l]``."""
-        if self.problem.is_classification:
-            answer = np.full(len(self.leaves), self.problem.n_outputs - 1)  # empty leaves predict the largest class
-            answer[place] = tree.values.argmax(axis=1)
+    def encode(self, model: Any, tree: Tree, placed: Placed) -> None:
+        """Set the variables to those of ``tree``; a model leaf without rows answers as the tree's leaf above it."""
+        leaf, place = placed.leaf, placed.place
+        if self.by_class:
+            answer = tree.values.argmax(axis=1)[placed.owner]
             for (k, slot), v in model.answers.items():
                 v.set_value(float(answer[slot] == k))
             where = dict(zip(self.group, leaf.tolist(), strict=True))
             for (g, k, slot), v in model.right.items():
                 v.set_value(float(where[g] == slot and answer[slot] == k))
+            if hasattr(model, "given"):
+                for (g, slot, k), v in model.given.items():
+                    v.set_value(float(where[g] == slot and answer[slot] == k))
             return
-        own_values, own_coefs = leaves_in_range(self.problem, tree)
-        values = np.tile(own_values.max(axis=0), (len(self.leaves), 1))
+        own_values, own_coefs = (tree.values[:, 1:], None) if self.log else leaves_in_range(self.problem, tree)
+        values = own_values[placed.owner]
+        if self.problem.leaves == "constant":  # rounding may put them outside
+            values = np.clip(values, 0.0, self.Y.max(axis=0))
         coefs = np.zeros((*values.shape, self.X.shape[1]))
-        values[place] = own_values
         if tree.linear_leaves:
             coefs[place] = own_coefs
             for index, v in model.coef.items():
@@ -215,4 +280,4 @@ class Leaves:
             v.set_value(float(residual[index]))
         if self.tangents:
             for index, v in model.square.items():
-                v.set_value(float(residual[index] ** 2))
+                v.set_value(float(self._loss(residual[index])))

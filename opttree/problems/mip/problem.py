@@ -12,9 +12,12 @@ import numpy as np
 from opttree.files import whole_file
 from opttree.problems.mip.candidates import with_margin
 from opttree.problems.mip.exact_leaves import fit_exact_leaves, leaves_in_range
+from opttree.problems.mip.files import labels, read_values, write_start
 from opttree.problems.mip.hypergraph import enumerate_levels, plan, tree_of
 from opttree.problems.mip.statement import Formulation, MIPStatement
 from opttree.tree import Tree
+
+SLACK = 1e-6  # by which a point may violate a constraint: the tolerance of MIP solvers
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,8 @@ class MIPTreeProblem(MIPStatement):
         """
         model = self.formulation_of(complete=complete).build()
         model._built_as = self.formulation, complete
+        for extend in self.extensions:
+            extend(model)
         return model
 
     def encode(self, tree: Tree, model: Any = None) -> Any:
@@ -105,17 +110,36 @@ class MIPTreeProblem(MIPStatement):
             raise ValueError(f"tree must be feasible; {reason}")
         model = self.build() if model is None else model
         snapped = self.snap(tree)
-        if snapped is None or self.over_limit(snapped) is not None or not self._behind(model).encode(model, snapped):
-            raise ValueError("tree must be a point of the model; a limit on splits, features or leaves rules it out")
+        if snapped is None or self.problem.violation(snapped) is not None or not self.assign(model, snapped):
+            raise ValueError("tree must be a point of the model; a limit or a constraint rules it out")
         return model
 
+    def assign(self, model: Any, tree: Tree) -> bool:
+        """Set all variables to a tree of candidate splits; returns whether it satisfies the model, with the constraints
+        and fixed variables that were added to it.
+        """
+        fixed = [(v, v.value) for v in _variables(model) if v.fixed]
+        held = self._behind(model).encode(model, tree) and all(v.value == value for v, value in fixed)
+        for v, value in fixed:
+            v.set_value(value)
+        return held and _satisfied(model)
+
+    def contains(self, model: Any, tree: Tree) -> bool:
+        """Whether a tree of candidate splits satisfies the model, whose variables keep their values."""
+        before = [(v, v.value) for v in _variables(model)]
+        held = self.assign(model, tree)
+        for v, value in before:
+            v.set_value(value, skip_validation=True)
+        return held
+
     def decode(self, model: Any) -> Tree:
-        """The tree encoded in the variables of ``model``, with optimal leaves for its splits; if optimal linear leaves
-        exceed ``coef_bound``, the leaves are the model's.
+        """The tree encoded in the variables of ``model``, with optimal leaves for its splits; the leaves are the model's
+        where optimal linear ones exceed ``coef_bound``, or optimal ones violate a constraint that was added.
         """
         tree = self.problem.live(self._behind(model).decode(model))
         exact = fit_exact_leaves(self.problem, tree)
-        return exact if self.within_bound(exact) else tree
+        refitted = self.within_bound(exact) and (not self.extensions or self.contains(model, exact))
+        return exact if refitted else tree
 
     def _behind(self, model: Any) -> Formulation:
         """The formulation that ``model`` was built from; ValueError for any other model."""
@@ -139,6 +163,35 @@ class MIPTreeProblem(MIPStatement):
             model.write(str(unfinished), io_options={"symbolic_solver_labels": True})
             if path.suffix == ".lp":  # SCIP reads squares only as "x^2"; the others accept either form
                 unfinished.write_text(unfinished.read_text().replace(" ^ 2\n", "^2\n"))
+
+    def write_start(self, path: str | Path, tree: Tree, *, complete: bool = True) -> None:
+        """Write ``tree`` as a start for the program of `write`, a name and a value per line: SCIP and Gurobi read it.
+
+        Raises
+        ------
+        ValueError
+            As `encode`.
+        """
+        write_start(self.encode(tree, self.build(complete=complete)), path)
+
+    def read_solution(self, path: str | Path, *, complete: bool = True) -> Tree:
+        """The tree of a solution that an optimizer wrote for the program of `write`, decoded as in `decode`.
+
+        Reads the ``.sol`` files of SCIP, Gurobi, HiGHS, CPLEX and CBC. ``complete`` is as it was in `write`. Variables
+        that are not in the file are 0.
+
+        Raises
+        ------
+        ValueError
+            If no variable of the program is in the file.
+        """
+        model = self.build(complete=complete)
+        known, values = labels(model), read_values(path)
+        if not set(values) & set(known):
+            raise ValueError(f"path must be a solution of this program; {str(path)!r} names none of its variables")
+        for name, variable in known.items():
+            variable.set_value(values.get(name, 0.0), skip_validation=True)
+        return self.decode(model)
 
     def snap(self, tree: Tree) -> Tree | None:
         """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently.
@@ -165,14 +218,25 @@ class MIPTreeProblem(MIPStatement):
             max(np.abs(values).max(), np.abs(coefs).max()) <= self.coef_bound * (1.0 + 1e-6)
         )  # HiGHS's tolerance
 
-    def over_limit(self, tree: Tree) -> str | None:
-        """The limit on splits or features that the tree is over, in words, or None."""
-        if self.max_splits is not None and tree.n_branches > self.max_splits:
-            return f"it has {tree.n_branches} splits, and max_splits = {self.max_splits}"
-        n_features = np.unique(tree.feature).size
-        if self.max_features is not None and n_features > self.max_features:
-            return f"it splits on {n_features} features, and max_features = {self.max_features}"
-        return None
+
+def _variables(model: Any) -> Any:
+    from pyomo.core import Var
+
+    return model.component_data_objects(Var)
+
+
+def _satisfied(model: Any) -> bool:
+    """Whether the values of the variables satisfy the constraints; not where a variable has none."""
+    from pyomo.core import Constraint, value
+
+    for c in model.component_data_objects(Constraint, active=True):
+        body = value(c.body, exception=False)
+        low, high = (value(bound) for bound in (c.lower, c.upper))
+        if body is None or body < (low if low is not None else -np.inf) - SLACK:
+            return False
+        if body > (high if high is not None else np.inf) + SLACK:
+            return False
+    return True
 
 
 def _finished(work: Generator[None, None, Any]) -> Any:

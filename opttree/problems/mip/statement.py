@@ -7,12 +7,36 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from opttree.options import Checked, option
+from opttree.problems.constraints import (
+    Constraint,
+    DifferentLeaf,
+    FeatureCost,
+    ForbidSplit,
+    LeafConstraint,
+    MaxDifference,
+    MaxFeatures,
+    MaxSplits,
+    Monotone,
+    RequireSplit,
+    SameLeaf,
+)
 from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds
 from opttree.problems.penalties import L1, L2, SplitPrice
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
 
 LEAST_MARGIN = 1e-5
+STATED = (
+    DifferentLeaf,
+    FeatureCost,
+    ForbidSplit,
+    MaxDifference,
+    MaxFeatures,
+    MaxSplits,
+    Monotone,
+    RequireSplit,
+    SameLeaf,
+)
 
 
 class Formulation(Protocol):
@@ -38,9 +62,9 @@ class MIPStatement(Checked):
     """A `TreeProblem` over candidate splits, with the options of its formulation."""
 
     problem: TreeProblem = option(
-        doc="""Axis or oblique splits, constant or linear leaves, loss "squared", "absolute" or "zero_one" ("log" too in
-        hyperflow), `SplitPrice`, penalties on splits that amount to a price (`TreeProblem.price_per_split`), `L1` on
-        linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights."""
+        doc="""Axis or oblique splits, constant or linear leaves, loss "squared", "absolute", "zero_one" or "log" (of two
+        classes, bounded by tangents, in flow and big-m), `SplitPrice`, penalties on splits that amount to a price (`TreeProblem.price_per_split`), `L1` on
+        linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights, side constraints."""
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
         "hyperflow",
@@ -55,8 +79,15 @@ class MIPStatement(Checked):
         candidate. A number: at most so many per feature, next to its quantiles.""",
         least=1,
     )
-    max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
-    max_features: int | None = option(None, "Largest number of features in splits, or None; hyperflow only.", least=0)
+    max_splits: int | None = option(None, "Largest number of branch nodes, or None: `MaxSplits`.", least=0)
+    max_features: int | None = option(None, "Largest number of features in splits, or None: `MaxFeatures`.", least=0)
+    constraints: tuple[Any, ...] = option(
+        (),
+        """Side constraints of `opttree.constraints` beside those of ``problem``, and functions of the complete Pyomo
+        model, which add to it what they like; see the names of its variables below.""",
+        test=lambda given: all(isinstance(c, Constraint) or (callable(c) and not isinstance(c, type)) for c in given),
+        words="a sequence of side constraints, such as MaxSplits(3), and functions of the model",
+    )
     reduce: bool = option(
         True,
         """For the "hyperflow" program that `MIP` solves and ``build(complete=False)`` returns: leave out the columns
@@ -85,6 +116,12 @@ class MIPStatement(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        own = [c for c in self.constraints if isinstance(c, Constraint)]
+        own += [] if self.max_splits is None else [MaxSplits(self.max_splits)]
+        own += [] if self.max_features is None else [MaxFeatures(self.max_features)]
+        if own:
+            stated = self.problem.restated(constraints=(*self.problem.constraints, *own))
+            object.__setattr__(self, "problem", stated)
         if (reason := self.refusal()) is not None:
             raise ValueError(f"formulation {self.formulation!r} cannot hold this problem: {reason}")
 
@@ -101,19 +138,29 @@ class MIPStatement(Checked):
             return "linear leaves of classes are not linear in the model; use leaves='constant'"
         if linear and problem.loss == "absolute" and problem.strength(L2, "leaves"):
             return "an absolute loss with a squared penalty on the leaves is a quadratic program; use L1"
-        if not hyper and problem.loss == "log":
-            return "the log loss is not linear in the leaves; use hyperflow"
+        if not hyper and problem.loss == "log" and problem.n_outputs != 2:
+            return "the log loss of more than two classes is not linear in the leaves; use hyperflow"
+        if not hyper and problem.loss == "log" and self.objective == "exact":
+            return "the log loss is neither linear nor quadratic in the leaves; use objective='outer', or hyperflow"
         if not hyper and linear and problem.strength(L2, "leaves"):
             return "HiGHS takes no quadratic objectives with integer variables; use L1 on the leaves, or hyperflow"
         if problem.splits == "oblique" and self.formulation == "flow":
             return "oblique splits have no thresholds; use big-m, or hyperflow for two features"
         if problem.splits == "oblique" and hyper and problem.n_features != 2:
             return f"oblique splits of {problem.n_features} features have too many sides to list; use big-m"
-        if self.max_features is not None and not hyper:
-            return "max_features is stated in hyperflow only"
-        if self.max_features is not None and problem.splits == "oblique":
-            return "max_features counts the features of axis-aligned splits"
+        for c in problem.constraints:
+            if hyper and isinstance(c, LeafConstraint):
+                return f"{c!r} ties leaves together, which hyperflow prices one by one; use flow or big-m"
+            if hyper and problem.splits == "oblique" and isinstance(c, (MaxFeatures, FeatureCost, ForbidSplit)):
+                return f"{c!r} counts the features of axis-aligned splits in hyperflow; use big-m"
+            if not isinstance(c, STATED):
+                return f"{c!r} has no linear form here; a function of the model can state it"
         return None
+
+    @property
+    def extensions(self) -> tuple[Any, ...]:
+        """The functions among ``constraints``."""
+        return tuple(c for c in self.constraints if not isinstance(c, Constraint))
 
     @cached_property
     def candidates(self) -> Candidates:

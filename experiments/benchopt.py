@@ -1,0 +1,129 @@
+"""Export to benchopt: a benchmark folder with the objective, problems, our solvers and other libraries'."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import cloudpickle
+
+from experiments import methods
+from opttree import TreeProblem
+from opttree.files import whole_file
+from solvers import Solver, external
+from solvers.log import brief
+
+OBJECTIVE = '''"""The statement: one problem, one objective for every tree."""
+
+from benchopt import BaseObjective
+
+
+class Objective(BaseObjective):
+    """Mean loss plus penalties of a decision tree; infinite for an infeasible one."""
+
+    name = "Decision trees as an optimization problem"
+    url = "https://pypi.org/project/opttree"
+    requirements = ["pip::opttree[experiments]"]
+    min_benchopt_version = "1.6"
+
+    def set_data(self, problem):
+        self.problem = problem
+
+    def evaluate_result(self, tree):
+        return {"value": self.problem.objective(tree), "parameters": tree.n_parameters}
+
+    def get_one_result(self):
+        return {"tree": self.problem.best_constant()}
+
+    def get_objective(self):
+        return {"problem": self.problem}
+'''
+
+DATASET = '''"""The problems of the race."""
+
+from pathlib import Path
+
+from benchopt import BaseDataset
+import cloudpickle
+
+
+class Dataset(BaseDataset):
+    """A TreeProblem, kept in the folder ``problems`` beside this file's."""
+
+    name = "problems"
+    parameters = {{"problem": {names!r}}}
+    requirements = ["pip::opttree[experiments]"]
+
+    def get_data(self):
+        path = Path(__file__).parents[1] / "problems" / f"{{self.problem}}.pkl"
+        return {{"problem": cloudpickle.loads(path.read_bytes())}}
+'''
+
+SOLVER = '''"""{label}."""
+
+from benchopt import BaseSolver
+
+from experiments.methods import solver
+from solvers import solve
+
+
+class Solver(BaseSolver):
+    """{label}, from its first tree to its end."""
+
+    name = {label!r}
+    sampling_strategy = "callback"
+    requirements = ["pip::opttree[{extra}]"]
+    parameters = {{"random_state": [0]}}
+
+    def set_objective(self, problem):
+        self.problem, self.solver = problem, solver({text!r})
+        self.tree = problem.best_constant()
+
+    def skip(self, problem):
+        reason = solver({text!r}).refusal(problem)
+        return reason is not None, reason
+
+    def run(self, callback):
+        def watch(step, trace):
+            if trace.rows[-1].objective <= trace.rows[-1].best:
+                self.tree = step.tree
+            return not callback()
+
+        result = solve(self.problem, self.solver, callback=watch, random_state=self.random_state)
+        self.tree = result.tree
+
+    def get_result(self):
+        return {{"tree": self.tree}}
+'''
+
+
+def export(problems: Mapping[str, TreeProblem], entrants: Mapping[str, Solver], folder: Path) -> list[Path]:
+    """Write the benchmark; returns its files. ValueError for a solver that no text states, such as one of the user's
+    own.
+    """
+    peers = [external.CART(), external.STreeD(), external.ConTree(), external.PyTrees(), external.OSRT()]
+    known = {repr(solver) for solver in entrants.values()}
+    theirs = {f"external.{brief(peer)}": peer for peer in peers if repr(peer) not in known}
+    files: dict[Path, str | bytes] = {Path("objective.py"): OBJECTIVE}
+    for label, solver in {**entrants, **theirs}.items():
+        text = f"external.{solver!r}" if isinstance(solver, external.External) else repr(solver)
+        if repr(methods.solver(text)) != repr(solver):
+            raise ValueError(f"solvers must be ones that a text states; got {label!r}")
+        extra = "external" if isinstance(solver, external.External) else "experiments"
+        files[Path("solvers") / f"{_stem(label)}.py"] = SOLVER.format(label=label, text=text, extra=extra)
+    files[Path("datasets") / "problems.py"] = DATASET.format(names=list(problems))
+    for name, problem in problems.items():
+        files[Path("problems") / f"{name}.pkl"] = cloudpickle.dumps(problem)
+    written = []
+    for place, content in files.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as unfinished:
+            unfinished.write_bytes(content if isinstance(content, bytes) else content.encode())
+        written.append(path)
+    return written
+
+
+def _stem(label: str) -> str:
+    return re.sub(r"\W+", "_", label).strip("_").lower()[:60] or "solver"

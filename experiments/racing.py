@@ -1,0 +1,290 @@
+"""`race`: solvers on problems of one's own, under one clock, from Python; the machinery is that of the protocols."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+
+from experiments import benchopt, figures, methods, profiles, report, runner, tables
+from experiments.protocol import Given, Method, Protocol, Run
+from experiments.race import Race as Comparison
+from experiments.store import Store
+from opttree import TreeProblem, datasets
+from opttree.files import whole_file
+from solvers import Solver
+from solvers.log import brief
+
+NAME = "race"
+
+
+@dataclass(frozen=True)
+class OwnProtocol(Protocol):
+    """A protocol of problems and solvers that are given as objects."""
+
+    named = False
+    problems: Mapping[str, TreeProblem] = field(default_factory=dict)
+    solvers: Mapping[str, Solver] = field(default_factory=dict)
+
+    def runs(self, version: str) -> Iterator[Run]:
+        """Every solver on every problem with every seed."""
+        for name, problem in self.problems.items():
+            mark = fingerprint(problem)
+            for seed in self.seeds:
+                for label, solver in self.solvers.items():
+                    given = Given(repr(solver), mark, cloudpickle.dumps((problem, solver)) if version else b"")
+                    yield Run(
+                        "solve",
+                        name,
+                        self.splits,
+                        0,
+                        seed,
+                        label,
+                        self.methods[label],
+                        problem.depth,
+                        problem.leaves,
+                        self.features,
+                        self.trees,
+                        self.preprocess,
+                        self.outputs,
+                        self.time_limit,
+                        self.memory_limit,
+                        version,
+                        given,
+                    )
+
+
+def fingerprint(problem: TreeProblem) -> str:
+    """A hash of the statement and its data."""
+    digest = hashlib.sha1()
+    for array in (problem.X, problem.Y, problem.w):
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    options = (problem.depth, problem.splits, problem.leaves, repr(problem.loss), problem.min_leaf)
+    stated = (*options, problem.penalties, problem.constraints, problem.classes)
+    digest.update(cloudpickle.dumps(stated) if any(hasattr(c, "group") for c in problem.constraints) else b"")
+    digest.update(repr(stated).encode())
+    return digest.hexdigest()[:16]
+
+
+class Race(Comparison):
+    """What `race` found: every run's row and trace, with the tables and pictures of a comparison.
+
+    The reference of a problem is its proved optimum, where a solver proved one, else the best objective known; every
+    table says which.
+    """
+
+    def __init__(self, protocol: OwnProtocol, store: Store) -> None:
+        every = store.rows()
+        wanted = {run.run_id for run in protocol.runs("")}
+        self.protocol, self.sessions = protocol, store.sessions()
+        self.every = every[every["run_id"].isin(wanted)].drop_duplicates("run_id", keep="last", ignore_index=True)
+        measured = tables.measured(protocol, every)
+        if measured.empty:
+            reasons = "; ".join(dict.fromkeys(str(reason).strip().splitlines()[-1] for reason in self.every["reason"]))
+            raise ValueError(f"no run ended well: {reasons}")
+        super().__init__(protocol, measured, store.traces())
+
+    def __repr__(self) -> str:
+        proved = int(self.proved.sum())
+        return (
+            f"Race of {len(self.solvers)} solvers on {len(self.problems)} problems, {self.horizon:g} s each; "
+            f"{proved} optima proved\n{self.summary(self.horizon).to_string()}"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line per run: problem, solver, seed, objective, bound, gap, seconds, why it ended; the reference, whether
+        it is proved, and the primal gap to it. Runs that were refused or failed say why.
+        """
+        names = ["dataset", "method", "seed", "objective", "bound", "fit_seconds", "termination", "status", "reason"]
+        frame = self.every.reindex(columns=names)
+        frame = frame.rename(columns={"dataset": "problem", "method": "solver", "fit_seconds": "seconds"})
+        known = self.references().reset_index().set_index(["dataset", "seed"])
+        where = pd.MultiIndex.from_frame(frame[["problem", "seed"]])
+        frame["reference"] = known["reference"].reindex(where).to_numpy()
+        frame["reference_is"] = known["is"].reindex(where).to_numpy()
+        pairs = zip(frame["objective"], frame["reference"], strict=True)
+        frame["gap"] = [profiles.primal_gap(f, b)[0] if pd.notna(f) and pd.notna(b) else np.nan for f, b in pairs]
+        return frame
+
+    def plot(self, folder: str | Path | None = None) -> list[Any]:
+        """Four figures: the mean gap against time, the performance profile, the data profile and the primal integrals.
+        Saved into ``folder``, if given, as PNG and PDF.
+        """
+        note = f"reference: {int(self.proved.sum())} of {len(self.problems)} optima proved, else best known"
+        factors = self.performance_profile()
+        drawn = {
+            "convergence": figures.convergence(self.curves(), self.solvers, title=note),
+            "performance_profile": figures.profile(
+                factors, self.solvers, "seconds to 1 %, over the fastest's", end=max(float(factors.index.max()), 10.0)
+            ),
+            "data_profile": figures.profile(
+                self.data_profile(), self.solvers, "seconds to 1 %", start=1e-3, end=self.horizon
+            ),
+            "primal_integrals": figures.bars(100.0 * self.integrals().mean(), "primal integral / horizon (%)"),
+        }
+        if folder is not None:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            for stem, figure in drawn.items():
+                figures.save(figure, Path(folder) / stem)
+        return list(drawn.values())
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The whole comparison as one page without a network: tables that sort and filter, and pictures."""
+        with tempfile.TemporaryDirectory() as folder:
+            text = report.race_page(self.protocol, self, self.references(), self.to_frame(), Path(folder))
+        if path is not None:
+            with whole_file(path) as unfinished:
+                unfinished.write_text(text)
+        return text
+
+    def to_benchopt(self, folder: str | Path) -> list[Path]:
+        """A folder that ``benchopt run`` runs: the objective, these problems and solvers, and the other libraries of
+        `solvers.external`, to which others may add theirs.
+        """
+        return benchopt.export(self.protocol.problems, self.protocol.solvers, Path(folder))
+
+
+def race(
+    problems: Any,
+    solvers: Any,
+    time_limit: float,
+    *,
+    seeds: Iterable[int] = (0,),
+    n_jobs: int = 1,
+    store: str | Path | None = None,
+    target: str | None = None,
+    memory_limit: float | None = None,
+    progress: bool = False,
+    **statement: Any,
+) -> Race:
+    """Run every solver on every problem, each run in a process of its own, and compare them.
+
+    Parameters
+    ----------
+    problems : mapping from names to `TreeProblem`; or names of data sets, paths of CSV files or of a folder of them, in
+        a list or alone, which are stated with features and target in units of their deviation and with ``statement``.
+    solvers : mapping from labels to solvers; a sequence of solvers; or a text such as
+        ``"GET();Chain(TAO(),LocalSearch())"``.
+    time_limit : seconds for each run, > 0; kernels are compiled before.
+    seeds : random states; every solver runs once with each.
+    n_jobs : runs at a time; each has the machine's cores divided by this number.
+    store : folder that keeps the runs: a race that was stopped goes on where it was, and one with more solvers or
+        problems runs what is new. Without it, Ctrl-C returns the race so far.
+    target : column to predict of CSV files.
+    memory_limit : megabytes for each run, or None.
+    progress : whether to show a bar.
+    **statement : options of `TreeProblem` for data sets and files: ``depth`` (3 by default), ``splits``, ``leaves``,
+        ``loss`` (squared, or 0/1 for labels), ``penalties``, ``constraints``.
+
+    Raises
+    ------
+    ValueError
+        For no problem, no solver or a bad option; if no run ended well, with the reasons.
+    """
+    stated, entrants = problems_of(problems, target, statement), solvers_of(solvers)
+    if not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
+        raise ValueError(f"time_limit must be > 0 seconds; got {time_limit!r}")
+    protocol = OwnProtocol(
+        name=NAME,
+        title="Race",
+        note="Every solver on every problem, one clock, one objective.",
+        kind="solve",
+        datasets=tuple(stated),
+        seeds=tuple(int(seed) for seed in seeds),
+        depths=tuple(dict.fromkeys(problem.depth for problem in stated.values())),
+        leaves=tuple(dict.fromkeys(problem.leaves for problem in stated.values())),
+        methods={label: Method(use=repr(solver)) for label, solver in entrants.items()},
+        metrics=("objective",),
+        time_limit=float(time_limit),
+        memory_limit=None if memory_limit is None else float(memory_limit),
+        store=NAME,
+        published="",
+        problems=stated,
+        solvers=entrants,
+    )
+    with ExitStack() as stack:
+        folder = store if store is not None else stack.enter_context(tempfile.TemporaryDirectory())
+        kept = Store(NAME, Path(folder))
+        try:
+            runner.run(protocol, kept, jobs=n_jobs, progress=progress)
+        except KeyboardInterrupt:
+            if store is not None or kept.rows().empty:
+                raise
+        return Race(protocol, kept)
+
+
+def problems_of(problems: Any, target: str | None, statement: Mapping[str, Any]) -> dict[str, TreeProblem]:
+    """The problems by name; ValueError for what is none."""
+    if isinstance(problems, Mapping):
+        for name, problem in problems.items():
+            if not isinstance(problem, TreeProblem):
+                raise ValueError(f"problems must be of TreeProblem; got {problem!r} for {name!r}")
+        if statement:
+            raise ValueError(f"{min(statement)} is for data sets and files; TreeProblems state theirs")
+        found = {str(name): problem for name, problem in problems.items()}
+    else:
+        places = [problems] if isinstance(problems, (str, Path)) else list(problems)
+        files = [file for place in places for file in _files(place)]
+        found = {}
+        for file in files:
+            name = Path(file).stem if str(file).endswith(".csv") else str(file)
+            if name in found:
+                raise ValueError(f"problems must have different names; got {name!r} twice")
+            found[name] = state(file, target, statement)
+    if not found:
+        raise ValueError(f"problems must hold at least one problem; got {problems!r}")
+    return found
+
+
+def _files(place: str | Path) -> list[Any]:
+    """The CSV files of a folder; else the place itself."""
+    return sorted(Path(place).glob("*.csv")) if Path(place).is_dir() else [place]
+
+
+def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -> TreeProblem:
+    """The problem of a data set or a CSV file, features and target in units of their deviation."""
+    if str(place).endswith(".csv"):
+        table = datasets.read_csv(place)
+        column = target if target is not None else str(table.columns[-1])
+        if column not in table:
+            raise ValueError(f"target must be a column of {place}; got {column!r}")
+        features, y = table.drop(columns=[column]), table[column]
+        data = datasets.Dataset(features, y, datasets.guess_task(y), Path(place).stem, str(place))
+    else:
+        data = datasets.load(str(place))
+    X, y = data.as_arrays()
+    options = {"depth": 3, "splits": "axis", **statement}
+    if data.task == "regression":
+        y = (y - y.mean(axis=0)) / np.where(y.std(axis=0) > 0.0, y.std(axis=0), 1.0)
+    else:
+        options.setdefault("loss", "zero_one")
+    spread = X.std(axis=0)
+    return TreeProblem((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), y, **options)
+
+
+def solvers_of(solvers: Any) -> dict[str, Solver]:
+    """The solvers by label; ValueError for what is none."""
+    if isinstance(solvers, str):
+        solvers = [methods.solver(text) for text in solvers.split(";") if text.strip()]
+    if isinstance(solvers, Solver):
+        solvers = [solvers]
+    if not isinstance(solvers, Mapping):
+        labels = [brief(solver) if isinstance(solver, Solver) else "" for solver in solvers]
+        if len(set(labels)) < len(labels) and "" not in labels:
+            raise ValueError(f"solvers must be different; got {max(labels, key=labels.count)} twice")
+        solvers = dict(zip(labels, solvers, strict=True))
+    for label, solver in solvers.items():
+        if not isinstance(solver, Solver):
+            raise ValueError(f"solvers must be instances of solvers, such as TAO(); got {solver!r} for {label!r}")
+    if not solvers:
+        raise ValueError("solvers must hold at least one solver; got none")
+    return {str(label): solver for label, solver in solvers.items()}

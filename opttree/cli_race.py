@@ -1,0 +1,50 @@
+"""The command ``opttree race``: solvers on CSV files or data sets, on one clock."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser of ``opttree``."""
+    race = commands.add_parser("race", help="run solvers on CSV files or data sets and compare them on one clock")
+    race.add_argument("problems", nargs="+", metavar="DATA", help="CSV files, folders of them, or names of data sets")
+    race.add_argument("--target", metavar="COLUMN", help="column to predict of CSV files; default: the last")
+    race.add_argument("--solvers", required=True, metavar="S;S", help='such as "TAO();Chain(TAO(),LocalSearch())"')
+    race.add_argument("--time-limit", type=float, required=True, metavar="SECONDS", help="for each run")
+    race.add_argument("--depth", type=int, default=3, metavar="D")
+    race.add_argument("--splits", choices=("axis", "oblique"), default="axis")
+    race.add_argument("--leaves", choices=("constant", "linear"), default="constant")
+    race.add_argument("--seeds", type=int, default=1, metavar="N", help="random states per run")
+    race.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time")
+    race.add_argument("--store", metavar="FOLDER", help="keeps the runs, so that a stopped race goes on")
+    race.add_argument("--out", default="out", metavar="FOLDER", help="where the page, table and pictures go")
+    race.set_defaults(run=_race)
+
+
+def _race(args: argparse.Namespace) -> None:
+    from experiments.racing import race
+
+    found = race(
+        args.problems,
+        args.solvers,
+        args.time_limit,
+        seeds=range(args.seeds),
+        n_jobs=args.jobs,
+        store=args.store,
+        target=args.target,
+        progress=True,
+        depth=args.depth,
+        splits=args.splits,
+        leaves=args.leaves,
+    )
+    print(found)
+    print(found.references().reset_index()[["dataset", "seed", "reference", "is"]].to_string(index=False))
+    folder = Path(args.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    found.to_frame().to_csv(folder / "race.csv", index=False)
+    found.to_html(folder / "race.html")
+    found.plot(folder)
+    print(f"page: {folder / 'race.html'}; runs: {folder / 'race.csv'}; four figures beside them")

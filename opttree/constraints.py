@@ -1,0 +1,31 @@
+"""Side constraints of `opttree.TreeProblem`, by name."""
+
+from opttree.problems.constraints import (
+    Constraint,
+    DifferentLeaf,
+    FeatureCost,
+    ForbidSplit,
+    LeafConstraint,
+    MaxDifference,
+    MaxFeatures,
+    MaxSplits,
+    MinLeaf,
+    Monotone,
+    RequireSplit,
+    SameLeaf,
+)
+
+__all__ = [
+    "Constraint",
+    "DifferentLeaf",
+    "FeatureCost",
+    "ForbidSplit",
+    "LeafConstraint",
+    "MaxDifference",
+    "MaxFeatures",
+    "MaxSplits",
+    "MinLeaf",
+    "Monotone",
+    "RequireSplit",
+    "SameLeaf",
+]

@@ -1,0 +1,401 @@
+"""Side constraints of the statement: conditions on trees beyond their depth and the kinds of their splits and leaves.
+
+A constraint must hold for the tree as it stands and for the same tree without the branches that send all rows one way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.options import Checked, option
+from opttree.tree import Tree
+
+if TYPE_CHECKING:
+    from opttree.problems.tree_problem import TreeProblem
+
+Floats = NDArray[np.float64]
+EXACT = 1e-9  # relative to the range of the outputs: how far answers may be over a limit by rounding
+Levels = int | tuple[int, ...] | None
+
+
+class Limits(NamedTuple):
+    """Linear limits ``sum_lk G[m, l, k] V[l, k] <= h[m]`` on the answers V of the leaves, see `answers`."""
+
+    G: Floats
+    h: Floats
+
+
+class Constraint(Checked):
+    """Base class of side constraints; all are frozen dataclasses without data of the problem, `MaxDifference` apart."""
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """Why ``problem`` cannot have this constraint, in one sentence, or None."""
+        return None
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """Why ``tree`` does not satisfy the constraint, in one sentence, or None."""
+        raise NotImplementedError(f"{type(self).__name__} must define violation")
+
+    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
+        """The constraint for the problem of some of its ``n`` rows, given by number; None if it does not concern it."""
+        return self
+
+
+class LeafConstraint(Constraint):
+    """A constraint on the answers of several leaves, which are therefore fitted together."""
+
+    def limits(self, problem: TreeProblem, tree: Tree) -> Limits:
+        """The limits on the answers of the leaves."""
+        raise NotImplementedError(f"{type(self).__name__} must define limits")
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """Answers are constants, of one output for all but 0/1 loss."""
+        if problem.leaves != "constant":
+            return f"{type(self).__name__} is for constant leaves"
+        if problem.loss == "log" and problem.n_outputs != 2:
+            return f"{type(self).__name__} under log loss is for two classes; got {problem.n_outputs}"
+        return None
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The limits, to rounding."""
+        G, h = self.limits(problem, tree)
+        if not h.size:
+            return None
+        over = np.einsum("mlk,lk->m", G, answers(problem, tree)) - h
+        unit = 1.0 if problem.is_classification else float(np.ptp(problem.Y, axis=0).max()) or 1.0
+        if over.max() <= EXACT * unit:
+            return None
+        return self._words(float(over.max()))
+
+    def _words(self, over: float) -> str:
+        raise NotImplementedError
+
+
+def answers(problem: TreeProblem, tree: Tree) -> Floats:
+    """What the leaves answer, as constraints see it: values (L, K) in regression; the probability of the second class
+    (L, 1) under log loss; 1 for the predicted class and 0 for the others (L, K) under 0/1 loss.
+    """
+    if problem.loss == "zero_one":
+        return np.eye(problem.n_outputs)[tree.values.argmax(axis=1)]
+    return tree.values[:, 1:] if problem.loss == "log" else tree.values
+
+
+def _check_feature(feature: int, problem: TreeProblem) -> str | None:
+    if feature >= problem.n_features:
+        return f"feature must be below the number of features, {problem.n_features}; got {feature}"
+    return None
+
+
+def _features(tree: Tree) -> NDArray[np.intp]:
+    """The features in the splits of ``tree``."""
+    return np.flatnonzero(np.any(tree.A != 0.0, axis=0))
+
+
+@dataclass(frozen=True)
+class MaxSplits(Constraint):
+    """At most ``k`` branch nodes."""
+
+    k: int = option(least=0)
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The number of branches."""
+        return None if tree.n_branches <= self.k else f"the tree has {tree.n_branches} splits; {self} allows {self.k}"
+
+
+@dataclass(frozen=True)
+class MaxFeatures(Constraint):
+    """At most ``k`` different features in the splits; one with a weight other than 0 counts."""
+
+    k: int = option(least=0)
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The number of features."""
+        used = _features(tree).size
+        return None if used <= self.k else f"the tree splits on {used} features; {self} allows {self.k}"
+
+
+@dataclass(frozen=True)
+class MinLeaf(Constraint):
+    """At least ``k`` rows in every nonempty leaf: another way to write ``TreeProblem(min_leaf=k)``, which it becomes."""
+
+    k: int = option(least=1)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCost(Constraint):
+    """The costs of the different features in the splits add up to at most ``budget``.
+
+    Parameters
+    ----------
+    costs : (p,) numbers >= 0, or a mapping from features to them; features that it does not name are free.
+    budget : >= 0.
+    """
+
+    costs: Any
+    budget: float = option(least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.costs
+        numbers = np.asarray(list(given.values()) if isinstance(given, Mapping) else given, np.float64)
+        if numbers.ndim != 1 or not (np.isfinite(numbers) & (numbers >= 0)).all():
+            raise ValueError(f"costs must be a list of finite numbers >= 0 or a mapping to them; got {given!r}")
+        if isinstance(given, Mapping) and not all(isinstance(j, (int, np.integer)) and j >= 0 for j in given):
+            raise ValueError(f"costs must be a mapping from numbers of features >= 0; got {given!r}")
+
+    def of(self, problem: TreeProblem) -> Floats:
+        """(p,) the cost of each feature."""
+        if not isinstance(self.costs, Mapping):
+            return np.asarray(self.costs, np.float64)
+        costs = np.zeros(problem.n_features)
+        costs[list(self.costs)] = list(self.costs.values())
+        return costs
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """One cost per feature."""
+        if isinstance(self.costs, Mapping):
+            return next((why for j in self.costs if (why := _check_feature(int(j), problem))), None)
+        if len(self.costs) != problem.n_features:
+            return f"costs must have one entry per feature, {problem.n_features}; got {len(self.costs)}"
+        return None
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The sum of the costs."""
+        spent = float(self.of(problem)[_features(tree)].sum())
+        if spent <= self.budget + EXACT * max(self.budget, 1.0):
+            return None
+        return f"the features of the tree cost {spent:g}; the budget is {self.budget:g}"
+
+
+@dataclass(frozen=True)
+class _Split(Constraint):
+    """A condition on the splits on a feature, at all levels or some; the root is level 0."""
+
+    feature: int = option(doc="Number of the feature.", least=0)
+    where: Levels = option(None, "Level, or tuple of levels, of the splits; None: all.", least=0)
+
+    def at(self, level: int) -> bool:
+        """Whether splits at ``level`` count."""
+        return self.where is None or level in ((self.where,) if isinstance(self.where, int) else self.where)
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """The feature is there."""
+        return _check_feature(self.feature, problem)
+
+    def _there(self, tree: Tree) -> bool:
+        """Whether the tree has such a split."""
+        levels = tree.node_depth[: tree.n_branches]
+        return any(self.at(int(level)) for level in levels[tree.A[:, self.feature] != 0.0])
+
+    @property
+    def _place(self) -> str:
+        return f"feature {self.feature}" + ("" if self.where is None else f" at level {self.where}")
+
+
+@dataclass(frozen=True)
+class ForbidSplit(_Split):
+    """No split on ``feature``, at the levels ``where`` (the root is level 0) or anywhere."""
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The splits on the feature."""
+        return f"the tree has a split on {self._place}; it is forbidden" if self._there(tree) else None
+
+
+@dataclass(frozen=True)
+class RequireSplit(_Split):
+    """At least one split on ``feature``, at one of the levels ``where`` (the root is level 0) or anywhere.
+
+    A split that sends all rows one way does not count. Axis-aligned splits.
+    """
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """Axis-aligned splits, at levels that are there."""
+        if problem.splits != "axis":
+            return "RequireSplit is for axis-aligned splits"
+        if not any(self.at(level) for level in range(problem.depth)):
+            return f"RequireSplit must name a level above the depth, {problem.depth}; got {self.where}"
+        return super().refusal(problem)
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The splits on the feature."""
+        return None if self._there(tree) else f"the tree has no split on {self._place}; one is required"
+
+
+@dataclass(frozen=True)
+class Monotone(LeafConstraint):
+    """Answers are ordered along every split on ``feature``: no leaf on its lower side answers more than one on its
+    upper side (``sign=1``), or less (``sign=-1``). The tree is then monotone in the feature.
+
+    Answers are values, probabilities of the second class under log loss, and classes in the order of their labels under
+    0/1 loss. Axis-aligned splits, constant leaves, one output.
+    """
+
+    feature: int = option(doc="Number of the feature.", least=0)
+    sign: Literal[1, -1] = option(1, "1: increasing, -1: decreasing.")
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """Axis-aligned splits, constant leaves, one output."""
+        if problem.splits != "axis":
+            return "Monotone is for axis-aligned splits"
+        if not problem.is_classification and problem.n_outputs > 1:
+            return f"Monotone is for one output; got {problem.n_outputs}"
+        return _check_feature(self.feature, problem) or super().refusal(problem)
+
+    def limits(self, problem: TreeProblem, tree: Tree) -> Limits:
+        """One limit for each pair of leaves on two sides of a split on the feature."""
+        below = [sorted(leaves) for leaves in _leaves_below(tree)]
+        pairs = []
+        for t in np.flatnonzero(tree.feature == self.feature):
+            low, high = tree.children[t][:: self.sign * (1 if tree.A[t, self.feature] > 0.0 else -1)]
+            pairs += [(a, b) for a in below[low] for b in below[high]]
+        score = self.scores(problem)
+        G = np.zeros((len(pairs), tree.n_leaves, score.size))
+        for m, (a, b) in enumerate(pairs):
+            G[m, a], G[m, b] = score, -score
+        return Limits(G, np.zeros(len(pairs)))
+
+    @staticmethod
+    def scores(problem: TreeProblem) -> Floats:
+        """The number of each class under 0/1 loss; else (1,) one."""
+        return np.arange(problem.n_outputs, dtype=float) if problem.loss == "zero_one" else np.ones(1)
+
+    def _words(self, over: float) -> str:
+        way = "increase" if self.sign == 1 else "decrease"
+        return f"answers of the tree must {way} with feature {self.feature}; two leaves are out of order by {over:.3g}"
+
+
+def _leaves_below(tree: Tree) -> list[set[int]]:
+    """The leaves at and below each node, leaf B + l as l."""
+    below: list[set[int]] = [set() for _ in range(tree.n_branches)] + [{leaf} for leaf in range(tree.n_leaves)]
+    for t in range(tree.n_branches - 1, -1, -1):
+        below[t] = below[tree.children[t, 0]] | below[tree.children[t, 1]]
+    return below
+
+
+@dataclass(frozen=True, eq=False)
+class MaxDifference(LeafConstraint):
+    """Statistical parity: between any two groups of rows, the mean answers differ by at most ``tolerance``.
+
+    Answers are values in regression, probabilities of the second class under log loss, and predicted classes under 0/1
+    loss (the share of the rows that are given each class). Means are weighted as the rows are. Constant leaves, whose
+    values are within the range of y in regression.
+
+    Parameters
+    ----------
+    group : number of the feature whose values are the groups, or (n,) the group of each row.
+    tolerance : >= 0, in units of y, or of shares.
+    """
+
+    group: Any
+    tolerance: float = option(least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.group, (int, np.integer)):
+            group = np.asarray(self.group)
+            if group.ndim != 1:
+                raise ValueError(f"group must be the number of a feature or one group per row; got {self.group!r}")
+            object.__setattr__(self, "group", np.unique(group, return_inverse=True)[1])
+        elif self.group < 0:
+            raise ValueError(f"group must be the number of a feature >= 0; got {self.group}")
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """The feature is there, or one group per row."""
+        if isinstance(self.group, (int, np.integer)):
+            reason = _check_feature(int(self.group), problem)
+            return (reason and reason.replace("feature", "group", 1)) or super().refusal(problem)
+        if len(self.group) != problem.n_samples:
+            return f"group must have one entry per row, {problem.n_samples}; got {len(self.group)}"
+        return super().refusal(problem)
+
+    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
+        """The groups of the rows."""
+        if isinstance(self.group, (int, np.integer)) or len(self.group) != n:
+            return self  # a wrong number of groups is refused by the problem
+        return replace(self, group=self.group[rows]) if rows.size else None
+
+    def shares(self, problem: TreeProblem) -> Floats:
+        """(groups, n) the weight of each row within its group, 0 in the others; rows sum to one."""
+        group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
+        inside = (np.unique(group)[:, None] == group) * problem.w
+        return inside / inside.sum(axis=1, keepdims=True)
+
+    def limits(self, problem: TreeProblem, tree: Tree) -> Limits:
+        """Two limits for each pair of groups and each output; the range of y."""
+        leaf = problem.leaves_of(tree) - tree.n_branches
+        shares = np.array([np.bincount(leaf, weights=s, minlength=tree.n_leaves) for s in self.shares(problem)])
+        K = answers(problem, tree).shape[1]
+        G = [
+            np.outer(first - second, np.eye(K)[k])
+            for a, first in enumerate(shares)
+            for b, second in enumerate(shares)
+            if a != b
+            for k in range(K)
+        ]
+        table, h = np.array(G).reshape(-1, tree.n_leaves, K), np.full(len(G), self.tolerance)
+        if problem.is_classification:
+            return Limits(table, h)
+        one = np.eye(tree.n_leaves * K).reshape(-1, tree.n_leaves, K)
+        high, low = (np.tile(side, tree.n_leaves) for side in (problem.Y.max(axis=0), problem.Y.min(axis=0)))
+        return Limits(np.concatenate([table, one, -one]), np.concatenate([h, high, -low]))
+
+    def _words(self, over: float) -> str:
+        return (
+            f"mean answers of two groups differ, or answers leave the range of y, by {over:.3g} more than {self} allows"
+        )
+
+
+@dataclass(frozen=True)
+class _Pair(Constraint):
+    """A condition on the leaves of two rows, numbered as in the X that was given. It is void where a row has weight 0."""
+
+    i: int = option(doc="Number of a row.", least=0)
+    j: int = option(doc="Number of another row.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.i == self.j:
+            raise ValueError(f"i and j must be two rows; got {self.i} twice")
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """The rows are there."""
+        last = max(self.i, self.j)
+        n = problem.n_samples
+        return None if last < n else f"{type(self).__name__} must name rows below {n}; got {last}"
+
+    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
+        """The same two rows, or None if one is missing."""
+        if max(self.i, self.j) >= n:
+            return self  # refused by the problem
+        places = [np.flatnonzero(rows == row) for row in (self.i, self.j)]
+        return replace(self, i=int(places[0][0]), j=int(places[1][0])) if all(p.size for p in places) else None
+
+    def together(self, problem: TreeProblem, tree: Tree) -> bool:
+        """Whether both are in one leaf."""
+        leaf = problem.leaves_of(tree)
+        return bool(leaf[self.i] == leaf[self.j])
+
+
+@dataclass(frozen=True)
+class SameLeaf(_Pair):
+    """Rows ``i`` and ``j`` reach the same leaf."""
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The two leaves."""
+        reason = f"rows {self.i} and {self.j} must reach the same leaf; they reach two"
+        return None if self.together(problem, tree) else reason
+
+
+@dataclass(frozen=True)
+class DifferentLeaf(_Pair):
+    """Rows ``i`` and ``j`` reach different leaves."""
+
+    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+        """The two leaves."""
+        reason = f"rows {self.i} and {self.j} must reach different leaves; they reach the same"
+        return reason if self.together(problem, tree) else None

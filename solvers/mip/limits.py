@@ -1,0 +1,48 @@
+"""What an optimizer of mixed-integer programs is given beside the model, and which optimizers there are."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import NamedTuple
+
+SQUARES = ("scip", "gurobi", "cplex", "xpress", "mosek")  # take convex quadratic objectives with integer variables
+
+
+class Limits(NamedTuple):
+    """Relative gap, seconds (infinite: none), nodes, threads and seed of a run, whether it prints its log, and whether its
+    tolerances are tight.
+    """
+
+    gap: float
+    seconds: float
+    nodes: int | None
+    threads: int | None
+    seed: int
+    verbose: bool
+    tight: bool
+
+
+def takes_squares(optimizer: str) -> bool:
+    """Whether an optimizer takes quadratic objectives; others are given tangents."""
+    return optimizer.partition("_")[0] in SQUARES
+
+
+def pyomo_name(optimizer: str) -> str:
+    """Pyomo's name for an optimizer; SCIP's is that of `pyscipopt`, which needs no program on the path."""
+    return "scip_direct" if optimizer == "scip" else optimizer
+
+
+@cache
+def unavailable(optimizer: str) -> str | None:
+    """Why an optimizer cannot be used here, in one sentence, or None."""
+    if optimizer == "highs":
+        return None
+    if optimizer == "scip" and find_spec("pyscipopt") is None:
+        return "optimizer='scip' needs pyscipopt: pip install pyscipopt"
+    import pyomo.environ as pyo
+
+    known = pyomo_name(optimizer) in pyo.SolverFactory
+    if known and pyo.SolverFactory(pyomo_name(optimizer)).available(exception_flag=False):
+        return None
+    return f"optimizer must be 'highs', 'scip' or a solver that Pyomo finds; got {optimizer!r}, which it does not"

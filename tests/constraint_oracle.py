@@ -1,0 +1,299 @@
+"""Brute force under side constraints: all trees of two levels, with leaves fitted by other means than the product's.
+
+``python -m tests.constraint_oracle --instances 100`` compares every formulation with it, for every constraint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections import Counter
+
+import numpy as np
+
+from opttree import SplitPrice, Tree, TreeProblem
+from opttree.constraints import (
+    DifferentLeaf,
+    FeatureCost,
+    ForbidSplit,
+    MaxDifference,
+    MaxFeatures,
+    MaxSplits,
+    MinLeaf,
+    Monotone,
+    RequireSplit,
+    SameLeaf,
+)
+from solvers import MIP, SolverError, solve
+
+KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
+         DifferentLeaf)  # fmt: skip
+FORMS = ("hyperflow", "flow", "big-m")
+COUPLED = (Monotone, MaxDifference)
+
+
+def instance(kind: type, seed: int) -> TreeProblem:
+    """A random small problem with one constraint of a kind, of any loss that it is for."""
+    rng = np.random.default_rng([seed, KINDS.index(kind)])
+    n, p = int(rng.integers(5, 8)), 2
+    X = rng.integers(0, 4, size=(n, p)).astype(float)
+    loss = str(rng.choice(["squared", "absolute", "zero_one", "log"]))
+    classes = 2 if loss == "log" else 3
+    y = rng.integers(0, classes, n) if loss in ("zero_one", "log") else rng.integers(0, 5, n).astype(float)
+    if loss == "log":
+        y[:2] = 0, 1
+    group = rng.integers(0, 2, n)
+    group[:2] = 0, 1
+    i, j = (int(row) for row in rng.choice(n, 2, replace=False))
+    level = rng.choice([None, 0, 1])
+    where = None if level is None else int(level)
+    constraint = {
+        MaxSplits: lambda: MaxSplits(int(rng.integers(0, 3))),
+        MaxFeatures: lambda: MaxFeatures(int(rng.integers(0, 2))),
+        MinLeaf: lambda: MinLeaf(int(rng.integers(2, 4))),
+        FeatureCost: lambda: FeatureCost(rng.integers(1, 4, p).tolist(), float(rng.integers(0, 6))),
+        Monotone: lambda: Monotone(int(rng.integers(p)), int(rng.choice([1, -1]))),
+        ForbidSplit: lambda: ForbidSplit(int(rng.integers(p)), where),
+        RequireSplit: lambda: RequireSplit(int(rng.integers(p)), where),
+        MaxDifference: lambda: MaxDifference(group, float(rng.choice([0.0, 0.1, 0.3]))),
+        SameLeaf: lambda: SameLeaf(i, j),
+        DifferentLeaf: lambda: DifferentLeaf(i, j),
+    }[kind]()
+    weight = rng.integers(1, 3, n).astype(float) if rng.random() < 0.5 else None
+    price = (SplitPrice(0.02),) if rng.random() < 0.5 else ()
+    options = {"depth": 2, "splits": "axis", "loss": loss, "penalties": price, "sample_weight": weight}
+    return TreeProblem(X, y, constraints=(constraint,), **options)
+
+
+def optimum(problem: TreeProblem) -> float:
+    """The least objective over all trees of two levels without dead branches; infinite if none is feasible."""
+    return min(value(problem, tree) for tree in trees(problem.X, problem.depth))
+
+
+def trees(X, depth):
+    """All trees as nested (feature, threshold, left, right), None: a leaf; every branch divides its rows."""
+
+    def below(rows, levels):
+        yield None
+        if levels == 0:
+            return
+        for j in range(X.shape[1]):
+            values = np.unique(X[rows, j])
+            for threshold in 0.5 * (values[1:] + values[:-1]):
+                left = rows[X[rows, j] <= threshold]
+                right = rows[X[rows, j] > threshold]
+                for a in below(left, levels - 1):
+                    for b in below(right, levels - 1):
+                        yield j, threshold, a, b
+
+    return below(np.arange(len(X)), depth)
+
+
+def value(problem: TreeProblem, nested) -> float:
+    """The objective of the best leaves for the splits; infinite if the constraint rules the tree out."""
+    (c,) = problem.constraints or (None,)
+    splits, leaf, order = [], np.full(problem.n_samples, -1), []
+
+    def walk(node, rows, level):
+        if node is None:
+            leaf[rows] = len(order)
+            order.append(rows)
+            return [len(order) - 1]
+        j, threshold, a, b = node
+        goes = problem.X[rows, j] <= threshold
+        left, right = walk(a, rows[goes], level + 1), walk(b, rows[~goes], level + 1)
+        splits.append((j, level, left, right))
+        return left + right
+
+    walk(nested, np.arange(problem.n_samples), 0)
+    features = {j for j, *_rest in splits}
+    if len(splits) > 0 and min(len(rows) for rows in order) < problem.min_leaf:
+        return np.inf
+    ruled_out = {
+        MaxSplits: lambda: len(splits) > c.k,
+        MaxFeatures: lambda: len(features) > c.k,
+        FeatureCost: lambda: sum(c.costs[j] for j in features) > c.budget,
+        ForbidSplit: lambda: any(j == c.feature and c.where in (None, level) for j, level, *_ in splits),
+        RequireSplit: lambda: not any(j == c.feature and c.where in (None, level) for j, level, *_ in splits),
+        SameLeaf: lambda: leaf[c.i] != leaf[c.j],
+        DifferentLeaf: lambda: leaf[c.i] == leaf[c.j],
+    }
+    if type(c) in ruled_out and ruled_out[type(c)]():
+        return np.inf
+    pairs = []
+    if isinstance(c, Monotone):
+        for j, _level, left, right in splits:
+            if j == c.feature:
+                pairs += [(a, b) if c.sign == 1 else (b, a) for a in left for b in right]
+    parity = (c.group, c.tolerance) if isinstance(c, MaxDifference) else None
+    return leaf_cost(problem, leaf, len(order), pairs, parity) + problem.split_price * len(splits)
+
+
+def leaf_cost(problem, leaf, L, pairs, parity) -> float:
+    """The least mean loss of ``L`` leaves with ordered ``pairs`` or means that differ by at most a tolerance."""
+    w, loss = problem.w, problem.loss
+    Y = problem.Y[:, 0]
+    weight = np.bincount(leaf, weights=w, minlength=L)
+    slope = np.zeros((0, L))
+    if parity is not None:
+        group, tolerance = parity
+        share = [np.bincount(leaf, weights=w * (group == g), minlength=L) / w[group == g].sum() for g in (0, 1)]
+        slope = share[0] - share[1]
+
+    def in_order(v):
+        return all(v[a] <= v[b] + 1e-12 for a, b in pairs)
+
+    if loss == "zero_one":
+        best = np.inf
+        for choice in itertools.product(range(problem.n_outputs), repeat=L):
+            predicted = np.array(choice)
+            if not in_order(predicted):
+                continue
+            if parity and any(abs(slope @ (predicted == k)) > tolerance + 1e-12 for k in range(problem.n_outputs)):
+                continue
+            best = min(best, float(np.sum(w * (predicted[leaf] != Y))))
+        return best
+
+    def cost(v):
+        if loss == "squared":
+            return float(np.sum(w * (Y - v[leaf]) ** 2))
+        if loss == "absolute":
+            return float(np.sum(w * np.abs(Y - v[leaf])))
+        own = np.where(Y == 1, v[leaf], 1.0 - v[leaf])
+        return float(-np.sum(w * np.log(np.clip(own, 1e-6, 1.0))))
+
+    mean = np.bincount(leaf, weights=w * Y, minlength=L) / weight
+    if parity is None:  # blocks of leaves of one answer
+        best = np.inf
+        for labels in itertools.product(range(L), repeat=L):
+            block = np.array(labels)
+            if loss == "absolute":
+                v = np.array(
+                    [
+                        _median(
+                            Y[np.isin(leaf, np.flatnonzero(block == k))], w[np.isin(leaf, np.flatnonzero(block == k))]
+                        )
+                        for k in block
+                    ]
+                )  # noqa: E501
+            else:
+                v = np.array([np.sum((weight * mean)[block == k]) / weight[block == k].sum() for k in block])
+            if in_order(v):
+                best = min(best, cost(v))
+        return best
+    if loss == "squared":
+        candidates, low, high = [], Y.min(), Y.max()
+        for held in itertools.product((None, low, high), repeat=L):  # leaves at an end of the range of y
+            free = np.array([h is None for h in held])
+            v = np.where(free, mean, np.array([0.0 if h is None else h for h in held]))
+            candidates.append(v)
+            scale = np.sum((slope**2 / weight)[free])
+            for side in (tolerance, -tolerance) if scale > 0 else ():
+                candidates.append(v - np.where(free, slope / weight, 0.0) * (slope @ v - side) / scale)
+        inside = [v for v in candidates if v.min() >= low - 1e-9 and v.max() <= high + 1e-9]
+        return min(cost(v) for v in inside if abs(slope @ v) <= tolerance + 1e-9)
+    if loss == "absolute":
+        best, values = np.inf, np.unique(Y)
+        for choice in itertools.product(values, repeat=L):
+            v = np.array(choice)
+            if abs(slope @ v) <= tolerance + 1e-9:
+                best = min(best, cost(v))
+            for k in np.flatnonzero(np.abs(slope) > 1e-12):
+                for side in (tolerance, -tolerance):
+                    u = v.copy()
+                    u[k] = (side - slope @ v + slope[k] * v[k]) / slope[k]
+                    if Y.min() - 1e-9 <= u[k] <= Y.max() + 1e-9:
+                        best = min(best, cost(u))
+        return best
+    return _log_parity(cost, mean, weight, slope, tolerance)
+
+
+def _log_parity(cost, mean, weight, slope, tolerance):
+    """Log loss: along the multiplier of the one limit that binds, by bisection."""
+    from scipy.optimize import brentq
+
+    if abs(slope @ mean) <= tolerance:
+        return cost(mean)
+    side = tolerance * np.sign(slope @ mean)
+
+    def answer(multiplier):  # weight ((1 - m) / (1 - q) - m / q) + multiplier slope = 0
+        out = np.empty(len(mean))
+        for k, (m, t) in enumerate(zip(mean, multiplier * slope / weight, strict=True)):
+            if abs(t) < 1e-14:
+                out[k] = m
+            else:  # t q^2 - (1 + t) q + m = 0 has one root in [0, 1]
+                roots = np.roots([t, -(1.0 + t), m])
+                roots = roots.real
+                inside = roots[(roots >= -1e-12) & (roots <= 1.0 + 1e-12)]
+                out[k] = np.clip(inside.min() if t > 0 else inside.max(), 0.0, 1.0)
+        return out
+
+    gap = lambda multiplier: slope @ answer(multiplier) - side  # noqa: E731
+    sign = np.sign(slope @ mean)
+    far = 1.0
+    while np.sign(gap(sign * far)) == np.sign(gap(0.0)) and far < 1e9:
+        far *= 2.0
+    if far >= 1e9:
+        return cost(answer(sign * far))
+    return cost(answer(brentq(gap, 0.0, sign * far, xtol=1e-14)))
+
+
+def _median(y, w):
+    order = np.argsort(y)
+    return y[order][np.searchsorted(np.cumsum(w[order]), 0.5 * w.sum())]
+
+
+def formulations(problem: TreeProblem) -> list[str]:
+    """Those that state the problem."""
+    return [form for form in FORMS if MIP(formulation=form).refusal(problem) is None]
+
+
+def disagreement(problem: TreeProblem, form: str, truth: float) -> str | None:
+    """What is wrong with the result of ``MIP``, or None."""
+    try:
+        result = solve(problem, MIP(formulation=form, threads=1), time_limit=300)
+    except SolverError as error:
+        return None if np.isinf(truth) and "No tree satisfies" in str(error) else f"{error} (optimum {truth:.9g})"
+    if np.isinf(truth):
+        return f"{result.objective:.9g} where no tree is feasible"
+    tangents = form != "hyperflow" and problem.loss in ("squared", "log")
+    slack = (1.1e-4 if tangents else 2e-6) * max(abs(truth), 1e-3) + 1e-9  # the gap that MIP asks for
+    assert isinstance(result.tree, Tree)
+    if problem.violation(result.tree) is not None:
+        return f"infeasible: {problem.violation(result.tree)}"
+    if abs(result.objective - truth) > slack or result.objective < truth - 1e-7 or (result.bound or 0.0) > truth + 1e-7:
+        return f"objective {result.objective:.9g}, bound {result.bound:.9g}; optimum {truth:.9g}"
+    return None if result.termination.name == "OPTIMAL" else f"ended {result.termination.name}"
+
+
+def main() -> int:
+    """Compare; print a line per constraint and formulation."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instances", type=int, default=100)
+    parser.add_argument("--kinds", nargs="*", default=[kind.__name__ for kind in KINDS])
+    args = parser.parse_args()
+    failures = 0
+    for kind in KINDS:
+        if kind.__name__ not in args.kinds:
+            continue
+        counts: Counter[str] = Counter()
+        began, infeasible = time.perf_counter(), 0
+        for seed in range(args.instances):
+            problem = instance(kind, seed)
+            truth = optimum(problem)
+            infeasible += bool(np.isinf(truth))
+            for form in formulations(problem):
+                wrong = disagreement(problem, form, truth)
+                counts[form] += 1
+                if wrong is not None:
+                    failures += 1
+                    print(f"  {kind.__name__} seed {seed}, {form}, {problem.loss}: {wrong}", flush=True)
+        text = ", ".join(f"{form} {count}" for form, count in counts.items())
+        print(f"{kind.__name__}: {text}; {infeasible} infeasible; {time.perf_counter() - began:.0f} s", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
