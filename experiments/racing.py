@@ -262,13 +262,14 @@ def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -
     else:
         data = datasets.load(str(place))
     X, y = data.as_arrays()
+    target_values: Any = y  # labels, or numbers in units of their deviation
     options = {"depth": 3, "splits": "axis", **statement}
     if data.task == "regression":
-        y = (y - y.mean(axis=0)) / np.where(y.std(axis=0) > 0.0, y.std(axis=0), 1.0)
+        target_values = (y - y.mean(axis=0)) / np.where(y.std(axis=0) > 0.0, y.std(axis=0), 1.0)
     else:
         options.setdefault("loss", "zero_one")
     spread = X.std(axis=0)
-    return TreeProblem((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), y, **options)
+    return TreeProblem((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), target_values, **options)
 
 
 def solvers_of(solvers: Any) -> dict[str, Solver]:

@@ -196,7 +196,7 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
 
 
 def _proofs(proofs: Proofs, folder: Path, *, scored: bool = True) -> list[Section]:
-    """Who has proved what; nothing where no solver gives bounds. Distances from the optimum if ``scored`` in testing."""
+    """Who has proved what; nothing where no solver gives bounds. Distances from the optimum if runs are ``scored``."""
     if not proofs.bounding:
         return []
     cost = proofs.seconds()

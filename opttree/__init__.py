@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         datasets as datasets,
         interpret as interpret,
         io as io,
+        losses as losses,
         plotting as plotting,
         preprocessing as preprocessing,
     )
@@ -66,7 +67,7 @@ _HOMES = {
     "race": "experiments.racing",
     **_estimators(),
 }
-_MODULES = ("chunks", "constraints", "datasets", "interpret", "io", "plotting", "preprocessing")
+_MODULES = ("chunks", "constraints", "datasets", "interpret", "io", "losses", "plotting", "preprocessing")
 
 __all__ = sorted([*_HOMES, *_MODULES])
 

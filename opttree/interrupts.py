@@ -143,8 +143,10 @@ def _is_news(_record: logging.LogRecord) -> bool:
 
 
 def _ignore_lost_exceptions() -> None:
-    """Let nothing be reported of a `_Left` that is raised in a callback and lost there: `_leave` raises another."""
-    report = sys.unraisablehook
+    """Let nothing be reported of a `_Left` that is raised in a callback and lost there (`_leave` raises another), or at
+    the very end of its thread.
+    """
+    report, report_thread = sys.unraisablehook, threading.excepthook
     if getattr(report, "ignores", None) is _Left:
         return
 
@@ -154,6 +156,7 @@ def _ignore_lost_exceptions() -> None:
 
     report_others.ignores = _Left  # type: ignore[attr-defined]
     sys.unraisablehook = report_others
+    threading.excepthook = lambda lost: None if lost.exc_type is _Left else report_thread(lost)
 
 
 def _leave(thread: threading.Thread) -> None:

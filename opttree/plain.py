@@ -34,6 +34,8 @@ def entries(tree: Any) -> dict[str, Any]:
         value = getattr(tree, name)
         if value is not None:
             out[name] = value.tolist()
+    if tree.feature_names is not None:
+        out["feature_names"] = list(tree.feature_names)
     return out
 
 
@@ -68,5 +70,6 @@ def fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "link": data["link"],
         "gate": None if data.get("gate") is None else float(data["gate"]),
         "mixture": bool(data.get("mixture", False)),
+        "feature_names": None if data.get("feature_names") is None else tuple(map(str, data["feature_names"])),
         **{k: None if data.get(k) is None else np.array(data[k]) for k in OPTIONAL},
     }

@@ -150,7 +150,9 @@ def plot_rows(
     ax: Axes | None = None,
     log: bool = False,
 ) -> Axes:
-    """`plot_trace` of traces alone, up to ``end`` seconds; ``bounds`` are the final ones, by default those of the traces."""
+    """`plot_trace` of traces alone, up to ``end`` seconds; ``bounds`` are the final ones, by default those of the
+    traces.
+    """
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0))
     for k, (label, trace) in enumerate(traces.items()):

@@ -45,6 +45,7 @@ class Tree:
     mixture : whether `predict`, `outputs` and `predict_proba` are the mixture's.
     spread : (p,) standard deviation of each feature in training, or None. Plots and `opttree.interpret` compare
         features by weight times spread. Ignored by ``==``.
+    feature_names : p names for texts and pictures, or None: ``x0..``. Ignored by ``==``.
     """
 
     children: NDArray[np.int32]
@@ -60,6 +61,7 @@ class Tree:
     gate: float | None = None
     mixture: bool = False
     spread: Floats | None = field(default=None, repr=False)
+    feature_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         n_branches = np.shape(self.b)[0]
@@ -89,6 +91,11 @@ class Tree:
             if array.shape != shape:
                 raise ValueError(f"{name} must have shape {shape}; got {array.shape}")
             object.__setattr__(self, name, read_only(array))
+        if self.feature_names is not None:
+            names = tuple(str(name) for name in self.feature_names)
+            if len(names) != shapes["A"][1]:
+                raise ValueError(f"feature_names must have p = {shapes['A'][1]} entries; got {len(names)}")
+            object.__setattr__(self, "feature_names", names)
         if self.link not in LINKS:
             raise ValueError(f"link must be one of {sorted(LINKS)}; got {self.link!r}")
         if (self.lower is None) != (self.upper is None):
@@ -425,6 +432,10 @@ class Tree:
         """The same tree with the standard deviations ``spread (p,)`` of its features."""
         return replace(self, spread=spread)
 
+    def with_names(self, feature_names: Sequence[str] | None) -> Tree:
+        """The same tree with names of its features."""
+        return replace(self, feature_names=None if feature_names is None else tuple(feature_names))
+
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
         """The tree on raw inputs and outputs, if this one was trained on ``(x - x_mean) / x_scale`` and likewise for y.
 
@@ -479,7 +490,8 @@ class Tree:
         return picture(lambda plotting: plotting.plot_tree(self, max_depth=4))
 
     def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
-        """Feature names, ``x0..`` where none are given; ValueError for a wrong number of them."""
+        """Feature names, by default the tree's own, or ``x0..``; ValueError for a wrong number of them."""
+        feature_names = self.feature_names if feature_names is None else feature_names
         if feature_names is None:
             return [f"x{j}" for j in range(self.n_features)]
         if len(feature_names) != self.n_features:

@@ -31,6 +31,7 @@ from solvers.nodes import (
     NewtonNode as NewtonNode,
     SklearnNode as SklearnNode,
 )
+from solvers.oblique_exact import ObliqueBranchAndBound as ObliqueBranchAndBound
 from solvers.orrt import ORRT as ORRT
 from solvers.rectified import RADDT as RADDT, DTSemNet as DTSemNet
 from solvers.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace

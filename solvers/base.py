@@ -13,6 +13,7 @@ from numpy.random import Generator as Rng
 
 from opttree.clock import now
 from opttree.forest import Forest
+from opttree.losses import Loss
 from opttree.models import Model
 from opttree.options import Checked
 from opttree.problems import TreeProblem
@@ -104,6 +105,7 @@ class Solver(Checked):
 
     takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
     makes_forests = False  # whether its models may be forests, from which no solver starts
+    takes_losses = False  # whether it takes every `Loss`; others are refused
     respects: ClassVar[tuple[type[Constraint], ...]] = ()  # the side constraints that its trees satisfy
 
     def refusal(self, problem: TreeProblem) -> str | None:
@@ -111,10 +113,13 @@ class Solver(Checked):
         for constraint in problem.constraints:
             if not isinstance(constraint, self.respects):
                 return f"its trees may violate {constraint!r}; solvers.MIP states side constraints"
+        if isinstance(problem.loss, Loss) and not self.takes_losses:
+            known = "the losses that opttree names"
+            return f"it takes {known}, and not {problem.loss!r}, of which it would need more than value and constant"
         return self.supports(problem)
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """None, or the reason why this solver cannot solve ``problem`` without its side constraints, in one sentence."""
+        """None, or why this solver cannot solve ``problem`` without its side constraints, in one sentence."""
         return None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

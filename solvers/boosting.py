@@ -11,6 +11,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.forest import Forest
+from opttree.losses import Loss
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -38,10 +39,11 @@ class Boosting(Solver):
         absolute   w = 1 / (2 max(|y - F|, small))            t = y - F
         log        w = max(2 max_k p_k (1 - p_k), .05)        t_k = (1[y = k] - p_k) / w
 
-    where p is the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
-    Gershgorin's theorem.
+    p is the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
+    Gershgorin's theorem. An `opttree.losses.Loss` gives weights and targets by its ``majorizer``.
     """
 
+    takes_losses = True
     makes_forests = True
 
     base: Solver = option(
@@ -67,6 +69,10 @@ class Boosting(Solver):
         """Differentiable losses; ``base`` must support the problem under squared loss."""
         if problem.loss == "zero_one":
             return "boosting needs a loss with a gradient; the problem asks for loss='zero_one'"
+        if isinstance(problem.loss, Loss) and problem.loss.positive:
+            return f"sums of trees may leave the domain of {problem.loss!r}, whose predictions are positive"
+        if isinstance(problem.loss, Loss) and not problem.loss.can_boost:
+            return f"boosting needs a loss with a majorizer, or a gradient and a curvature; {problem.loss!r} has none"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
         if problem.single_refusal is not None:
@@ -177,6 +183,10 @@ def working_targets(problem: TreeProblem, scores: Floats) -> tuple[Floats, Float
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] - shares
         weights = np.maximum(2.0 * np.max(shares * (1.0 - shares), axis=1), SMALLEST_CURVATURE)
         return weights, target / weights[:, None]
+    if isinstance(problem.loss, Loss):
+        weights, target = problem.loss.majorizer(problem.Y, scores)
+        weights = weights.mean(axis=1)  # one per row, as trees take them
+        return weights / weights.mean(), target
     target = problem.Y - scores
     if problem.loss == "squared":
         return np.ones(len(target)), target

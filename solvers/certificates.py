@@ -18,6 +18,7 @@ from solvers.driver import solve
 from solvers.exact import BlockBounds, BranchAndBound
 from solvers.exact.blocks import block_bounds, total_weight, words
 from solvers.mip import MIP
+from solvers.oblique_exact import ObliqueBranchAndBound
 from solvers.result import Result, Termination, Trace, TraceRow
 
 SAME, ROUNDING = 1e-6, 1e-9  # relative to the objective, to that of one leaf: differences that count as rounding
@@ -39,8 +40,9 @@ def certify(
     """Certify how far ``tree``, from any solver, is from optimal.
 
     `BranchAndBound` bounds axis-aligned trees over all thresholds, started from ``tree``; many rows are divided into
-    blocks, see `BlockBounds`. `MIP` takes the statements that branch and bound does not, and every one if options of
-    its own are given.
+    blocks, see `BlockBounds`. `ObliqueBranchAndBound` bounds oblique trees of at most two levels, of some dozens of
+    rows and a few features. `MIP` takes the statements that these do not, and every one if options of its own are
+    given.
 
     Parameters
     ----------
@@ -103,6 +105,11 @@ def _solver(
     ours = {f.name for f in fields(BranchAndBound)}
     of_mip = {f.name for f in fields(MIP)} - ours
     reason = BranchAndBound().refusal(problem)
+    sides = ObliqueBranchAndBound()
+    if sides.refusal(problem) is None and problem.n_features > 2 and not set(options) & of_mip:
+        if blocks not in ("auto", 1):
+            raise ValueError(f"blocks must be 1 for oblique splits; got {blocks}")
+        return ObliqueBranchAndBound(**_known(options, ObliqueBranchAndBound))
     if reason is not None or set(options) & of_mip:
         if blocks not in ("auto", 1):
             why = "options of MIP are given" if reason is None else reason

@@ -11,7 +11,7 @@ import numpy as np
 from opttree.clock import compile_seconds, now
 from opttree.forest import Forest
 from opttree.interrupts import compilation_can_end, noted_interrupts
-from opttree.models import as_tree
+from opttree.models import Model, as_tree
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, due_at, start_for
@@ -193,7 +193,7 @@ class _Recorder:
         if proved and bound is not None and objective - bound > SAID_GAP * abs(objective) + ROUNDING * scale:
             detail += f" Relative gap: {(objective - bound) / abs(objective):.3g}."
         result = Result(
-            tree=self.best.tree,
+            tree=self._named(self.best.tree),
             objective=objective,
             bound=bound,
             termination=termination,
@@ -217,6 +217,11 @@ class _Recorder:
                 result,
             )
         return result
+
+    def _named(self, model: Model) -> Model:
+        """A tree with the problem's names of the features."""
+        names = self.problem.feature_names
+        return model.with_names(names) if names is not None and isinstance(model, Tree) else model
 
 
 def _loop(

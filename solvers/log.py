@@ -120,4 +120,5 @@ def _line(row: TraceRow) -> str:
     bound = "-" if row.bound is None else f"{row.bound:.6g}"
     share = "-" if gap is None else f"{100.0 * gap:.2f} %"
     phase = row.phase if len(row.phase) <= 24 else f"{row.phase[:23]}…"
-    return f"{row.seconds:9.2f}  {row.step:6d}  {phase:<24}  {row.objective:12.6g}  {row.best:12.6g}  {bound:>12}  {share:>8}"
+    numbers = f"{row.objective:12.6g}  {row.best:12.6g}  {bound:>12}  {share:>8}"
+    return f"{row.seconds:9.2f}  {row.step:6d}  {phase:<24}  {numbers}"

@@ -177,7 +177,7 @@ def leaf_cost(problem, leaf, L, pairs, parity) -> float:
                         )
                         for k in block
                     ]
-                )  # noqa: E501
+                )
             else:
                 v = np.array([np.sum((weight * mean)[block == k]) / weight[block == k].sum() for k in block])
             if in_order(v):
@@ -224,10 +224,8 @@ def _log_parity(cost, mean, weight, slope, tolerance):
             if abs(t) < 1e-14:
                 out[k] = m
             else:  # t q^2 - (1 + t) q + m = 0 has one root in [0, 1]
-                roots = np.roots([t, -(1.0 + t), m])
-                roots = roots.real
-                inside = roots[(roots >= -1e-12) & (roots <= 1.0 + 1e-12)]
-                out[k] = np.clip(inside.min() if t > 0 else inside.max(), 0.0, 1.0)
+                root = np.sqrt(max((1.0 + t) ** 2 - 4.0 * t * m, 0.0))
+                out[k] = np.clip(((1.0 + t) - root) / (2.0 * t), 0.0, 1.0)
         return out
 
     gap = lambda multiplier: slope @ answer(multiplier) - side  # noqa: E731
@@ -253,7 +251,7 @@ def formulations(problem: TreeProblem) -> list[str]:
 def disagreement(problem: TreeProblem, form: str, truth: float) -> str | None:
     """What is wrong with the result of ``MIP``, or None."""
     try:
-        result = solve(problem, MIP(formulation=form, threads=1), time_limit=300)
+        result = solve(problem, MIP(formulation=form, threads=1), time_limit=60)
     except SolverError as error:
         return None if np.isinf(truth) and "No tree satisfies" in str(error) else f"{error} (optimum {truth:.9g})"
     if np.isinf(truth):

@@ -21,6 +21,7 @@ ALLOWED = {
     "opttree/kernels": {"opttree.compiled", "opttree.kernels", "opttree.threads"},
     "opttree/text.py": set(),
     "opttree/html.py": set(),
+    "opttree/losses.py": {"opttree.options"},
     "opttree/constraints.py": {"opttree.problems"},
     "opttree/plain.py": {"opttree.structure"},
     "opttree/structure.py": set(),
@@ -33,6 +34,7 @@ ALLOWED = {
     "opttree/files.py": set(),
     "opttree/problems": {
         "opttree.files",
+        "opttree.losses",
         "opttree.kernels",
         "opttree.tree",
         "opttree.forest",
@@ -46,6 +48,7 @@ ALLOWED = {
     "opttree/interrupts.py": set(),
     "solvers": {
         "opttree.html",
+        "opttree.losses",
         "opttree.chunks",
         "opttree.kernels",
         "opttree.tree",

@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import methods
 from experiments.proofs import Proofs
 from experiments.protocol import Method, Protocol
 from experiments.race import Race
-from opttree import TreeProblem, datasets
-from solvers import BranchAndBound, Termination, solve
+from opttree import TreeProblem
+from solvers import external
 
 SOLVERS = ("ours", "wrong", "slow", "heuristic")
 
@@ -84,22 +83,6 @@ def test_distances_are_to_the_proved_optimum():
     assert lines.loc["heuristic", "mean % above it"] == pytest.approx(20.0)
     assert lines.loc["wrong", "mean % above it"] == pytest.approx(100.0 * 0.2 / 2.2)
     assert lines.loc["heuristic", "test score less the best tree's, points"] == pytest.approx(-10.0)
-
-
-@pytest.mark.parametrize("name", methods.PEERS)
-@pytest.mark.parametrize("loss", ["zero_one", "squared"])
-def test_peers_find_the_same_optima(name, loss):
-    peer = methods.solver(f"{name}()")
-    pytest.importorskip(peer.library)
-    X, y = datasets.load("banknote" if loss == "zero_one" else "auto_mpg", as_arrays=True)
-    X = X.round(0 if loss == "zero_one" else 3)
-    problem = TreeProblem(X, y if loss == "zero_one" else (y - y.mean()) / y.std(), depth=2, splits="axis", loss=loss)
-    if loss not in peer.losses:
-        assert "and loss zero_one" in peer.supports(problem)
-        return
-    theirs, ours = solve(problem, peer, time_limit=60), solve(problem, BranchAndBound())
-    assert theirs.termination is ours.termination is Termination.OPTIMAL
-    assert theirs.objective == pytest.approx(ours.objective, rel=1e-6)
 
 
 def test_peers_are_asked_for_nothing_that_they_lack():

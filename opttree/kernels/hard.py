@@ -14,7 +14,7 @@ left where ``A[t].x <= b[t]``. ``feature[t]`` is the only nonzero coordinate of 
 import numpy as np
 
 from opttree.compiled import inner, kernel
-from opttree.kernels.codes import ABSOLUTE, SQUARED, ZERO_ONE
+from opttree.kernels.codes import ABSOLUTE, GIVEN, SQUARED, ZERO_ONE
 from opttree.kernels.gram import FASTMATH
 from opttree.threads import share
 
@@ -61,7 +61,11 @@ def leaf_output(X, i, leaf, k, values, coefs, lower, upper):
 
 @inner(inline="always")
 def row_loss(X, Y, i, leaf, values, coefs, lower, upper, loss, link):
-    """Loss of row ``i`` at a leaf. ``Y (n, K)``, or ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`."""
+    """Loss of row ``i`` at a leaf. ``Y (n, K)``; ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`; for `GIVEN`, the
+    losses ``(n, L)`` themselves.
+    """
+    if loss == GIVEN:
+        return Y[i, leaf]
     n_outputs = values.shape[1]
     if loss in (SQUARED, ABSOLUTE):
         total = 0.0

@@ -121,7 +121,7 @@ class MaxFeatures(Constraint):
 
 @dataclass(frozen=True)
 class MinLeaf(Constraint):
-    """At least ``k`` rows in every nonempty leaf: another way to write ``TreeProblem(min_leaf=k)``, which it becomes."""
+    """At least ``k`` rows in every nonempty leaf: ``TreeProblem(min_leaf=k)`` in other words, which it becomes."""
 
     k: int = option(least=1)
 
@@ -352,7 +352,7 @@ class MaxDifference(LeafConstraint):
 
 @dataclass(frozen=True)
 class _Pair(Constraint):
-    """A condition on the leaves of two rows, numbered as in the X that was given. It is void where a row has weight 0."""
+    """A condition on the leaves of two rows, numbered as in the X that was given; void where one has weight 0."""
 
     i: int = option(doc="Number of a row.", least=0)
     j: int = option(doc="Number of another row.", least=0)

@@ -47,7 +47,7 @@ def fit_jointly(problem: TreeProblem, tree: Tree) -> Tree:
     own = Limits(G[touching][:, filled], h[touching])
     table = best.copy()
     table[filled] = _fit(problem, number[leaf], best[filled], own)
-    for empty in np.flatnonzero(~filled):
+    for empty in np.flatnonzero(~filled).tolist():
         table[empty] = _allowed(G, table, filled, empty)
         filled[empty] = True
     if problem.loss == "log":
@@ -57,8 +57,8 @@ def fit_jointly(problem: TreeProblem, tree: Tree) -> Tree:
 
 def _allowed(G: Floats, table: Floats, known: NDArray[np.bool_], leaf: int) -> Floats:
     """An answer for an empty leaf: the nearest to its own between those of the leaves that it is ordered with."""
-    lower = [table[other] for other in np.flatnonzero(known) if _ordered(G, other, leaf)]
-    upper = [table[other] for other in np.flatnonzero(known) if _ordered(G, leaf, other)]
+    lower = [table[other] for other in np.flatnonzero(known).tolist() if _ordered(G, other, leaf)]
+    upper = [table[other] for other in np.flatnonzero(known).tolist() if _ordered(G, leaf, other)]
     if table.shape[1] > 1:  # classes: any of a neighbour is in order
         return max(lower, key=np.argmax) if lower else min(upper, key=np.argmax) if upper else table[leaf]
     low, high = max(map(float, lower), default=-np.inf), min(map(float, upper), default=np.inf)
@@ -75,7 +75,7 @@ def _fit(problem: TreeProblem, leaf: NDArray[np.integer], best: Floats, limits: 
     """The best answers (L, K) of leaves that all hold rows."""
     L, K = best.shape
     G, h = limits.G.reshape(len(limits.h), L * K), limits.h
-    weight = np.bincount(leaf, weights=problem.w, minlength=L)
+    weight: Floats = np.bincount(leaf, weights=problem.w, minlength=L).astype(np.float64)
     if problem.loss == "zero_one":
         return _classes(problem, leaf, G, h, best.shape)
     if problem.loss == "absolute":

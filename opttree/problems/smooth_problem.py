@@ -162,7 +162,7 @@ class SmoothTreeProblem(Checked):
             depth,
             -(-depth // n_tiles),
             float(self.eps),
-            LOSSES[self.problem.loss],
+            LOSSES[str(self.problem.loss)],
             AGGREGATIONS[self.aggregation],
             self.problem.n_features,
             self.problem.n_outputs,

@@ -133,7 +133,7 @@ class SoftForestProblem(Checked):
             problem.n_features,
             problem.n_outputs,
             self.width,
-            LOSSES[problem.loss],
+            LOSSES[str(problem.loss)],
             self.aggregation == "expected",
             float(self.path_penalty),
             float(self.l1),

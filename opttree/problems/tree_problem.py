@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from opttree.forest import Forest
 from opttree.kernels import codes, hard, leaves, reduced
+from opttree.losses import Loss
 from opttree.models import as_model
 from opttree.problems.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
 from opttree.problems.joint_leaves import fit_jointly
@@ -32,19 +33,21 @@ class TreeProblem:
 
     Parameters
     ----------
-    X : (n, p) numbers of at most 1e150 in size.
+    X : (n, p) numbers of at most 1e150 in size; the columns of a DataFrame give the features their names.
     y : (n,) or (n, K) such numbers for a regression loss; (n,) labels for a classification loss.
     depth : largest depth of the tree, >= 0.
     splits : "oblique" (any hyperplane) or "axis" (one feature).
     leaves : "constant" or "linear". Classification leaves hold class frequencies, linear ones softmax scores.
     loss : "squared" (summed over the K outputs), "absolute" (same), "zero_one", or "log" (capped at
-        ``-log(1e-6)`` per row, so that one row in a pure leaf of another class does not make the mean loss infinite).
+        ``-log(1e-6)`` per row, so that one row in a pure leaf of another class does not make the mean loss infinite);
+        or an `opttree.losses.Loss`, such as ``Quantile(0.9)`` or one of your own, with constant leaves.
     sample_weight : (n,) weights >= 0, or None for equal weights. Rows of weight zero are left out.
     penalties : terms added to the mean loss: `L1`, `L2`, `SplitPrice`, or anything with ``value(tree)``.
         Strengths are in units of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is
         ``alpha / n`` here. Penalties on splits act on the weights at unit length, since scaling a hyperplane does not
         change the routing (in the papers they act on the weights as stored); see `L1`. A single penalty needs no tuple.
     min_leaf : fewest rows in a nonempty leaf, >= 1; a tree of one leaf is always allowed.
+    feature_names : p names, which the trees that `solve` returns keep, or None.
     constraints : side constraints, see `opttree.constraints`. `solve` refuses solvers whose trees may violate them.
 
     Raises
@@ -58,16 +61,18 @@ class TreeProblem:
     depth: int
     splits: str = "oblique"
     leaves: str = "constant"
-    loss: str = "squared"
+    loss: str | Loss = "squared"
     sample_weight: Floats | None = field(default=None, repr=False)
     penalties: Sequence[Penalty] = ()
     min_leaf: int = 1
     constraints: Sequence[Constraint] = ()
+    feature_names: Sequence[str] | None = field(default=None, repr=False)
     classes: NDArray[Any] | None = field(init=False, default=None)  # (K,) sorted labels, those of weight zero included
 
     def __post_init__(self) -> None:
         for name, allowed in (("splits", ("oblique", "axis")), ("leaves", ("constant", "linear")), ("loss", LOSSES)):
-            if getattr(self, name) not in allowed:
+            own = name == "loss" and isinstance(self.loss, Loss)
+            if not own and getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
         for name, least in (("depth", 0), ("min_leaf", 1)):
             value = getattr(self, name)
@@ -88,6 +93,7 @@ class TreeProblem:
         min_leaf = max([self.min_leaf, *(c.k for c in constraints if isinstance(c, MinLeaf))])
         object.__setattr__(self, "min_leaf", int(min_leaf))
         constraints = tuple(c for c in constraints if not isinstance(c, MinLeaf))
+        names = getattr(self.X, "columns", None) if self.feature_names is None else self.feature_names
         X = np.ascontiguousarray(self.X, np.float64)
         if X.ndim != 2 or X.size == 0:
             raise ValueError(f"X must be a table with at least one row and one column; got shape {X.shape}")
@@ -100,6 +106,10 @@ class TreeProblem:
         if not self.is_classification:
             y = y.astype(np.float64)
             check_numbers("y", y)
+        if isinstance(self.loss, Loss):
+            if self.leaves != "constant":
+                raise ValueError(f"leaves must be 'constant' for loss={self.loss!r}; got {self.leaves!r}")
+            self.loss.check(y)
         weight = np.ones(X.shape[0]) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         if weight.shape != (X.shape[0],):
             raise ValueError(f"sample_weight must have shape ({X.shape[0]},); got {weight.shape}")
@@ -110,12 +120,43 @@ class TreeProblem:
         if not used.all():
             constraints = _on_rows(constraints, np.flatnonzero(used), len(used))
             X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
+        names = None if names is None else tuple(str(name) for name in names)
+        if names is not None and len(names) != X.shape[1]:
+            raise ValueError(f"feature_names must have {X.shape[1]} entries; got {len(names)}")
+        object.__setattr__(self, "feature_names", names)
         values = {"X": X, "y": y, "sample_weight": weight, "penalties": penalties, "constraints": constraints}
         for name, value in values.items():
             object.__setattr__(self, name, value)
         for constraint in constraints:
             if (reason := constraint.refusal(self)) is not None:
                 raise ValueError(f"constraints must fit the problem; {constraint!r}: {reason}")
+
+    @staticmethod
+    def standardized(X: Any, y: Any, **options: Any) -> TreeProblem:
+        """The problem on features, and outputs of a named regression loss, in units of their weighted standard
+        deviation about their mean; `original` is the way back. ``options`` are those of the class, ``depth`` among
+        them.
+        """
+        raw = TreeProblem(X, y, **options)
+        mean, deviation = raw.moments
+        unit = np.where(deviation > 0.0, deviation, 1.0)
+        scaling = [mean, unit, np.zeros(raw.n_outputs), np.ones(raw.n_outputs)]
+        y_scaled = raw.y
+        if not raw.is_classification and not isinstance(raw.loss, Loss):
+            middle = np.sum(raw.w[:, None] * raw.Y, axis=0)
+            spread = np.sqrt(np.sum(raw.w[:, None] * np.square(raw.Y - middle), axis=0))
+            scaling[2:] = [middle, np.where(spread > 0.0, spread, 1.0)]
+            y_scaled = ((raw.Y - middle) / scaling[3]).reshape(raw.y.shape)
+        scaled = raw.with_rows((raw.X - mean) / unit, y_scaled, raw.sample_weight, constraints=raw.constraints)
+        object.__setattr__(scaled, "_scaling", tuple(scaling))
+        return scaled
+
+    def original(self, model: Any) -> Any:
+        """A tree or forest of a `standardized` problem, or a result that holds one, on the data as they were given."""
+        scaling = self.__dict__.get("_scaling")
+        if scaling is None:
+            raise ValueError("original is for a problem that TreeProblem.standardized made; this one has its own units")
+        return as_model(model).unscale(*scaling)
 
     # ---- the data as kernels take them ----------------------------------------------------------------------------
 
@@ -188,8 +229,16 @@ class TreeProblem:
 
     @property
     def loss_code(self) -> int:
-        """The kernels' code of the loss."""
-        return LOSSES[self.loss]
+        """The kernels' code of the loss; `GIVEN` for a `Loss`, whose losses kernels take as a table."""
+        return codes.GIVEN if isinstance(self.loss, Loss) else LOSSES[self.loss]
+
+    def leaf_losses(self, values: Floats) -> Floats:
+        """(n, L) the loss of every row at constant leaves ``values (L, K)``, for a `Loss`."""
+        assert isinstance(self.loss, Loss)
+        table = np.zeros((self.n_samples, len(values)))
+        for k in range(self.n_outputs):
+            table += self.loss.value(self.Y[:, k : k + 1], values[None, :, k])
+        return table
 
     def strength(self, kind: type[L1] | type[L2], on: str) -> float:
         """Total strength of the penalties of ``kind`` on "splits" or "leaves"."""
@@ -285,6 +334,8 @@ class TreeProblem:
             return self.mean_loss_of(model.answers(self.X))
         if model.mixture:
             return self.mean_loss_of(model.outputs(self.X))
+        if isinstance(self.loss, Loss):
+            return self.mean_loss_of(model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
         per_row = hard.losses(
             self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
@@ -303,6 +354,8 @@ class TreeProblem:
                 return (outputs.argmax(axis=1) != code[:, 0]).astype(np.float64)
             own = np.take_along_axis(outputs, code, axis=1)[:, 0]
             return -np.log(np.clip(own, hard.SMALLEST_PROBABILITY, 1.0))
+        if isinstance(self.loss, Loss):
+            return np.sum(self.loss.value(self.Y, outputs), axis=1)
         error = np.abs(outputs - self.Y)
         return np.sum(error if self.loss == "absolute" else error**2, axis=1)
 
@@ -430,6 +483,9 @@ class TreeProblem:
         self, leaf: NDArray[np.integer], values: Floats, coefs: Floats, min_rows: int | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays."""
+        if isinstance(self.loss, Loss):
+            none = np.zeros((0, 0))
+            return self._best_constants(self.loss, leaf, values), coefs, none, none
         order, start = reduced.group_rows(leaf, values.shape[0], self.w)
         if self.is_classification:
             new, kernel = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.softmaxes_range
@@ -453,6 +509,17 @@ class TreeProblem:
             (none, none) if self.is_classification else leaves.output_ranges(self.X, self.Y, order, start, new, coefs)
         )
         return new, coefs, *bounds
+
+    def _best_constants(self, loss: Loss, leaf: NDArray[np.integer], values: Floats) -> Floats:
+        """(L, K) the best constants of rows at leaf numbers ``leaf (n,)``; ``values`` where there are none."""
+        new = np.array(values, np.float64)
+        order = np.argsort(leaf, kind="stable")
+        first = np.searchsorted(leaf[order], np.arange(len(values) + 1))
+        for number in range(len(values)):
+            rows = order[first[number] : first[number + 1]]
+            for k in range(self.n_outputs) if rows.size else ():
+                new[number, k] = loss.constant(self.Y[rows, k], self.w[rows])
+        return new
 
     def bound_leaves(self, tree: Tree) -> Tree:
         """``tree`` with its linear leaves clipped as in `fit_leaves`, but not refitted; regression only."""

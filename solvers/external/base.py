@@ -103,7 +103,7 @@ class Stated:
 def stated(problem: TreeProblem) -> Stated:
     """``problem`` without its features."""
     y, price = problem.Y[:, 0], problem.split_price
-    return Stated(y, problem.w, problem.depth, problem.min_leaf, problem.loss, price)
+    return Stated(y, problem.w, problem.depth, problem.min_leaf, str(problem.loss), price)
 
 
 def _answer(solver: External, arguments: tuple[Any, ...], seconds: float) -> Generator[Step | None, Any, Found | None]:

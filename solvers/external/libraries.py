@@ -82,8 +82,8 @@ def _of_arrays(tree: Any, *, binary: bool) -> Any:
 
 @dataclass(frozen=True)
 class PyTrees(External):
-    """pytrees-rs, in Rust: ConTree over all thresholds; DL8.5 (Aglin, Nijssen and Schaus, AAAI 2020) or LGDT, greedy with
-    one level of lookahead, on a binary feature for each threshold.
+    """pytrees-rs, in Rust: ConTree over all thresholds; DL8.5 (Aglin, Nijssen and Schaus, AAAI 2020) or LGDT, greedy
+    with one level of lookahead, on a binary feature for each threshold.
     """
 
     library = "pytrees"
@@ -163,8 +163,8 @@ class OSRT(External):
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
         """Its tree; a leaf where it has none."""
+        import osrt
         import pandas as pd
-        from osrt import OSRT as Model
 
         spread = float(np.ptp(problem.y)) ** 2 or 1.0
         options = {
@@ -174,7 +174,9 @@ class OSRT(External):
             "time_limit": max(math.ceil(seconds), 1),
             "verbose": False,
         }
-        model = Model(options).fit(pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]), pd.Series(problem.y))
+        model = osrt.OSRT(options).fit(
+            pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]), pd.Series(problem.y)
+        )
 
         def nested(node: Any) -> Any:
             if "feature" not in node:

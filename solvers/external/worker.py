@@ -13,7 +13,7 @@ import sys
 import warnings
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 POLL = 0.01  # seconds
 
@@ -21,7 +21,7 @@ POLL = 0.01  # seconds
 class Worker:
     """The near end. Workers whose call has ended wait for the next one, in the process that made them."""
 
-    _waiting: list[Worker] = []
+    _waiting: ClassVar[list[Worker]] = []
 
     def __init__(self) -> None:
         root = str(Path(__file__).resolve().parents[2])

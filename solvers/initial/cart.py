@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.losses import Loss
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -21,6 +22,8 @@ CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one"
 @dataclass(frozen=True)
 class CartInit(Initial):
     """scikit-learn's greedy axis-aligned tree to the depth limit, criterion by the loss; leaves are refitted."""
+
+    takes_losses = True
 
     min_rows: int = option(1, "Fewest rows in a leaf, in addition to the problem's ``min_leaf``.", least=1)
     ccp_alpha: float = option(
@@ -39,7 +42,7 @@ class CartInit(Initial):
             return
         kind = DecisionTreeClassifier if problem.is_classification else DecisionTreeRegressor
         model = kind(
-            criterion=CRITERIA[problem.loss],
+            criterion=criterion_of(problem.loss),
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
@@ -53,6 +56,11 @@ class CartInit(Initial):
         if not fits:
             tree = tree.unscale(np.zeros(unit.size), unit)
         yield problem.fit_leaves(problem.enforce_min_leaf(tree))
+
+
+def criterion_of(loss: str | Loss) -> str:
+    """scikit-learn's criterion for a loss."""
+    return loss.criterion if isinstance(loss, Loss) else CRITERIA[loss]
 
 
 def _units(X: NDArray[np.float64]) -> NDArray[np.float64]:

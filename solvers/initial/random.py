@@ -21,6 +21,8 @@ class RandomInit(Initial):
     for axis-aligned problems, one random feature per split.
     """
 
+    takes_losses = True
+
     threshold: Literal["median", "gaussian"] = option(
         "median",
         """"median" or "gaussian": the bias, which the paper does not specify. "median" cuts each reduced set at its

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opttree.kernels import codes, partition
 from opttree.options import option
 from opttree.problems import L1, L2, SplitPrice, TreeProblem
+from opttree.problems.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits
 from opttree.problems.numbers import apart
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
@@ -48,6 +49,7 @@ class LocalSearch(Solver):
     rotated about either end of one feature's range. The objective never increases.
     """
 
+    respects = (MaxSplits, MaxFeatures, FeatureCost, ForbidSplit)
     n_starts: int = option(
         20, """Searches; the first from the start tree or ``init``, others from random thresholds.""", least=1
     )
@@ -82,7 +84,7 @@ class LocalSearch(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Searches one after another, with a step after every pass."""
         yield Step(problem.one_leaf(), phase="constant")
-        if start is not None and (self.max_splits is None or start.n_branches <= self.max_splits):
+        if start is not None and start.n_branches <= self._most_splits(problem):
             yield Step(problem.live(start), phase="start")
         if problem.depth == 0:
             return Termination.LOCALLY_OPTIMAL
@@ -106,11 +108,24 @@ class LocalSearch(Solver):
                     break
         return Termination.ITERATION_LIMIT if improved else Termination.LOCALLY_OPTIMAL
 
+    def _most_splits(self, problem: TreeProblem) -> float:
+        """The largest number of branches."""
+        return min(limit for limit in (self.max_splits, problem.max_splits, np.inf) if limit is not None)
+
+    def _allowed(self, grown: SearchTree) -> bool:
+        """Whether the tree is within ``max_splits`` and satisfies the side constraints."""
+        problem = grown.problem
+        if grown.n_splits() > self._most_splits(problem):
+            return False
+        tree = grown.tree() if problem.constraints else None
+        return tree is None or all(c.violation(problem, tree) is None for c in problem.constraints)
+
     def _pruned(self, grown: SearchTree) -> SearchTree:
-        """The tree without its last branches in excess of ``max_splits``."""
+        """The tree without its last branches, as many as limits and constraints ask for."""
         for t in reversed(grown.nodes()):
-            if self.max_splits is not None and grown.n_splits() > self.max_splits:
-                grown = grown.without(t)
+            if self._allowed(grown):
+                break
+            grown = grown.without(t)
         return grown
 
     def _one_pass(self, grown: SearchTree, costs: Costs, rng: Rng) -> Generator[None, None, tuple[SearchTree, bool]]:
@@ -124,14 +139,14 @@ class LocalSearch(Solver):
             rows = grown.rows_at(place)
             if rows.size == 0:
                 continue
-            spare = np.inf if self.max_splits is None else self.max_splits - grown.n_splits() + grown.n_splits(place)
+            spare = self._most_splits(grown.problem) - grown.n_splits() + grown.n_splits(place)
             now = costs.below(grown, place, rows)
             best: Move | None = None
             for move in self._moves(grown, place, rows, costs, spare):
-                if move.cost < (now if best is None else best.cost) - costs.slack:
+                if move.cost < (now if best is None else best.cost) - costs.slack and self._allowed(move.tree):
                     best = move
-            if best is not None:
-                grown, improved = best.tree.live(), True
+            if best is not None and self._allowed(live := best.tree.live()):
+                grown, improved = live, True
         return grown, improved
 
     def _moves(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
@@ -166,6 +181,11 @@ class LocalSearch(Solver):
                     if width > 0.0 and np.all(x != end):  # a.x - b + d (x_j - end) = 0 at d = (b - a.x) / (x_j - end)
                         families.append((own, float(end), (j, sign)))
                         sort_by.append(sign * (threshold - side) / (x - end))
+        if problem.constraints:
+            kept = [f for f, (a, _end, _turn) in enumerate(families) if self._allowed(grown.with_split(place, a, 0.0))]
+            families, sort_by = [families[f] for f in kept], [sort_by[f] for f in kept]
+        if not families:
+            return
         found = costs.best_split(grown, place, rows, np.array(sort_by), self.n_thresholds)
         if found is None:
             return

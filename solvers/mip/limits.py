@@ -10,8 +10,8 @@ SQUARES = ("scip", "gurobi", "cplex", "xpress", "mosek")  # take convex quadrati
 
 
 class Limits(NamedTuple):
-    """Relative gap, seconds (infinite: none), nodes, threads and seed of a run, whether it prints its log, and whether its
-    tolerances are tight.
+    """Relative gap, seconds (infinite: none), nodes, threads and seed of a run, whether it prints its log, and whether
+    its tolerances are tight.
     """
 
     gap: float

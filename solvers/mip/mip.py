@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 GAP, TANGENT_GAP = 1e-6, 1e-4
 QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features up to which no good start is needed
 SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds x nodes, range of nodes: local search for a start
+SMALL_STEP, MOST_STALE = 0.01, 4  # share of the gap by which new tangents should raise the bound, and how often not
 SAME, ROUNDING = 1e-6, 1e-9  # relative to an objective, to the one-leaf tree's: values this close count as equal
 
 
@@ -50,8 +51,8 @@ class MIP(Solver):
     respects = (Constraint,)
     formulation: Literal["auto", "hyperflow", "flow", "big-m"] = option(
         "auto",
-        """See `MIPTreeProblem`. "auto": the first of the three that states the problem; with functions of the model among
-        the constraints, flow or big-m.""",
+        """See `MIPTreeProblem`. "auto": the first of the three that states the problem; with functions of the model
+        among the constraints, flow or big-m.""",
     )
     init: Solver | Literal["auto"] | None = option(
         "auto",
@@ -94,14 +95,14 @@ class MIP(Solver):
     )
     optimizer: str = option(
         "highs",
-        """"highs"; "scip", through `pyscipopt`; or the name of a solver that Pyomo finds, such as "gurobi" or "cbc". Only
-        HiGHS reports incumbents and bounds as it runs.""",
+        """"highs"; "scip", through `pyscipopt`; or the name of a solver that Pyomo finds, such as "gurobi" or "cbc".
+        Only HiGHS reports incumbents and bounds as it runs.""",
     )
     verbose: bool = option(False, "Whether to print the log of the optimizer.")
 
     def stated(self, problem: TreeProblem) -> MIPTreeProblem:
         """The mixed-integer program of ``problem``; ValueError where there is none."""
-        forms = ("hyperflow", "flow", "big-m") if self.formulation == "auto" else (self.formulation,)
+        forms: tuple[Any, ...] = ("hyperflow", "flow", "big-m") if self.formulation == "auto" else (self.formulation,)
         if self.formulation == "auto" and any(not isinstance(c, Constraint) for c in self.constraints):
             forms = forms[1:]
         for form in forms:
@@ -192,12 +193,14 @@ class _Search:
         # leave a gap: then it runs once more, without a start, with a tight one
         self.careful = False
 
-    def take(self, tree: Tree | None) -> bool:
-        """Take a tree of candidate splits (or None) as the incumbent if it is better; returns whether it is."""
+    def take(self, tree: Tree | None, *, from_model: bool = False) -> bool:
+        """Take a tree of candidate splits (or None) as the incumbent if it is better; returns whether it is. One that
+        does not come ``from_model`` must satisfy the functions of the model.
+        """
         objective = math.inf if tree is None else self.problem.objective(tree)
         if tree is None or objective >= self.objective:
             return False
-        if self.stated.extensions and not self.stated.contains(self.model, tree):
+        if not from_model and self.stated.extensions and not self.stated.contains(self.model, tree):
             return False
         self.tree, self.objective = tree, objective
         return True
@@ -300,22 +303,26 @@ class _Search:
             return Verdict(Termination.INFEASIBLE, self.detail())
         if self.raise_bound(formulation.bound):
             yield self.step("relaxation")
+        stale = 0
         while True:
+            before = self.bound
             status = yield from self._in_time(self._solve(formulation))
             yield self.step("branch and bound")
-            if self.objective - self.bound <= self.gap * abs(self.objective) + self.slack:
+            if status == "Infeasible" and self.tree is None:
+                return Verdict(Termination.INFEASIBLE, self.detail())
+            if self.tree is not None and self.objective - self.bound <= self.gap * abs(self.objective) + self.slack:
                 return Verdict(Termination.OPTIMAL, self.detail())
             if status == "TimeLimit":
                 raise LastCall
-            if status == "Infeasible" and self.tree is None:
-                return Verdict(Termination.INFEASIBLE, self.detail())
             if status != "Optimal":
                 reason = "" if status == "SolutionLimit" else f" ({self.options.optimizer}: {status}.)"
                 return Verdict(Termination.ITERATION_LIMIT, reason + self.detail())
-            if not formulation.refine(self.model):
+            refined = formulation.refine(self.model)
+            stale = stale + 1 if self.bound - before <= SMALL_STEP * (self.objective - self.bound) else 0
+            if not refined or stale == MOST_STALE:
                 if self.careful:
                     return Verdict(Termination.STALLED, self.detail())
-                self.careful = True
+                self.careful, stale = True, 0
 
     def _in_time(self, work: Generator[Step | None, Any, Any]) -> Generator[Step | None, Any, Any]:
         """Run ``work`` until the solver's ``time_limit``."""
@@ -390,4 +397,4 @@ class _Search:
 
     def _read(self, values: Floats) -> bool:
         self.run_of.compiled.assign(values)
-        return self.take(self.stated.decode(self.model))
+        return self.take(self.stated.decode(self.model), from_model=True)

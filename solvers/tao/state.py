@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import hard, reduced
+from opttree.kernels import codes, hard, reduced
 from opttree.problems import L1, L2, LevelProblem, TreeProblem
 from opttree.tree import LINKS, Tree
 
@@ -63,7 +63,7 @@ class State:
         slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
         self.other_loss = reduced.pseudolabels(
             problem.X,
-            problem.Y,
+            self.outcomes,
             problem.w,
             self.node_of,
             slot_of,
@@ -202,8 +202,10 @@ class State:
 
     def _losses(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats], link: str) -> Floats:
         problem = self.problem
+        given = problem.loss_code == codes.GIVEN
+        self.outcomes = problem.leaf_losses(leaf_arrays[0]) if given else problem.Y  # as kernels take them
         return hard.losses(
-            problem.X, problem.Y, self.leaf, self.n_branches, *leaf_arrays, problem.loss_code, LINKS[link]
+            problem.X, self.outcomes, self.leaf, self.n_branches, *leaf_arrays, problem.loss_code, LINKS[link]
         )
 
     def pruned(self) -> tuple[Tree, float]:

@@ -30,6 +30,8 @@ class TAO(Solver):
     by which the best tree is kept, but is ignored when nodes are refitted.
     """
 
+    takes_losses = True
+
     max_iter: int = option(40, "Largest number of passes over the tree; 40 in the paper.", least=0)
     init: Initial = option(factory=RandomInit, doc="The initial tree, if `solve` is given no start.")
     node_solver: NodeSolver | None = option(

@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 
 
 class Placed(NamedTuple):
-    """A tree placed in the complete one: its branch for each model branch; the model leaf of each row and each leaf; its
-    leaf at or above each model leaf.
+    """A tree placed in the complete one: its branch for each model branch; the model leaf of each row and each leaf;
+    its leaf at or above each model leaf.
     """
 
     branches: dict[int, int]

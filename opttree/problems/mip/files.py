@@ -28,8 +28,8 @@ def write_start(model: Any, path: str | Path) -> None:
 
 
 def read_values(path: str | Path) -> dict[str, float]:
-    """The values of the variables in a solution: the ``.sol`` files of SCIP, Gurobi, HiGHS, CPLEX and CBC, or lines of a
-    name and a value.
+    """The values of the variables in a solution: the ``.sol`` files of SCIP, Gurobi, HiGHS, CPLEX and CBC, or lines of
+    a name and a value.
     """
     text = Path(path).read_text()
     found = dict(ENTRY.findall(text))

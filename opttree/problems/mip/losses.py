@@ -28,7 +28,8 @@ class Leaves:
     """Predictions of the leaves and the loss of every row, on outputs scaled to [0, 1] and features in [0, 1].
 
     Under log loss, of two classes, the output is the probability of the second: the loss of a row is ``-log(1 - r)``
-    for its residual r. Rows are in groups with the same path through the tree; ``at(g, l)`` is whether group g is at leaf l.
+    for its residual r. Rows are in groups with the same path through the tree; ``at(g, l)`` is whether group g is at
+    leaf l.
     """
 
     def __init__(self, stated: MIPStatement, group: NDArray[np.integer], n_leaves: int) -> None:
@@ -56,8 +57,8 @@ class Leaves:
     def add_order(self, model: Any, constraints: Any, a: int, b: int, where: Any) -> None:
         """Add that leaf a answers at most what leaf b does if ``where`` is 1."""
         if self.by_class:
-            most = self.problem.n_outputs - 1
-            first, second = (sum(k * model.answers[k, leaf] for k in range(most + 1)) for leaf in (a, b))
+            most: float = self.problem.n_outputs - 1
+            first, second = (sum(k * model.answers[k, leaf] for k in range(self.problem.n_outputs)) for leaf in (a, b))
         else:
             most = float(self.Y.max())
             first, second = model.value[a, 0], model.value[b, 0]

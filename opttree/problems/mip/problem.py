@@ -133,7 +133,7 @@ class MIPTreeProblem(MIPStatement):
         return held
 
     def decode(self, model: Any) -> Tree:
-        """The tree encoded in the variables of ``model``, with optimal leaves for its splits; the leaves are the model's
+        """The tree encoded in the variables of ``model``, with optimal leaves for its splits; they are the model's
         where optimal linear ones exceed ``coef_bound``, or optimal ones violate a constraint that was added.
         """
         tree = self.problem.live(self._behind(model).decode(model))

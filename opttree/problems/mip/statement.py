@@ -62,9 +62,10 @@ class MIPStatement(Checked):
     """A `TreeProblem` over candidate splits, with the options of its formulation."""
 
     problem: TreeProblem = option(
-        doc="""Axis or oblique splits, constant or linear leaves, loss "squared", "absolute", "zero_one" or "log" (of two
-        classes, bounded by tangents, in flow and big-m), `SplitPrice`, penalties on splits that amount to a price (`TreeProblem.price_per_split`), `L1` on
-        linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights, side constraints."""
+        doc="""Axis or oblique splits, constant or linear leaves; loss "squared", "absolute", "zero_one", or "log" (two
+        classes bounded by tangents in flow and big-m); `SplitPrice`, penalties on splits that amount to a price
+        (`TreeProblem.price_per_split`), `L1` on linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights, side
+        constraints."""
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
         "hyperflow",
