@@ -12,7 +12,6 @@ from experiments import methods
 from opttree import TreeProblem
 from opttree.files import whole_file
 from solvers import Solver, external
-from solvers.log import brief
 
 OBJECTIVE = '''"""The statement: one problem, one objective for every tree."""
 
@@ -104,12 +103,14 @@ def export(problems: Mapping[str, TreeProblem], entrants: Mapping[str, Solver], 
     """
     peers = [external.CART(), external.STreeD(), external.ConTree(), external.PyTrees(), external.OSRT()]
     known = {repr(solver) for solver in entrants.values()}
-    theirs = {f"external.{brief(peer)}": peer for peer in peers if repr(peer) not in known}
+    theirs = {f"external.{peer.brief()}": peer for peer in peers if repr(peer) not in known}
     files: dict[Path, str | bytes] = {Path("objective.py"): OBJECTIVE}
     for label, solver in {**entrants, **theirs}.items():
         text = f"external.{solver!r}" if isinstance(solver, external.External) else repr(solver)
-        if repr(methods.solver(text)) != repr(solver):
-            raise ValueError(f"solvers must be ones that a text states; got {label!r}")
+        try:
+            methods.solver(text)
+        except ValueError as error:
+            raise ValueError(f"solvers must be ones that a text states; got {label!r} ({error})") from error
         extra = "external" if isinstance(solver, external.External) else "experiments"
         files[Path("solvers") / f"{_stem(label)}.py"] = SOLVER.format(label=label, text=text, extra=extra)
     files[Path("datasets") / "problems.py"] = DATASET.format(names=list(problems))

@@ -21,7 +21,6 @@ from experiments.store import Store
 from opttree import TreeProblem, datasets
 from opttree.files import whole_file
 from solvers import Solver
-from solvers.log import brief
 
 NAME = "race"
 
@@ -257,19 +256,19 @@ def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -
         column = target if target is not None else str(table.columns[-1])
         if column not in table:
             raise ValueError(f"target must be a column of {place}; got {column!r}")
-        features, y = table.drop(columns=[column]), table[column]
-        data = datasets.Dataset(features, y, datasets.guess_task(y), Path(place).stem, str(place))
+        own = table[column]
+        task = datasets.guess_task(own)
+        data = datasets.Dataset(table.drop(columns=[column]), own, task, Path(place).stem, str(place))
     else:
         data = datasets.load(str(place))
     X, y = data.as_arrays()
-    target_values: Any = y  # labels, or numbers in units of their deviation
     options = {"depth": 3, "splits": "axis", **statement}
     if data.task == "regression":
-        target_values = (y - y.mean(axis=0)) / np.where(y.std(axis=0) > 0.0, y.std(axis=0), 1.0)
+        y = (y - y.mean(axis=0)) / np.where(y.std(axis=0) > 0.0, y.std(axis=0), 1.0)
     else:
         options.setdefault("loss", "zero_one")
     spread = X.std(axis=0)
-    return TreeProblem((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), target_values, **options)
+    return TreeProblem((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), y, **options)
 
 
 def solvers_of(solvers: Any) -> dict[str, Solver]:
@@ -279,9 +278,9 @@ def solvers_of(solvers: Any) -> dict[str, Solver]:
     if isinstance(solvers, Solver):
         solvers = [solvers]
     if not isinstance(solvers, Mapping):
-        labels = [brief(solver) if isinstance(solver, Solver) else "" for solver in solvers]
+        labels = [solver.brief() if isinstance(solver, Solver) else "" for solver in solvers]
         if len(set(labels)) < len(labels) and "" not in labels:
-            raise ValueError(f"solvers must be different; got {max(labels, key=labels.count)} twice")
+            raise ValueError(f"solvers must be different; got {max(labels, key=labels.count)!r} twice")
         solvers = dict(zip(labels, solvers, strict=True))
     for label, solver in solvers.items():
         if not isinstance(solver, Solver):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from numpy.random import Generator as Rng
@@ -107,6 +107,18 @@ class Solver(Checked):
     makes_forests = False  # whether its models may be forests, from which no solver starts
     takes_losses = False  # whether it takes every `Loss`; others are refused
     respects: ClassVar[tuple[type[Constraint], ...]] = ()  # the side constraints that its trees satisfy
+
+    def brief(self) -> str:
+        """The solver's name and the options that differ from their defaults."""
+        if not is_dataclass(self):
+            return repr(self)
+        options = []
+        for f in fields(self):
+            value = getattr(self, f.name)
+            default = f.default_factory() if f.default_factory is not MISSING else f.default
+            if f.repr and not (type(value) is type(default) and value == default):
+                options.append(f"{f.name}={value.brief() if isinstance(value, Solver) else repr(value)}")
+        return f"{type(self).__name__}({', '.join(options)})"
 
     def refusal(self, problem: TreeProblem) -> str | None:
         """None, or the reason why this solver cannot solve ``problem``, its side constraints included."""

@@ -98,6 +98,10 @@ class Chain(Solver):
     def __repr__(self) -> str:
         return f"Chain({', '.join(map(repr, self.solvers))})"
 
+    def brief(self) -> str:
+        """The solvers' names and the options that differ from their defaults."""
+        return f"Chain({', '.join(solver.brief() for solver in self.solvers)})"
+
     def refusal(self, problem: TreeProblem) -> str | None:
         """The first reason given by one of the solvers; forests are not followed by another solver."""
         for solver in self.solvers[:-1]:

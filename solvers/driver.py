@@ -15,7 +15,7 @@ from opttree.models import Model, as_tree
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, due_at, start_for
-from solvers.log import LOGGER, Bar, Lines, Silent, Verbosity, brief, checked, log_of
+from solvers.log import LOGGER, Bar, Lines, Silent, Verbosity, checked, log_of
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-9  # relative to a bound, to the worst objective: a tree this little below a bound equals it
@@ -83,7 +83,7 @@ def solve(
     rng = np.random.default_rng(random_state)
 
     limit = math.inf if time_limit is None else float(time_limit)
-    title = f"{brief(solver)} on {problem.n_samples} rows, {problem.n_features} features, depth {problem.depth}"
+    title = f"{solver.brief()} on {problem.n_samples} rows, {problem.n_features} features, depth {problem.depth}"
     LOGGER.info("%s begins", title)
     log = log_of(verbose, title, limit)
     result = None

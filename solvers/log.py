@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from opttree.clock import now
@@ -17,20 +16,6 @@ PAUSE = 0.25  # least seconds between two lines
 HEAD = f"{'seconds':>9}  {'step':>6}  {'phase':<24}  {'objective':>12}  {'best':>12}  {'bound':>12}  {'gap':>8}"
 
 Verbosity = bool | int | str
-
-
-def brief(solver: Any) -> str:
-    """The solver's name and the options that differ from their defaults."""
-    if not is_dataclass(solver):
-        return repr(solver)
-    options = []
-    for f in fields(solver):
-        value = getattr(solver, f.name)
-        default = f.default_factory() if f.default_factory is not MISSING else f.default
-        if f.repr and not (type(value) is type(default) and value == default):
-            options.append(f"{f.name}={brief(value) if is_dataclass(value) else repr(value)}")
-    name = type(solver).__name__
-    return repr(solver) if name == "Chain" else f"{name}({', '.join(options)})"
 
 
 def checked(verbose: Verbosity) -> Verbosity:

@@ -1,4 +1,4 @@
-"""`ObliqueBranchAndBound`: optimal trees of one and two levels of hyperplanes, on small problems, with proved bounds."""
+"""`ObliqueBranchAndBound`: optimal trees of hyperplanes of one and two levels, with bounds, on small problems."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from solvers.mip.limits import Limits, takes_squares, unavailable
 from solvers.result import Termination, Verdict
 
 Floats = NDArray[np.float64]
-GAP, TANGENT_GAP = 1e-6, 1e-4
+GAP, ROUGH_GAP = 1e-6, 1e-4  # of linear losses, and of others in flow and big-m
 QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features up to which no good start is needed
 SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds x nodes, range of nodes: local search for a start
 SMALL_STEP, MOST_STALE = 0.01, 4  # share of the gap by which new tangents should raise the bound, and how often not
@@ -65,7 +65,7 @@ class MIP(Solver):
     max_features: int | None = option(None, "See `MIPTreeProblem`.", least=0)
     gap: float | None = option(
         None,
-        "Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 if squares are bounded by tangents.",
+        "Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 for squared and log loss in flow and big-m.",
         least=0,
     )
     time_limit: float | None = option(
@@ -178,10 +178,9 @@ class _Search:
         self.tree: Tree | None = None
         self.objective = math.inf
         free = self.problem.restated(constraints=())
-        tangents = stated.formulation != "hyperflow" and self.problem.loss in ("squared", "log")
-        tangents = tangents and stated.objective == "outer"
+        rough = stated.formulation != "hyperflow" and self.problem.loss in ("squared", "log")
         self.slack = ROUNDING * free.objective(free.best_constant())  # smaller differences are rounding errors
-        self.gap = options.gap if options.gap is not None else TANGENT_GAP if tangents else GAP
+        self.gap = options.gap if options.gap is not None else ROUGH_GAP if rough else GAP
         self.bound, self.nodes = 0.0, 0
         self.unused: str | None = None  # why the start was not used
         self.value: float | None = None  # objective of the last solution in the model

@@ -8,6 +8,7 @@ from typing import Any
 
 from opttree.files import whole_file
 
+CONSTANT = "ONE_VAR_CONSTANT"  # Pyomo's variable for the constant term of an objective
 ENTRY = re.compile(r'<variable\b[^>]*\bname="([^"]+)"[^>]*\bvalue="([^"]+)"')  # CPLEX
 
 
@@ -22,7 +23,11 @@ def labels(model: Any) -> dict[str, Any]:
 
 def write_start(model: Any, path: str | Path) -> None:
     """Write the values of the variables, a name and a value per line, without those that are 0."""
+    from pyomo.repn import generate_standard_repn
+
     values = {name: v.value for name, v in labels(model).items() if v.value}
+    if generate_standard_repn(model.cost.expr, quadratic=False).constant:
+        values[CONSTANT] = 1.0
     with whole_file(path) as unfinished:
         unfinished.write_text("".join(f"{name} {value!r}\n" for name, value in values.items()))
 

@@ -1,0 +1,212 @@
+"""`opttree.race`: problems and solvers as objects, files or names; resumable; tables, pictures, a page, benchopt."""
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import opttree
+from experiments import protocol as protocols
+from experiments.racing import fingerprint, problems_of, solvers_of
+from experiments.store import Store
+from opttree import SplitPrice, TreeProblem
+from opttree.cli import main
+from opttree.constraints import MaxDifference, MaxSplits
+from solvers import TAO, BranchAndBound, CartInit, LocalSearch, Solver, Step, external
+
+
+def problem(seed=0, n=60, **options):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)).round(1)
+    return TreeProblem(X, X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=n), **{"depth": 2, "splits": "axis"} | options)
+
+
+PROBLEMS = {"one": problem(0), "two": problem(1)}
+
+
+@pytest.fixture(scope="module")
+def race():
+    entrants = {
+        "cart": CartInit(),
+        "exact": BranchAndBound(),
+        "local": LocalSearch(n_starts=2),
+        "peer": external.STreeD(),
+    }
+    return opttree.race(PROBLEMS, entrants, 5.0, n_jobs=2)
+
+
+def test_tables_say_what_the_reference_is(race):
+    frame = race.to_frame()
+    assert len(frame) == 8
+    assert set(frame["status"]) <= {"ok", "skipped"}
+    exact = frame[frame["solver"] == "exact"]
+    assert (exact["termination"] == "OPTIMAL").all()
+    assert (frame["reference_is"] == "proved optimum").all()
+    assert exact["gap"].max() < 1e-9
+    assert race.gaps().index.get_level_values("gap to").tolist() == ["proved optimum"] * 2
+    assert race.references()["reference"].tolist() == pytest.approx(exact["objective"].tolist())
+    assert race.gaps()["exact"].max() == 0.0 < race.gaps()["cart"].max()
+
+
+def test_profiles_and_integrals(race):
+    assert race.performance_profile().iloc[-1]["exact"] == 1.0
+    assert race.data_profile()["exact"].is_monotonic_increasing
+    assert (race.primal_integrals() <= 5.0).all(axis=None)
+    assert "4 solvers on 2 problems" in repr(race) or "3 solvers on 2 problems" in repr(race)
+
+
+def test_four_pictures_and_a_page(race, tmp_path):
+    assert len(race.plot(tmp_path / "pictures")) == 4
+    assert len(list((tmp_path / "pictures").glob("*.png"))) == 4
+    page = race.to_html(tmp_path / "race.html")
+    assert (tmp_path / "race.html").read_text() == page
+    assert "proved optimum" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert page.count("data:image/png") >= 5
+
+
+def test_a_benchmark_for_benchopt(race, tmp_path):
+    files = race.to_benchopt(tmp_path / "bench")
+    names = {path.relative_to(tmp_path / "bench").as_posix() for path in files}
+    assert {"objective.py", "datasets/problems.py", "solvers/exact.py", "problems/one.pkl"} <= names
+    pytest.importorskip("benchopt")
+    command = [sys.executable, "-m", "benchopt", "run", str(tmp_path / "bench"), "--no-plot", "-n", "3", "-s", "exact"]
+    done = subprocess.run([*command, "-d", "problems[problem=one]"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with pytest.raises(ValueError, match="solvers must be ones that a text states"):
+        opttree.race(PROBLEMS, {"own": Own()}, 1.0).to_benchopt(tmp_path / "own")
+
+
+@dataclass(frozen=True)
+class Own(Solver):
+    """A solver that only this file knows."""
+
+    def steps(self, problem, start, rng):
+        yield Step(problem.best_constant())
+
+
+def test_a_race_goes_on_where_it_was(tmp_path):
+    first = opttree.race(PROBLEMS, [CartInit()], 2.0, store=tmp_path)
+    began = time.perf_counter()
+    again = opttree.race(PROBLEMS, [CartInit(), Own()], 2.0, store=tmp_path, seeds=[0])
+    assert time.perf_counter() - began < 60.0
+    rows = Store("race", tmp_path).rows()
+    assert len(rows) == 4
+    pd.testing.assert_frame_equal(
+        first.to_frame().drop(columns=["reference", "gap"]),
+        again.to_frame().query("solver == 'CartInit()'").reset_index(drop=True).drop(columns=["reference", "gap"]),
+    )
+
+
+def test_a_killed_race_loses_nothing_that_was_done(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import opttree\n"
+        "from solvers import *\n"
+        "from tests.test_racing import PROBLEMS\n"
+        "if __name__ == '__main__':\n"
+        f"    opttree.race(PROBLEMS, [CartInit(), TAO(max_iter=10**6, patience=10**6)], 8.0, store={str(tmp_path)!r})\n"
+    )
+    root = Path(__file__).parents[1]
+    process = subprocess.Popen([sys.executable, str(script)], cwd=root, env={**_environment(), "PYTHONPATH": str(root)})
+    store = Store("race", tmp_path)
+    deadline = time.monotonic() + 120.0
+    while store.rows().empty and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = set(store.rows()["key"])
+    assert done
+    found = opttree.race(PROBLEMS, [CartInit(), TAO(max_iter=10**6, patience=10**6)], 1.0, store=tmp_path)
+    assert done <= set(store.rows()["key"])
+    assert len(found.to_frame()) == 4
+
+
+def _environment():
+    import os
+
+    return dict(os.environ)
+
+
+def test_refusals_and_failures_are_rows(tmp_path):
+    race = opttree.race({"oblique": problem(splits="oblique")}, [BranchAndBound(), TAO()], 2.0)
+    frame = race.to_frame().set_index("solver")
+    assert frame.loc["BranchAndBound()", "status"] == "skipped"
+    assert "oblique" in frame.loc["BranchAndBound()", "reason"]
+    assert frame.loc["TAO()", "reference_is"] == "best known"
+    with pytest.raises(ValueError, match="no run ended well: its splits are oblique"):
+        opttree.race({"oblique": problem(splits="oblique")}, BranchAndBound(), 1.0)
+
+
+def test_problems_and_solvers_are_checked():
+    for given, words in (
+        ({}, "problems must hold at least one problem"),
+        ({"a": 1}, "problems must be of TreeProblem; got 1 for 'a'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            problems_of(given, None, {})
+    with pytest.raises(ValueError, match="depth is for data sets and files"):
+        problems_of(PROBLEMS, None, {"depth": 2})
+    assert list(solvers_of("GET();Chain(TAO(),LocalSearch(n_starts=2))")) == [
+        "GET()",
+        "Chain(TAO(), LocalSearch(n_starts=2))",
+    ]
+    for given, words in (
+        ("", "solvers must hold at least one solver"),
+        ([TAO(), TAO()], r"solvers must be different; got 'TAO\(\)' twice"),
+        ([TAO], "solvers must be instances of solvers"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            solvers_of(given)
+    with pytest.raises(ValueError, match="time_limit must be > 0"):
+        opttree.race(PROBLEMS, [TAO()], 0)
+
+
+def test_the_hash_is_of_the_whole_statement():
+    base = problem()
+    others = [
+        problem(1),
+        problem(depth=1),
+        problem(penalties=[SplitPrice(0.1)]),
+        problem(constraints=[MaxSplits(1)]),
+        problem(constraints=[MaxDifference(np.arange(60) % 2, 0.1)]),
+        problem(constraints=[MaxDifference(np.arange(60) % 3, 0.1)]),
+        problem(sample_weight=np.arange(1.0, 61.0)),
+    ]
+    marks = [fingerprint(p) for p in (base, *others)]
+    assert len(set(marks)) == len(marks)
+    assert fingerprint(problem()) == marks[0]
+
+
+def test_the_command_races_files(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        X = rng.normal(size=(80, 2))
+        pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "y": X[:, 0] > X[:, 1]}).to_csv(tmp_path / f"{name}.csv", index=False)
+    out = tmp_path / "out"
+    command = ["race", str(tmp_path), "--target", "y", "--solvers", "CartInit();BranchAndBound()", "--time-limit", "2"]
+    assert main([*command, "--depth", "2", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "2 optima proved" in printed
+    assert "proved optimum" in printed
+    assert {"race.html", "race.csv", "performance_profile.png"} <= {path.name for path in out.iterdir()}
+    assert main(["race", str(tmp_path), "--solvers", "nonsense", "--time-limit", "2"]) == 2
+    assert "use must state a solver" in capsys.readouterr().err
+
+
+def test_protocols_may_lie_anywhere(tmp_path):
+    shipped = protocols.FOLDER / "protocols" / "smoke.toml"
+    path = tmp_path / "mine.toml"
+    path.write_text(shipped.read_text())
+    read = (
+        protocols.read(str(path), "quick") if "quick" in protocols.read("smoke").budgets else protocols.read(str(path))
+    )
+    assert read.name == read.store == "mine"
+    with pytest.raises(ValueError, match=r"or a \.toml file; got"):
+        protocols.read(str(tmp_path / "none.toml"))
