@@ -21,8 +21,8 @@ from tilting import Tilting  # noqa: E402
 sys.path.pop(0)
 
 
-def test_there_are_five():
-    assert len(NOTEBOOKS) == 5
+def test_there_are_six():
+    assert len(NOTEBOOKS) == 6
 
 
 @pytest.mark.slow

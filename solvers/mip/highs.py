@@ -15,7 +15,7 @@ from scipy.sparse import csc_array
 from solvers.mip.limits import Limits
 
 Floats = NDArray[np.float64]
-POLL = 0.02  # seconds
+POLL, PATIENCE = 0.02, 0.5  # seconds: between two looks at a run, for one that is asked to stop
 TIGHT = 1e-9  # in place of 1e-6
 
 
@@ -104,6 +104,9 @@ class Quiet(highspy.Highs):
         super().enableCallbacks()
 
 
+_left_alone: list[Run] = []  # runs that have not ended when they were stopped, kept until they do
+
+
 class Run:
     """A run of HiGHS in a thread, from ``start``, the values of all columns.
 
@@ -150,14 +153,19 @@ class Run:
         return done
 
     def stop(self) -> None:
-        """Request a stop and wait for it."""
+        """Request a stop and wait for it, but not for long: HiGHS looks for it rarely in sub-MIPs and large LPs. A run
+        that goes on is left alone.
+        """
         self.highs.setOptionValue("time_limit", 0.0)  # sub-MIPs ignore callbacks, but new ones check this
         self.highs.cancelSolve()
-        while not self.highs.wait(1.0)[0]:
-            pass
+        if not self.highs.wait(PATIENCE)[0]:
+            _left_alone.append(self)
 
     def outcome(self) -> Outcome:
-        """The result of the finished run."""
+        """The result of the finished run; of one that is left alone, nothing beyond its events."""
+        _left_alone[:] = [run for run in _left_alone if not run.highs.wait(0.0)[0] or run is self]
+        if self in _left_alone:
+            return Outcome("TimeLimit", None, 0, None)
         info = self.highs.getInfo()
         status = self.highs.getModelStatus().name.removeprefix("k")
         found = info.primal_solution_status == highspy.kSolutionStatusFeasible

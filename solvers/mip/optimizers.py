@@ -22,6 +22,10 @@ OPTIONS = {  # names of the limits on gap, nodes, threads and the seed; seconds 
     "glpk": ("mipgap", None, None, "seed"),
     "appsi": ("mip_rel_gap", "mip_max_nodes", "threads", "random_seed"),
 }
+ALWAYS: dict[str, dict[str, Any]] = {
+    # where a sum of binary variables is at most 1, SCIP 10.0 may take fractional values of them for a solution
+    "scip": {"constraints/linear/upgrade/setppc": False},
+}
 STATUS = {
     "optimal": "Optimal",
     "infeasible": "Infeasible",
@@ -83,8 +87,9 @@ class PyomoRun:
 
         solver = pyo.SolverFactory(pyomo_name(optimizer))
         given = (limits.gap, limits.nodes, limits.threads, limits.seed)
-        names = OPTIONS.get(optimizer.partition("_")[0], (None,) * 4)
-        options = {name: value for name, value in zip(names, given, strict=True) if name and value is not None}
+        family = optimizer.partition("_")[0]
+        names = OPTIONS.get(family, (None,) * 4)
+        options = ALWAYS.get(family, {}) | {name: value for name, value in zip(names, given, strict=True) if name and value is not None}
         seconds = {"timelimit": limits.seconds} if math.isfinite(limits.seconds) else {}
         found = solver.solve(self._model, options=options, tee=limits.verbose, load_solutions=False, **seconds)
         status = str(found.solver.termination_condition)
