@@ -34,6 +34,7 @@ def certify(
     time_limit: float | None = None,
     blocks: int | Literal["auto"] = "auto",
     chunks: Chunks | None = None,
+    relax: bool = False,
     random_state: int | np.random.Generator | None = None,
     **options: Any,
 ) -> Result:
@@ -54,6 +55,8 @@ def certify(
         few as the time allows; else 1.
     chunks : `Chunks` of labelled rows in place of those of ``problem``, which then only states the options and the
         classes: each chunk is a block, and few are in memory at a time.
+    relax : whether to bound the statement without its side constraints: its bound holds with them as well, and the
+        message says which it is. By default `MIP` bounds trees that satisfy them.
     random_state : of the rows' blocks.
     **options : options of `BranchAndBound`, of `BlockBounds` if there are blocks, or of `MIP`.
 
@@ -79,6 +82,11 @@ def certify(
         reason = f"the tree has {tree.n_branches} splits; max_splits allows {most}"
     if reason is not None:
         raise ValueError(f"tree must be feasible; {reason}")
+    if relax and problem.constraints:
+        free = problem.restated(constraints=())
+        given: dict[str, Any] = {"time_limit": time_limit, "blocks": blocks, "chunks": chunks}
+        result = certify(free, tree, **given, random_state=random_state, **options)
+        return replace(result, message=f"{result.message} The bound is of the statement without its side constraints.")
     if chunks is not None:
         return _of_chunks(problem, tree, chunks, time_limit, **_known(options, BlockBounds))
     solver = _solver(problem, time_limit, blocks, options)

@@ -66,6 +66,9 @@ SMALL = {  # option values that make a run fast, by name
 }
 
 
+FEW_NODES = 500
+
+
 def small(solver: Any) -> Any:
     """A solver (or other options) with the option values of `SMALL`, also in nested options."""
     changes: dict[str, Any] = {}
@@ -87,7 +90,10 @@ def example_solvers(exported: Mapping[str, Any]) -> list[Solver]:
         if kind is not Solver and kind is not Chain:
             options: Any = fields(kind)  # type: ignore[arg-type]  # solvers are dataclasses
             needs = [f for f in options if f.default is MISSING and f.default_factory is MISSING]
-            found.append(small(kind(*[TAO() for _ in needs])))
+            made = small(kind(*[TAO() for _ in needs]))
+            limits = {"node_limit": FEW_NODES, "formulation": "hyperflow"}  # proofs of hyperplanes may take long
+            made = replace(made, **{f.name: limits[f.name] for f in options if f.name in limits})
+            found.append(made)
     return [*found, Chain(CartInit(), small(TAO()))]
 
 

@@ -47,6 +47,9 @@ class ObliqueBranchAndBound(Solver):
         factory=lambda: LocalSearch(n_starts=5),
         doc="Solver for the start tree, if `solve` is given none; or None: the tree of one leaf.",
     )
+    node_limit: int | None = option(
+        None, "Nodes after which the search ends, at its next pause, >= 1, or None.", least=1
+    )
     tolerance: float = option(1e-9, "Distance of hulls that are separable.", above=0)
 
     def supports(self, problem: TreeProblem) -> str | None:
@@ -83,6 +86,8 @@ class ObliqueBranchAndBound(Solver):
             while not ended:
                 ended = yield from in_background(search.go_on)
                 yield search.step()
+                if not ended and self.node_limit is not None and search.nodes >= self.node_limit:
+                    return Verdict(Termination.ITERATION_LIMIT, search.words)
         except (LastCall, KeyboardInterrupt) as reason:
             search.stop()
             with suppress(LastCall):
@@ -141,6 +146,11 @@ class _Search:
         """Whether a cut may have been wrong."""
         return bool(self.state.numbers[oblique.DOUBTFUL] > 0)
 
+    @property
+    def nodes(self) -> float:
+        """Nodes so far, of both levels."""
+        return float(self.state.numbers[oblique.NODES] + self.state.numbers[oblique.INNER])
+
     def go_on(self) -> bool:
         """Some more nodes; returns whether the search has ended."""
         if self.problem.depth == 1:
@@ -163,8 +173,7 @@ class _Search:
         if not self.doubtful:
             lower = float(oblique.lower_bound(self.state))
             self.bound = max(self.bound, min(lower, self.objective))
-        info = {"nodes": float(numbers[oblique.NODES] + numbers[oblique.INNER])}
-        return Step(self.tree, self.objective, self.bound, "branch and bound", info=info)
+        return Step(self.tree, self.objective, self.bound, "branch and bound", info={"nodes": self.nodes})
 
     def _tree(self) -> Tree:
         """The tree of the best sides."""

@@ -77,6 +77,17 @@ def test_trees_of_a_loss_descend(loss, rng):
     assert better.objective <= cart.objective < problem.objective(problem.best_constant())
 
 
+def test_a_leaf_that_is_kept_keeps_its_losses(rng):
+    """Under accept="improve" a leaf may keep its old value: the next pass must not take the losses of the new one."""
+    X = rng.normal(size=(300, 4))
+    y = X[:, 0] * X[:, 1] + rng.normal(size=300)
+    problem = TreeProblem(X, y, depth=4, loss=Quantile(0.9), min_leaf=5)
+    for seed in range(10):
+        result = solve(problem, Chain(MultiStart(TAO(), 3), TAO(accept="improve")), random_state=seed)
+        assert problem.objective(result.tree) == pytest.approx(result.objective, rel=1e-12)
+        assert (np.diff(result.trace.to_frame()["best"]) <= 1e-12).all()
+
+
 def test_solvers_say_what_they_need():
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     problem = TreeProblem(X, y, depth=2, splits="axis", loss=Quantile(0.9))

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from opttree.problems import SplitPrice, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, seconds_left
-from solvers.external.worker import Worker
+from solvers.external.worker import COMMAND
+from solvers.process import Process
 from solvers.result import Termination, Verdict
 
 MOST_CUTS = 4000  # columns of a table of binary features
-LONGEST = 1e6  # seconds
+LONGEST, POLL = 1e6, 0.01  # seconds
 GRACE = 1.0  # seconds that a library is given after its time limit, before its process is ended
 
 Found = tuple[Any, bool, float]  # a tree as nested (feature, threshold, left, right), None: a leaf; proved; nodes
@@ -108,23 +109,26 @@ def stated(problem: TreeProblem) -> Stated:
 
 def _answer(solver: External, arguments: tuple[Any, ...], seconds: float) -> Generator[Step | None, Any, Found | None]:
     """What ``solver.search(*arguments)`` returns in a worker; None if the time is up before."""
-    worker = Worker.idle()
+    process = Process.idle(*COMMAND)
     try:
-        worker.ask(solver, arguments)
-        while not worker.has_answered():
+        process.send((solver, arguments))
+        while not process.answers_within(POLL):
             if seconds_left() < -GRACE:
-                worker.end()
+                process.end()
                 return None
             yield None
-        return worker.answer()
     except LastCall:
-        if worker.answers_within(GRACE):
-            return worker.answer()
-        worker.end()
-        return None
+        if not process.answers_within(GRACE):
+            process.end()
+            return None
     except BaseException:
-        worker.end()
+        process.end()
         raise
+    error, value = process.answer()
+    process.release()
+    if error is not None:
+        raise RuntimeError(error)
+    return value
 
 
 def binary_features(X: NDArray[np.float64]) -> tuple[NDArray[np.intc], NDArray[np.float64]]:

@@ -89,7 +89,8 @@ class PyomoRun:
         given = (limits.gap, limits.nodes, limits.threads, limits.seed)
         family = optimizer.partition("_")[0]
         names = OPTIONS.get(family, (None,) * 4)
-        options = ALWAYS.get(family, {}) | {name: value for name, value in zip(names, given, strict=True) if name and value is not None}
+        chosen = {name: value for name, value in zip(names, given, strict=True) if name and value is not None}
+        options = ALWAYS.get(family, {}) | chosen
         seconds = {"timelimit": limits.seconds} if math.isfinite(limits.seconds) else {}
         found = solver.solve(self._model, options=options, tee=limits.verbose, load_solutions=False, **seconds)
         status = str(found.solver.termination_condition)

@@ -63,7 +63,7 @@ class State:
         slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
         self.other_loss = reduced.pseudolabels(
             problem.X,
-            self.outcomes,
+            self._outcomes(self.leaf_arrays),
             problem.w,
             self.node_of,
             slot_of,
@@ -202,11 +202,20 @@ class State:
 
     def _losses(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats], link: str) -> Floats:
         problem = self.problem
-        given = problem.loss_code == codes.GIVEN
-        self.outcomes = problem.leaf_losses(leaf_arrays[0]) if given else problem.Y  # as kernels take them
         return hard.losses(
-            problem.X, self.outcomes, self.leaf, self.n_branches, *leaf_arrays, problem.loss_code, LINKS[link]
+            problem.X,
+            self._outcomes(leaf_arrays),
+            self.leaf,
+            self.n_branches,
+            *leaf_arrays,
+            problem.loss_code,
+            LINKS[link],
         )
+
+    def _outcomes(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats]) -> Floats:
+        """Outcomes as kernels take them: of a `Loss`, the table of its losses at the leaves."""
+        given = self.problem.loss_code == codes.GIVEN
+        return self.problem.leaf_losses(leaf_arrays[0]) if given else self.problem.Y
 
     def pruned(self) -> tuple[Tree, float]:
         """The tree without its dead subtrees, and its objective."""
