@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from opttree.methods import estimators as _estimators
 
 if TYPE_CHECKING:
-    from experiments.racing import race as race
     from opttree import (
         chunks as chunks,
         constraints as constraints,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         SubtreeProblem as SubtreeProblem,
         TreeProblem as TreeProblem,
     )
+    from opttree.racing import race as race
     from opttree.tree import Tree as Tree
     from opttree.warming import warm_up as warm_up
 
@@ -64,7 +64,7 @@ _HOMES = {
     "warm_up": "opttree.warming",
     "Cost": "opttree.costs",
     "estimate_cost": "opttree.costs",
-    "race": "experiments.racing",
+    "race": "opttree.racing",
     **_estimators(),
 }
 _MODULES = ("chunks", "constraints", "datasets", "interpret", "io", "losses", "plotting", "preprocessing")

@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _race(args: argparse.Namespace) -> None:
-    from experiments.racing import race
+    from opttree.racing import race
 
     found = race(
         args.problems,

@@ -5,9 +5,9 @@ A constraint must hold for the tree as it stands and for the same tree without t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,64 @@ from numpy.typing import NDArray
 from opttree.options import Checked, option
 from opttree.tree import Tree
 
-if TYPE_CHECKING:
-    from opttree.problems.tree_problem import TreeProblem
-
 Floats = NDArray[np.float64]
 EXACT = 1e-9  # relative to the range of the outputs: how far answers may be over a limit by rounding
 Levels = int | tuple[int, ...] | None
+
+
+class Statement(Protocol):
+    """What constraints ask of a `TreeProblem`."""
+
+    @property
+    def depth(self) -> int:
+        """Largest depth."""
+
+    @property
+    def splits(self) -> str:
+        """Kind of the splits."""
+
+    @property
+    def leaves(self) -> str:
+        """Kind of the leaves."""
+
+    @property
+    def X(self) -> Floats:  # noqa: N802
+        """(n, p) features."""
+
+    @property
+    def Y(self) -> Floats:  # noqa: N802
+        """(n, K) outputs, or (n, 1) class codes."""
+
+    @property
+    def w(self) -> Floats:
+        """(n,) weights that sum to one."""
+
+    @property
+    def loss(self) -> Any:
+        """The loss."""
+
+    @property
+    def constraints(self) -> Sequence[Constraint]:
+        """The side constraints."""
+
+    @property
+    def n_samples(self) -> int:
+        """N."""
+
+    @property
+    def n_features(self) -> int:
+        """P."""
+
+    @property
+    def n_outputs(self) -> int:
+        """K."""
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether y holds labels."""
+
+    def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
+        """Leaf node of each row (n,)."""
 
 
 class Limits(NamedTuple):
@@ -33,11 +85,11 @@ class Limits(NamedTuple):
 class Constraint(Checked):
     """Base class of side constraints; all are frozen dataclasses without data of the problem, `MaxDifference` apart."""
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """Why ``problem`` cannot have this constraint, in one sentence, or None."""
         return None
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """Why ``tree`` does not satisfy the constraint, in one sentence, or None."""
         raise NotImplementedError(f"{type(self).__name__} must define violation")
 
@@ -49,11 +101,11 @@ class Constraint(Checked):
 class LeafConstraint(Constraint):
     """A constraint on the answers of several leaves, which are therefore fitted together."""
 
-    def limits(self, problem: TreeProblem, tree: Tree) -> Limits:
+    def limits(self, problem: Statement, tree: Tree) -> Limits:
         """The limits on the answers of the leaves."""
         raise NotImplementedError(f"{type(self).__name__} must define limits")
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """Answers are constants, of one output for all but 0/1 loss."""
         if problem.leaves != "constant":
             return f"{type(self).__name__} is for constant leaves"
@@ -61,7 +113,7 @@ class LeafConstraint(Constraint):
             return f"{type(self).__name__} under log loss is for two classes; got {problem.n_outputs}"
         return None
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The limits, to rounding."""
         G, h = self.limits(problem, tree)
         if not h.size:
@@ -76,7 +128,7 @@ class LeafConstraint(Constraint):
         raise NotImplementedError
 
 
-def answers(problem: TreeProblem, tree: Tree) -> Floats:
+def answers(problem: Statement, tree: Tree) -> Floats:
     """What the leaves answer, as constraints see it: values (L, K) in regression; the probability of the second class
     (L, 1) under log loss; 1 for the predicted class and 0 for the others (L, K) under 0/1 loss.
     """
@@ -85,7 +137,7 @@ def answers(problem: TreeProblem, tree: Tree) -> Floats:
     return tree.values[:, 1:] if problem.loss == "log" else tree.values
 
 
-def _check_feature(feature: int, problem: TreeProblem) -> str | None:
+def _check_feature(feature: int, problem: Statement) -> str | None:
     if feature >= problem.n_features:
         return f"feature must be below the number of features, {problem.n_features}; got {feature}"
     return None
@@ -102,7 +154,7 @@ class MaxSplits(Constraint):
 
     k: int = option(least=0)
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The number of branches."""
         return None if tree.n_branches <= self.k else f"the tree has {tree.n_branches} splits; {self} allows {self.k}"
 
@@ -113,7 +165,7 @@ class MaxFeatures(Constraint):
 
     k: int = option(least=0)
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The number of features."""
         used = _features(tree).size
         return None if used <= self.k else f"the tree splits on {used} features; {self} allows {self.k}"
@@ -148,7 +200,7 @@ class FeatureCost(Constraint):
         if isinstance(given, Mapping) and not all(isinstance(j, (int, np.integer)) and j >= 0 for j in given):
             raise ValueError(f"costs must be a mapping from numbers of features >= 0; got {given!r}")
 
-    def of(self, problem: TreeProblem) -> Floats:
+    def of(self, problem: Statement) -> Floats:
         """(p,) the cost of each feature."""
         if not isinstance(self.costs, Mapping):
             return np.asarray(self.costs, np.float64)
@@ -156,7 +208,7 @@ class FeatureCost(Constraint):
         costs[list(self.costs)] = list(self.costs.values())
         return costs
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """One cost per feature."""
         if isinstance(self.costs, Mapping):
             return next((why for j in self.costs if (why := _check_feature(int(j), problem))), None)
@@ -164,7 +216,7 @@ class FeatureCost(Constraint):
             return f"costs must have one entry per feature, {problem.n_features}; got {len(self.costs)}"
         return None
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The sum of the costs."""
         spent = float(self.of(problem)[_features(tree)].sum())
         if spent <= self.budget + EXACT * max(self.budget, 1.0):
@@ -183,7 +235,7 @@ class _Split(Constraint):
         """Whether splits at ``level`` count."""
         return self.where is None or level in ((self.where,) if isinstance(self.where, int) else self.where)
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """The feature is there."""
         return _check_feature(self.feature, problem)
 
@@ -201,7 +253,7 @@ class _Split(Constraint):
 class ForbidSplit(_Split):
     """No split on ``feature``, at the levels ``where`` (the root is level 0) or anywhere."""
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The splits on the feature."""
         return f"the tree has a split on {self._place}; it is forbidden" if self._there(tree) else None
 
@@ -213,7 +265,7 @@ class RequireSplit(_Split):
     A split that sends all rows one way does not count. Axis-aligned splits.
     """
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """Axis-aligned splits, at levels that are there."""
         if problem.splits != "axis":
             return "RequireSplit is for axis-aligned splits"
@@ -221,7 +273,7 @@ class RequireSplit(_Split):
             return f"RequireSplit must name a level above the depth, {problem.depth}; got {self.where}"
         return super().refusal(problem)
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The splits on the feature."""
         return None if self._there(tree) else f"the tree has no split on {self._place}; one is required"
 
@@ -238,7 +290,7 @@ class Monotone(LeafConstraint):
     feature: int = option(doc="Number of the feature.", least=0)
     sign: Literal[1, -1] = option(1, "1: increasing, -1: decreasing.")
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """Axis-aligned splits, constant leaves, one output."""
         if problem.splits != "axis":
             return "Monotone is for axis-aligned splits"
@@ -246,7 +298,7 @@ class Monotone(LeafConstraint):
             return f"Monotone is for one output; got {problem.n_outputs}"
         return _check_feature(self.feature, problem) or super().refusal(problem)
 
-    def limits(self, problem: TreeProblem, tree: Tree) -> Limits:
+    def limits(self, problem: Statement, tree: Tree) -> Limits:
         """One limit for each pair of leaves on two sides of a split on the feature."""
         below = [sorted(leaves) for leaves in _leaves_below(tree)]
         pairs = []
@@ -260,7 +312,7 @@ class Monotone(LeafConstraint):
         return Limits(G, np.zeros(len(pairs)))
 
     @staticmethod
-    def scores(problem: TreeProblem) -> Floats:
+    def scores(problem: Statement) -> Floats:
         """The number of each class under 0/1 loss; else (1,) one."""
         return np.arange(problem.n_outputs, dtype=float) if problem.loss == "zero_one" else np.ones(1)
 
@@ -304,7 +356,7 @@ class MaxDifference(LeafConstraint):
         elif self.group < 0:
             raise ValueError(f"group must be the number of a feature >= 0; got {self.group}")
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """The feature is there, or one group per row."""
         if isinstance(self.group, (int, np.integer)):
             reason = _check_feature(int(self.group), problem)
@@ -319,13 +371,13 @@ class MaxDifference(LeafConstraint):
             return self  # a wrong number of groups is refused by the problem
         return replace(self, group=self.group[rows]) if rows.size else None
 
-    def shares(self, problem: TreeProblem) -> Floats:
+    def shares(self, problem: Statement) -> Floats:
         """(groups, n) the weight of each row within its group, 0 in the others; rows sum to one."""
         group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
         inside = (np.unique(group)[:, None] == group) * problem.w
         return inside / inside.sum(axis=1, keepdims=True)
 
-    def limits(self, problem: TreeProblem, tree: Tree) -> Limits:
+    def limits(self, problem: Statement, tree: Tree) -> Limits:
         """Two limits for each pair of groups and each output; the range of y."""
         leaf = problem.leaves_of(tree) - tree.n_branches
         shares = np.array([np.bincount(leaf, weights=s, minlength=tree.n_leaves) for s in self.shares(problem)])
@@ -362,7 +414,7 @@ class _Pair(Constraint):
         if self.i == self.j:
             raise ValueError(f"i and j must be two rows; got {self.i} twice")
 
-    def refusal(self, problem: TreeProblem) -> str | None:
+    def refusal(self, problem: Statement) -> str | None:
         """The rows are there."""
         last = max(self.i, self.j)
         n = problem.n_samples
@@ -375,7 +427,7 @@ class _Pair(Constraint):
         places = [np.flatnonzero(rows == row) for row in (self.i, self.j)]
         return replace(self, i=int(places[0][0]), j=int(places[1][0])) if all(p.size for p in places) else None
 
-    def together(self, problem: TreeProblem, tree: Tree) -> bool:
+    def together(self, problem: Statement, tree: Tree) -> bool:
         """Whether both are in one leaf."""
         leaf = problem.leaves_of(tree)
         return bool(leaf[self.i] == leaf[self.j])
@@ -385,7 +437,7 @@ class _Pair(Constraint):
 class SameLeaf(_Pair):
     """Rows ``i`` and ``j`` reach the same leaf."""
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The two leaves."""
         reason = f"rows {self.i} and {self.j} must reach the same leaf; they reach two"
         return None if self.together(problem, tree) else reason
@@ -395,7 +447,7 @@ class SameLeaf(_Pair):
 class DifferentLeaf(_Pair):
     """Rows ``i`` and ``j`` reach different leaves."""
 
-    def violation(self, problem: TreeProblem, tree: Tree) -> str | None:
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The two leaves."""
         reason = f"rows {self.i} and {self.j} must reach different leaves; they reach the same"
         return reason if self.together(problem, tree) else None

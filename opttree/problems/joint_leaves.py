@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.problems.constraints import LeafConstraint, Limits, answers
+from opttree.problems.constraints import LeafConstraint, Limits, Statement, answers
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    from opttree.problems.tree_problem import TreeProblem
 
 Floats = NDArray[np.float64]
 NEWTON_STEPS, CONVERGED = 100, 1e-14
@@ -20,7 +16,7 @@ TINY = 1e-14  # coefficients of limits, which are shares of rows or numbers of c
 INSIDE = 1e-9  # least distance of a probability from 0 and 1 while it is fitted
 
 
-def fit_jointly(problem: TreeProblem, tree: Tree) -> Tree:
+def fit_jointly(problem: Statement, tree: Tree) -> Tree:
     """``tree``, whose leaves are each the best for their rows, with the best answers within the limits instead.
 
     Least squares with linear limits by Lawson and Hanson's reduction to nonnegative least squares; log loss by Newton's
@@ -71,7 +67,7 @@ def _ordered(G: Floats, first: int, second: int) -> bool:
     return bool(np.any(pair))
 
 
-def _fit(problem: TreeProblem, leaf: NDArray[np.integer], best: Floats, limits: Limits) -> Floats:
+def _fit(problem: Statement, leaf: NDArray[np.integer], best: Floats, limits: Limits) -> Floats:
     """The best answers (L, K) of leaves that all hold rows."""
     L, K = best.shape
     G, h = limits.G.reshape(len(limits.h), L * K), limits.h
@@ -127,7 +123,7 @@ def _probabilities(weight: Floats, target: Floats, G: Floats, h: Floats) -> Floa
     return np.clip(q, 0.0, 1.0)
 
 
-def _medians(problem: TreeProblem, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
+def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
     """Least absolute deviations within the limits, by linear programming."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, csr_array, eye_array, hstack, vstack
@@ -146,7 +142,7 @@ def _medians(problem: TreeProblem, leaf: NDArray[np.integer], G: Floats, h: Floa
     return found.x[: L * K].reshape(shape)
 
 
-def _classes(problem: TreeProblem, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
+def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
     """The classes of the leaves with the fewest errors within the limits."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
