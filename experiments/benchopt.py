@@ -51,11 +51,12 @@ class Dataset(BaseDataset):
     """A TreeProblem, kept in the folder ``problems`` beside this file's."""
 
     name = "problems"
-    parameters = {{"problem": {names!r}}}
+    files = {files!r}
+    parameters = {{"problem": list(files)}}
     requirements = ["pip::opttree[experiments]"]
 
     def get_data(self):
-        path = Path(__file__).parents[1] / "problems" / f"{{self.problem}}.pkl"
+        path = Path(__file__).parents[1] / "problems" / self.files[self.problem]
         return {{"problem": cloudpickle.loads(path.read_bytes())}}
 '''
 
@@ -112,10 +113,14 @@ def export(problems: Mapping[str, TreeProblem], entrants: Mapping[str, Solver], 
         except ValueError as error:
             raise ValueError(f"solvers must be ones that a text states; got {label!r} ({error})") from error
         extra = "external" if isinstance(solver, external.External) else "experiments"
-        files[Path("solvers") / f"{_stem(label)}.py"] = SOLVER.format(label=label, text=text, extra=extra)
-    files[Path("datasets") / "problems.py"] = DATASET.format(names=list(problems))
+        place = Path("solvers") / f"{_stem(label)}.py"
+        if place in files:  # labels that differ in other signs than letters
+            place = Path("solvers") / f"{_stem(label)}_{len(files)}.py"
+        files[place] = SOLVER.format(label=label, text=text, extra=extra)
+    pickles = {name: f"{number}_{_stem(name)}.pkl" for number, name in enumerate(problems)}
+    files[Path("datasets") / "problems.py"] = DATASET.format(files=pickles)
     for name, problem in problems.items():
-        files[Path("problems") / f"{name}.pkl"] = cloudpickle.dumps(problem)
+        files[Path("problems") / pickles[name]] = cloudpickle.dumps(problem)
     written = []
     for place, content in files.items():
         path = folder / place

@@ -224,6 +224,7 @@ def _solved(
         "fit_seconds": result.seconds,
         "n_steps": result.n_steps,
         "constant_objective": free.objective(free.best_constant()),
+        "covers": solver.covers(problem),
         "tree": result.tree,
         **sizes(result.tree),
         **verdict(result),

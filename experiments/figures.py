@@ -41,6 +41,12 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     return paths
 
 
+def shown(name: object) -> str:
+    """A name as a label: dollars are no mathematics, and what begins with "_" is in the legend, too."""
+    text = str(name).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 def lines(names: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     """A colour and a dash for each name, the same in every figure of a report."""
     return {
@@ -71,7 +77,7 @@ def profile(
                 inside = known[(known.index > start) & (known.index <= end)]
                 x = np.concatenate([[start], inside.index, [end]])
                 y = np.concatenate([[first], inside, [inside.iloc[-1] if len(inside) else first]])
-                axes.step(x, y, where="post", label=name, **style)
+                axes.step(x, y, where="post", label=shown(name), **style)
         axes.set(xscale="log", xlim=(start, end), ylim=(-0.02, 1.02), xlabel=label, ylabel="share of problems solved")
         axes.set_title(title, fontsize=8)
         _legend(axes)
@@ -85,7 +91,9 @@ def distances(table: pd.DataFrame, names: Sequence[str]) -> Figure:
         for name, style in lines(names).items():
             part = table[table["solver"] == name].dropna(subset="mean % above it")
             if len(part) and part["mean % above it"].max() > 0.0:
-                axes.plot(part["depth"], part["mean % above it"], marker="o", markersize=3.0, label=name, **style)
+                axes.plot(
+                    part["depth"], part["mean % above it"], marker="o", markersize=3.0, label=shown(name), **style
+                )
         axes.set(xlabel="depth", ylabel="mean % above the optimum", xticks=sorted(table["depth"].unique()))
         axes.set_ylim(bottom=0.0)
         _legend(axes)
@@ -97,7 +105,7 @@ def bars(values: pd.Series, label: str) -> Figure:
     with plt.rc_context(STYLE):
         axes = _axes(0.8 + 0.2 * len(values))
         ordered = values.sort_values(ascending=False)
-        axes.barh([str(name) for name in ordered.index], ordered, color=COLORS[0], height=0.6)
+        axes.barh([shown(name) for name in ordered.index], ordered, color=COLORS[0], height=0.6)
         axes.set(xlabel=label)
         return axes.figure  # type: ignore[return-value]
 
@@ -108,7 +116,7 @@ def convergence(gaps: pd.DataFrame, names: Sequence[str], *, title: str = "") ->
         axes = _axes(3.0)
         for name, style in lines(names).items():
             if name in gaps:
-                axes.step(gaps.index, 100.0 * gaps[name], where="post", label=name, **style)
+                axes.step(gaps.index, 100.0 * gaps[name], where="post", label=shown(name), **style)
         axes.set(xscale="log", xlabel="seconds", ylabel="mean gap to the best known (%)")
         axes.set_xlim(gaps.index[0], gaps.index[-1])
         axes.set_ylim(bottom=0.0)

@@ -60,11 +60,18 @@ class Race:
 
     @cached_property
     def proved(self) -> pd.Series:
-        """Whether ``best`` of each problem is a proved optimum: a solver said so, and no tree is better."""
-        said = self.rows[self.rows.get("termination", pd.Series("", self.rows.index)) == PROOF]
+        """Whether ``best`` of each problem is its proved optimum: a solver of ours that covers all its trees, see
+        `Solver.covers`, has ended OPTIMAL with a bound that no tree refutes.
+        """
         known = dict(zip(self.problems, self.best, strict=True))
-        keys = [tuple(row[name] for name in PROBLEM) for row in said.to_dict("records")]
-        held = {k for k, f in zip(keys, said["objective"], strict=True) if f <= known[k] + BEST * abs(known[k])}
+        held = set()
+        for row in self.rows.to_dict("records"):
+            key = tuple(row[name] for name in PROBLEM)
+            covers = row.get("covers") is True or row.get("covers") == 1.0
+            if key in known and covers and row.get("termination") == PROOF:
+                slack = BEST * abs(known[key])
+                if row["objective"] <= known[key] + slack and row["bound"] >= known[key] - slack:
+                    held.add(key)
         return pd.Series([key in held for key in self.problems], index=self.problems)
 
     def references(self) -> pd.DataFrame:

@@ -192,6 +192,8 @@ def race(
     stated, entrants = problems_of(problems, target, statement), solvers_of(solvers)
     if not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
         raise ValueError(f"time_limit must be > 0 seconds; got {time_limit!r}")
+    if isinstance(seeds, (int, np.integer)):
+        raise ValueError(f"seeds must be a sequence of integers, such as range(3); got {seeds!r}")
     protocol = OwnProtocol(
         name=NAME,
         title="Race",
@@ -263,12 +265,9 @@ def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -
         data = datasets.load(str(place))
     X, y = data.as_arrays()
     options = {"depth": 3, "splits": "axis", **statement}
-    if data.task == "regression":
-        y = (y - y.mean(axis=0)) / np.where(y.std(axis=0) > 0.0, y.std(axis=0), 1.0)
-    else:
+    if data.task == "classification":
         options.setdefault("loss", "zero_one")
-    spread = X.std(axis=0)
-    return TreeProblem((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), y, **options)
+    return TreeProblem.standardized(X, y, **options)
 
 
 def solvers_of(solvers: Any) -> dict[str, Solver]:

@@ -15,6 +15,7 @@ from opttree.options import Checked, option
 
 Floats = NDArray[np.float64]
 SMALLEST = 1e-12  # least prediction of a positive quantity, in units of the largest outcome
+LEAST = 1e-100  # and in any case
 NEAR = 1e-3  # residual below which a piecewise linear loss is majorised as if it were this large, in mean residuals
 BISECTIONS = 200
 
@@ -143,7 +144,7 @@ class _Positive(Loss):
     @staticmethod
     def _inside(y: Floats, prediction: Floats) -> Floats:
         """Predictions above 0."""
-        return np.maximum(prediction, SMALLEST * max(float(np.abs(y).max(initial=0.0)), 1e-300))
+        return np.maximum(prediction, max(SMALLEST * float(np.abs(y).max(initial=0.0)), LEAST))
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,9 @@ class Poisson(_Positive):
     criterion = "poisson"
 
     def check(self, y: Floats) -> None:
-        """Counts are at least 0, and not all 0."""
-        if y.min() < 0.0 or y.max() <= 0.0:
-            raise ValueError(f"y must be >= 0, and > 0 somewhere, for loss=Poisson(); got {y.min():g} to {y.max():g}")
+        """Counts are at least 0."""
+        if y.min() < 0.0:
+            raise ValueError(f"y must be >= 0 for loss=Poisson(); got {y.min():g}")
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """The deviance."""
@@ -195,9 +196,9 @@ class Exponential(_Positive):
     """
 
     def check(self, y: Floats) -> None:
-        """No time is 0, and there is an event."""
-        if np.any(y == 0.0) or y.max() <= 0.0:
-            raise ValueError("y must hold times other than 0, some of them events (> 0), for loss=Exponential()")
+        """No time is 0."""
+        if np.any(y == 0.0):
+            raise ValueError("y must hold times > 0 (events) or < 0 (cut off) for loss=Exponential(); got 0")
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """The negative log-likelihood less its least value, that of the row alone."""

@@ -130,6 +130,10 @@ class Solver(Checked):
             return f"it takes {known}, and not {problem.loss!r}, of which it would need more than value and constant"
         return self.supports(problem)
 
+    def covers(self, problem: TreeProblem) -> bool:
+        """Whether its OPTIMAL is a proof over all trees of ``problem``, not over some that its options admit."""
+        return False
+
     def supports(self, problem: TreeProblem) -> str | None:
         """None, or why this solver cannot solve ``problem`` without its side constraints, in one sentence."""
         return None

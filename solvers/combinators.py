@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,8 +43,16 @@ class MultiStart(Solver):
         return self.solver.makes_forests
 
     def refusal(self, problem: TreeProblem) -> str | None:
-        """Supports what ``solver`` supports, side constraints included."""
+        """That of ``solver``."""
         return self.solver.refusal(problem)
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Supports what ``solver`` supports."""
+        return self.solver.supports(problem)
+
+    def covers(self, problem: TreeProblem) -> bool:
+        """Whether ``solver`` does."""
+        return self.solver.covers(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The runs one after another; the runs of a smaller ``n`` are the first ones of a larger ``n``."""
@@ -104,13 +112,24 @@ class Chain(Solver):
 
     def refusal(self, problem: TreeProblem) -> str | None:
         """The first reason given by one of the solvers; forests are not followed by another solver."""
+        return self._reason(lambda solver: solver.refusal(problem))
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """As `refusal`, side constraints apart."""
+        return self._reason(lambda solver: solver.supports(problem))
+
+    def _reason(self, ask: Callable[[Solver], str | None]) -> str | None:
         for solver in self.solvers[:-1]:
             if solver.makes_forests:
                 return f"{type(solver).__name__} makes a forest, from which the next solver of the chain cannot start"
         for solver in self.solvers:
-            if (reason := solver.refusal(problem)) is not None:
+            if (reason := ask(solver)) is not None:
                 return f"{type(solver).__name__}: {reason}"
         return None
+
+    def covers(self, problem: TreeProblem) -> bool:
+        """Whether the last solver does, whose termination is that of the chain."""
+        return self.solvers[-1].covers(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The solvers in turn; the termination is that of the last one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,10 @@ class ObliqueBranchAndBound(Solver):
     )
     tolerance: float = option(1e-9, "Distance of hulls that are separable.", above=0)
 
+    def covers(self, problem: TreeProblem) -> bool:
+        """All hyperplanes but those between rows that nearly coincide."""
+        return True
+
     def supports(self, problem: TreeProblem) -> str | None:
         """Hyperplanes of at most two levels, constant leaves, prices of splits."""
         if problem.depth > MOST_DEPTH:
@@ -84,12 +89,11 @@ class ObliqueBranchAndBound(Solver):
         try:
             ended = False
             while not ended:
-                ended = yield from in_background(search.go_on)
+                ended = yield from search.chunk()
                 yield search.step()
                 if not ended and self.node_limit is not None and search.nodes >= self.node_limit:
                     return Verdict(Termination.ITERATION_LIMIT, search.words)
         except (LastCall, KeyboardInterrupt) as reason:
-            search.stop()
             with suppress(LastCall):
                 yield search.step()
             if isinstance(reason, KeyboardInterrupt):
@@ -158,9 +162,24 @@ class _Search:
         loose = self.data._replace(min_leaf=1)
         return bool(oblique.search_twice(self.data, loose, self.state, CHUNK, self.below[0], self.below[1]))
 
-    def stop(self) -> None:
-        """Make a search that runs in the background return."""
-        self.stopped[0] = 1.0
+    def chunk(self) -> Generator[None, None, bool]:
+        """`go_on` in the background. When it is left, the search is stopped first and its end waited for, so that
+        nothing reads the state while it changes.
+        """
+        work = in_background(self.go_on)
+        while True:
+            try:
+                next(work)
+            except StopIteration as stop:
+                return bool(stop.value)
+            try:
+                yield None
+            except BaseException:
+                self.stopped[0] = 1.0
+                with suppress(StopIteration):
+                    while True:
+                        next(work)
+                raise
 
     def step(self) -> Step:
         """A step with the incumbent and the bound."""

@@ -83,7 +83,7 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """The picture of the trace, for notebooks."""
-        return picture(lambda plotting: plotting.plot_rows({"": self}))
+        return picture(lambda plotting: plotting.plot_rows({"": self})) if self.rows else ""
 
     def to_frame(self) -> pd.DataFrame:
         """The trace as a DataFrame with columns seconds, step, phase, objective, best, bound.

@@ -67,6 +67,24 @@ def instance(kind: type, seed: int) -> TreeProblem:
     return TreeProblem(X, y, constraints=(constraint,), **options)
 
 
+def several(seed: int) -> TreeProblem:
+    """A random small problem with two or three constraints of different kinds, none on all answers of a group."""
+    rng = np.random.default_rng([seed, 99])
+    kinds = [k for k in KINDS if k is not MaxDifference]
+    chosen = rng.choice(len(kinds), int(rng.integers(2, 4)), replace=False)
+    base = instance(kinds[chosen[0]], seed)
+    others = []
+    for k in chosen[1:]:
+        made = next(p for p in (instance(kinds[k], seed + 1000 * t) for t in range(50)) if _fits(p, base))
+        others += [*made.constraints, *([MinLeaf(made.min_leaf)] if kinds[k] is MinLeaf else [])]
+    return base.restated(constraints=(*base.constraints, *others))
+
+
+def _fits(other: TreeProblem, base: TreeProblem) -> bool:
+    rows = [row for c in other.constraints if isinstance(c, (SameLeaf, DifferentLeaf)) for row in (c.i, c.j)]
+    return max(rows, default=0) < base.n_samples
+
+
 def optimum(problem: TreeProblem) -> float:
     """The least objective over all trees of two levels without dead branches; infinite if none is feasible."""
     return min(value(problem, tree) for tree in trees(problem.X, problem.depth))
@@ -93,7 +111,6 @@ def trees(X, depth):
 
 def value(problem: TreeProblem, nested) -> float:
     """The objective of the best leaves for the splits; infinite if the constraint rules the tree out."""
-    (c,) = problem.constraints or (None,)
     splits, leaf, order = [], np.full(problem.n_samples, -1), []
 
     def walk(node, rows, level):
@@ -112,22 +129,24 @@ def value(problem: TreeProblem, nested) -> float:
     if len(splits) > 0 and min(len(rows) for rows in order) < problem.min_leaf:
         return np.inf
     ruled_out = {
-        MaxSplits: lambda: len(splits) > c.k,
-        MaxFeatures: lambda: len(features) > c.k,
-        FeatureCost: lambda: sum(c.costs[j] for j in features) > c.budget,
-        ForbidSplit: lambda: any(j == c.feature and c.where in (None, level) for j, level, *_ in splits),
-        RequireSplit: lambda: not any(j == c.feature and c.where in (None, level) for j, level, *_ in splits),
-        SameLeaf: lambda: leaf[c.i] != leaf[c.j],
-        DifferentLeaf: lambda: leaf[c.i] == leaf[c.j],
+        MaxSplits: lambda c: len(splits) > c.k,
+        MaxFeatures: lambda c: len(features) > c.k,
+        FeatureCost: lambda c: sum(c.costs[j] for j in features) > c.budget,
+        ForbidSplit: lambda c: any(j == c.feature and c.where in (None, level) for j, level, *_ in splits),
+        RequireSplit: lambda c: not any(j == c.feature and c.where in (None, level) for j, level, *_ in splits),
+        SameLeaf: lambda c: leaf[c.i] != leaf[c.j],
+        DifferentLeaf: lambda c: leaf[c.i] == leaf[c.j],
     }
-    if type(c) in ruled_out and ruled_out[type(c)]():
-        return np.inf
-    pairs = []
-    if isinstance(c, Monotone):
-        for j, _level, left, right in splits:
-            if j == c.feature:
-                pairs += [(a, b) if c.sign == 1 else (b, a) for a in left for b in right]
-    parity = (c.group, c.tolerance) if isinstance(c, MaxDifference) else None
+    pairs, parity = [], None
+    for c in problem.constraints:
+        if type(c) in ruled_out and ruled_out[type(c)](c):
+            return np.inf
+        if isinstance(c, Monotone):
+            for j, _level, left, right in splits:
+                if j == c.feature:
+                    pairs += [(a, b) if c.sign == 1 else (b, a) for a in left for b in right]
+        if isinstance(c, MaxDifference):
+            parity = (c.group, c.tolerance)
     return leaf_cost(problem, leaf, len(order), pairs, parity) + problem.split_price * len(splits)
 
 
@@ -270,16 +289,18 @@ def main() -> int:
     """Compare; print a line per constraint and formulation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--instances", type=int, default=100)
+    parser.add_argument("--several", action="store_true", help="two or three constraints at a time")
     parser.add_argument("--kinds", nargs="*", default=[kind.__name__ for kind in KINDS])
     args = parser.parse_args()
     failures = 0
-    for kind in KINDS:
-        if kind.__name__ not in args.kinds:
+    for kind in (None,) if args.several else KINDS:
+        name = "several" if kind is None else kind.__name__
+        if kind is not None and name not in args.kinds:
             continue
         counts: Counter[str] = Counter()
         began, infeasible = time.perf_counter(), 0
         for seed in range(args.instances):
-            problem = instance(kind, seed)
+            problem = several(seed) if kind is None else instance(kind, seed)
             truth = optimum(problem)
             infeasible += bool(np.isinf(truth))
             for form in formulations(problem):
@@ -287,9 +308,9 @@ def main() -> int:
                 counts[form] += 1
                 if wrong is not None:
                     failures += 1
-                    print(f"  {kind.__name__} seed {seed}, {form}, {problem.loss}: {wrong}", flush=True)
+                    print(f"  {name} seed {seed}, {form}, {problem.loss}: {wrong}", flush=True)
         text = ", ".join(f"{form} {count}" for form, count in counts.items())
-        print(f"{kind.__name__}: {text}; {infeasible} infeasible; {time.perf_counter() - began:.0f} s", flush=True)
+        print(f"{name}: {text}; {infeasible} infeasible; {time.perf_counter() - began:.0f} s", flush=True)
     return 1 if failures else 0
 
 

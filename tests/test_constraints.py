@@ -18,7 +18,7 @@ from opttree.constraints import (
     SameLeaf,
 )
 from solvers import GET, MIP, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, SolverError, certify, solve
-from tests.constraint_oracle import KINDS, disagreement, formulations, instance, optimum
+from tests.constraint_oracle import KINDS, disagreement, formulations, instance, optimum, several
 
 SOME = (MaxSplits(2), MaxFeatures(1), FeatureCost([1.0, 2.0, 3.0], 3.0), ForbidSplit(0, 0), RequireSplit(2, 0),
         SameLeaf(0, 1), DifferentLeaf(0, 1), Monotone(1, -1), MaxDifference(np.arange(24) % 2, 0.1))  # fmt: skip
@@ -40,6 +40,26 @@ def test_every_formulation_finds_the_optimum_of_brute_force(kind, seed):
     assert len(forms) == (2 if kind in (Monotone, MaxDifference) else 3)
     for form in forms:
         assert disagreement(problem, form, truth) is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_several_constraints_at_once(seed):
+    problem = several(seed)
+    truth = optimum(problem)
+    assert len(problem.constraints) >= 1
+    for form in formulations(problem):
+        assert disagreement(problem, form, truth) is None
+
+
+def test_limits_on_splits_and_features_with_a_forbidden_one():
+    X = np.array([[0.0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]])
+    both = [MaxFeatures(1), MaxSplits(2), ForbidSplit(0)]
+    problem = TreeProblem(X, np.array([0.0, 1, 5, 2, 8, 3]), depth=2, splits="axis", constraints=both)
+    assert disagreement(problem, "hyperflow", optimum(problem)) is None
+    X = np.array([[2.0, 2, 2], [2, 1, 2], [0, 3, 0], [0, 3, 0], [0, 3, 1], [0, 1, 0]])
+    both = [MaxFeatures(2), MaxSplits(2), ForbidSplit(2)]
+    problem = TreeProblem(X, np.array([5.0, 4, 0, 8, 8, 2]), depth=2, splits="axis", constraints=both)
+    assert solve(problem, MIP("hyperflow")).objective == pytest.approx(7.125)
 
 
 @pytest.mark.parametrize("constraint", SOME, ids=lambda c: type(c).__name__)
@@ -208,3 +228,58 @@ def test_rows_are_at_leaf(form):
     program = MIPTreeProblem(free, form, constraints=(apart,))
     model = program.encode(own.tree)
     assert free.objective(program.decode(model)) == pytest.approx(own.objective, abs=1e-6)
+
+
+def test_what_a_function_has_fixed_stays_fixed(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(16, 2)).round(1)
+    y = X[:, 0] + 0.5 * X[:, 1] + 0.3 * rng.normal(size=16)
+    problem = TreeProblem(X, y, depth=1, splits="axis")
+
+    def high(model):
+        model.value[0, 0].fix(0.9)  # of the range of y
+
+    result = solve(problem, MIP("flow", constraints=[high]), time_limit=60)
+    at = y.min() + 0.9 * np.ptp(y)
+    best = min(
+        float(np.sum((y[left] - at) ** 2) + np.sum((y[~left] - y[~left].mean()) ** 2)) / 16
+        for j in range(2)
+        for left in (X[:, j] <= t for t in np.unique(X[:, j])[:-1])
+    )
+    assert result.tree.values.min() == pytest.approx(at) or result.tree.values.max() == pytest.approx(at)
+    assert result.objective == pytest.approx(min(best, np.mean((y - at) ** 2)), rel=2e-4)
+
+    def root(model):
+        (first,) = [key for key in model.split if key[:2] == (0, 1)][:1]
+        model.split[first].fix(1)
+
+    stated = MIPTreeProblem(problem.restated(loss="absolute"), "flow", constraints=(root,))
+    model = stated.build()
+    pyo.SolverFactory("appsi_highs").solve(model)
+    from opttree.problems.mip.files import write_start
+
+    write_start(model, tmp_path / "found.sol")
+    kept = [line for line in (tmp_path / "found.sol").read_text().splitlines() if not line.startswith("split(0_1")]
+    (tmp_path / "found.sol").write_text("\n".join(kept))
+    assert stated.read_solution(tmp_path / "found.sol").feature.tolist() == [1]
+
+
+def test_what_init_cannot_do_is_said_before():
+    problem = stated(loss="squared")
+    for solver in (MIP("flow", init=Chain(GET(), GET())), BranchAndBound(init=MultiStart(GET()))):
+        assert "gates are hyperplanes" in solver.refusal(problem)
+
+
+def test_many_rows_are_certified_under_a_limit_on_splits():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    problem = TreeProblem(X, X[:, 0] * X[:, 1], depth=3, splits="axis", constraints=[MaxSplits(3)])
+    verdict = certify(problem, problem.best_constant(), blocks=4, random_state=0)
+    assert verdict.bound <= solve(problem, BranchAndBound()).objective
+
+
+def test_a_relaxed_bound_says_so():
+    problem = stated(Monotone(0, -1), loss="squared")
+    verdict = certify(problem, problem.best_constant(), relax=True)
+    assert verdict.bound == pytest.approx(solve(problem.restated(constraints=()), BranchAndBound()).objective, rel=1e-6)
+    assert "without its side constraints" in verdict.message

@@ -99,3 +99,18 @@ def test_an_error_of_a_library_is_passed_on():
     with pytest.raises(RuntimeError, match="numpy: ValueError: of its own"):
         solve(problem(), Broken())
     assert issubclass(SolverError, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    "solver", [external.STreeD(), external.PyTrees("lgdt"), external.OSRT(), external.CART()], ids=str
+)
+def test_nothing_is_asked_where_no_split_helps(solver):
+    pytest.importorskip(solver.library)
+    loss = "squared" if solver.library == "osrt" else "zero_one"
+    same, flat, shallow = problem(loss), problem(loss), problem(loss, depth=0)
+    same = same.with_rows(np.ones_like(same.X), same.y)
+    flat = flat.with_rows(flat.X, np.full(flat.n_samples, flat.y[0]))
+    for stated in (same, flat, shallow):
+        result = solve(stated, solver, time_limit=30)
+        assert result.tree.n_branches == 0
+        assert result.termination is Termination.OPTIMAL

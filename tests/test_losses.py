@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from opttree import TreeProblem, datasets
+from opttree.constraints import MaxDifference
 from opttree.losses import Exponential, Gamma, Huber, Loss, Poisson, Quantile
 from solvers import GET, MIP, TAO, Boosting, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, solve
 
@@ -134,6 +135,12 @@ def test_a_standardized_problem_knows_the_way_back(rng):
     assert "age" in raw.to_text()
     assert raw.feature_names == result.tree.feature_names == ("age", "size", "height")
     assert type(raw).from_dict(raw.to_dict()).feature_names == raw.feature_names
+    assert problem.restated(depth=2, min_leaf=2).original(result) == raw
+    group = np.arange(120) % 2
+    parity = {"depth": 1, "splits": "axis", "constraints": [MaxDifference(group, 3.0)]}
+    fair = TreeProblem.standardized(X, y + 10.0 * group, **parity)
+    back = fair.original(solve(fair, MIP("flow", n_thresholds=3), time_limit=30))
+    assert TreeProblem(X, y + 10.0 * group, **parity).violation(back) is None
     with pytest.raises(ValueError, match="has its own units"):
         TreeProblem(X, y, depth=1).original(result)
     with pytest.raises(ValueError, match="feature_names must have 3 entries; got 1"):
@@ -147,3 +154,11 @@ def test_counts_on_real_data(needs_data):
     problem = TreeProblem(X, y, depth=3, splits="axis", loss=Poisson())
     cart = solve(problem, CartInit(), random_state=0)
     assert solve(problem, Chain(CartInit(), TAO(accept="improve")), random_state=0).objective < cart.objective
+
+
+def test_rows_of_weight_zero_are_not_checked():
+    X, y, w = np.arange(6.0)[:, None], np.array([1.0, 2.0, 0.0, 3.0, -3.0, 1.0]), np.array([1.0, 1, 1, 1, 0, 1])
+    problem = TreeProblem(X, y, depth=1, loss=Poisson(), sample_weight=w)
+    assert problem.sample(np.array([2])).objective(problem.sample(np.array([2])).best_constant()) == pytest.approx(0.0)
+    with pytest.raises(ValueError, match=r"y must be >= 0 for loss=Poisson\(\); got -3"):
+        TreeProblem(X, y, depth=1, loss=Poisson())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from opttree import L1, SplitPrice, TreeProblem
+from opttree import L1, SplitPrice, Tree, TreeProblem
 from solvers import MIP, TAO, BranchAndBound, LocalSearch, ObliqueBranchAndBound, Termination, certify, solve
 
 
@@ -59,13 +59,18 @@ def test_no_heuristic_is_better_in_four_dimensions(rng):
     assert verdict.bound == pytest.approx(proved.objective, rel=1e-6)
 
 
-def test_a_time_limit_leaves_a_valid_bound(rng):
-    X, y = rng.normal(size=(80, 4)), rng.normal(size=80)
-    problem = TreeProblem(X, y, depth=2)
-    result = solve(problem, ObliqueBranchAndBound(), time_limit=1.0, random_state=0)
-    assert result.termination is Termination.TIME_LIMIT
+@pytest.mark.parametrize(("n", "depth"), [(80, 2), (2000, 2), (4000, 1)])
+def test_a_time_limit_leaves_a_valid_bound(n, depth, rng):
+    """The bound is at most a planted tree's objective, also where a chunk of nodes takes longer than a second."""
+    X = rng.normal(size=(n, 3))
+    side = X @ np.array([1.0, -0.5, 0.3]) > 0.2
+    problem = TreeProblem(X, side + 0.1 * rng.normal(size=n), depth=depth)
+    planted = Tree.complete(np.array([[1.0, -0.5, 0.3]]), np.array([0.2]), 1)
+    result = solve(problem, ObliqueBranchAndBound(init=None), time_limit=0.5, random_state=0)
     assert result.seconds < 2.0
-    assert 0.0 <= result.bound <= result.objective < problem.objective(problem.best_constant())
+    assert 0.0 <= result.bound <= problem.objective(problem.fit_leaves(planted)) + 1e-12
+    verdict = certify(problem, problem.best_constant(), time_limit=0.5, init=None)
+    assert verdict.bound is None or verdict.bound <= problem.objective(problem.fit_leaves(planted)) + 1e-12
 
 
 def test_what_it_does_not_state_is_said():

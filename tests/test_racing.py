@@ -18,7 +18,7 @@ from experiments.store import Store
 from opttree import SplitPrice, TreeProblem
 from opttree.cli import main
 from opttree.constraints import MaxDifference, MaxSplits
-from solvers import TAO, BranchAndBound, CartInit, LocalSearch, Solver, Step, external
+from solvers import MIP, TAO, BranchAndBound, CartInit, Chain, LocalSearch, RandomInit, Solver, Step, external
 
 
 def problem(seed=0, n=60, **options):
@@ -74,7 +74,7 @@ def test_four_pictures_and_a_page(race, tmp_path):
 def test_a_benchmark_for_benchopt(race, tmp_path):
     files = race.to_benchopt(tmp_path / "bench")
     names = {path.relative_to(tmp_path / "bench").as_posix() for path in files}
-    assert {"objective.py", "datasets/problems.py", "solvers/exact.py", "problems/one.pkl"} <= names
+    assert {"objective.py", "datasets/problems.py", "solvers/exact.py", "problems/0_one.pkl"} <= names
     pytest.importorskip("benchopt")
     command = [sys.executable, "-m", "benchopt", "run", str(tmp_path / "bench"), "--no-plot", "-n", "3", "-s", "exact"]
     done = subprocess.run([*command, "-d", "problems[problem=one]"], capture_output=True, text=True, cwd=tmp_path)
@@ -142,6 +142,25 @@ def test_refusals_and_failures_are_rows(tmp_path):
     assert frame.loc["TAO()", "reference_is"] == "best known"
     with pytest.raises(ValueError, match="no run ended well: its splits are oblique"):
         opttree.race({"oblique": problem(splits="oblique")}, BranchAndBound(), 1.0)
+
+
+def test_a_proof_over_some_trees_is_no_proved_optimum():
+    few = [MIP(n_thresholds=2), BranchAndBound(max_splits=1), MIP(gap=0.9), external.STreeD(), Chain(CartInit(), Own())]
+    race = opttree.race({"one": problem()}, few, 5.0)
+    assert race.references()["is"].tolist() == ["best known"]
+    whole = opttree.race({"one": problem()}, [*few, Chain(CartInit(), MIP())], 5.0)
+    assert whole.references()["is"].tolist() == ["proved optimum"]
+    assert whole.references()["reference"].item() < race.references()["reference"].item() + 1e-12
+
+
+def test_labels_may_hold_any_sign(tmp_path):
+    entrants = {"TAO+": CartInit(), "TAO-": CartInit(min_rows=3), "$_{": RandomInit(), "_x": LocalSearch(n_starts=1)}
+    race = opttree.race({"../a/b $": problem()}, entrants, 1.0)
+    assert "<html" in race.to_html()
+    files = race.to_benchopt(tmp_path / "inner" / "bench")
+    assert len(set(files)) == len(files) >= 8
+    assert {path.name for path in tmp_path.iterdir()} == {"inner"}
+    assert {path.name for path in (tmp_path / "inner").iterdir()} == {"bench"}
 
 
 def test_problems_and_solvers_are_checked():

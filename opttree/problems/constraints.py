@@ -97,6 +97,10 @@ class Constraint(Checked):
         """The constraint for the problem of some of its ``n`` rows, given by number; None if it does not concern it."""
         return self
 
+    def in_units(self, y_scale: Floats) -> Constraint:
+        """The constraint for outputs divided by ``y_scale (K,)``."""
+        return self
+
 
 class LeafConstraint(Constraint):
     """A constraint on the answers of several leaves, which are therefore fitted together."""
@@ -370,6 +374,12 @@ class MaxDifference(LeafConstraint):
         if isinstance(self.group, (int, np.integer)) or len(self.group) != n:
             return self  # a wrong number of groups is refused by the problem
         return replace(self, group=self.group[rows]) if rows.size else None
+
+    def in_units(self, y_scale: Floats) -> Constraint:
+        """The tolerance in the new units; ValueError where outputs have different ones."""
+        if np.ptp(y_scale) > 0.0:
+            raise ValueError("MaxDifference has one tolerance for all outputs, which are scaled differently here")
+        return replace(self, tolerance=float(self.tolerance / y_scale[0]))
 
     def shares(self, problem: Statement) -> Floats:
         """(groups, n) the weight of each row within its group, 0 in the others; rows sum to one."""

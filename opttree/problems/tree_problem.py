@@ -106,10 +106,8 @@ class TreeProblem:
         if not self.is_classification:
             y = y.astype(np.float64)
             check_numbers("y", y)
-        if isinstance(self.loss, Loss):
-            if self.leaves != "constant":
-                raise ValueError(f"leaves must be 'constant' for loss={self.loss!r}; got {self.leaves!r}")
-            self.loss.check(y)
+        if isinstance(self.loss, Loss) and self.leaves != "constant":
+            raise ValueError(f"leaves must be 'constant' for loss={self.loss!r}; got {self.leaves!r}")
         weight = np.ones(X.shape[0]) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         if weight.shape != (X.shape[0],):
             raise ValueError(f"sample_weight must have shape ({X.shape[0]},); got {weight.shape}")
@@ -120,6 +118,8 @@ class TreeProblem:
         if not used.all():
             constraints = _on_rows(constraints, np.flatnonzero(used), len(used))
             X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
+        if isinstance(self.loss, Loss):
+            self.loss.check(y)
         names = None if names is None else tuple(str(name) for name in names)
         if names is not None and len(names) != X.shape[1]:
             raise ValueError(f"feature_names must have {X.shape[1]} entries; got {len(names)}")
@@ -147,7 +147,8 @@ class TreeProblem:
             spread = np.sqrt(np.sum(raw.w[:, None] * np.square(raw.Y - middle), axis=0))
             scaling[2:] = [middle, np.where(spread > 0.0, spread, 1.0)]
             y_scaled = ((raw.Y - middle) / scaling[3]).reshape(raw.y.shape)
-        scaled = raw.with_rows((raw.X - mean) / unit, y_scaled, raw.sample_weight, constraints=raw.constraints)
+        constraints = tuple(c.in_units(scaling[3]) for c in raw.constraints)
+        scaled = raw.with_rows((raw.X - mean) / unit, y_scaled, raw.sample_weight, constraints=constraints)
         object.__setattr__(scaled, "_scaling", tuple(scaling))
         return scaled
 
@@ -393,6 +394,8 @@ class TreeProblem:
         changes.setdefault("constraints", _on_rows(self.constraints, np.zeros(0, int), self.n_samples))
         part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
         object.__setattr__(part, "classes", self.classes)
+        if "_scaling" in self.__dict__:
+            object.__setattr__(part, "_scaling", self.__dict__["_scaling"])
         return part
 
     def split(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from opttree.clock import now
 from opttree.options import option
 from opttree.problems import TreeProblem
+from opttree.problems.constraints import MaxSplits
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.driver import solve
@@ -48,6 +49,7 @@ class BlockBounds(Solver):
         4096 and so on; without a time limit one, which is `BranchAndBound`.""",
         least=1,
     )
+    respects = (MaxSplits,)
     max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
     time_limit: float | None = option(
         None, "Seconds, > 0, or None.", above=0, finite=False, words="> 0 seconds or None"

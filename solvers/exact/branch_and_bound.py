@@ -67,6 +67,10 @@ class BranchAndBound(Solver):
         1024.0, "Mebibytes for the intervals that wait at the root; the search ends, TOO_LARGE, before more.", above=0
     )
 
+    def covers(self, problem: TreeProblem) -> bool:
+        """Without a limit of its own on splits."""
+        return self.max_splits is None
+
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what `ExactTreeProblem` does, up to depth 6."""
         if problem.depth > MOST_DEPTH:

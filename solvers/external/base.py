@@ -64,6 +64,9 @@ class External(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The best constant, and the library's tree."""
         yield Step(problem.best_constant(), phase="constant")
+        if problem.depth == 0 or np.ptp(problem.X, axis=0).max() == 0.0 or np.ptp(problem.Y[:, 0]) == 0.0:
+            yield Step(problem.best_constant(), bound=problem.objective(problem.best_constant()), phase="constant")
+            return Verdict(Termination.OPTIMAL, " No split lowers the loss.")
         seconds = max(min(seconds_left(), LONGEST), 1e-3)
         X, cuts = binary_features(problem.X) if self.binary else (problem.X, np.zeros((0, 2)))
         seed = int(rng.integers(2**31))

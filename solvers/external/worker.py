@@ -13,8 +13,8 @@ COMMAND = ("-c", "from solvers.external.worker import main; main()")
 def main() -> None:
     """Answer requests until there are no more."""
     requests, answers = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
-    os.dup2(2, 1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what libraries print
+    for place in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), place)  # what libraries print
     warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError):
         while True:

@@ -127,6 +127,15 @@ class MIP(Solver):
             margin=self.margin,
         )
 
+    def covers(self, problem: TreeProblem) -> bool:
+        """Whether it states every tree of ``problem``: no limits or thresholds of its own, no bounded leaves or
+        margins.
+        """
+        stated = self.stated(problem)
+        own = self.n_thresholds != "all" or self.max_splits is not None or self.max_features is not None
+        bounded = stated.formulation != "hyperflow" and problem.leaves == "linear"
+        return not own and not self.constraints and not bounded and stated.lists_candidates
+
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what the formulation can express, where the optimizer is installed."""
         try:
@@ -343,10 +352,11 @@ class _Search:
         """One run of the optimizer from the incumbent; returns its status."""
         from solvers.mip.optimizers import begin  # slow to import
 
-        snapped = None if self.tree is None else self.stated.snap(self.tree)
+        snapped = None if self.tree is None else self.tree if self.stated.extensions else self.stated.snap(self.tree)
 
         def begun() -> Any:
-            is_start = snapped is not None and not self.careful and formulation.encode(self.model, snapped)
+            encode = self.stated.assign if self.stated.extensions else formulation.encode
+            is_start = snapped is not None and not self.careful and encode(self.model, snapped)
             return begin(self.options.optimizer, self.model, self._limits(), is_start)
 
         self.run_of = yield from in_background(begun)

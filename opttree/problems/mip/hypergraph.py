@@ -340,7 +340,7 @@ def reduce_levels(levels: list[Level], price: float, room: float) -> list[Level]
             of_column,
             of_leaf,
         )
-        keep = of_column <= room
+        keep = np.isfinite(of_column) & (of_column <= room)
         columns = level.columns[keep]
         number = np.cumsum(keep_state[d]) - 1
         columns[:, 0] = number[columns[:, 0]]
@@ -348,7 +348,7 @@ def reduce_levels(levels: list[Level], price: float, room: float) -> list[Level]
         if below.size:
             reached[columns[:, 2:]] = True
             columns[:, 2:] = (np.cumsum(reached) - 1)[columns[:, 2:]]
-        leaf = np.where(of_leaf <= room, level.leaf, np.inf)[keep_state[d]]
+        leaf = np.where(np.isfinite(of_leaf) & (of_leaf <= room), level.leaf, np.inf)[keep_state[d]]
         reduced.append(
             replace(level, sets=level.sets[keep_state[d]], leaf=leaf, columns=columns, cost=level.cost[keep])
         )

@@ -190,7 +190,8 @@ class MIPTreeProblem(MIPStatement):
         if not set(values) & set(known):
             raise ValueError(f"path must be a solution of this program; {str(path)!r} names none of its variables")
         for name, variable in known.items():
-            variable.set_value(values.get(name, 0.0), skip_validation=True)
+            if not variable.fixed:  # those are constants in the file
+                variable.set_value(values.get(name, 0.0), skip_validation=True)
         return self.decode(model)
 
     def snap(self, tree: Tree) -> Tree | None:
