@@ -26,7 +26,8 @@ class Section:
 
 def _head(protocol: Protocol) -> str:
     budget = "" if protocol.budget == "full" else f" Budget: {protocol.budget}."
-    return f"{protocol.source}. {' '.join(protocol.note.split())}{budget}"
+    source = f"{protocol.source}. " if protocol.source else ""
+    return f"{source}{' '.join(protocol.note.split())}{budget}"
 
 
 def markdown(protocol: Protocol, sections: list[Section]) -> str:

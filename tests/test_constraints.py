@@ -32,7 +32,7 @@ def stated(*constraints, n=24, loss="absolute", **options):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_formulation_finds_the_optimum_of_brute_force(kind, seed):
     problem = instance(kind, seed)
     truth = optimum(problem)
@@ -42,7 +42,7 @@ def test_every_formulation_finds_the_optimum_of_brute_force(kind, seed):
         assert disagreement(problem, form, truth) is None
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_several_constraints_at_once(seed):
     problem = several(seed)
     truth = optimum(problem)

@@ -13,7 +13,8 @@ from opttree import TreeProblem, datasets
 from solvers import MIP, CartInit, solve
 
 SETS = (
-    "airfoil", "auto_mpg", "housing", "yacht", "concrete", "abalone", "banknote", "raisin", "glass", "heart_failure",
+    "airfoil", "auto_mpg", "housing", "yacht", "computer_hardware",
+    "abalone", "banknote", "raisin", "glass", "heart_failure",
 )  # fmt: skip
 ROWS = (100, 400)
 FORMULATIONS = ("hyperflow", "flow", "big-m")
