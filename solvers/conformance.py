@@ -91,7 +91,7 @@ def example_solvers(exported: Mapping[str, Any]) -> list[Solver]:
             options: Any = fields(kind)  # type: ignore[arg-type]  # solvers are dataclasses
             needs = [f for f in options if f.default is MISSING and f.default_factory is MISSING]
             made = small(kind(*[TAO() for _ in needs]))
-            limits = {"node_limit": FEW_NODES, "formulation": "hyperflow"}  # proofs of hyperplanes may take long
+            limits = {"node_limit": FEW_NODES}  # proofs of hyperplanes may take long
             made = replace(made, **{f.name: limits[f.name] for f in options if f.name in limits})
             found.append(made)
     return [*found, Chain(CartInit(), small(TAO()))]

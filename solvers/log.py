@@ -11,7 +11,6 @@ from opttree.clock import now
 from solvers.result import Result, TraceRow, relative_gap
 
 LOGGER = logging.getLogger("opttree")
-LOGGER.addHandler(logging.NullHandler())
 PAUSE = 0.25  # least seconds between two lines
 HEAD = f"{'seconds':>9}  {'step':>6}  {'phase':<24}  {'objective':>12}  {'best':>12}  {'bound':>12}  {'gap':>8}"
 

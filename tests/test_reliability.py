@@ -243,7 +243,7 @@ def test_a_start_outside_the_program_is_said(table):
     problem = TreeProblem(*table, depth=2, splits="axis")
     start = solve(problem, CartInit()).tree
     result = solve(problem, MIP(max_splits=1), start=start)
-    assert "the start was not used: it has 3 splits, and max_splits = 1" in result.message
+    assert "the start was not used: the tree has 3 splits; MaxSplits(k=1) allows 1" in result.message
     assert result.tree.n_branches == 1
     result = solve(problem, MIP(max_features=1, max_splits=3), start=start)
     assert ("the start was not used: it splits on" in result.message) == (np.unique(start.feature).size > 1)

@@ -51,8 +51,8 @@ class MIP(Solver):
     respects = (Constraint,)
     formulation: Literal["auto", "hyperflow", "flow", "big-m"] = option(
         "auto",
-        """See `MIPTreeProblem`. "auto": the first of the three that states the problem; with functions of the model
-        among the constraints, flow or big-m.""",
+        """See `MIPTreeProblem`. "auto": "hyperflow"; where that does not state the side constraints, and with functions
+        of the model among them, "flow", or "big-m" for oblique splits.""",
     )
     init: Solver | Literal["auto"] | None = option(
         "auto",
@@ -102,16 +102,16 @@ class MIP(Solver):
 
     def stated(self, problem: TreeProblem) -> MIPTreeProblem:
         """The mixed-integer program of ``problem``; ValueError where there is none."""
-        forms: tuple[Any, ...] = ("hyperflow", "flow", "big-m") if self.formulation == "auto" else (self.formulation,)
-        if self.formulation == "auto" and any(not isinstance(c, Constraint) for c in self.constraints):
-            forms = forms[1:]
-        for form in forms:
+        if self.formulation != "auto":
+            return self._stated_as(problem, self.formulation)
+        functions = any(not isinstance(c, Constraint) for c in self.constraints)
+        if not functions:
             try:
-                return self._stated_as(problem, form)
+                return self._stated_as(problem, "hyperflow")
             except ValueError:
-                if form == forms[-1]:
-                    raise
-        raise AssertionError("unreachable")
+                if not (problem.constraints or self.constraints):
+                    raise  # the reason, with the formulation to name
+        return self._stated_as(problem, "flow" if problem.splits == "axis" else "big-m")
 
     def _stated_as(self, problem: TreeProblem, formulation: Any) -> MIPTreeProblem:
         squares = takes_squares(self.optimizer) and problem.loss == "squared" and formulation != "hyperflow"
