@@ -14,6 +14,8 @@ from pathlib import Path
 from experiments import protocol as protocols
 from experiments.store import DEFAULT, Store
 
+RESULTS = DEFAULT.parent / "results" if DEFAULT.is_absolute() else DEFAULT / "results"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
@@ -57,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("protocol", metavar="PROTOCOL", help="one that `list` names")
+    parser.add_argument("protocol", metavar="PROTOCOL", help="one that `list` names, or the path of a .toml file")
     parser.add_argument("--budget", default="full", help="quick, full (the default), or another that the file states")
     parser.add_argument("--store", default=str(DEFAULT), metavar="FOLDER", help="where results are kept")
 
@@ -100,7 +102,7 @@ def _report(args: argparse.Namespace) -> int:
     from experiments import report
 
     stated = protocols.read(args.protocol, args.budget)
-    folder = Path(args.out) if args.out else protocols.FOLDER / "results" / f"{args.protocol}_{args.budget}"
+    folder = Path(args.out) if args.out else RESULTS / f"{stated.name}_{args.budget}"
     for path in report.write(stated, Store(stated.store, Path(args.store)), folder):
         print(path)
     return 0

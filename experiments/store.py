@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from experiments.protocol import FOLDER, Run
+from experiments.protocol import FOLDER, ROOT, Run
 
-DEFAULT = FOLDER / "runs"
+DEFAULT = FOLDER / "runs" if (ROOT / "setup.cfg").exists() else Path("experiments_runs")  # not into a wheel
 COLUMNS = {  # those that are there whatever the rows hold
     "rows": (
         "key", "run_id", "dataset", "depth", "leaves", "split", "seed", "method", "options", "splits", "statement",
