@@ -200,7 +200,7 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
 def _solve_given(run: Run, started: Callable[[], None]) -> Outcome:
     """A run of a problem and a solver that are given as objects."""
     assert run.given is not None
-    problem, solver = cloudpickle.loads(run.given.pickled)
+    problem, solver = map(cloudpickle.loads, run.given.pickled)
     if (reason := solver.refusal(problem)) is not None:
         raise methods.UnavailableError(reason)
     _once(

@@ -134,11 +134,13 @@ class Method:
 
 @dataclass(frozen=True)
 class Given:
-    """A problem and a solver as objects, pickled, in place of their names: the solver's repr, a hash of the problem."""
+    """A problem and a solver as objects, both pickled, in place of their names: the solver's repr, a hash of the
+    problem.
+    """
 
     solver: str
     fingerprint: str
-    pickled: bytes = field(repr=False)
+    pickled: tuple[bytes, bytes] = field(repr=False)
 
 
 @dataclass(frozen=True)

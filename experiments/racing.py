@@ -36,10 +36,10 @@ class OwnProtocol(Protocol):
     def runs(self, version: str) -> Iterator[Run]:
         """Every solver on every problem with every seed."""
         for name, problem in self.problems.items():
-            mark = fingerprint(problem)
+            mark, data = fingerprint(problem), cloudpickle.dumps(problem) if version else b""
             for seed in self.seeds:
                 for label, solver in self.solvers.items():
-                    given = Given(repr(solver), mark, cloudpickle.dumps((problem, solver)) if version else b"")
+                    given = Given(repr(solver), mark, (data, cloudpickle.dumps(solver) if version else b""))
                     yield Run(
                         "solve",
                         name,
