@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,41 @@ def add_parser(commands: Any) -> None:
     race.add_argument("--leaves", choices=("constant", "linear"), default="constant")
     race.add_argument("--seeds", type=int, default=1, metavar="N", help="random states per run")
     race.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time")
-    race.add_argument("--store", metavar="FOLDER", help="keeps the runs, so that a stopped race goes on")
+    race.add_argument(
+        "--store", metavar="FOLDER", help="keeps the runs, so that a stopped race goes on; default: OUT/store"
+    )
     race.add_argument("--out", default="out", metavar="FOLDER", help="where the page, table and pictures go")
     race.set_defaults(run=_race)
 
 
 def _race(args: argparse.Namespace) -> None:
+    from opttree.interrupts import in_background
     from opttree.racing import race
 
-    found = race(
-        args.problems,
-        args.solvers,
-        args.time_limit,
-        seeds=range(args.seeds),
-        n_jobs=args.jobs,
-        store=args.store,
-        target=args.target,
-        progress=True,
-        depth=args.depth,
-        splits=args.splits,
-        leaves=args.leaves,
+    options = {"depth": args.depth, "splits": args.splits, "leaves": args.leaves, "target": args.target}
+    store = args.store or Path(args.out) / "store"
+    working = in_background(
+        lambda: race(
+            args.problems,
+            args.solvers,
+            args.time_limit,
+            seeds=range(args.seeds),
+            n_jobs=args.jobs,
+            store=store,
+            progress=True,
+            **options,
+        )
     )
+    with closing(working):
+        while True:
+            try:
+                next(working)
+            except StopIteration as stop:
+                found = stop.value
+                break
+            if args.interrupted():
+                print(f"finished runs are kept in {store}: the same command goes on from there")
+                raise KeyboardInterrupt
     print(found)
     print(found.references().reset_index()[["dataset", "seed", "reference", "is"]].to_string(index=False))
     folder = Path(args.out)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opttree import Tree, TreeProblem
-from solvers import MIP, TAO, BranchAndBound, Chain, MultiStart, Solver, Step, solve
+from solvers import MIP, TAO, BranchAndBound, Chain, MultiStart, Solver, Step, Trace, solve
 from tests.conftest import regression_problem
 
 
@@ -66,6 +66,7 @@ def test_notebooks_and_terminals_show_a_result():
         text = shown._repr_html_()
         assert "<svg" in text
         assert "http://www.w3.org" in text
+    assert Trace()._repr_html_() == ""
     assert "<th>objective</th>" in result._repr_html_()
     console = rich.Console(width=100, record=True, file=io.StringIO())
     console.print(result)

@@ -185,6 +185,8 @@ def test_problems_and_solvers_are_checked():
             solvers_of(given)
     with pytest.raises(ValueError, match="time_limit must be > 0"):
         opttree.race(PROBLEMS, [TAO()], 0)
+    with pytest.raises(ValueError, match=r"seeds must be a sequence of integers, such as range\(3\); got 0"):
+        opttree.race(PROBLEMS, [TAO()], 1.0, seeds=0)
 
 
 def test_the_hash_is_of_the_whole_statement():
@@ -217,6 +219,24 @@ def test_the_command_races_files(tmp_path, capsys):
     assert {"race.html", "race.csv", "performance_profile.png"} <= {path.name for path in out.iterdir()}
     assert main(["race", str(tmp_path), "--solvers", "nonsense", "--time-limit", "2"]) == 2
     assert "use must state a solver" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_goes_on_where_it_was(tmp_path):
+    pd.DataFrame({"u": np.arange(60.0), "y": np.arange(60.0) % 7}).to_csv(tmp_path / "a.csv", index=False)
+    slow = "CartInit();MultiStart(TAO(),n=1000000)"
+    command = [sys.executable, "-m", "opttree.cli", "race", str(tmp_path / "a.csv"), "--solvers", slow]
+    command += ["--splits", "oblique", "--time-limit", "60", "--out", str(tmp_path / "out")]
+    root = str(Path(__file__).parents[1])
+    process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    store = Store("race", tmp_path / "out" / "store")
+    deadline = time.monotonic() + 120.0
+    while store.rows().empty and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, _err = process.communicate(timeout=30.0)
+    assert "finished runs are kept in" in out
+    assert process.returncode == 130
+    assert len(store.rows()) >= 1
 
 
 def test_protocols_may_lie_anywhere(tmp_path):

@@ -298,6 +298,29 @@ def open_bound(state):
 
 
 @inner()
+def moved(data, state, depth):
+    """Go from a node to its next child, if the sides stay separable, or back; returns the depth of the path."""
+    side, numbers = state.side, state.numbers
+    last = 1 if depth == 0 else 2  # the mirror image of the first row's side is the same split
+    if state.turns[depth] >= last or state.bounds[depth] >= numbers[BEST] - data.slack:
+        if depth > 0:
+            side[state.rows[depth - 1]] = FREE
+        state.turns[depth] = 0
+        return depth - 1
+    row = state.rows[depth]
+    where = state.firsts[depth] if state.turns[depth] == 0 else 3 - state.firsts[depth]
+    state.turns[depth] += 1
+    side[row] = where
+    state.normals[depth + 1] = state.normals[depth]
+    if not can_join(data, side, row, where, state.normals[depth + 1], numbers):
+        side[row] = FREE
+        return depth
+    state.turns[depth + 1], state.bounds[depth + 1] = 0, state.bounds[depth]
+    state.known[depth + 1] = state.known[depth]
+    return depth + 1
+
+
+@inner()
 def search(data, state, budget):
     """A tree of one split: go on until the end, a stop, or for ``budget`` nodes; returns whether it has ended."""
     side, numbers = state.side, state.numbers
@@ -305,8 +328,7 @@ def search(data, state, budget):
     depth = int(numbers[DEPTH])
     visited = 0
     while depth >= 0:
-        turn = state.turns[depth]
-        if turn == 0:  # a new node
+        if state.turns[depth] == 0:  # a new node
             visited += 1
             numbers[NODES] += 1.0
             bound = data.price + free_bound(data, side)
@@ -327,24 +349,7 @@ def search(data, state, budget):
                         state.firsts[depth] = LEFT
             else:
                 state.turns[depth] = 3
-        if state.turns[depth] < 3 and (state.turns[depth] == 2 or (depth == 0 and state.turns[depth] == 1)):
-            state.turns[depth] = 3  # the mirror image of the first row's side is the same split
-        if state.turns[depth] == 3 or state.bounds[depth] >= numbers[BEST] - data.slack:
-            if depth > 0:
-                side[state.rows[depth - 1]] = FREE
-            state.turns[depth] = 0
-            depth -= 1
-        else:
-            row = state.rows[depth]
-            where = state.firsts[depth] if state.turns[depth] == 0 else 3 - state.firsts[depth]
-            state.turns[depth] += 1
-            side[row] = where
-            state.normals[depth + 1] = state.normals[depth]
-            if can_join(data, side, row, where, state.normals[depth + 1], numbers):
-                depth += 1
-                state.turns[depth], state.bounds[depth] = 0, state.bounds[depth - 1]
-            else:
-                side[row] = FREE
+        depth = moved(data, state, depth)
         if (visited >= budget or data.stop[0] > 0.0) and depth >= 0:
             numbers[DEPTH] = depth
             return False
@@ -422,25 +427,7 @@ def search_twice(data, loose, state, budget, lower_left, lower_right):
                     state.rows[depth], state.firsts[depth] = row, LEFT if depth == 0 else first
             else:
                 state.turns[depth] = 3
-        if state.turns[depth] < 3 and (state.turns[depth] == 2 or (depth == 0 and state.turns[depth] == 1)):
-            state.turns[depth] = 3
-        if state.turns[depth] == 3 or state.bounds[depth] >= numbers[BEST] - data.slack:
-            if depth > 0:
-                side[state.rows[depth - 1]] = FREE
-            state.turns[depth] = 0
-            depth -= 1
-        else:
-            row = state.rows[depth]
-            where = state.firsts[depth] if state.turns[depth] == 0 else 3 - state.firsts[depth]
-            state.turns[depth] += 1
-            side[row] = where
-            state.normals[depth + 1] = state.normals[depth]
-            if can_join(data, side, row, where, state.normals[depth + 1], numbers):
-                depth += 1
-                state.turns[depth], state.bounds[depth] = 0, state.bounds[depth - 1]
-                state.known[depth] = state.known[depth - 1]
-            else:
-                side[row] = FREE
+        depth = moved(data, state, depth)
         if (spent >= budget or data.stop[0] > 0.0) and depth >= 0:
             numbers[DEPTH] = depth
             return False
