@@ -15,6 +15,9 @@ if TYPE_CHECKING:
         chunks as chunks,
         constraints as constraints,
         datasets as datasets,
+        encoding as encoding,
+        explain as explain,
+        export as export,
         interpret as interpret,
         io as io,
         losses as losses,
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     )
     from opttree.costs import Cost as Cost, estimate_cost as estimate_cost
     from opttree.estimators import *
+    from opttree.export.onnx import to_onnx as to_onnx
     from opttree.forest import Forest as Forest
     from opttree.interrupts import InterruptedFitWarning as InterruptedFitWarning
     from opttree.io import Model as Model, load as load, save as save
@@ -65,9 +69,23 @@ _HOMES = {
     "Cost": "opttree.costs",
     "estimate_cost": "opttree.costs",
     "race": "opttree.racing",
+    "to_onnx": "opttree.export.onnx",
+    "TableEncoder": "opttree.estimators.tables",
     **_estimators(),
 }
-_MODULES = ("chunks", "constraints", "datasets", "interpret", "io", "losses", "plotting", "preprocessing")
+_MODULES = (
+    "chunks",
+    "constraints",
+    "datasets",
+    "encoding",
+    "explain",
+    "export",
+    "interpret",
+    "io",
+    "losses",
+    "plotting",
+    "preprocessing",
+)
 
 __all__ = sorted([*_HOMES, *_MODULES])
 

@@ -47,6 +47,14 @@ def check_columns(X: Any) -> None:
             raise ValueError(_missing(str(j), missing) if missing else _infinite(str(j)))
 
 
+def check_names(X: Any) -> None:
+    """ValueError if two columns of a table have the same name."""
+    names = [str(name) for name in getattr(X, "column_names", None) or X.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for k, name in enumerate(names) if name in names[:k])
+        raise ValueError(f"X must have columns of different names; got {twice!r} twice")
+
+
 def _is_clean(X: Any) -> bool:
     """Whether all columns are of NumPy's numbers, and finite; fast also for a million columns."""
     if not all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in set(X.dtypes)):

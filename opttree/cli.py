@@ -1,4 +1,4 @@
-"""The command line: ``opttree fit | predict | show | compare | solve | race | warm-up | cost | datasets``.
+"""The command line: ``opttree fit | predict | show | export | explain | compare | solve | race | ...``.
 
 Exit codes: 0 done; 2 bad input, with one sentence on standard error; 130 interrupted.
 """
@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opttree.cli_models import add_parsers as add_models
 from opttree.cli_race import add_parser as add_race
 from opttree.methods import METHODS, make_estimator
 
@@ -30,8 +31,8 @@ ROWS_AT_ONCE = 10_000  # predictions written to standard output between two chec
 
 
 def fit_methods() -> dict[str, str]:
-    """Methods whose model is an `opttree.Tree`; "tao" is "tao-c"."""
-    ours = {name: name for name, method in METHODS.items() if method.family and not method.is_forest}
+    """Methods of the toolkit; "tao" is "tao-c"."""
+    ours = {name: name for name, method in METHODS.items() if method.family}
     return {"tao": "tao-c", **ours}
 
 
@@ -67,20 +68,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"opttree {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    fit = commands.add_parser("fit", help="train a tree on a CSV file and save it")
-    fit.add_argument("data", metavar="DATA.csv")
+    fit = commands.add_parser("fit", help="train a tree or a forest on a CSV or Parquet file and save it")
+    fit.add_argument("data", metavar="DATA")
     fit.add_argument("--target", required=True, metavar="COLUMN", help="column to predict")
     fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help="tao is tao-c; default %(default)s")
-    fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
+    fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target")
     _tree_options(fit)
     fit.add_argument("--out", required=True, metavar="MODEL", help="model file, .json or .npz")
+    share = "share of the rows held out to test the model, which does not see them; default %(default)s; 0: none"
+    fit.add_argument("--test", type=float, default=0.25, metavar="SHARE", help=share)
+    fit.add_argument(
+        "--categorical", default="", metavar="COL,COL", help="columns of numbers that are categories; text always is"
+    )
     fit.add_argument("--time-limit", type=float, metavar="SECONDS")
     fit.add_argument("--verbose", action="store_true", help="show a progress bar")
     fit.set_defaults(run=_fit)
 
-    predict = commands.add_parser("predict", help="predict the rows of a CSV file with a saved model")
+    predict = commands.add_parser("predict", help="predict the rows of a CSV or Parquet file with a saved model")
     predict.add_argument("model", metavar="MODEL")
-    predict.add_argument("data", metavar="DATA.csv")
+    predict.add_argument("data", metavar="DATA")
     predict.add_argument("--out", metavar="CSV", help="where to write; default: standard output")
     predict.add_argument("--proba", action="store_true", help="class probabilities instead of labels")
     predict.set_defaults(run=_predict)
@@ -88,13 +94,15 @@ def _parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="print a saved tree as text, or draw it")
     show.add_argument("model", metavar="MODEL")
     show.add_argument("--png", metavar="FILE", help="draw the tree into this picture instead of printing it")
+    show.add_argument("--tree", type=int, metavar="K", help="of a forest: tree K, counted from 0")
     show.add_argument("--max-depth", type=int, metavar="D", help="draw no deeper than D")
     show.set_defaults(run=_show)
 
     compare = commands.add_parser("compare", help="cross-validate methods on one data set and print a table")
-    compare.add_argument(
-        "--data", required=True, metavar="NAME", help="a name that `opttree datasets` lists, or on OpenML"
-    )
+    compare.add_argument("file", nargs="?", metavar="FILE", help="a CSV or Parquet file, with --target")
+    compare.add_argument("--data", metavar="NAME", help="or a name that `opttree datasets` lists, or on OpenML")
+    compare.add_argument("--target", metavar="COLUMN", help="column of FILE to predict")
+    compare.add_argument("--task", choices=("regression", "classification"), help="of FILE; default: by the target")
     compare.add_argument("--methods", default="cart,rf,tao-c,tao-l", metavar="M,M", help=f"of {', '.join(METHODS)}")
     _tree_options(compare)
     compare.add_argument("--cv", type=int, default=4, metavar="K", help="folds, >= 2; default %(default)s")
@@ -106,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     solve.set_defaults(run=_solve)
 
     add_race(commands)
+    add_models(commands)
 
     warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
     warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
@@ -123,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _solve_options(solve: argparse.ArgumentParser) -> None:
-    solve.add_argument("data", metavar="DATA", help="a CSV file, or a name that `opttree datasets` lists")
+    solve.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a name that `opttree datasets` lists")
     solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
     solve.add_argument(
         "--method",
@@ -169,16 +178,31 @@ def _tree_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _fit(args: argparse.Namespace) -> None:
-    from opttree import datasets, io
+    from sklearn.model_selection import train_test_split
+
+    from opttree import io
     from opttree.interrupts import InterruptedFitWarning
 
     _check_place("--out", args.out)
+    io.check_suffix(Path(args.out), "--out")
+    if not 0.0 <= args.test < 1.0:
+        raise ValueError(f"--test must be at least 0 and below 1; got {args.test}")
     X, y = _table(args)
-    task = args.task or datasets.guess_task(y)
+    task = _task(args, y)
     method = fit_methods()[args.method]
     _check_device(args.device, [method])
     options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
+    columns = [column.strip() for column in args.categorical.split(",") if column.strip()]
+    if columns:
+        options["categorical_features"] = columns
     model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
+    held_out = None
+    if args.test and len(X) > 3:
+        enough = task == "classification" and y.value_counts().min() > 1 and len(X) * args.test >= y.nunique()
+        X, X_test, y, y_test = train_test_split(
+            X, y, test_size=args.test, random_state=args.seed, stratify=y if enough else None
+        )
+        held_out = X_test, y_test.to_numpy()
     began = time.perf_counter()
     with warnings.catch_warnings():  # the result's message says it too
         warnings.simplefilter("ignore", InterruptedFitWarning)
@@ -186,26 +210,49 @@ def _fit(args: argparse.Namespace) -> None:
     seconds = time.perf_counter() - began
     io.save(model, args.out, target=args.target)
     score = "R2" if task == "regression" else "accuracy"
-    print(f"{method}, {task}: training {score} {model.score(X, y.to_numpy()):.4f}, {seconds:.2f} s")
+    test = "" if held_out is None else f", held-out {score} {model.score(*held_out):.4f} on {len(held_out[1])} rows"
     print(
-        f"depth {model.tree_.depth}, {model.tree_.n_leaves} leaves, {model.tree_.n_parameters} parameters; "
-        f"objective {model.result_.objective:.6g}. {model.result_.message}"
+        f"{method}, {task}: training {score} {model.score(X, y.to_numpy()):.4f} on {len(X)} rows{test}, {seconds:.2f} s"
     )
-    print(f"saved to {args.out}")
+    print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
+    print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))
+
+
+def _size(model: Any) -> str:
+    """Depth, leaves and parameters in words."""
+    forest = getattr(model, "forest_", None)
+    if forest is not None and len(forest.trees) > 1:
+        leaves = sum(tree.n_leaves for tree in forest.trees)
+        return f"{len(forest.trees)} trees, {leaves} leaves, {forest.n_parameters} parameters"
+    return f"depth {model.tree_.depth}, {model.tree_.n_leaves} leaves, {model.tree_.n_parameters} parameters"
+
+
+def _task(args: argparse.Namespace, y: pd.Series) -> str:
+    """The task asked for, or that of the target, which is said where it is a guess."""
+    from opttree import datasets
+
+    if args.task:
+        return str(args.task)
+    task = datasets.guess_task(y)
+    if task == "classification" and y.dtype.kind in "iuf":
+        values = sorted(y.unique())
+        print(f"{args.target} is {values[0]:g} or {values[1]:g}: classification (--task regression for numbers)")
+    return task
 
 
 def _table(args: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
-    """Features and target of a CSV file."""
+    """Features and target of a CSV or Parquet file."""
     from opttree import datasets
 
-    frame = datasets.read_csv(args.data)
+    path = getattr(args, "file", None) or args.data
+    frame = datasets.read_table(path)
     if args.target not in frame.columns:
-        raise ValueError(f"--target must be a column of {args.data}: {', '.join(frame.columns)}; got {args.target!r}")
+        raise ValueError(f"--target must be a column of {path}: {', '.join(frame.columns)}; got {args.target!r}")
     y = frame[args.target]
     if y.isna().any():
         raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
     if frame.shape[1] == 1:
-        raise ValueError(f"{args.data} must have at least one column besides the target; got none")
+        raise ValueError(f"{path} must have at least one column besides the target; got none")
     return frame.drop(columns=args.target), y
 
 
@@ -249,7 +296,7 @@ def _predict(args: argparse.Namespace) -> None:
     from opttree.files import whole_file
 
     model = io.load(args.model)
-    frame = datasets.read_csv(args.data)
+    frame = datasets.read_table(args.data)
     _go_on(args)
     answer = _unless_interrupted(args, lambda: model.predict_proba(frame) if args.proba else model.predict(frame))
     if args.proba:
@@ -268,8 +315,20 @@ def _predict(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     from opttree import io
+    from opttree.forest import Forest
 
     model = io.load(args.model)
+    inside: Any = model.tree
+    if isinstance(inside, Forest):
+        if args.tree is None and len(inside.trees) > 1:
+            print(
+                f"a forest of {len(inside.trees)} trees, {inside.n_parameters} parameters; --tree K shows one of them"
+            )
+            return
+        number, most = args.tree or 0, len(inside.layers[0]) - 1
+        if not 0 <= number <= most:
+            raise ValueError(f"--tree must be one of 0..{most}; got {number}")
+        model = replace(model, tree=inside.layers[0][number].with_names(None, inside.encoding))
     if args.png:
         import matplotlib as mpl
 
@@ -324,8 +383,18 @@ def _compare(args: argparse.Namespace) -> None:
     _check_device(args.device, methods)
     if args.cv < 2:
         raise ValueError(f"--cv must be >= 2; got {args.cv}")
-    data = datasets.load(args.data)
-    X, y = data.as_arrays()
+    if (args.file is None) == (args.data is None):
+        raise ValueError(
+            "compare takes a FILE with --target, or --data NAME; got " + ("both" if args.file else "neither")
+        )
+    if args.file is not None:
+        if args.target is None:
+            raise ValueError(f"--target must name the column of {args.file} to predict; got none")
+        X, target = _table(args)
+        data = datasets.Dataset(X, target, _task(args, target), Path(args.file).name.split(".")[0], args.file)
+    else:
+        data = datasets.load(args.data)
+    X, y = _compared(data)
     if len(X) < args.cv:
         raise ValueError(f"--cv must be at most the number of rows, {len(X)}; got {args.cv}")
     how = {"folds": args.cv, "depth": args.depth, "seed": args.seed, "jobs": args.jobs, "device": args.device}
@@ -352,13 +421,27 @@ def _compare(args: argparse.Namespace) -> None:
     _go_on(args)
 
 
+def _compared(data: Dataset) -> tuple[Any, Any]:
+    """Rows and targets to compare on: arrays where all columns are numbers, else the table, which is encoded inside."""
+    from opttree.estimators.tables import needs_encoding
+
+    X, y = data.as_arrays()
+    return (data.X if needs_encoding(data.X, "from_dtype") else X), y
+
+
 def _solve(args: argparse.Namespace) -> None:
     if args.save:
+        from opttree.io import check_suffix
+
         _check_place("--save", args.save)
+        check_suffix(Path(args.save), "--save")
     if args.write:
         _check_place("--write", args.write)
+    import numpy as np
+
     from opttree import bridge, io, plotting
     from opttree.clock import now
+    from opttree.estimators.tables import TableEncoder, needs_encoding
     from opttree.models import as_tree
     from opttree.problems import MIPTreeProblem
 
@@ -372,7 +455,11 @@ def _solve(args: argparse.Namespace) -> None:
         raise ValueError(f"time_limit must be > 0 seconds; got {args.time_limit}")
     Path(args.out).mkdir(parents=True, exist_ok=True)
     data, X, y, model = _stated(args)
-    name, encoded = data.name, data.encoded()
+    name, encoder = data.name, None
+    if needs_encoding(X, "from_dtype"):
+        encoder = TableEncoder(ordered=args.splits == "axis" and args.leaves == "constant")
+        X = encoder.fit_transform(X, y)
+    X = np.ascontiguousarray(X, np.float64)
     problem, scaling = model.state(X, y)
     solvers = bridge.solvers
     whole: Any = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
@@ -417,9 +504,11 @@ def _solve(args: argparse.Namespace) -> None:
     print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
     print(result.message)
     tree = tree.with_share(tree.node_share(X)).with_spread(X.std(axis=0))
-    fill = {str(column): float(value) for column, value in encoded.median()[encoded.isna().any()].items()}
     target = str(data.y.name) if data.y.ndim == 1 else "target"
-    saved = io.Model(tree, tuple(encoded.columns), target, type(solver).__name__, fill or None, data.levels() or None)
+    tree = (
+        tree.with_names(list(map(str, data.X.columns))) if encoder is None else tree.with_names(None, encoder.encoding_)
+    )
+    saved = io.Model(tree, tuple(tree.names()), target, type(solver).__name__)
     print(saved.to_text())
     if args.save:
         io.save(saved, args.save)
@@ -461,11 +550,11 @@ def _stated(args: argparse.Namespace) -> tuple[Dataset, Any, Any, Any]:
 
     if Path(args.data).is_file():
         features, target = _table(args)
-        task = args.task or datasets.guess_task(target)
-        data = datasets.Dataset(features, target, task, Path(args.data).name.split(".")[0], args.data)
+        data = datasets.Dataset(features, target, _task(args, target), Path(args.data).name.split(".")[0], args.data)
     else:
         data = datasets.load(args.data)
-    X, y = data.as_arrays()
+    X = data.X
+    y = data.as_arrays()[1]
     common = {"splits": args.splits, "cp": args.cp, "min_samples_leaf": args.min_leaf}
     if (args.task or data.task) == "classification":
         if args.leaves != "constant":

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.tree import BaseDecisionTree
+from sklearn.utils import _safe_indexing as rows_of
 
 from opttree import bridge
-from opttree.methods import make_estimator
+from opttree.estimators.tables import TableEncoder
+from opttree.methods import METHODS, make_estimator
 from opttree.tree import Tree
 
 COLUMNS = ["train", "test", "test_std", "objective", "seconds", "parameters"]
@@ -43,7 +46,7 @@ def cross_validate(
     splits = list((StratifiedKFold if stratify else KFold)(folds, shuffle=True, random_state=how["seed"]).split(X, y))
     rows, results = {}, {}
     for method in methods:
-        make = partial(make_estimator, method, task, **how)
+        make = partial(_maker, method, task, hasattr(X, "columns"), how)
         objective = partial(_result, task=task, depth=how["depth"], seed=how["seed"])
         try:
             rows[method], result = _folds_of_method(make, objective, splits, X, y, go_on)
@@ -54,26 +57,32 @@ def cross_validate(
     return pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS), results
 
 
+def _maker(method: str, task: str, is_table: bool, how: dict[str, Any]) -> Any:
+    """The estimator; other libraries' take tables with the encoding that ours have inside."""
+    model = make_estimator(method, task, **how)
+    return model if METHODS[method].family or not is_table else make_pipeline(TableEncoder(), model)
+
+
 def _folds_of_method(
     make: Callable[[], Any], result_of: Callable[..., Any], splits: Any, X: Any, y: Any, go_on: Callable[[], None]
 ) -> tuple[dict[str, float], Any]:
     """Means over the folds of one method, and the first fold's result, if it has one."""
     few = np.random.default_rng(0).permutation(len(X))[:500]
-    result_of(make().fit(X[few], y[few]), X[few], y[few])  # compile before the timing starts
+    result_of(make().fit(rows_of(X, few), y[few]), rows_of(X, few), y[few])  # compile before the timing starts
     rows: list[dict[str, Any]] = []
     first = None
     for fold, (train, test) in enumerate(splits):
         go_on()
         model = make()
         began = time.perf_counter()
-        model.fit(X[train], y[train])
+        model.fit(rows_of(X, train), y[train])
         seconds = time.perf_counter() - began
-        result = result_of(model, X[train], y[train])
+        result = result_of(model, rows_of(X, train), y[train])
         first = result if fold == 0 else first
         rows.append(
             {
-                "train": model.score(X[train], y[train]),
-                "test": model.score(X[test], y[test]),
+                "train": model.score(rows_of(X, train), y[train]),
+                "test": model.score(rows_of(X, test), y[test]),
                 "objective": None if result is None else result.objective,
                 "seconds": seconds,
                 "parameters": _n_parameters(model),
@@ -88,6 +97,8 @@ def _result(model: Any, X: Any, y: Any, task: str, depth: int, seed: int) -> Any
 
     CART's tree is evaluated in the problem that tao-c solves, which gives its objective and a trace of one step.
     """
+    if isinstance(model, Pipeline):
+        X, model = model[0].transform(X), model[-1]
     if not isinstance(model, BaseDecisionTree):
         return getattr(model, "result_", None)
     problem, _scaling = make_estimator("tao-c", task, depth, seed).state(X, y)
@@ -95,6 +106,8 @@ def _result(model: Any, X: Any, y: Any, task: str, depth: int, seed: int) -> Any
 
 
 def _n_parameters(model: Any) -> int:
+    if isinstance(model, Pipeline):
+        return _n_parameters(model[-1])
     if hasattr(model, "forest_"):
         return model.forest_.n_parameters
     if hasattr(model, "estimators_"):

@@ -7,8 +7,10 @@ that the environment variable OPTTREE_DATA names; scikit-learn's bundled sets an
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 TASKS = {"regression": "regression", "binary": "classification", "multiclass": "classification"}
 GENERATED_ROWS = 2000
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
 
 
 @dataclass(frozen=True)
@@ -160,9 +163,37 @@ def read_csv(path: str | Path) -> pd.DataFrame:
     return frame
 
 
+def read_table(path: str | Path) -> pd.DataFrame:
+    """A CSV or Parquet file as a DataFrame; columns of ISO dates, such as 2024-03-01, are read as dates.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read, or holds no rows.
+    """
+    if Path(path).suffix.lower() not in (".parquet", ".pq"):
+        frame = read_csv(path)
+    else:
+        try:
+            frame = pd.read_parquet(path)
+        except (ImportError, OSError, ValueError) as error:
+            raise ValueError(f"{str(path)!r} must be a readable Parquet file; {_first_line(error)}") from error
+        if frame.empty:
+            raise ValueError(f"{str(path)!r} must hold at least one row; got none")
+    for column in frame.columns:
+        if not (pd.api.types.is_numeric_dtype(frame[column]) or pd.api.types.is_datetime64_any_dtype(frame[column])):
+            texts = frame[column].dropna()
+            if len(texts) and all(isinstance(text, str) and ISO_DATE.match(text) for text in texts):
+                with contextlib.suppress(ValueError):  # such as the 31st of February
+                    frame[column] = pd.to_datetime(frame[column], format="ISO8601")
+    return frame
+
+
 def guess_task(y: pd.Series) -> str:
-    """The task by the type of y: "classification" for text, booleans and categories, "regression" for numbers."""
-    return "regression" if pd.api.types.is_numeric_dtype(y) and y.dtype != bool else "classification"
+    """The task by y: "regression" for numbers, but "classification" for text, booleans, categories and two numbers."""
+    if pd.api.types.is_numeric_dtype(y) and y.dtype != bool and y.nunique() != 2:
+        return "regression"
+    return "classification"
 
 
 def _read(name: str, path: Path) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,16 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree.encoding import Encoding, check_encoding
 from opttree.kernels import hard
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
+TINY_SHARE = 1e-12  # of a class that no tree has seen
+FORMAT, VERSION = "opttree.Forest", 1
 
 
 def shares(scores: Floats) -> Floats:
     """Approximate class probabilities (n, K), clipped at zero and normalised to sum to one."""
-    scores = np.maximum(scores, 0.0) + 1e-12
+    scores = np.maximum(scores, 0.0) + TINY_SHARE
     return scores / scores.sum(axis=1, keepdims=True)
+
+
+def _is_proper(tree: Tree) -> bool:
+    """Whether a classification tree answers with probabilities, each of them and in sum."""
+    if tree.mixture or tree.link == "softmax":
+        return True
+    return not tree.linear_leaves and tree.values.min() >= 0.0 and bool(np.all(abs(tree.values.sum(axis=1) - 1) < 1e-9))
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,8 @@ class Forest:
     outside : for each training row, the mean out-of-bag prediction (n, K) (NaN if every tree has seen the row) and the
         number of out-of-bag trees (n,); or None. Ignored by ``==``.
     link : "identity", or "softmax" if the mean outputs are class scores (`solvers.Boosting`).
+    feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
+    encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
 
     Raises
     ------
@@ -47,6 +59,8 @@ class Forest:
     n_outputs: int
     outside: tuple[Floats, NDArray[np.int64]] | None = field(default=None, repr=False, compare=False)
     link: str = "identity"
+    feature_names: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
+    encoding: Encoding | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))
@@ -55,6 +69,10 @@ class Forest:
         if self.n_outputs < 1:
             raise ValueError(f"n_outputs must be >= 1; got {self.n_outputs}")
         width = self.n_features
+        check_encoding(self.encoding, width)
+        if self.feature_names is not None:
+            object.__setattr__(self, "feature_names", tuple(map(str, self.feature_names)))
+            self.names(self.feature_names)
         for number, layer in enumerate(self.layers):
             for tree in layer:
                 if tree.n_features != width:
@@ -91,6 +109,16 @@ class Forest:
         if len(self.layers) > 1:
             raise ValueError(f"flops counts one layer of trees; this forest has {len(self.layers)}")
         return sum(tree.flops(X) for tree in self.trees)
+
+    @cached_property
+    def is_proper(self) -> bool:
+        """Whether the outputs of all trees are class probabilities, so that their means are."""
+        return self.link == "identity" and all(_is_proper(tree) for tree in self.trees)
+
+    @property
+    def averages_outputs(self) -> bool:
+        """Whether the outputs of hard trees are averaged as they are, and not class probabilities or in layers."""
+        return self._stacked is not None
 
     @cached_property
     def _stacked(self) -> tuple[NDArray[Any], ...] | None:
@@ -142,11 +170,11 @@ class Forest:
     def answers(self, X: ArrayLike) -> Floats:
         """Predictions (n, K): numbers, or class probabilities.
 
-        Linear leaves fitted to class indicators under squared loss need not predict numbers that sum to one; they are
+        Leaves fitted to class indicators under squared loss need not predict numbers that sum to one; they are
         normalised.
         """
         scores = self.outputs(X)
-        if self.classes is None:
+        if self.classes is None or self.is_proper:
             return scores
         if self.link == "softmax":
             scores = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -158,6 +186,16 @@ class Forest:
             raise ValueError("predict_proba needs classification trees; these have no classes")
         return self.answers(X)
 
+    def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
+        """Names of the features, as `Tree.names`."""
+        if feature_names is None:
+            feature_names = self.feature_names
+        return self.layers[0][0].with_names(feature_names, self.encoding).names()
+
+    def with_names(self, feature_names: Sequence[str] | None, encoding: Encoding | None = None) -> Forest:
+        """The same forest with names of its features, and the encoding that makes them of a table."""
+        return replace(self, feature_names=None if feature_names is None else tuple(feature_names), encoding=encoding)
+
     def joined(self, other: Forest) -> Forest:
         """The forest with the trees of both; each must have one layer, and the training rows must be the same."""
         trees = (*self.trees, *other.trees)
@@ -168,6 +206,35 @@ class Forest:
             with np.errstate(invalid="ignore"):
                 outside = sums / counts[:, None], counts
         return Forest((trees,), self.n_outputs, outside)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly, without ``outside``."""
+        layers = [[tree.to_dict() for tree in layer] for layer in self.layers]
+        out = {"format": FORMAT, "version": VERSION, "n_outputs": self.n_outputs, "link": self.link, "layers": layers}
+        if self.feature_names is not None:
+            out["feature_names"] = list(self.feature_names)
+        if self.encoding is not None:
+            out["encoding"] = self.encoding.to_dict()
+        return out
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Forest:
+        """The forest that `to_dict` wrote. ValueError for another format or version, or damaged content."""
+        if (data.get("format"), data.get("version")) != (FORMAT, VERSION):
+            raise ValueError(f"format must be {FORMAT!r} of version {VERSION}; got {data.get('format')!r}")
+        if data["link"] not in ("identity", "softmax"):
+            raise ValueError(f"link must be 'identity' or 'softmax'; got {data['link']!r}")
+        names, encoding = data.get("feature_names"), data.get("encoding")
+        try:
+            return Forest(
+                tuple(tuple(Tree.from_dict(tree) for tree in layer) for layer in data["layers"]),
+                int(data["n_outputs"]),
+                link=data["link"],
+                feature_names=None if names is None else tuple(map(str, names)),
+                encoding=None if encoding is None else Encoding.from_dict(encoding),
+            )
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"a forest needs layers of trees; got something else ({error})") from error
 
     def with_spread(self, spread: Floats) -> Forest:
         """The same forest, with the features' standard deviations ``spread (p,)`` stored in the first layer."""
@@ -186,4 +253,4 @@ class Forest:
                 np.append(part, np.tile(own, len(layer))) for part, own in zip((x_mean, x_scale), out, strict=True)
             )
         outside = None if self.outside is None else (self.outside[0] * unit + shift, self.outside[1])
-        return Forest(tuple(layers), self.n_outputs, outside, self.link)
+        return replace(self, layers=tuple(layers), outside=outside)

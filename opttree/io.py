@@ -10,22 +10,24 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree import forest
 from opttree.checks import check_columns
+from opttree.encoding import Column, Encoding, Feature, Levels, Value, is_table, narwhal, table_names
 from opttree.files import whole_file
-from opttree.models import as_tree
+from opttree.forest import Forest
+from opttree.models import as_answered, as_tree
 from opttree.tree import Tree
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FORMAT = "opttree.Model"
 VERSION = 1
+PICKLES = (".pkl", ".pickle", ".joblib")
 MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
 _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
     OSError,
@@ -45,67 +47,76 @@ _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
 
 @dataclass(frozen=True)
 class Model:
-    """A saved tree with what is needed to apply it to a table: feature names, target name, method.
+    """A saved tree or forest with what is needed to apply it to a table: feature names, target name, method.
 
-    `predict` takes a DataFrame (columns are found by name and may stand in any order) or an array (n, p).
+    `predict` takes a table (columns are found by name and may stand in any order) or an array: of the columns of the
+    training table if the model has an ``encoding``, else of its features (n, p).
 
     Attributes
     ----------
-    levels : for each indicator feature, by name: the categorical column and the level it stands for.
-    fill : replacement of missing numbers in a DataFrame, for each feature that may have them; None: they are refused.
+    tree : the `Tree` or the `Forest`.
+    feature_names : names of its features; those of the columns of a table are in ``tree.encoding``.
     """
 
-    tree: Tree
+    tree: Tree | Forest
     feature_names: tuple[str, ...]
     target: str = "target"
     method: str = ""
-    fill: Mapping[str, float] | None = None
-    levels: Mapping[str, tuple[str, str]] | None = None
 
-    def table(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[np.float64]:
-        """The features of X as an array (n, p); ValueError for a missing, categorical or incomplete column."""
-        if not isinstance(X, np.ndarray):
+    @property
+    def encoding(self) -> Encoding | None:
+        """How the features are made of the columns of a table, or None."""
+        return self.tree.encoding
+
+    def table(self, X: Any) -> NDArray[np.float64]:
+        """The features of X as an array (n, p); ValueError for a column that is absent, or of another kind."""
+        if self.encoding is not None:
+            return self.encoding.transform(X)
+        if is_table(X):
             import pandas as pd
 
-            X = X.rename(columns=str)
-            X = pd.DataFrame({name: self._column(X, name) for name in self.feature_names}, index=X.index)
-            if self.fill:
-                X = X.fillna(dict(self.fill))
+            columns = dict(zip(map(str, table_names(X) or []), table_names(X) or [], strict=True))
+            frame = X if isinstance(X, pd.DataFrame) else narwhal(X).to_pandas()
+            for name in self.feature_names:
+                if name not in columns:
+                    raise ValueError(f"X must have the columns the model was trained on; got none called {name!r}")
+            X = pd.DataFrame({name: frame[columns[name]] for name in self.feature_names}, index=frame.index)
             check_columns(X)
             return np.ascontiguousarray(X.to_numpy(np.float64))
         check_columns(X)
         return np.ascontiguousarray(X, np.float64)
 
-    def _column(self, X: pd.DataFrame, name: str) -> Any:
-        """The column called ``name``, or the indicator of the level that this feature stands for."""
-        column, level = (self.levels or {}).get(name, (name, None))
-        if column not in X.columns:
-            raise ValueError(f"X must have the columns the model was trained on; got none called {column!r}")
-        if level is None:
-            return X[column]
-        return _is_level(X[column], level).astype(np.float64)
-
-    def predict(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Predictions (n,) or (n, K), or class labels."""
         return self.tree.predict(self.table(X))
 
-    def predict_proba(self, X: pd.DataFrame | NDArray[Any]) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Class probabilities (n, K)."""
         return self.tree.predict_proba(self.table(X))
 
+    def explain(self, row: Any) -> str:
+        """How the model comes to its answer for one row, in words: see `opttree.explain.path`."""
+        words: str = import_module("opttree.explain").path(self, row)
+        return words
+
     def to_text(self) -> str:
-        """The tree as text with its feature names."""
-        return self.tree.to_text(self.feature_names)
+        """The tree as text with its feature names; ValueError for a forest."""
+        tree = as_tree(self.tree)
+        return tree.to_text() if tree.encoding is not None else tree.to_text(self.feature_names)
 
 
-def _is_level(column: Any, level: str) -> Any:
-    """Which entries of a column equal the level; the column may have been read as numbers."""
-    if column.dtype.kind in "iuf":
-        try:
-            return column == float(level)
-        except ValueError:
-            return column.isna() & False
-    return column.notna() & (column.astype(str) == level)
+def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str = "target") -> Model:
+    """The `Model` of a tree, a forest, a result or a fitted estimator; a `Model` as it is."""
+    if isinstance(model, Model):
+        return model
+    inside = as_answered(model)
+    alone = isinstance(inside, Forest) and len(inside.trees) == 1 and inside.link == "identity"
+    if alone and (inside.classes is None or inside.is_proper):
+        inside = as_tree(inside)
+    if feature_names is None and inside.encoding is None:
+        feature_names = getattr(model, "feature_names_in_", None)
+    method = "" if isinstance(model, (Tree, Forest)) else type(model).__name__
+    return Model(inside, tuple(inside.names(feature_names)), target, method)
 
 
 def save(
@@ -115,17 +126,19 @@ def save(
     feature_names: Sequence[str] | None = None,
     target: str = "target",
 ) -> None:
-    """Write a `Tree`, a `Model`, a result or a fitted estimator of one tree to ``path``: JSON, or NPZ if the name ends
-    in ``.npz``.
+    """Write a `Tree`, a `Forest`, a `Model`, a result or a fitted estimator to ``path``: JSON, or NPZ if the name ends
+    in ``.npz``. The encoding of a table goes with it.
 
     The write is atomic: a temporary file is moved into place.
+
+    Raises
+    ------
+    ValueError
+        For a model that would answer differently from its estimator, and for the name of a pickle.
     """
-    if not isinstance(model, Model):
-        tree = as_tree(model)
-        if feature_names is None:
-            feature_names = getattr(model, "feature_names_in_", None)
-        method = "" if isinstance(model, Tree) else type(model).__name__
-        model = Model(tree, tuple(tree.names(feature_names)), target, method)
+    path = Path(path)
+    check_suffix(path, "path")
+    model = as_saved(model, feature_names, target)
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -133,20 +146,45 @@ def save(
         "target": model.target,
         "method": model.method,
     }
-    if model.fill is not None:
-        header["fill"] = {name: float(value) for name, value in model.fill.items()}
-    if model.levels is not None:
-        header["levels"] = {name: [column, level] for name, (column, level) in model.levels.items()}
     data = model.tree.to_dict()
-    path = Path(path)
     with whole_file(path) as file:
         if path.suffix == ".npz":
-            arrays = {k: np.asarray(v) for k, v in data.items() if isinstance(v, list)}
-            scalars = {k: v for k, v in data.items() if not isinstance(v, list)}
-            text = json.dumps({**header, "tree": scalars})
-            np.savez_compressed(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
+            arrays: dict[str, Any] = {}
+            text = json.dumps({**header, "tree": _unpacked(data, "", arrays)})
+            np.savez_compressed(file, header=np.array(text), **arrays)
         else:
             file.write_text(json.dumps({**header, "tree": data}, indent=None))
+
+
+def check_suffix(path: Path, name: str) -> None:
+    """ValueError for the name of a pickle: models are written as text or arrays, whatever their file is called."""
+    if path.suffix.lower() in PICKLES:
+        raise ValueError(
+            f"{name} must end in .json or .npz: models are never pickles, which can run code; got {path.name!r}"
+        )
+
+
+def _unpacked(data: dict[str, Any], place: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a model without the lists of its trees' numbers, which go into ``arrays`` by their place."""
+    if "layers" in data:
+        layers = [
+            [_unpacked(tree, f"{place}{k}/{t}/", arrays) for t, tree in enumerate(layer)]
+            for k, layer in enumerate(data["layers"])
+        ]
+        return {**data, "layers": layers}
+    arrays.update({f"{place}{name}": np.asarray(value) for name, value in data.items() if isinstance(value, list)})
+    return {name: value for name, value in data.items() if not isinstance(value, list)}
+
+
+def _packed(data: dict[str, Any], place: str, parts: Mapping[str, Any]) -> None:
+    """Put the arrays back to their places in the entries of a model."""
+    if "layers" in data:
+        for k, layer in enumerate(data["layers"]):
+            for t, tree in enumerate(layer):
+                _packed(tree, f"{place}{k}/{t}/", parts)
+        return
+    inside = [name for name in parts if name.startswith(place) and "/" not in name[len(place) :] and name != "header"]
+    data.update({name[len(place) :]: parts[name] for name in inside})
 
 
 def _shortened(error: Exception) -> str:
@@ -196,7 +234,7 @@ def load(path: str | os.PathLike[str]) -> Model:
                 _check_members(file)
                 with np.load(file, allow_pickle=False) as parts:
                     data = json.loads(str(parts["header"]))
-                    data["tree"].update({k: parts[k] for k in parts.files if k != "header"})
+                    _packed(data["tree"], "", {name: parts[name] for name in parts.files})
         else:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except _DAMAGE as error:
@@ -211,13 +249,29 @@ def load(path: str | os.PathLike[str]) -> Model:
             f"got {repr(data.get('version'))[:50]}"
         )
     try:
-        tree = Tree.from_dict(data["tree"])
+        is_forest = data["tree"].get("format") == forest.FORMAT
+        tree = Forest.from_dict(data["tree"]) if is_forest else Tree.from_dict(data["tree"])
         names = tuple(str(name) for name in data["feature_names"])
         tree.names(names)
-        fill = None if data.get("fill") is None else {str(k): float(v) for k, v in data["fill"].items()}
-        levels = {name: (str(column), str(level)) for name, (column, level) in (data.get("levels") or {}).items()}
-        return Model(tree, names, str(data["target"]), str(data["method"]), fill, levels or None)
+        if data.get("fill") or data.get("levels"):  # as versions before encodings wrote them
+            tree = tree.with_names(None, _encoding_of(names, data.get("fill") or {}, data.get("levels") or {}))
+        return Model(tree, names, str(data["target"]), str(data["method"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{str(path)!r} must be a model written by opttree; its content is damaged: {_shortened(error)}"
         ) from error
+
+
+def _encoding_of(names: Sequence[str], fill: Mapping[str, float], levels: Mapping[str, tuple[str, str]]) -> Encoding:
+    """The encoding that older model files state as replacements of missing numbers, and levels of indicators."""
+    columns: dict[str, Column] = {}
+    features: list[Feature] = []
+    for name in names:
+        column, level = levels.get(name, (name, None))
+        columns.setdefault(str(column), Column(str(column), "number" if level is None else "category"))
+        place = list(columns).index(str(column))
+        if level is None:
+            features.append(Value(place, float(fill.get(name, 0.0))))
+        else:
+            features.append(Levels(place, {str(level): 1.0}, 0.0, 0.0))
+    return Encoding(tuple(columns.values()), tuple(features))

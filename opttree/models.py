@@ -52,11 +52,18 @@ def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
     )
 
 
+def as_answered(model: Any, name: str = "model") -> Model:
+    """`as_model`, for a model that leaves its estimator: ValueError where the two would answer differently."""
+    if getattr(model, "prediction", "mixture") != "mixture":
+        raise ValueError(f"{name} must answer with the mixture of its leaves; got prediction={model.prediction!r}")
+    return as_model(model, name)
+
+
 def as_tree(model: Any, name: str = "model", *, raw: bool = True) -> Tree:
     """The tree in ``model``, see `as_model`; ValueError for a forest of several."""
     found = as_model(model, name, raw=raw)
     if isinstance(found, Forest):
         if len(found.trees) > 1:
             raise ValueError(f"{name} must be a single tree; got a forest of {len(found.trees)}")
-        return found.trees[0]
+        return found.trees[0].with_names(found.feature_names or found.trees[0].feature_names, found.encoding)
     return found

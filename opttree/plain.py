@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.encoding import Encoding
 from opttree.structure import check_children, is_deeper
 
 FORMAT = "opttree.Tree"
@@ -36,6 +37,8 @@ def entries(tree: Any) -> dict[str, Any]:
             out[name] = value.tolist()
     if tree.feature_names is not None:
         out["feature_names"] = list(tree.feature_names)
+    if tree.encoding is not None:
+        out["encoding"] = tree.encoding.to_dict()
     return out
 
 
@@ -71,5 +74,6 @@ def fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "gate": None if data.get("gate") is None else float(data["gate"]),
         "mixture": bool(data.get("mixture", False)),
         "feature_names": None if data.get("feature_names") is None else tuple(map(str, data["feature_names"])),
+        "encoding": None if data.get("encoding") is None else Encoding.from_dict(data["encoding"]),
         **{k: None if data.get(k) is None else np.array(data[k]) for k in OPTIONAL},
     }

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from opttree.encoding import is_table
 from opttree.models import as_tree
-from opttree.text import gate_text, leaf_text, number, terms
 from opttree.tree import Tree
+from opttree.tree_picture import draw_tree
 
-BRANCH_STYLE = {"boxstyle": "round,pad=0.35", "facecolor": "#eef3f8", "edgecolor": "#4c6a87", "linewidth": 0.9}
-LEAF_STYLE = {"boxstyle": "round,pad=0.35", "facecolor": "#f2f7ec", "edgecolor": "#5d7f45", "linewidth": 0.9}
-MOST_TERMS = 3
-INCHES_PER_CHARACTER = 0.0085  # times the font size
+FACTOR_OF_LOG = 3.0  # between the largest and the least objective of a trace on a linear axis
+GAP_FLOOR = 1e-6  # relative gaps below are drawn as this one
 
 
 def _tree_of(model: Any, feature_names: Sequence[str] | None) -> tuple[Tree, list[str]]:
     tree = as_tree(model, raw=False)
     if feature_names is None:
-        feature_names = getattr(model, "feature_names", None) or getattr(model, "feature_names_in_", None)
+        if tree.encoding is not None:
+            return tree, tree.names()
+        feature_names = getattr(model, "feature_names", None)
+        feature_names = getattr(model, "feature_names_in_", None) if feature_names is None else feature_names
     return tree, tree.names(feature_names)
 
 
@@ -36,94 +37,80 @@ def plot_tree(
     ax: Axes | None = None,
     fontsize: float = 8.0,
 ) -> Axes:
-    """Draw a tree: a branch shows its largest weights, threshold and share of the samples, a leaf its value or the
-    largest terms of its equation. Weights are ranked by weight times standard deviation of the feature, if the tree
-    stores it (`Tree.spread`; fitted trees do).
+    """Draw a tree: a branch shows its condition and share of the samples, a leaf its value or the largest terms of its
+    equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers.
+
+    A sum of features shows its largest terms as weight times standard deviation of the feature, the largest scaled to 1,
+    if the tree stores deviations (`Tree.spread`; fitted trees do). Boxes say as much as there is room for, level by
+    level: in deep trees only a name or a number, then a dot; `Tree.to_html` shows all of it.
 
     Parameters
     ----------
     model : a `Tree`, a saved `Model` or a fitted estimator.
+    feature_names : names in place of the model's own; splits of tables are then not put into words.
     max_depth : largest depth drawn; subtrees below are shown as "... (k leaves)".
-    ax : axes to draw on; by default a new figure wide enough for the leaves.
+    ax : axes to draw on; by default a new figure with room for the texts, of at most 24 by 14 inches.
+    fontsize : largest size of the texts, in points; they become smaller where they would overlap.
     """
     tree, names = _tree_of(model, feature_names)
     if max_depth is not None and max_depth < 0:
         raise ValueError(f"max_depth must be >= 0; got {max_depth}")
-    below = np.ones(tree.n_nodes, int)  # leaves below each node
-    for t in range(tree.n_branches - 1, -1, -1):
-        below[t] = below[tree.children[t]].sum()
+    return draw_tree(tree, names, feature_names is None, max_depth, ax, fontsize)
 
-    def is_end(node: int) -> bool:
-        return node >= tree.n_branches or (max_depth is not None and tree.node_depth[node] >= max_depth)
 
-    position: dict[int, tuple[float, float]] = {}
+def plot_importances(
+    model: Any, *, most: int = 20, feature_names: Sequence[str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the importances of a fitted estimator, ``feature_importances_``, as bars, the largest first.
 
-    def place(node: int, left: float) -> float:
-        """Lay out the subtree from x = ``left`` on; returns the left edge of the next one."""
-        depth = -float(tree.node_depth[node])
-        if is_end(node):
-            position[node] = (left, depth)
-            return left + 1.0
-        kids = [int(c) for c in tree.children[node]]
-        end = left
-        for kid in kids:
-            end = place(kid, end)
-        position[node] = (0.5 * (position[kids[0]][0] + position[kids[1]][0]), depth)
-        return end
-
-    def text_of(node: int) -> str:
-        if not is_end(node):
-            text = f"{terms(tree.A[node], names, 3, MOST_TERMS, tree.spread)} <= {number(tree.b[node], 3)}"
-        elif node < tree.n_branches:
-            text = f"... ({below[node]} leaves)"
-        else:
-            text = leaf_text(tree, node, names, 3, MOST_TERMS)
-        share = "" if tree.share is None else f"\n{100 * tree.share[node]:.3g} % of samples"
-        return re.sub(r" (?=[+-] |<= )|(?<=;) ", "\n", text) + share  # one term per line
-
-    width = place(0, 0.0)
-    height = -min(y for _, y in position.values())
-    texts = {node: text_of(node) for node in position}
-    ax = _roomy_axes(list(texts.values()), fontsize, width, height) if ax is None else ax
-    for node, (x, y) in position.items():
-        if not is_end(node):
-            for side, kid in zip(("yes", "no"), tree.children[node], strict=True):
-                kx, ky = position[int(kid)]
-                ax.plot([x, kx], [y, ky], color="#9aa7b4", linewidth=1.0, zorder=1)
-                ax.text(
-                    0.6 * x + 0.4 * kx, 0.6 * y + 0.4 * ky, side, fontsize=0.85 * fontsize, color="#66727d",
-                    ha="center", va="center", zorder=2, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-                )  # fmt: skip
-        style = LEAF_STYLE if is_end(node) else BRANCH_STYLE
-        ax.text(
-            x, y, texts[node], fontsize=fontsize, ha="center", va="center", zorder=3, bbox=style,
-            parse_math=False,
-        )  # fmt: skip
-    if tree.mixture:
-        ax.text(0.0, 0.0, gate_text(tree, 3), fontsize=0.85 * fontsize, color="#66727d", transform=ax.transAxes)
-    ax.set_xlim(-0.6, width - 0.4)
-    ax.set_ylim(-height - 0.5, 0.5)
-    ax.axis("off")
+    Parameters
+    ----------
+    model : a fitted estimator, of opttree or another library, or the importances themselves (p,).
+    most : bars, at most; the others are added up in one more.
+    """
+    found = getattr(model, "feature_importances_", model)
+    values = np.asarray(found, np.float64) if np.iterable(found) else np.zeros((0, 0))
+    if values.ndim != 1 or not values.size:
+        raise ValueError(f"model must be fitted and have feature_importances_, or be a list of them; got {model!r}")
+    if most < 1:
+        raise ValueError(f"most must be >= 1; got {most}")
+    given = feature_names if feature_names is not None else getattr(model, "feature_names_in_", None)
+    names = [f"x{j}" for j in range(values.size)] if given is None else [str(name) for name in given]
+    if len(names) != values.size:
+        raise ValueError(f"feature_names must have {values.size} entries; got {len(names)}")
+    order = np.argsort(-values, kind="stable")
+    shown, rest = order[:most], order[most:]
+    labels, sizes = [names[j] for j in shown], list(values[shown])
+    if rest.size:
+        labels.append(f"{rest.size} others")
+        sizes.append(float(values[rest].sum()))
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.0, 0.28 * len(labels) + 0.9), layout="constrained")
+    ax.barh(np.arange(len(labels)), sizes, color=["#4c6a87"] * len(shown) + ["#b9c3cd"] * bool(rest.size))
+    ax.set_yticks(np.arange(len(labels)), labels)
+    ax.invert_yaxis()
+    ax.set_xlabel("importance")
+    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def _roomy_axes(texts: Sequence[str], fontsize: float, width: float, height: float) -> Axes:
-    """Axes of a new figure with room for the texts of a tree, ``width`` leaves wide and ``height`` levels high."""
-    longest = max(len(line) for text in texts for line in text.splitlines())
-    tallest = max(text.count("\n") + 1 for text in texts)
-    leaf_width = INCHES_PER_CHARACTER * fontsize * (longest + 4)
-    level_height = 0.019 * fontsize * (tallest + 2) + 0.25
-    figure = plt.figure(figsize=(max(4.0, leaf_width * width), max(2.0, level_height * (height + 1))))
-    return figure.add_axes((0.0, 0.0, 1.0, 1.0))
-
-
-def plot_trace(results: Any, *, ax: Axes | None = None, log: bool = False) -> Axes:
-    """Draw the best objective (solid) and the bound (dashed) against seconds, for several results on one axis.
+def plot_trace(
+    results: Any,
+    *,
+    ax: Axes | None = None,
+    log: bool = False,
+    scale: Literal["auto", "linear", "log", "gap"] = "auto",
+) -> Axes:
+    """Draw the best objective (solid, a point for each improvement) and the bound (dashed) against seconds, for several
+    results on one axis.
 
     Parameters
     ----------
     results : a `Result`, a sequence of them, or a mapping from label to `Result`.
     log : logarithmic time axis.
+    scale : of the objective. "linear"; "log"; "gap": ``(objective - best) / |best|`` on a logarithmic axis, with the
+        best objective of all results, or the best bound where that is a proof, as ``best``; "auto": "log" where
+        objectives are positive and differ by more than a factor of 3, else "linear".
     """
     if not isinstance(results, Mapping):
         several = list(results) if isinstance(results, Sequence) else [results]
@@ -139,7 +126,9 @@ def plot_trace(results: Any, *, ax: Axes | None = None, log: bool = False) -> Ax
         raise ValueError("results must hold at least one result; got none")
     bounds = {label: result.bound for label, result in results.items()}
     end = max(result.seconds for result in results.values())
-    return plot_rows({label: result.trace for label, result in results.items()}, end, bounds, ax=ax, log=log)
+    return plot_rows(
+        {label: result.trace for label, result in results.items()}, end, bounds, ax=ax, log=log, scale=scale
+    )
 
 
 def plot_rows(
@@ -149,29 +138,50 @@ def plot_rows(
     *,
     ax: Axes | None = None,
     log: bool = False,
+    scale: Literal["auto", "linear", "log", "gap"] = "auto",
 ) -> Axes:
     """`plot_trace` of traces alone, up to ``end`` seconds; ``bounds`` are the final ones, by default those of the
     traces.
     """
+    if scale not in ("auto", "linear", "log", "gap"):
+        raise ValueError(f"scale must be 'auto', 'linear', 'log' or 'gap'; got {scale!r}")
     if ax is None:
         _, ax = plt.subplots(figsize=(6.4, 4.0))
-    for k, (label, trace) in enumerate(traces.items()):
-        frame = trace.to_frame()
+    frames = {label: trace.to_frame() for label, trace in traces.items()}
+    best = np.concatenate([frame["best"].to_numpy(float) for frame in frames.values()])
+    best = best[np.isfinite(best)]
+    if scale == "auto":
+        scale = "log" if best.size and best.min() > 0.0 and best.max() > FACTOR_OF_LOG * best.min() else "linear"
+    reference = float(best.min()) if best.size else 0.0
+
+    def drawn(values: Any) -> NDArray[Any]:
+        numbers = np.asarray(values, np.float64)
+        if scale != "gap":
+            return numbers
+        return np.maximum((numbers - reference) / max(abs(reference), 1e-300), GAP_FLOOR)
+
+    for k, (label, frame) in enumerate(frames.items()):
         end = max(end, float(frame["seconds"].max()))
         last = frame["bound"].iloc[-1] if bounds is None else bounds[label]
         color = f"C{k % 10}"
-        seconds = np.append(frame["seconds"], end)
-        best = np.append(frame["best"], frame["best"].iloc[-1])
-        ax.step(seconds, best, where="post", color=color, label=label or "best")
-        ax.plot(frame["seconds"], frame["objective"], ".", color=color, markersize=3.5, alpha=0.6)
-        if last is not None:
+        own = frame["best"].to_numpy(float)
+        ax.step(
+            np.append(frame["seconds"], end), drawn(np.append(own, own[-1])), where="post", color=color,
+            label=label or "best",
+        )  # fmt: skip
+        better = np.append(True, np.diff(own) < 0.0) & np.isfinite(own)
+        ax.plot(frame["seconds"][better], drawn(own[better]), "o", color=color, markersize=3.5)
+        if last is not None and scale != "gap":
             bound = np.append(frame["bound"].astype(float), last)
             label = f"{label}, bound" if label else "bound"
+            seconds = np.append(frame["seconds"], end)
             ax.step(seconds, bound, where="post", color=color, linestyle="--", label=label)
     if log:
         ax.set_xscale("log")
+    if scale in ("log", "gap"):
+        ax.set_yscale("log")
     ax.set_xlabel("seconds")
-    ax.set_ylabel("objective (training)")
+    ax.set_ylabel("gap to the best objective (training)" if scale == "gap" else "objective (training)")
     ax.grid(alpha=0.25)
     ax.legend(frameon=False)
     return ax
@@ -182,7 +192,7 @@ def plot_partition(
     X: Any,
     y: Any = None,
     *,
-    features: tuple[int, int] = (0, 1),
+    features: tuple[int | str, int | str] = (0, 1),
     feature_names: Sequence[str] | None = None,
     resolution: int = 300,
     ax: Axes | None = None,
@@ -190,19 +200,23 @@ def plot_partition(
     """Draw how a tree divides the plane of two features, the others held at their medians in ``X (n, p)``.
 
     Colours are predictions (class indices for classification) and lines are the boundaries between leaves; the rows of
-    X are drawn on top, coloured by ``y`` if given.
+    X are drawn on top, coloured by ``y`` if given. ``features`` are numbers or names; of a model with the encoding of a
+    table, X is the table, and features are those of its encoding.
     """
     tree, names = _tree_of(model, feature_names)
-    X = np.asarray(X, np.float64)
-    i, j = features
-    if i == j or not all(0 <= f < tree.n_features for f in features):
+    X = tree.encoding.transform(X) if tree.encoding is not None and is_table(X) else np.asarray(X, np.float64)
+    for f in features:
+        if isinstance(f, str) and f not in names:
+            raise ValueError(f"features must be names of the model's features, {', '.join(names)}; got {f!r}")
+    i, j = (names.index(f) if isinstance(f, str) else f for f in features)
+    if i == j or not all(0 <= f < tree.n_features for f in (i, j)):
         raise ValueError(f"features must be two different columns of 0..{tree.n_features - 1}; got {features}")
     if tree.classes is None and tree.n_outputs > 1:
         raise ValueError(f"plot_partition needs a tree with one output or classes; this one has {tree.n_outputs}")
     if ax is None:
         _, ax = plt.subplots(figsize=(5.6, 4.4))
     sides = []
-    for f in features:
+    for f in (i, j):
         low, high = X[:, f].min(), X[:, f].max()
         pad = 0.04 * (high - low) or 1.0
         sides.append(np.linspace(low - pad, high + pad, resolution))
@@ -228,7 +242,7 @@ def plot_partition(
         ax.contour(grid_i, grid_j, edge, levels=[0.5], colors="black", linewidths=0.5)
     if y is not None:
         color = np.searchsorted(tree.classes, y) if is_class else y  # type: ignore[arg-type]
-        ax.scatter(X[:, i], X[:, j], c=color, cmap=cmap, s=9, edgecolors="white", linewidths=0.3, **spread)
+        ax.scatter(X[:, i], X[:, j], c=color, cmap=cmap, s=16, edgecolors="#222222", linewidths=0.5, **spread)
     if is_class:
         handles = [
             plt.Line2D([], [], marker="s", linestyle="", color=tuple(color), label=str(c))

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+MOST_PLAIN = 1e15  # numbers from here on have an exponent
 Tree = Any  # an `opttree.Tree`, which imports this module
 
 
-def tree_text(tree: Tree, names: Sequence[str], digits: int = 4) -> str:
-    """The tree as indented text."""
+def tree_text(tree: Tree, names: Sequence[str], digits: int = 4, *, in_words: bool = False) -> str:
+    """The tree as indented text; ``in_words``: splits on a feature of a table say what they mean for its column."""
     lines: list[str] = [gate_text(tree, digits)] if tree.mixture else []
 
     def walk(node: int, prefix: str) -> None:
@@ -20,14 +21,26 @@ def tree_text(tree: Tree, names: Sequence[str], digits: int = 4) -> str:
             lines.append(f"{prefix}{leaf_text(tree, node, names, digits)}")
             return
         left, right = (int(c) for c in tree.children[node])
-        expression, threshold = terms(tree.A[node], names, digits), number(tree.b[node], digits)
-        lines.append(f"{prefix}if {expression} <= {threshold}:")
+        below, above = sides(tree, node, names, digits, in_words=in_words)
+        lines.append(f"{prefix}if {below}:")
         walk(left, prefix + "    ")
-        lines.append(f"{prefix}else:  # {expression} > {threshold}")
+        lines.append(f"{prefix}else:  # {above}")
         walk(right, prefix + "    ")
 
     walk(0, "")
     return "\n".join(lines)
+
+
+def sides(
+    tree: Tree, node: int, names: Sequence[str], digits: int = 4, most: int | None = None, *, in_words: bool = False
+) -> tuple[str, str]:
+    """The condition of branch ``node`` and its opposite; at most the ``most`` largest terms."""
+    j = int(tree.feature[node])
+    if in_words and tree.encoding is not None and j >= 0 and not tree.mixture:
+        found: tuple[str, str] = tree.encoding.sides(j, float(tree.A[node, j]), float(tree.b[node]), digits)
+        return found
+    expression, threshold = terms(tree.A[node], names, digits, most, tree.spread), number(tree.b[node], digits)
+    return f"{expression} <= {threshold}", f"{expression} > {threshold}"
 
 
 def gate_text(tree: Tree, digits: int = 4) -> str:
@@ -54,7 +67,9 @@ def leaf_text(tree: Tree, node: int, names: Sequence[str], digits: int = 4, most
 
 
 def number(value: float, digits: int = 4) -> str:
-    """``value`` with ``digits`` significant digits."""
+    """``value`` with ``digits`` significant digits, or all digits before the point: 0.2954, 2,220."""
+    if 10.0**digits <= abs(value) < MOST_PLAIN:
+        return f"{value:,.0f}"
     return f"{value:.{digits}g}"
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree import plain
+from opttree.encoding import Encoding, check_encoding
 from opttree.html import picture
 from opttree.kernels import hard, subtree
 from opttree.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
@@ -45,7 +47,8 @@ class Tree:
     mixture : whether `predict`, `outputs` and `predict_proba` are the mixture's.
     spread : (p,) standard deviation of each feature in training, or None. Plots and `opttree.interpret` compare
         features by weight times spread. Ignored by ``==``.
-    feature_names : p names for texts and pictures, or None: ``x0..``. Ignored by ``==``.
+    feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
+    encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
     """
 
     children: NDArray[np.int32]
@@ -62,6 +65,7 @@ class Tree:
     mixture: bool = False
     spread: Floats | None = field(default=None, repr=False)
     feature_names: tuple[str, ...] | None = field(default=None, repr=False)
+    encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         n_branches = np.shape(self.b)[0]
@@ -96,6 +100,7 @@ class Tree:
             if len(names) != shapes["A"][1]:
                 raise ValueError(f"feature_names must have p = {shapes['A'][1]} entries; got {len(names)}")
             object.__setattr__(self, "feature_names", names)
+        check_encoding(self.encoding, shapes["A"][1])
         if self.link not in LINKS:
             raise ValueError(f"link must be one of {sorted(LINKS)}; got {self.link!r}")
         if (self.lower is None) != (self.upper is None):
@@ -432,9 +437,9 @@ class Tree:
         """The same tree with the standard deviations ``spread (p,)`` of its features."""
         return replace(self, spread=spread)
 
-    def with_names(self, feature_names: Sequence[str] | None) -> Tree:
-        """The same tree with names of its features."""
-        return replace(self, feature_names=None if feature_names is None else tuple(feature_names))
+    def with_names(self, feature_names: Sequence[str] | None, encoding: Encoding | None = None) -> Tree:
+        """The same tree with names of its features, and the encoding that makes them of a table."""
+        return replace(self, feature_names=None if feature_names is None else tuple(feature_names), encoding=encoding)
 
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
         """The tree on raw inputs and outputs, if this one was trained on ``(x - x_mean) / x_scale`` and likewise for y.
@@ -482,8 +487,16 @@ class Tree:
         return tree
 
     def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
-        """The tree as indented text: splits as inequalities, leaves as constants or equations."""
-        return tree_text(self, self.names(feature_names), digits)
+        """The tree as indented text: splits as inequalities, leaves as constants or equations.
+
+        Splits on a feature of a table say what they mean for its column, unless other names are given.
+        """
+        return tree_text(self, self.names(feature_names), digits, in_words=feature_names is None)
+
+    def to_html(self, **options: Any) -> str:
+        """The tree as one page of HTML to look at in a browser, see `opttree.export.to_html`."""
+        page: str = import_module("opttree.export.html").to_html(self, **options)
+        return page
 
     def _repr_html_(self) -> str:
         """The picture of the tree, down to depth 4, for notebooks."""
@@ -492,6 +505,8 @@ class Tree:
     def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
         """Feature names, by default the tree's own, or ``x0..``; ValueError for a wrong number of them."""
         feature_names = self.feature_names if feature_names is None else feature_names
+        if feature_names is None and self.encoding is not None:
+            feature_names = self.encoding.names
         if feature_names is None:
             return [f"x{j}" for j in range(self.n_features)]
         if len(feature_names) != self.n_features:

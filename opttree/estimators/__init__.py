@@ -8,4 +8,5 @@ from opttree.estimators.gradtree import *
 from opttree.estimators.ort import *
 from opttree.estimators.sdtr import *
 from opttree.estimators.soft import *
+from opttree.estimators.tables import *
 from opttree.estimators.tao import *

@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
 from opttree.clock import now
-from opttree.estimators.base import ClassificationTree, Floats, Penalties, RegressionTree, as_forest
+from opttree.estimators.base import Floats, Penalties, as_forest
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.shrinking import STRENGTHS
 from opttree.estimators.soft import default_ridge
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.forest import Forest
 from opttree.models import Model, as_tree
 from opttree.options import option
@@ -57,6 +58,7 @@ class Member:
     warm: bool = False
     shrinkages: tuple[float, ...] = ()
     soft: Literal["constant", "linear"] | None = None  # leaves of a soft tree
+    leaves: Literal["constant", "linear"] | None = None  # other leaves than the problem's
 
     def statement(self, problem: TreeProblem) -> TreeProblem:
         """The problem that the member solves; forests, whose ``levels`` limit TAO trees, get no depth limit."""
@@ -70,7 +72,7 @@ class Member:
             ridge = L2(splits=splits, leaves=leaves if self.soft == "linear" else 0.0)
             return problem.restated(depth=self.depth, leaves=self.soft, penalties=(ridge,), min_leaf=1)
         depth = problem.n_samples if getattr(self.solver, "levels", None) else self.depth
-        return problem.restated(depth=depth, penalties=penalties)
+        return problem.restated(depth=depth, penalties=penalties, leaves=self.leaves or problem.leaves)
 
     def final(self, variant: float | None) -> Any:
         """The solver of the last fit, of one variant: a distilled tree's depth, from more starts, or iterations."""
@@ -170,7 +172,8 @@ class _AutoTree(ForestModel):
         if self.kind == "forest":
             yield Member("forest", replace(forest, levels=depth), depth)
             for kind, levels in BOOSTED_DEPTHS.items():
-                yield Member(f"boosted, {kind}", solvers.Boosting(boosting_base(kind)), levels)
+                leaves: Any = "constant" if kind == "cart" else None
+                yield Member(f"boosted, {kind}", solvers.Boosting(boosting_base(kind)), levels, leaves=leaves)
             for name, levels in (("deep forest", min(depth + 2, deepest)), ("shallow forest", max(depth - 2, 1))):
                 yield Member(name, replace(forest, levels=levels), levels)
             return
@@ -359,7 +362,7 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
     For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), CART with shrunk leaves, soft trees (one
     taught by a forest, one with linear and one with constant leaves, see `solvers.ORRT`), TAO from hinge splits at two
     depths, a tree distilled from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of
-    three depths and boosted trees of two kinds. The best is fitted again to all rows.
+    three depths and boosted trees of three kinds. The best is fitted again to all rows.
 
     Attributes
     ----------
@@ -373,6 +376,7 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
     loss = "squared"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AutoTreeClassifier(ClassificationTree, _AutoTree):
     """`AutoTreeRegressor` for classification: members are compared by held-out log loss.
 

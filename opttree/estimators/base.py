@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin, is_regressor
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, is_regressor
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
 from opttree import bridge, costs, devices
 from opttree.ahead import compiled_ahead
@@ -20,7 +19,9 @@ from opttree.clock import now
 from opttree.estimators.running import as_seed, progress
 from opttree.estimators.scaling import Scaling, moments, outputs_name, with_training
 from opttree.estimators.selection import choose_depth
+from opttree.estimators.tables import TableEncoder, as_array, check_table, needs_encoding
 from opttree.forest import Forest
+from opttree.interpret import importances
 from opttree.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.models import Model, as_tree
 from opttree.options import Options, option
@@ -62,9 +63,19 @@ class TreeEstimator(Options, BaseEstimator):
         Before there is a tree, and while ``max_depth="cv"`` still searches, it is raised in any case.""",
     )
 
+    categorical_features: Any = option(
+        "from_dtype",
+        """"from_dtype": text, and what a table calls categories; or names, numbers or a mask of the columns that are
+        categories as well. Tables of pandas, polars and Arrow, and arrays, may have categories, booleans, dates and
+        missing values: see `TableEncoder`, which makes numbers of them and is kept as ``encoder_``. Axis-aligned splits
+        with constant leaves part the categories of a column in two and send missing values to the better side; other
+        trees get indicators.""",
+    )
+
     if TYPE_CHECKING:
         tree_: Tree = field(init=False)
         result_: Any = field(init=False)
+        encoder_: TableEncoder | None = field(init=False)
 
     def _solver(self, problem: TreeProblem) -> Solver:
         raise NotImplementedError(f"{type(self).__name__} must define _solver")
@@ -135,7 +146,30 @@ class TreeEstimator(Options, BaseEstimator):
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
         self.n_iter_ = self.result_.n_steps
         self._keep(problem, scaling, X, weight)
+        self._describe(X, weight)
         return problem, scaling
+
+    def _describe(self, X: Floats, weight: Floats) -> None:
+        """Give the model the names of its features and their encoding, and find the importances of the columns."""
+        encoder = getattr(self, "encoder_", None)
+        own = "forest_" if "forest_" in vars(self) else "tree_"
+        model = getattr(self, own)
+        if encoder is not None:
+            setattr(self, own, model.with_names(None, encoder.encoding_))
+        elif hasattr(self, "feature_names_in_") and model.n_features == self.n_features_in_:
+            setattr(self, own, model.with_names(self.feature_names_in_))
+        self.feature_importances_ = self._importances(X, weight)
+
+    def _importances(self, X: Floats, weight: Floats) -> Floats:
+        """Importance of each feature of the table (p,), see `opttree.interpret.importances`."""
+        return self._of_columns(importances(self._model, X, weight))
+
+    def _of_columns(self, found: Floats) -> Floats:
+        """Importances of the features, added up for each column of the table."""
+        encoder = getattr(self, "encoder_", None)
+        if encoder is None:
+            return found
+        return np.bincount(encoder.encoding_.sources, weights=found, minlength=len(encoder.encoding_.columns))
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
         """Choose the depth if it is not given."""
@@ -159,6 +193,7 @@ class TreeEstimator(Options, BaseEstimator):
             raise ValueError(f"X must have at least two rows; got n_samples = {X.shape[0]}")
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         check_weight(weight)
+        weight = self._weighted(y, weight)
         units = np.zeros(1), np.ones(1)
         if is_regressor(self):
             units = self._output_units(y.reshape(y.shape[0], -1), weight)
@@ -176,6 +211,10 @@ class TreeEstimator(Options, BaseEstimator):
             min_leaf=int(self._min_leaf),
         )
         return problem, scaling
+
+    def _weighted(self, y: NDArray[Any], weight: Floats) -> Floats:
+        """The weights (n,) of the problem's rows, from those of `fit`."""
+        return weight
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Offset and unit of each feature for the solver."""
@@ -229,12 +268,46 @@ class TreeEstimator(Options, BaseEstimator):
         """The fitted model."""
         return self.tree_
 
+    @property
+    def _ordered(self) -> bool:
+        """Whether categories are ordered, and missing values put at either end, for axis-aligned splits alone."""
+        me: Any = self
+        return me.splits == "axis" and me.leaves == "constant"
+
+    def _checked(self, X: Any, y: Any, sample_weight: ArrayLike | None, **how: Any) -> tuple[Floats, NDArray[Any]]:
+        """Rows and targets of a fit as arrays; a table of more than numbers is encoded by a new ``encoder_``."""
+        if not needs_encoding(X, self.categorical_features):
+            self.encoder_ = None
+            X = as_array(X)
+            check_columns(X)
+            X, y = validate_data(self, X, y, dtype=np.float64, order="C", **how)
+            check_numbers("X", X)
+            return X, y
+        y = validate_data(self, y=y, **how)
+        X = check_table(self, X, reset=True)
+        check_consistent_length(X, y, sample_weight)
+        encoder = TableEncoder(categorical_features=self.categorical_features, ordered=self._ordered)
+        targets = y if is_regressor(self) else codes_of_labels(y)
+        Z = encoder.fit_transform(X, targets.astype(np.float64) if is_regressor(self) else targets, sample_weight)
+        check_numbers("X", Z)
+        self.encoder_ = encoder
+        return Z, y
+
     def _validated(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
-        check_columns(X)
-        X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
-        check_numbers("X", X)
-        return X
+        if getattr(self, "encoder_", None) is not None:
+            Z = self.encoder_.encoding_.transform(check_table(self, X, reset=False))  # type: ignore[union-attr]
+        else:
+            X = as_array(X)
+            check_columns(X)
+            Z = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        check_numbers("X", Z)
+        return Z
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags
 
     def apply(self, X: Any) -> NDArray[np.int32]:
         """Leaf node of each row, numbered as in ``tree_``: (n,) int."""
@@ -249,7 +322,15 @@ class TreeEstimator(Options, BaseEstimator):
     def to_text(self) -> str:
         """The tree as text, with the feature names seen in `fit`."""
         check_is_fitted(self, "result_")
+        if getattr(self, "encoder_", None) is not None:
+            return self.tree_.to_text()
         return self.tree_.to_text(getattr(self, "feature_names_in_", None))
+
+    def explain(self, row: Any) -> str:
+        """How the model comes to its answer for one row, in words: see `opttree.explain.path`."""
+        check_is_fitted(self, "result_")
+        words: str = import_module("opttree.explain").path(self, row)
+        return words
 
     def get_depth(self) -> int:
         """Depth of the fitted tree."""
@@ -400,71 +481,6 @@ def is_cv(cv: Any) -> bool:
     return bool(fraction or folds or hasattr(cv, "split") or np.iterable(cv))
 
 
-class RegressionTree(MultiOutputMixin, RegressorMixin):
-    """Mixin with `fit` and `predict` for regression; combine with a `TreeEstimator`."""
-
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
-
-        Raises
-        ------
-        ValueError
-            For bad input or options, in one sentence, before any work starts.
-        MemoryError
-            If the fit would take far more memory than there is, see `opttree.costs`.
-        """
-        self._train(X, y, sample_weight)
-        return self
-
-    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        check_columns(X)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", multi_output=True, y_numeric=True)
-        y = y.astype(np.float64)
-        check_numbers("X", X)
-        check_numbers("y", y)
-        me: Any = self
-        return me._fit(X, y, sample_weight)
-
-    def predict(self, X: Any) -> Floats:
-        """Predictions (n,), or (n, K) with several outputs."""
-        X = self._validated(X)
-        return self._model.predict(X)
-
-
-class ClassificationTree(ClassifierMixin):
-    """Mixin with `fit`, `predict` and `predict_proba` for classification; combine with a `TreeEstimator`."""
-
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on ``X (n, p)`` and labels ``y (n,)``, with weights ``(n,)`` >= 0.
-
-        Raises
-        ------
-        ValueError
-            For bad input or options, in one sentence, before any work starts.
-        MemoryError
-            If the fit would take far more memory than there is, see `opttree.costs`.
-        """
-        self._train(X, y, sample_weight)
-        return self
-
-    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        check_columns(X)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
-        check_classification_targets(y)
-        check_numbers("X", X)
-        me: Any = self
-        try:
-            return me._fit(X, y, sample_weight)
-        finally:  # also after Ctrl-C, where there is a best so far
-            with suppress(AttributeError):
-                self.classes_ = self._model.classes
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,)."""
-        X = self._validated(X)
-        return self._model.predict(X)
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Class probabilities (n, K), in the order of ``classes_``."""
-        X = self._validated(X)
-        return self._model.predict_proba(X)
+def codes_of_labels(y: NDArray[Any]) -> NDArray[np.intp]:
+    """The number of each row's label among the sorted ones."""
+    return np.unique(y, return_inverse=True)[1].reshape(np.shape(y))

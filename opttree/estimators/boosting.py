@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SplitPenalty, as_forest
+from opttree.estimators.base import Floats, MinLeaf, SplitPenalty, as_forest
 from opttree.estimators.forest import ForestModel
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["BoostedTreesClassifier", "BoostedTreesRegressor"]
 
-DEPTHS = {"oblique": 5, "axis": 8}  # default depth of the trees
+DEPTHS = {"oblique": 5, "axis": 8, "cart": 6}  # default depth of the trees
 DEPTH = 4  # default depth for other solvers' trees
 PASSES = 6  # TAO passes per tree
 ROWS = 10.0  # shrinkage: weight of the parent's model in a leaf, in rows
 
 
 def boosting_base(kind: str) -> TAOForest:
-    """The solver of "oblique" trees (TAO) or "axis" trees (scikit-learn's, of limited depth, with our leaves)."""
+    """The solver of "oblique" trees (TAO), or of "axis" and "cart" ones (scikit-learn's, of limited depth, with our
+    leaves).
+    """
     base = bridge.solvers.TAOForest(1, kind="oblique", max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
     return base if kind == "oblique" else replace(base, kind="cart")
 
@@ -41,24 +44,26 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
 
     base: Any = option(
         "auto",
-        """"auto", "oblique", "axis" or a solver: how trees are grown. "oblique": passes of TAO over the whole tree.
-        "axis": scikit-learn's randomised trees with our leaves. "auto" tries both, in twice the time, and keeps the one
-        with the lower held-out loss. A solver of `solvers`, such as ``TAO(max_iter=10)``, solves a separate problem for
+        """"auto", "oblique", "axis", "cart" or a solver: how trees are grown. "oblique": passes of TAO over the whole
+        tree. "axis": scikit-learn's randomised trees with our leaves; "cart": the same with constant leaves in any
+        case. "auto" tries all three, one after another, and keeps the one with the lowest held-out loss. A solver of `solvers`, such as ``TAO(max_iter=10)``, solves a separate problem for
         every tree, which takes longer.""",
         test=lambda base: (
             base in ("auto", *DEPTHS) if isinstance(base, str) else isinstance(base, bridge.solvers.Solver)
         ),
-        words="a solver or one of ['auto', 'oblique', 'axis']",
+        words="a solver or one of ['auto', 'oblique', 'axis', 'cart']",
     )
     _: KW_ONLY
     n_estimators: int = option(300, "Largest number of trees.", least=1)
     learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied.")
     max_depth: int | None = option(
         None,
-        "Depth of the trees; None: 5 for oblique ones, 8 for axis-aligned ones, 4 for those of a solver.",
+        'Depth of the trees; None: 5 for oblique ones, 8 for "axis", 6 for "cart", 4 for those of a solver.',
         least=1,
     )
-    leaves: Literal["linear", "constant"] = option("linear", "Linear functions or constants in the leaves.")
+    leaves: Literal["linear", "constant"] = option(
+        "linear", "Linear functions or constants in the leaves; see ``base``."
+    )
     subsample: float = option(0.7, "Share of the rows in each tree's sample.")
     validation_fraction: float | None = option(
         0.1, "Share of the rows held out to choose the number of trees, or None.", above=0, below=1
@@ -74,7 +79,9 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
 
     @property
     def _kinds(self) -> list[Any]:
-        return list(DEPTHS) if self.base == "auto" else [self.base]
+        if self.base != "auto":
+            return [self.base]
+        return [kind for kind in DEPTHS if kind != "cart" or self.leaves == "linear"]  # else it is "axis"
 
     def _depth_for(self, n_samples: int) -> int:
         return int(self.max_depth or DEPTH)
@@ -97,7 +104,7 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         results = {}
         for kind in self._kinds:
             depth = self.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
-            stated = problem.restated(depth=depth)
+            stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
             share = None if time_limit is None else time_limit / len(self._kinds)
             results[kind] = keep_last(
                 lambda callback, kind=kind, stated=stated, share=share: self._run(

@@ -13,19 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
 from opttree.clock import now
-from opttree.estimators.base import (
-    ClassificationTree,
-    CrossValidated,
-    Floats,
-    ForestEstimator,
-    MinLeaf,
-    RegressionTree,
-    SplitPenalty,
-    as_forest,
-)
+from opttree.estimators.base import CrossValidated, Floats, ForestEstimator, MinLeaf, SplitPenalty, as_forest
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.selection import SEARCH_SHARE, folds_of
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -332,6 +324,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         return stated
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TAOForestClassifier(ClassificationTree, _TAOForest):
     """Classification forest of oblique trees, each by tree alternating optimization under Brier's score.
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SplitPenalty
+from opttree.estimators.base import Floats, MinLeaf, SplitPenalty
 from opttree.estimators.scaling import FEATURES, minmax, moments, outputs_name
 from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.estimators.streaming import StreamingGET
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import L1, TreeProblem
 from opttree.tree import Tree
@@ -162,6 +163,7 @@ class GETRegressor(RegressionTree, _GETTree):
     loss = "squared"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GETClassifier(ClassificationTree, _GETTree):
     """Classification tree by gradient-based entire tree optimization of the log loss (capped at ``-log(1e-6)``).
 

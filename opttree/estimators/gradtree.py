@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.class_weight import compute_sample_weight
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, RegressionTree, SingleTree
+from opttree.estimators.base import Floats, MinLeaf, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import QuantileScaling, Scaling
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.preprocessing import rebalanced
 from opttree.problems import TreeProblem
@@ -136,14 +136,11 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         training rows, not in the held-out ones. ``refit``, ``min_samples_leaf`` and ``result_`` then refer to the
         oversampled rows, all of equal weight.""",
     )
-    class_weight: Any = option(None, 'A dict, "balanced" or None: weights of the classes, as in scikit-learn.')
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`; class weights multiply the sample weights."""
-        if self.class_weight is not None:
-            of_rows = compute_sample_weight(self.class_weight, y)
-            sample_weight = of_rows if sample_weight is None else of_rows * sample_weight
-        if self.rebalance and sample_weight is not None and np.ptp(used := sample_weight[sample_weight > 0.0]) > 0.0:
+        weight = self._weighted(y, np.ones(len(X)) if sample_weight is None else sample_weight)
+        if self.rebalance and np.ptp(used := weight[weight > 0.0]) > 0.0:
             raise ValueError(f"rebalance needs rows and classes of one weight; got {used.min():g} to {used.max():g}")
         return super().state(X, y, sample_weight)
 

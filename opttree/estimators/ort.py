@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, Penalties, RegressionTree, SingleTree, mixed
+from opttree.estimators.base import Floats, Penalties, SingleTree, mixed
 from opttree.estimators.scaling import Scaling
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import SplitPrice, TreeProblem
 from opttree.tree import Tree

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, Penalties, RegressionTree, SingleTree, mixed
+from opttree.estimators.base import Floats, MinLeaf, Penalties, SingleTree, mixed
 from opttree.estimators.scaling import Scaling
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import TreeProblem, n_rows
 from opttree.tree import Tree
@@ -82,6 +83,7 @@ class RADDTRegressor(RegressionTree, _RADDT):
     loss = "squared"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RADDTClassifier(ClassificationTree, _RADDT):
     """Classification tree by the softmin of violations, by log loss (capped at ``-log(1e-6)``), see `solvers.RADDT`.
 
@@ -129,6 +131,7 @@ class DTSemNetRegressor(RegressionTree, _DTSemNet):
     leaves: Literal["constant", "linear"] = changed("linear")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DTSemNetClassifier(ClassificationTree, _DTSemNet):
     """Classification tree as a network whose largest output is the row's leaf, see `solvers.DTSemNet`.
 

@@ -10,17 +10,11 @@ from numpy.typing import NDArray
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import (
-    ClassificationTree,
-    Floats,
-    ForestEstimator,
-    RegressionTree,
-    SingleTree,
-    as_forest,
-)
+from opttree.estimators.base import Floats, ForestEstimator, SingleTree, as_forest
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.streaming import StreamingSDTR
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.interpret import average_entropy, feature_importance
 from opttree.models import Model
 from opttree.options import changed, option
@@ -132,7 +126,17 @@ class _SDTR(ForestEstimator, SingleTree):
     def _keep_model(self, model: Model, problem: TreeProblem, scaling: Scaling, deviations: Floats) -> None:
         """Transform a model of the scaled problem to features with the standard deviations ``deviations (p,)``."""
         self.forest_ = as_forest(scaling.unscale(model), problem.n_outputs).with_spread(deviations)
-        self.average_entropy_, self.feature_importances_ = average_entropy(model), feature_importance(self.forest_)
+        self.average_entropy_ = average_entropy(model)
+
+    def _describe(self, X: Floats, weight: Floats) -> None:
+        encoder = getattr(self, "encoder_", None)
+        if self.transformer_ is None or encoder is None:
+            super()._describe(X, weight)
+        else:
+            self.feature_importances_ = self._importances(X, weight)
+
+    def _importances(self, X: Floats, weight: Floats) -> Floats:
+        return self._of_columns(feature_importance(self.forest_))
 
     @property
     def _merit(self) -> float:
@@ -175,7 +179,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SDTRClassifier(ClassificationTree, StreamingSDTR, _SDTR):
     """`SDTRRegressor` for classes: leaves hold class scores, trained by log loss as in the paper's section V-E; trees
     and layers answer with the mean of the class probabilities.
@@ -189,11 +193,9 @@ class SDTRClassifier(ClassificationTree, StreamingSDTR, _SDTR):
 
     loss = "log"
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,)."""
+    def _labels(self, X: Any) -> NDArray[Any]:
         shares = self._answers(X)
-        return self.classes_[np.argmax(shares, axis=1)]
+        return self._model.classes[np.argmax(shares, axis=1)]  # type: ignore[index]
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Class probabilities (n, K), in the order of ``classes_``."""
+    def _shares(self, X: Any) -> Floats:
         return self._answers(X)

@@ -9,9 +9,10 @@ import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import ClassificationTree, Floats, MinLeaf, Penalties, RegressionTree, SingleTree
+from opttree.estimators.base import Floats, MinLeaf, Penalties, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import minmax, moments
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import L2, TreeProblem, n_rows
 from opttree.tree import Tree

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opttree import bridge
-from opttree.estimators.base import ClassificationTree, MinLeaf, RegressionTree, SplitPenalty
+from opttree.estimators.base import MinLeaf, SplitPenalty
 from opttree.estimators.shrinking import ShrunkLeaves
+from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree

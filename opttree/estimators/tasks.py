@@ -1,0 +1,181 @@
+"""`RegressionTree` and `ClassificationTree`: mixins with what users of estimators call: fit, predict, predict_proba."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from opttree.encoding import level_text
+from opttree.estimators.base import codes_of_labels
+from opttree.estimators.scaling import Scaling
+from opttree.options import Options, option
+from opttree.problems import TreeProblem
+from opttree.problems.numbers import check_numbers
+
+Floats = NDArray[np.float64]
+JOIN = " | "  # between the labels of several outputs, in the names of their joint classes
+LEAST_SHARE = 1e-300  # of a class, in log-odds
+
+
+class RegressionTree(MultiOutputMixin, RegressorMixin):
+    """Mixin with `fit` and `predict` for regression; combine with a `TreeEstimator`."""
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
+
+        X may be a table with categories, dates and missing values, see ``categorical_features``.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        MemoryError
+            If the fit would take far more memory than there is, see `opttree.costs`.
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
+        me: Any = self
+        X, y = me._checked(X, y, sample_weight, multi_output=True, y_numeric=True)
+        y = y.astype(np.float64)
+        check_numbers("y", y)
+        return me._fit(X, y, sample_weight)
+
+    def predict(self, X: Any) -> Floats:
+        """Predictions (n,), or (n, K) with several outputs."""
+        me: Any = self
+        X = me._validated(X)
+        return me._model.predict(X)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ClassificationTree(ClassifierMixin, Options):
+    """Mixin with `fit`, `predict` and `predict_proba` for classification; combine with a `TreeEstimator`.
+
+    Several outputs, ``y (n, M)``, become one class for each combination of labels in the training rows, so that one
+    tree answers all of them; ``classes_`` is then a list of M arrays, and labels and probabilities of each output are
+    those of its marginal distribution. The model's own classes are the labels joined by " | ".
+    """
+
+    class_weight: Any = option(
+        None,
+        """Weights of the classes, which multiply those of the rows: a dict, "balanced" (in inverse proportion to their
+        number of rows) or None: all 1. For several outputs None or "balanced", of the combinations of labels.""",
+    )
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on ``X (n, p)`` and labels ``y (n,)``, or ``(n, M)``, with weights ``(n,)`` >= 0.
+
+        X may be a table with categories, dates and missing values, see ``categorical_features``.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        MemoryError
+            If the fit would take far more memory than there is, see `opttree.costs`.
+        """
+        self._train(X, y, sample_weight)
+        return self
+
+    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
+        me: Any = self
+        X, y = me._checked(X, y, sample_weight, multi_output=True)
+        y = y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
+        several = None
+        if y.ndim == 2:
+            y, several = joint(y, self.class_weight)
+        check_classification_targets(y)
+        try:
+            return me._fit(X, y, sample_weight)
+        finally:  # also after Ctrl-C, where there is a best so far
+            with suppress(AttributeError):
+                classes = me._model.classes
+                self._several = several
+                self.classes_ = classes if several is None else [labels for labels, _codes in several]
+
+    def _weighted(self, y: NDArray[Any], weight: Floats) -> Floats:
+        """The weights of `fit`, times those of the classes."""
+        if self.class_weight is None:
+            return weight
+        try:
+            return compute_sample_weight(self.class_weight, y) * weight
+        except ValueError as error:
+            rule = "class_weight must be None, 'balanced' or a dict from the labels of y to weights"
+            raise ValueError(f"{rule}; got {self.class_weight!r}") from error
+
+    def _shares(self, X: Any) -> Floats:
+        """Probabilities (n, K) of the model's classes."""
+        me: Any = self
+        X = me._validated(X)
+        return me._model.predict_proba(X)
+
+    def _labels(self, X: Any) -> NDArray[Any]:
+        """The model's likeliest classes (n,)."""
+        me: Any = self
+        X = me._validated(X)
+        return me._model.predict(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels (n,), or (n, M) of several outputs."""
+        check_is_fitted(self, "classes_")
+        if getattr(self, "_several", None) is None:
+            return self._labels(X)
+        picked = [labels[np.argmax(p, axis=1)] for labels, p in zip(self.classes_, self.predict_proba(X), strict=True)]
+        return np.stack(picked, axis=1)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities (n, K), in the order of ``classes_``; of several outputs a list of M such arrays."""
+        check_is_fitted(self, "classes_")
+        shares = self._shares(X)
+        if getattr(self, "_several", None) is None:
+            return shares
+        return [shares @ (codes[:, None] == np.arange(len(labels))) for labels, codes in self._several]
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of `predict_proba`; minus infinity for a probability of 0."""
+        with np.errstate(divide="ignore"):
+            shares = self.predict_proba(X)
+            return [np.log(own) for own in shares] if isinstance(shares, list) else np.log(shares)
+
+    @available_if(lambda self: getattr(self, "_several", None) is None)
+    def decision_function(self, X: Any) -> Floats:
+        """Log-odds of the second class (n,), or logarithms of the probabilities of more than two (n, K)."""
+        check_is_fitted(self, "classes_")
+        logs = np.log(np.maximum(self._shares(X), LEAST_SHARE))
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def joint(y: NDArray[Any], class_weight: Any) -> tuple[NDArray[Any], Sequence[tuple[NDArray[Any], NDArray[np.intp]]]]:
+    """One label (n,) for each combination of labels in ``y (n, M)``; for each output its labels, and the number of
+    that of each joint class.
+    """
+    if class_weight is not None and class_weight != "balanced":
+        raise ValueError(f"class_weight must be None or 'balanced' for several outputs; got {class_weight!r}")
+    for output in y.T:
+        check_classification_targets(output)
+    codes = np.stack([codes_of_labels(output) for output in y.T], axis=1)
+    labels = [np.unique(output) for output in y.T]
+    rows, number = np.unique(codes, axis=0, return_inverse=True)
+    names = [JOIN.join(level_text(own[k]) for own, k in zip(labels, row, strict=True)) for row in rows]
+    if len(set(names)) < len(names):
+        raise ValueError(f"y must have labels that differ when joined by {JOIN!r}; got {names[0]!r} twice")
+    order = np.argsort(np.array(names))
+    several = [(own, rows[order, m]) for m, own in enumerate(labels)]
+    return np.array(names)[number.ravel()], several

@@ -1,0 +1,542 @@
+"""C: a model as one header and one source file of C99, without allocation or dependencies but libm."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from opttree.encoding import Encoding, Levels, Missing
+from opttree.files import whole_file
+from opttree.forest import TINY_SHARE, Forest
+from opttree.io import as_saved
+from opttree.tree import Tree
+
+PER_LINE = 8
+REAL = {"float64": "double", "float32": "float"}
+
+
+def to_c(
+    model: Any, folder: str | Path, *, name: str = "model", dtype: Literal["float64", "float32"] = "float64"
+) -> tuple[Path, Path]:
+    """Write ``name.h``, ``name.c`` and a Makefile to ``folder``; the paths of header and source.
+
+    The functions, with NAME for ``name`` and P features, K outputs:
+
+    - ``void NAME_outputs(const REAL *x, REAL *out)``: K numbers, or class scores, of P features;
+    - ``void NAME_predict(const REAL *x, REAL *out)``: K numbers, or class probabilities;
+    - ``int NAME_class(const REAL *x)``: the number of the likeliest class, a place in ``NAME_classes``;
+    - ``void NAME_predict_rows(const REAL *x, size_t n, REAL *out)``: `NAME_predict` of n rows in a row;
+    - ``void NAME_encode(const NAME_row *row, REAL *x)``, for a model with the encoding of a table: the features of a row
+      of its columns; a number is missing as NaN, a text as a null pointer or "".
+
+    Compiles with ``-std=c99 -Wall -Wextra -Werror -pedantic``; all numbers are constants and no memory is allocated.
+    ``make`` makes a shared library of it. Answers are those of `predict` but for rounding.
+
+    Parameters
+    ----------
+    folder : an existing folder.
+    name : prefix of the names, an identifier of C.
+    dtype : "float64" for double, "float32" for float, where rows within the rounding of a threshold may take its other
+        side.
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"name must be an identifier of C; got {name!r}")
+    if dtype not in REAL:
+        raise ValueError(f"dtype must be 'float64' or 'float32'; got {dtype!r}")
+    place = Path(folder)
+    if not place.is_dir():
+        raise ValueError(f"folder must be an existing folder; got {str(folder)!r}")
+    saved = as_saved(model)
+    source = Source(saved.tree, name, REAL[dtype])
+    files = {f"{name}.h": source.header(), f"{name}.c": source.body(), "Makefile": MAKEFILE.replace("NAME", name)}
+    for file_name, text in files.items():
+        with whole_file(place / file_name) as file:
+            file.write_text(text)
+    return place / f"{name}.h", place / f"{name}.c"
+
+
+MAKEFILE = """CFLAGS ?= -O2 -std=c99 -Wall -Wextra -Werror -pedantic
+
+libNAME.so: NAME.c NAME.h
+\t$(CC) $(CFLAGS) -fPIC -shared -o $@ NAME.c -lm
+
+NAME.o: NAME.c NAME.h
+\t$(CC) $(CFLAGS) -c -o $@ NAME.c
+
+clean:
+\trm -f libNAME.so NAME.o
+
+.PHONY: clean
+"""
+
+
+class Source:
+    """The text of the files of one model."""
+
+    def __init__(self, model: Tree | Forest, name: str, real: str) -> None:
+        self.name, self.real = name, real
+        self.model = model
+        self.encoding: Encoding | None = model.encoding
+        self.layers = ((model,),) if isinstance(model, Tree) else model.layers
+        self.trees = [tree for layer in self.layers for tree in layer]
+        widths = [sum(tree.n_outputs for tree in layer) for layer in self.layers[:-1]]
+        self.width = model.n_features + sum(widths)
+        self.soft = any(tree.mixture for tree in self.trees)
+        self.linear = any(tree.linear_leaves for tree in self.trees)
+        self.bounded = any(tree.lower is not None for tree in self.trees)
+        self.per_tree = model.classes is not None and not (isinstance(model, Forest) and model.averages_outputs)
+        self.most_outputs = max(tree.n_outputs for tree in self.trees)
+        boosted = isinstance(model, Forest) and model.link == "softmax"
+        alone = isinstance(model, Tree) or self.per_tree
+        self.softmax = any(tree.link == "softmax" and (tree.mixture or alone) for tree in self.trees)
+        self.exp = self.soft or boosted or self.softmax
+
+    # ---- the header -----------------------------------------------------------------------------------------------
+
+    def header(self) -> str:
+        """The header file."""
+        name, real = self.name, self.real
+        guard = f"{name.upper()}_H"
+        lines = [
+            f"/* A model of opttree: {self.model.n_features} features, {self.model.n_outputs} outputs. */",
+            f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>", "",
+            f"#define {name.upper()}_FEATURES {self.model.n_features}",
+            f"#define {name.upper()}_OUTPUTS {self.model.n_outputs}", "",
+        ]  # fmt: skip
+        if self.encoding is not None:
+            lines += [
+                '/* A row of the table: a missing number is NaN, a missing text is NULL or "". */',
+                "typedef struct {",
+            ]
+            for column, field in zip(self.encoding.columns, self.fields(), strict=True):
+                kind = "const char *" if column.kind == "category" else f"{real} "
+                note = " (days since 1970)" if column.kind == "date" else ""
+                lines.append(f"    {kind}{field}; /* {_comment(column.name)}{note} */")
+            lines += [f"}} {name}_row;", "", "/* The features of a row. */"]
+            lines += [f"void {name}_encode(const {name}_row *row, {real} *x);", ""]
+        names = ", ".join(_comment(n) for n in self.model.names())
+        lines += [
+            f"/* The outputs, or class scores, of the features: {names}. */",
+            f"void {name}_outputs(const {real} *x, {real} *out);", "",
+            "/* The outputs, or class probabilities. */",
+            f"void {name}_predict(const {real} *x, {real} *out);", "",
+            f"void {name}_predict_rows(const {real} *x, size_t n, {real} *out);", "",
+        ]  # fmt: skip
+        if self.model.classes is not None:
+            lines += [
+                f"extern const char *const {name}_classes[{self.model.n_outputs}];", "",
+                "/* The number of the likeliest class. */", f"int {name}_class(const {real} *x);", "",
+            ]  # fmt: skip
+        return "\n".join([*lines, "#endif", ""])
+
+    def fields(self) -> list[str]:
+        """Names of the columns as fields of a structure, all different."""
+        assert self.encoding is not None
+        found: list[str] = []
+        for k, column in enumerate(self.encoding.columns):
+            plain = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
+            plain = plain if re.match(r"[A-Za-z]", plain) and plain not in KEYWORDS else f"c_{plain}"
+            found.append(plain if plain not in found else f"{plain}_{k}")
+        return found
+
+    # ---- the source -----------------------------------------------------------------------------------------------
+
+    def body(self) -> str:
+        """The source file."""
+        includes = [f'#include "{self.name}.h"', ""]
+        if self.exp:
+            includes.append("#include <math.h>")
+        if self.encoding is not None and any(column.kind == "category" for column in self.encoding.columns):
+            includes.append("#include <string.h>")
+        parts = ["\n".join(includes), self.tables()]
+        if self.encoding is not None:
+            parts.append(self.encode())
+        parts += [self.leaf_scores(), self.walk()]
+        if self.soft:
+            parts.append(self.mixed())
+        parts += [self.answer(), self.outputs(), self.predict()]
+        return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+    def array(self, kind: str, name: str, values: Any) -> str:
+        """A constant array; one zero in place of none."""
+        numbers = [self.number(v) if kind == self.real else str(int(v)) for v in np.ravel(values)] or ["0"]
+        rows = [", ".join(numbers[k : k + PER_LINE]) for k in range(0, len(numbers), PER_LINE)]
+        return f"static const {kind} {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(rows) + "\n};"
+
+    def number(self, value: float) -> str:
+        """A constant, exact in its type; infinity as the largest number of it."""
+        most = float(np.finfo(np.float64 if self.real == "double" else np.float32).max)
+        value = float(np.clip(value, -most, most))
+        if self.real == "float":
+            return f"{float(np.float32(value))!r}f" if np.isfinite(value) else "0.0f"
+        return repr(value)
+
+    def tables(self) -> str:
+        """The numbers of all trees, one after another."""
+        kids, starts, places, weights = [], [0], [], []
+        values, rows, coef_places, coefs, lower, upper = [], [0], [], [], [], []
+        table = []
+        for tree in self.trees:
+            first = (sum(len(k) for k in kids), len(values), len(rows) - 1)
+            kids.append(tree.children)
+            for a in tree.A:
+                own = np.flatnonzero(a)
+                places += list(own)
+                weights += list(a[own])
+                starts.append(len(places))
+            leaf = tree.leaf_arrays
+            values += list(leaf[0].ravel())
+            for row in (
+                leaf[1].reshape(tree.values.size, -1) if tree.linear_leaves else [np.zeros(0)] * tree.values.size
+            ):
+                own = np.flatnonzero(row)
+                coef_places += list(own)
+                coefs += list(row[own])
+                rows.append(len(coef_places))
+            bound = tree.lower is not None and tree.linear_leaves
+            lower += list(leaf[2].ravel()) if bound else [-np.inf] * tree.values.size
+            upper += list(leaf[3].ravel()) if bound else [np.inf] * tree.values.size
+            mode = int(tree.mixture)
+            entry = (
+                f"{first[0]}, {first[1]}, {tree.n_branches}, {tree.n_outputs}, {int(tree.link == 'softmax')}, {mode}"
+            )
+            table.append(f"{{{entry}, {self.number(float(tree.gate or 0.0))}}}")
+        texts = [
+            "typedef struct {\n    int branch, value, n_branches, n_outputs, softmax, mixture;\n"
+            f"    {self.real} gate;\n}} tree_t;",
+            f"static const tree_t trees[{len(table)}] = {{\n    " + ",\n    ".join(table) + "\n};",
+            self.array("int", "children", np.concatenate(kids) if kids else []),
+            self.array("int", "weight_start", starts),
+            self.array("int", "weight_feature", places),
+            self.array(self.real, "weight", weights),
+            self.array(self.real, "threshold", np.concatenate([tree.b for tree in self.trees])),
+            self.array(self.real, "value", values),
+        ]
+        if self.linear:
+            texts += [
+                self.array("int", "coef_start", rows),
+                self.array("int", "coef_feature", coef_places),
+                self.array(self.real, "coef", coefs),
+            ]
+        if self.bounded:
+            texts += [self.array(self.real, "lower", lower), self.array(self.real, "upper", upper)]
+        if self.model.classes is not None:
+            labels = ", ".join(_quoted(str(label)) for label in self.model.classes)
+            texts.append(f"const char *const {self.name}_classes[{self.model.n_outputs}] = {{{labels}}};")
+        return "\n\n".join(texts)
+
+    def encode(self) -> str:
+        """The function that makes the features of a row."""
+        assert self.encoding is not None
+        real, name = self.real, self.name
+        fields = self.fields()
+        tables, lines = [], []
+        for column, field in enumerate(fields):
+            own = [(j, f) for j, f in enumerate(self.encoding.features) if f.column == column]
+            if self.encoding.columns[column].kind != "category":
+                for j, feature in own:
+                    x = f"row->{field}"
+                    missing = f"{x} != {x}"
+                    if isinstance(feature, Missing):
+                        lines.append(f"    x[{j}] = {missing} ? {self.number(1.0)} : {self.number(0.0)};")
+                        continue
+                    known = x
+                    if feature.low is not None:
+                        low, high = self.number(feature.low), self.number(feature.high)
+                        known = f"({x} < {low} ? {low} : {x} > {high} ? {high} : {x})"
+                    lines.append(f"    x[{j}] = {missing} ? {self.number(feature.fill)} : {known};")
+                continue
+            if not own:
+                continue
+            levels = sorted({level for _j, f in own if isinstance(f, Levels) for level in f.numbers})
+            if levels:
+                texts = ", ".join(map(_quoted, levels))
+                tables.append(f"static const char *const levels_{column}[{len(levels)}] = {{{texts}}};")
+                call = f"level_of(row->{field}, levels_{column}, {len(levels)})"
+            else:
+                call = f"level_of(row->{field}, NULL, 0)"
+            lines.append(f"    k = {call};")
+            for j, feature in own:
+                if isinstance(feature, Missing):
+                    lines.append(f"    x[{j}] = k < 0 ? {self.number(1.0)} : {self.number(0.0)};")
+                    continue
+                known = [feature.numbers.get(level, feature.other) for level in levels]
+                tables.append(self.array(real, f"level_number_{j}", [*known, feature.other]))
+                lines.append(f"    x[{j}] = k < 0 ? {self.number(feature.missing)} : level_number_{j}[k];")
+        has_text = any(column.kind == "category" for column in self.encoding.columns)
+        helper = """/* The number of a text among some, -1 if it is missing, their count if it is unknown. */
+static int level_of(const char *text, const char *const *levels, int n)
+{
+    int k;
+    if (text == NULL || text[0] == '\\0')
+        return -1;
+    for (k = 0; k < n; k++)
+        if (strcmp(text, levels[k]) == 0)
+            return k;
+    return n;
+}
+"""
+        start = ["    int k;"] if any(line.startswith("    k =") for line in lines) else []
+        used = lines or ["    (void)row;", "    (void)x;"]
+        function = [f"void {name}_encode(const {name}_row *row, {real} *x)", "{", *start, *used, "}"]
+        needed = helper if has_text and start else ""
+        return "\n\n".join(part for part in ["\n\n".join(tables), needed.strip(), "\n".join(function)] if part)
+
+    def leaf_scores(self) -> str:
+        """The outputs of one leaf."""
+        inner = f"        {self.real} s = value[v];\n"
+        if self.linear:
+            inner += (
+                "        for (j = coef_start[v]; j < coef_start[v + 1]; j++)\n"
+                "            s += coef[j] * x[coef_feature[j]];\n"
+            )
+        if self.bounded:
+            inner += "        if (s < lower[v])\n            s = lower[v];\n"
+            inner += "        if (s > upper[v])\n            s = upper[v];\n"
+        declared = "    int k, j;\n" if self.linear else "    int k;\n    (void)x;\n"
+        return f"""/* The outputs of a leaf, counted from 0. */
+static void leaf_outputs(const tree_t *t, int leaf, const {self.real} *x, {self.real} *out)
+{{
+{declared}    for (k = 0; k < t->n_outputs; k++) {{
+        int v = t->value + leaf * t->n_outputs + k;
+{inner}        out[k] = s;
+    }}
+}}"""
+
+    def walk(self) -> str:
+        """The value of a split, softmax, and the leaf of a row."""
+        real = self.real
+        text = f"""static {real} split_value(int branch, const {real} *x)
+{{
+    int j;
+    {real} s = {self.number(0.0)};
+    for (j = weight_start[branch]; j < weight_start[branch + 1]; j++)
+        s += weight[j] * x[weight_feature[j]];
+    return s;
+}}"""
+        if self.softmax:
+            exp = "exp" if real == "double" else "expf"
+            text += f"""
+
+static void softmax({real} *p, int n)
+{{
+    int k;
+    {real} top = p[0], total = {self.number(0.0)};
+    for (k = 1; k < n; k++)
+        if (p[k] > top)
+            top = p[k];
+    for (k = 0; k < n; k++) {{
+        p[k] = {exp}(p[k] - top);
+        total += p[k];
+    }}
+    for (k = 0; k < n; k++)
+        p[k] /= total;
+}}"""
+        if any(not tree.mixture for tree in self.trees):
+            text += f"""
+
+/* The leaf of a row, counted from 0. */
+static int leaf_of(const tree_t *t, const {real} *x)
+{{
+    int node = 0;
+    while (node < t->n_branches) {{
+        int branch = t->branch + node;
+        node = children[2 * branch + (split_value(branch, x) <= threshold[branch] ? 0 : 1)];
+    }}
+    return node - t->n_branches;
+}}"""
+        return text
+
+    def mixed(self) -> str:
+        """The outputs of a soft tree."""
+        real, most = self.real, max(tree.n_nodes for tree in self.trees if tree.mixture)
+        exp = "exp" if real == "double" else "expf"
+        one = self.number(1.0)
+        soft = self.soft and any(tree.mixture and tree.link == "softmax" for tree in self.trees)
+        normal = "        if (t->softmax)\n            softmax(own, t->n_outputs);\n" if soft else ""
+        return f"""/* The outputs of a soft tree: all leaves, weighted by their probabilities. */
+static void mixture(const tree_t *t, const {real} *x, {real} *out)
+{{
+    {real} share[{most}], own[{self.most_outputs}];
+    int node, leaf, k;
+    share[0] = {one};
+    for (node = 0; node < t->n_branches; node++) {{
+        int branch = t->branch + node;
+        {real} gap = t->gate * (threshold[branch] - split_value(branch, x));
+        share[children[2 * branch]] = share[node] * ({one} / ({one} + {exp}(-gap)));
+        share[children[2 * branch + 1]] = share[node] * ({one} / ({one} + {exp}(gap)));
+    }}
+    for (k = 0; k < t->n_outputs; k++)
+        out[k] = {self.number(0.0)};
+    for (leaf = 0; leaf <= t->n_branches; leaf++) {{
+        leaf_outputs(t, leaf, x, own);
+{normal}        for (k = 0; k < t->n_outputs; k++)
+            out[k] += share[t->n_branches + leaf] * own[k];
+    }}
+}}"""
+
+    def answer(self) -> str:
+        """The outputs of one tree of any kind."""
+        hard = any(not tree.mixture for tree in self.trees)
+        lines = ["static void tree_outputs(const tree_t *t, const REAL *x, REAL *out)", "{"]
+        if self.soft and hard:
+            lines += ["    if (t->mixture) {", "        mixture(t, x, out);", "        return;", "    }"]
+        if hard:
+            lines.append("    leaf_outputs(t, leaf_of(t, x), x, out);")
+            if self.per_tree and any(tree.link == "softmax" and not tree.mixture for tree in self.trees):
+                if not isinstance(self.model, Tree):
+                    lines += ["    if (t->softmax)", "        softmax(out, t->n_outputs);"]
+        else:
+            lines.append("    mixture(t, x, out);")
+        return "\n".join([*lines, "}"]).replace("REAL", self.real)
+
+    def outputs(self) -> str:
+        """The function that gives the outputs of the whole model."""
+        real, name, K = self.real, self.name, self.model.n_outputs
+        if isinstance(self.model, Tree):
+            return f"void {name}_outputs(const {real} *x, {real} *out)\n{{\n    tree_outputs(&trees[0], x, out);\n}}"
+        if len(self.layers) == 1:
+            return f"""void {name}_outputs(const {real} *x, {real} *out)
+{{
+    {real} own[{self.most_outputs}];
+    int t, k;
+    for (k = 0; k < {K}; k++)
+        out[k] = {self.number(0.0)};
+    for (t = 0; t < {len(self.trees)}; t++) {{
+        tree_outputs(&trees[t], x, own);
+        for (k = 0; k < {K}; k++)
+            out[k] += own[k];
+    }}
+    for (k = 0; k < {K}; k++)
+        out[k] /= {self.number(float(len(self.trees)))};
+}}"""
+        sizes = ", ".join(str(len(layer)) for layer in self.layers)
+        return f"""void {name}_outputs(const {real} *x, {real} *out)
+{{
+    static const int sizes[{len(self.layers)}] = {{{sizes}}};
+    {real} row[{self.width}], own[{self.most_outputs}];
+    int layer, i, k, t = 0, width = {self.model.n_features}, next;
+    for (k = 0; k < {self.model.n_features}; k++)
+        row[k] = x[k];
+    for (k = 0; k < {K}; k++)
+        out[k] = {self.number(0.0)};
+    for (layer = 0; layer < {len(self.layers)}; layer++) {{
+        next = width;
+        for (i = 0; i < sizes[layer]; i++, t++) {{
+            tree_outputs(&trees[t], row, own);
+            for (k = 0; k < {K}; k++)
+                out[k] += own[k];
+            if (layer < {len(self.layers) - 1})
+                for (k = 0; k < trees[t].n_outputs; k++)
+                    row[next++] = own[k];
+        }}
+        width = next;
+    }}
+    for (k = 0; k < {K}; k++)
+        out[k] /= {self.number(float(len(self.trees)))};
+}}"""
+
+    def predict(self) -> str:
+        """The functions that give numbers, probabilities and classes."""
+        real, name, K, model = self.real, self.name, self.model.n_outputs, self.model
+        steps, declared = "", ""
+        if model.classes is not None and isinstance(model, Tree):
+            if not model.mixture and model.link == "softmax":
+                steps = f"    softmax(out, {K});\n"
+        elif model.classes is not None and not model.is_proper:  # type: ignore[union-attr]
+            declared = f"    int k;\n    {real} total = {self.number(0.0)};\n"
+            if model.link == "softmax":  # type: ignore[union-attr]
+                exp = "exp" if real == "double" else "expf"
+                declared += f"    {real} top;\n"
+                steps += (
+                    f"    top = out[0];\n    for (k = 1; k < {K}; k++)\n        if (out[k] > top)\n            top = out[k];\n"
+                    f"    for (k = 0; k < {K}; k++)\n        out[k] = {exp}(out[k] - top);\n"
+                )
+            steps += (
+                f"    for (k = 0; k < {K}; k++) {{\n"
+                f"        out[k] = (out[k] > {self.number(0.0)} ? out[k] : {self.number(0.0)}) + {self.number(TINY_SHARE)};\n"
+                "        total += out[k];\n    }\n"
+                f"    for (k = 0; k < {K}; k++)\n        out[k] /= total;\n"
+            )
+        text = f"""void {name}_predict(const {real} *x, {real} *out)
+{{
+{declared}    {name}_outputs(x, out);
+{steps}}}
+
+void {name}_predict_rows(const {real} *x, size_t n, {real} *out)
+{{
+    size_t i;
+    for (i = 0; i < n; i++)
+        {name}_predict(x + i * {model.n_features}, out + i * {K});
+}}"""
+        if model.classes is None:
+            return text
+        return f"""{text}
+
+int {name}_class(const {real} *x)
+{{
+    {real} out[{K}];
+    int k, best = 0;
+    {name}_outputs(x, out);
+    for (k = 1; k < {K}; k++)
+        if (out[k] > out[best])
+            best = k;
+    return best;
+}}"""
+
+
+KEYWORDS = frozenset(
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+    ]
+)
+
+
+def _comment(text: str) -> str:
+    """Text that cannot end a comment."""
+    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ").replace("\\", "/").replace("??", "? ?")
+
+
+def _quoted(text: str) -> str:
+    """Text as a constant of C, in UTF-8."""
+    out = ""
+    for byte in text.encode():
+        char = chr(byte)
+        out += char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}"
+    return f'"{out}"'

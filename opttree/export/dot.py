@@ -1,0 +1,41 @@
+"""Graphviz: a tree as a graph in the DOT language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opttree.io import as_saved
+from opttree.models import as_tree
+from opttree.text import leaf_text, sides
+
+MOST_TERMS = 3
+
+
+def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) -> str:
+    """The tree in the DOT language of Graphviz: branches as boxes with their conditions, "yes" to the left.
+
+    Parameters
+    ----------
+    model : a tree, a saved model or an estimator of one tree.
+    most_terms : most terms of a split or an equation that are shown; None: all.
+    """
+    saved = as_saved(model)
+    tree = as_tree(saved.tree)
+    names = tree.names() if tree.encoding is not None else list(saved.feature_names)
+    lines = ["digraph tree {", '    node [shape=box, style=rounded, fontname="sans-serif"];']
+    for node in range(tree.n_nodes):
+        if node < tree.n_branches:
+            text = sides(tree, node, names, digits, most_terms, in_words=True)[0]
+        else:
+            text = leaf_text(tree, node, names, digits, most_terms)
+        if tree.share is not None:
+            text += f"\\n{100 * tree.share[node]:.3g} % of rows"
+        lines.append(f'    {node} [label="{_escaped(text)}"];')
+    for branch, kids in enumerate(tree.children.tolist()):
+        for word, kid in zip(("yes", "no"), kids, strict=True):
+            lines.append(f'    {branch} -> {kid} [label="{word}"];')
+    return "\n".join([*lines, "}", ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\n", "\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

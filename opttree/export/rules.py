@@ -1,0 +1,49 @@
+"""Rules: a tree as a table with one row for each leaf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opttree.io import as_saved
+from opttree.models import as_tree
+from opttree.text import leaf_text, sides
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
+    """A table with a row for each leaf: "leaf", its number; "depth"; "rule", the conditions on its path; "prediction" in
+    words; "share" of the training weight, if known; and the constant of each output, or the probability of each class of
+    a constant leaf, as "value" or "value_K", "p_CLASS".
+
+    Parameters
+    ----------
+    model : a tree, a saved model or an estimator of one tree.
+    """
+    import pandas as pd
+
+    saved = as_saved(model)
+    tree = as_tree(saved.tree)
+    names = tree.names() if tree.encoding is not None else list(saved.feature_names)
+    paths: dict[int, list[str]] = {0: []}
+    for t in range(tree.n_branches):
+        words = sides(tree, t, names, digits, in_words=True)
+        paths |= {int(kid): [*paths[t], word] for kid, word in zip(tree.children[t], words, strict=True)}
+    rows = []
+    values = tree.values if tree.classes is None or tree.linear_leaves else tree._probabilities(tree.values)
+    for leaf in range(tree.n_leaves):
+        node = tree.n_branches + leaf
+        row: dict[str, Any] = {"leaf": node, "depth": int(tree.node_depth[node])}
+        row["rule"] = " and ".join(paths[node]) or "always"
+        row["prediction"] = leaf_text(tree, node, names, digits)
+        row["share"] = np.nan if tree.share is None else float(tree.share[node])
+        for k, value in enumerate(values[leaf]):
+            if tree.classes is not None:
+                row[f"p_{tree.classes[k]}" if not tree.linear_leaves else f"score_{tree.classes[k]}"] = float(value)
+            else:
+                row["value" if tree.n_outputs == 1 else f"value_{k}"] = float(value)
+        rows.append(row)
+    return pd.DataFrame(rows)

@@ -1,0 +1,141 @@
+"""scikit-learn: axis-aligned trees and forests as its own trees and random forests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.estimators.tables import TableEncoder
+from opttree.forest import Forest
+from opttree.io import as_saved
+from opttree.tree import Tree
+
+
+def to_sklearn(model: Any) -> Any:
+    """A fitted ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``, or a random forest of them; with the encoding of
+    a table, a pipeline of `opttree.TableEncoder` and the tree.
+
+    scikit-learn routes rows in float32: one within the rounding of a threshold may take its other side.
+
+    Raises
+    ------
+    ValueError
+        For oblique splits, linear leaves, soft trees, layers, and class scores (as of `TAOForestClassifier`), which
+        scikit-learn's trees do not have.
+    """
+    saved = as_saved(model)
+    inside = saved.tree
+    found = _forest(inside) if isinstance(inside, Forest) else _tree(inside)
+    if inside.encoding is None:
+        return found
+    from sklearn.pipeline import make_pipeline
+
+    encoder = TableEncoder()
+    encoder.encoding_ = inside.encoding
+    encoder.n_features_in_ = len(inside.encoding.columns)
+    encoder.feature_names_in_ = np.array([column.name for column in inside.encoding.columns], object)
+    return make_pipeline(encoder, found)
+
+
+def check_plain(tree: Tree, name: str) -> None:
+    """ValueError unless a tree is hard, axis-aligned and constant in its leaves."""
+    reason = None
+    if tree.mixture:
+        reason = "a soft tree"
+    elif not tree.is_axis_aligned:
+        reason = "oblique splits"
+    elif tree.linear_leaves:
+        reason = "linear leaves"
+    if reason is not None:
+        raise ValueError(f"{name} takes axis-aligned trees with constant leaves; got {reason}")
+
+
+def check_proper(forest: Forest, name: str) -> None:
+    """ValueError for classification trees whose answers sum to one only after their mean is normalised."""
+    if forest.classes is not None and forest.link == "identity" and not forest.is_proper:
+        raise ValueError(f"{name} takes forests whose trees answer with probabilities; got class scores")
+
+
+def _values(tree: Tree) -> NDArray[np.float64]:
+    """Values of all nodes (2 B + 1, K): of branches, means of their leaves by their share of the rows."""
+    leaf = tree.values if tree.classes is None else tree._probabilities(tree.values)
+    values = np.zeros((tree.n_nodes, tree.n_outputs))
+    values[tree.n_branches :] = leaf
+    mass = _mass(tree)
+    for t in range(tree.n_branches - 1, -1, -1):
+        kids = tree.children[t]
+        values[t] = np.average(values[kids], axis=0, weights=mass[kids] + 1e-300)
+    return values
+
+
+def _mass(tree: Tree) -> NDArray[np.float64]:
+    """Share of the rows in each node; leaves alike if it is not known."""
+    if tree.share is not None:
+        return np.asarray(tree.share)
+    mass = np.zeros(tree.n_nodes)
+    mass[tree.n_branches :] = 1.0 / tree.n_leaves
+    for t in range(tree.n_branches - 1, -1, -1):
+        mass[t] = mass[tree.children[t]].sum()
+    return mass
+
+
+def _tree(tree: Tree) -> Any:
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+    from sklearn.tree._tree import Tree as Nodes
+
+    check_plain(tree, "to_sklearn")
+    tree = tree.canonical
+    K = tree.n_outputs
+    is_class = tree.classes is not None
+    counts = np.array([K] if is_class else [1] * K, np.intp)
+    nodes = Nodes(tree.n_features, counts, len(counts))
+    table = np.zeros(tree.n_nodes, nodes.__getstate__()["nodes"].dtype)
+    mass, values = _mass(tree), _values(tree)
+    left, right = np.full(tree.n_nodes, -1), np.full(tree.n_nodes, -1)
+    left[: tree.n_branches], right[: tree.n_branches] = tree.children.T
+    order = _depth_first(left, right)
+    place = np.argsort(order)
+    for name, links in (("left_child", left), ("right_child", right)):
+        table[name] = np.where(links >= 0, place[links], -1)[order]
+    table["feature"] = np.append(tree.feature, np.full(tree.n_leaves, -2))[order]
+    table["threshold"] = np.append(tree.b, np.full(tree.n_leaves, -2.0))[order]
+    table["weighted_n_node_samples"] = mass[order]
+    table["n_node_samples"] = np.maximum(np.round(1e6 * mass[order]), 1)
+    shaped = values[order].reshape(tree.n_nodes, 1, K) if is_class else values[order][:, :, None]
+    state = {"max_depth": tree.depth, "node_count": tree.n_nodes, "nodes": table}
+    nodes.__setstate__({**state, "values": np.ascontiguousarray(shaped)})
+    found = DecisionTreeClassifier() if is_class else DecisionTreeRegressor()
+    found.tree_, found.n_features_in_, found.n_outputs_, found.max_features_ = nodes, tree.n_features, len(counts), None
+    if is_class:
+        found.classes_, found.n_classes_ = np.asarray(tree.classes), K
+    return found
+
+
+def _depth_first(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.intp]:
+    """The nodes in the order in which scikit-learn numbers them."""
+    order, stack = [], [0]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        if left[node] >= 0:
+            stack += [int(right[node]), int(left[node])]
+    return np.array(order, np.intp)
+
+
+def _forest(forest: Forest) -> Any:
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    if len(forest.layers) > 1 or forest.link != "identity":
+        raise ValueError("to_sklearn takes forests of one layer whose answers are means; got layers, or class scores")
+    check_proper(forest, "to_sklearn")
+    parts = [_tree(tree) for tree in forest.trees]
+    is_class = forest.classes is not None
+    found = RandomForestClassifier(len(parts)) if is_class else RandomForestRegressor(len(parts))
+    found.estimators_, found.n_features_in_, found.n_outputs_ = parts, forest.n_features, parts[0].n_outputs_
+    if is_class:
+        found.classes_, found.n_classes_ = np.asarray(forest.classes), forest.n_outputs
+        for part in parts:
+            part.classes_ = np.arange(forest.n_outputs)
+    return found

@@ -1,0 +1,62 @@
+"""Predictions of a model file of opttree by NumPy alone: python standalone.py model.json rows.csv > predictions.txt."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+
+
+def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader reads them
+    Z = np.empty((len(rows), len(encoding["features"])))
+    for j, f in enumerate(encoding["features"]):
+        name, kind = encoding["columns"][f["column"]]
+        for i, v in enumerate(row[name] for row in rows):
+            if f["kind"] == "missing":
+                Z[i, j] = v == ""
+            elif f["kind"] == "levels":
+                Z[i, j] = f["missing"] if v == "" else f["numbers"].get(v, f["other"])
+            else:
+                known = {"": f["fill"], "True": 1.0, "False": 0.0}.get(v, v)
+                known = float(known if kind != "date" or v == "" else np.datetime64(v, "us").astype(float) / 864e8)
+                Z[i, j] = known if v == "" or f["low"] is None else np.clip(known, f["low"], f["high"])
+    return Z
+
+
+def outputs(tree, X):  # (n, K) outputs, or class probabilities
+    A, b, kids, B = np.reshape(tree["A"], (-1, tree["n_features"])), tree["b"], tree["children"], len(tree["b"])
+    reach = np.ones((len(X), 2 * B + 1))  # probability of each node: 0 or 1 in a hard tree
+    for t in range(B):
+        gap = b[t] - X @ A[t]
+        left = 1 / (1 + np.exp(-tree["gate"] * gap)) if tree.get("mixture") else (gap >= 0) * 1.0
+        reach[:, kids[t][0]], reach[:, kids[t][1]] = reach[:, t] * left, reach[:, t] * (1 - left)
+    own = np.repeat(np.array(tree["values"])[None], len(X), axis=0)  # (n, leaves, K)
+    if np.size(tree["coefs"]):
+        own = own + np.einsum("np,lkp->nlk", X, np.array(tree["coefs"]))
+        own = np.clip(own, tree["lower"], tree["upper"]) if "lower" in tree else own
+    if tree["link"] == "softmax":
+        own = np.exp(own - own.max(axis=2, keepdims=True))
+        own /= own.sum(axis=2, keepdims=True)
+    return np.einsum("nl,nlk->nk", reach[:, B:], own)
+
+
+def predict(layers, X, n_outputs):  # numbers, or scores of the classes
+    total = []
+    for layer in layers:
+        answers = [outputs(tree, X) for tree in layer]
+        total, X = [*total, *(a[:, :n_outputs] for a in answers)], np.hstack([X, *answers])
+    return np.mean(total, axis=0)
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as file, open(sys.argv[2]) as table:
+        whole, rows = json.load(file), list(csv.DictReader(table))
+    model, names = whole["tree"], whole["feature_names"]
+    plain = "encoding" not in model
+    X = np.array([[float(r[c]) for c in names] for r in rows]) if plain else encode(model["encoding"], rows)
+    layers = model.get("layers", [[model]])
+    answers, classes = (
+        predict(layers, X, model.get("n_outputs", len(layers[0][0]["values"][0]))),
+        layers[0][0].get("classes"),
+    )
+    np.savetxt(sys.stdout, answers if classes is None else np.array(classes)[answers.argmax(axis=1)], "%s")
