@@ -176,7 +176,7 @@ class Encoding:
         name = column.name
         if isinstance(feature, Missing):
             words = f"{name} present", f"{name} missing"
-            return words if threshold >= 0.0 else words[::-1]  # type: ignore[return-value]
+            return words if threshold >= 0.0 else words[::-1]
         if isinstance(feature, Levels):
             return self._of_levels(feature, name, weight, threshold)
         at = threshold / weight

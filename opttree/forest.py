@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -48,6 +48,8 @@ class Forest:
     link : "identity", or "softmax" if the mean outputs are class scores (`solvers.Boosting`).
     feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
     encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
+    starts : of boosted trees, for each ensemble in turn the number of its trees and the outputs (K,) from which it
+        starts; `staged` needs them. Ignored by ``==``.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class Forest:
     link: str = "identity"
     feature_names: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
     encoding: Encoding | None = field(default=None, repr=False, compare=False)
+    starts: tuple[tuple[int, Floats], ...] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))
@@ -160,6 +163,29 @@ class Forest:
                 X = np.hstack([X, *answers])
         return total / len(self.trees)
 
+    def staged(self, X: ArrayLike) -> Iterator[Floats]:
+        """The outputs (n, K) of the first tree, of the first two, and so on; of boosted trees that of the ensembles'
+        first trees, first two, ..., each with its start. ValueError for several layers.
+        """
+        if len(self.layers) > 1:
+            raise ValueError(f"staged is for one layer of trees; this forest has {len(self.layers)}")
+        X = np.ascontiguousarray(X, np.float64)
+        answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
+        if self.starts is None:
+            total = np.zeros((len(X), self.n_outputs))
+            for number, tree in enumerate(self.trees, 1):
+                total += answer(tree, X)
+                yield total / number
+            return
+        R, whole = len(self.starts), len(self.trees)
+        total = np.tile(np.mean([start for _count, start in self.starts], axis=0), (len(X), 1))
+        firsts = np.cumsum([0, *(count for count, _start in self.starts)])
+        for step in range(max(count for count, _start in self.starts)):
+            for first, (count, start) in zip(firsts, self.starts, strict=False):
+                if step < count:
+                    total += (self.trees[first + step].outputs(X) - start * (whole / (R * count))) / whole
+            yield total.copy()
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) of classification trees."""
         scores = self.outputs(X)
@@ -173,7 +199,10 @@ class Forest:
         Leaves fitted to class indicators under squared loss need not predict numbers that sum to one; they are
         normalised.
         """
-        scores = self.outputs(X)
+        return self.answers_of(self.outputs(X))
+
+    def answers_of(self, scores: Floats) -> Floats:
+        """`answers` from the outputs (n, K)."""
         if self.classes is None or self.is_proper:
             return scores
         if self.link == "softmax":
@@ -215,6 +244,8 @@ class Forest:
             out["feature_names"] = list(self.feature_names)
         if self.encoding is not None:
             out["encoding"] = self.encoding.to_dict()
+        if self.starts is not None:
+            out["starts"] = [[count, start.tolist()] for count, start in self.starts]
         return out
 
     @staticmethod
@@ -226,12 +257,14 @@ class Forest:
             raise ValueError(f"link must be 'identity' or 'softmax'; got {data['link']!r}")
         names, encoding = data.get("feature_names"), data.get("encoding")
         try:
+            starts = [(int(count), np.array(start, np.float64)) for count, start in data.get("starts") or []]
             return Forest(
                 tuple(tuple(Tree.from_dict(tree) for tree in layer) for layer in data["layers"]),
                 int(data["n_outputs"]),
                 link=data["link"],
                 feature_names=None if names is None else tuple(map(str, names)),
                 encoding=None if encoding is None else Encoding.from_dict(encoding),
+                starts=tuple(starts) or None,
             )
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"a forest needs layers of trees; got something else ({error})") from error
@@ -253,4 +286,7 @@ class Forest:
                 np.append(part, np.tile(own, len(layer))) for part, own in zip((x_mean, x_scale), out, strict=True)
             )
         outside = None if self.outside is None else (self.outside[0] * unit + shift, self.outside[1])
-        return replace(self, layers=tuple(layers), outside=outside)
+        starts = self.starts
+        if starts is not None:
+            starts = tuple((count, start * unit + shift) for count, start in starts)
+        return replace(self, layers=tuple(layers), outside=outside, starts=starts)

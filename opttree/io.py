@@ -110,9 +110,8 @@ def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str
     if isinstance(model, Model):
         return model
     inside = as_answered(model)
-    alone = isinstance(inside, Forest) and len(inside.trees) == 1 and inside.link == "identity"
-    if alone and (inside.classes is None or inside.is_proper):
-        inside = as_tree(inside)
+    if isinstance(inside, Forest) and len(inside.trees) == 1 and inside.link == "identity":
+        inside = as_tree(inside) if inside.classes is None or inside.is_proper else inside
     if feature_names is None and inside.encoding is None:
         feature_names = getattr(model, "feature_names_in_", None)
     method = "" if isinstance(model, (Tree, Forest)) else type(model).__name__

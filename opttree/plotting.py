@@ -40,8 +40,8 @@ def plot_tree(
     """Draw a tree: a branch shows its condition and share of the samples, a leaf its value or the largest terms of its
     equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers.
 
-    A sum of features shows its largest terms as weight times standard deviation of the feature, the largest scaled to 1,
-    if the tree stores deviations (`Tree.spread`; fitted trees do). Boxes say as much as there is room for, level by
+    A sum of features shows its largest terms as weight times standard deviation of the feature, the largest scaled to
+    1, if the tree stores deviations (`Tree.spread`; fitted trees do). Boxes say as much as there is room for, level by
     level: in deep trees only a name or a number, then a dot; `Tree.to_html` shows all of it.
 
     Parameters

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.losses import Loss
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
@@ -23,6 +24,8 @@ def refusal(problem: TreeProblem) -> str | None:
     """Why leaves of this problem cannot be shrunk, or None."""
     if problem.loss == "absolute":
         return "medians are not shrunk; use loss='squared'"
+    if isinstance(problem.loss, Loss):
+        return f"leaves fitted by {problem.loss!r} are not shrunk; use loss='squared'"
     if problem.leaves == "linear":
         if problem.is_classification:
             return "linear leaves of classes are not shrunk; use leaves='constant'"

@@ -166,7 +166,7 @@ def mean_answers(tree: Tree) -> NDArray[np.float64]:
 
 
 def color_of(tree: Tree, node: int) -> Any:
-    """Colour of a box: of the likeliest class, the paler the less sure; of a number by its place between the leaves'."""
+    """Colour of a box: of the likeliest class, the paler the less sure; of a number by its place among the leaves."""
     mean = mean_answers(tree)
     if tree.classes is not None:
         p = np.clip(mean[node], 0.0, None)

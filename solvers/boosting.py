@@ -22,6 +22,7 @@ from solvers.tao import TAOForest
 
 Floats = NDArray[np.float64]
 REPEATS, FEW_ROWS = 4, 500
+NEGLIGIBLE = 1e-3  # share of the held-out log loss of the class frequencies, below which no more trees are added
 SMALLEST_ERROR = (
     1.0  # of the mean absolute error: below it the absolute loss is treated as quadratic, as in Huber's loss
 )
@@ -54,10 +55,19 @@ class Boosting(Solver):
     n_trees: int = option(300, "Largest number of trees.", least=1)
     learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied, in (0, 1].", above=0, most=1)
     subsample: float = option(0.7, "Share of the rows in each tree's sample.", above=0, most=1)
-    validation: float | None = option(
-        0.1, "Share of the rows held out to choose the number of trees; None: all trees are kept.", above=0, below=1
+    validation: float | TreeProblem | None = option(
+        0.1,
+        """Share of the rows held out to choose the number of trees, or a `TreeProblem` of other rows for it; None: all
+        trees are kept.""",
+        above=0,
+        below=1,
     )
-    patience: int = option(20, "Stop after this many trees without a lower held-out loss.", least=1)
+    patience: int = option(
+        20,
+        """Stop after this many trees without a lower held-out loss; and for classes once it is a thousandth of that of
+        the class frequencies.""",
+        least=1,
+    )
     repeats: int | None = option(
         None,
         """Ensembles, each with other rows held out, whose predictions (of classes: scores) are averaged; None: 4 for
@@ -86,13 +96,21 @@ class Boosting(Solver):
             yield Step(start, phase="start")
         yield Step(problem.best_constant(), phase="constant")
         share = self.validation if problem.n_samples > 1 else None
-        repeats = 1 if share is None else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
+        judge = self.validation if isinstance(self.validation, TreeProblem) else None
+        repeats = (
+            1
+            if share is None or judge is not None
+            else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
+        )
         runs: list[Run] = []
 
         def grown() -> Generator[None, Any, Termination]:
             termination = Termination.ITERATION_LIMIT
             for own in [rng] if repeats == 1 else rng.spawn(repeats):
-                train, valid = (problem, None) if share is None else problem.split(share, own)
+                if share is None or isinstance(share, TreeProblem):
+                    train, valid = problem, judge
+                else:
+                    train, valid = problem.split(share, own)
                 runs.append(Run(starting_scores(train), held_out=valid is not None))
                 termination = yield from self._grown(runs[-1], train, valid, own)
             return termination
@@ -111,6 +129,7 @@ class Boosting(Solver):
         """Add trees to ``run``, until the loss on ``valid`` gets no lower."""
         parts = [train] if valid is None else [train, valid]
         scores = [np.tile(run.offset, (part.n_samples, 1)) for part in parts]
+        alone = mean_loss(parts[-1], scores[-1])
         quick = getattr(self.base, "quick_trees", None)
         fit = self._stated(train) if quick is None else quick(train, self.subsample)
         for _ in range(self.n_trees):
@@ -120,6 +139,8 @@ class Boosting(Solver):
                 own += self.learning_rate * tree.outputs(part.X)
             run.losses.append(mean_loss(parts[-1], scores[-1]))
             yield None
+            if valid is not None and valid.is_classification and run.losses[-1] < NEGLIGIBLE * alone:
+                return Termination.STALLED
             if valid is not None and len(run.losses) - 1 - int(np.argmin(run.losses)) >= self.patience:
                 return Termination.STALLED
         return Termination.ITERATION_LIMIT
@@ -138,7 +159,8 @@ class Boosting(Solver):
         if problem.is_classification:
             scaled = [replace(tree, classes=problem.classes) for tree in scaled]
         link = "softmax" if problem.is_classification else "identity"
-        forest = Forest((tuple(scaled),), problem.n_outputs, link=link)
+        starts = tuple((run.count, run.offset) for run in runs)
+        forest = Forest((tuple(scaled),), problem.n_outputs, link=link, starts=starts)
         losses = [run.losses[run.count - 1] if run.held_out else np.inf for run in runs]
         info = {"trees": float(total), "validation": float(np.mean(losses))}
         return Step(forest, problem.objective(forest), phase="boosting", info=info)

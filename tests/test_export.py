@@ -226,7 +226,7 @@ def test_other_models_are_refused_by_name():
 
 @pytest.mark.parametrize("name", ["TAO, axis", "TAO-l, classes", "table, axis", "table, oblique"])
 def test_rules_and_graphs_name_columns_and_cover_all_rows(name):
-    model, X = fitted(name)
+    model = fitted(name)[0]
     rules = export.to_rules(model)
     assert len(rules) == model.tree_.n_leaves
     assert rules["share"].sum() == pytest.approx(1.0)

@@ -19,7 +19,7 @@ from opttree.clock import now
 from opttree.estimators.running import as_seed, progress
 from opttree.estimators.scaling import Scaling, moments, outputs_name, with_training
 from opttree.estimators.selection import choose_depth
-from opttree.estimators.tables import TableEncoder, as_array, check_table, needs_encoding
+from opttree.estimators.tables import TableEncoder, as_array, check_table, needs_encoding, signs_of
 from opttree.forest import Forest
 from opttree.interpret import importances
 from opttree.interrupts import InterruptedFitWarning, noted_interrupts
@@ -142,11 +142,13 @@ class TreeEstimator(Options, BaseEstimator):
         seed = as_seed(self.random_state)
         self._choose_depth(X, y, weight, seed)
         problem, scaling = self._state_of_fit(X, y, weight)
+        self._judge = self._stated_judge(problem, scaling)
         left = None if self.time_limit is None else max(self.time_limit - (now() - began), 1e-3)
         self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
         self.n_iter_ = self.result_.n_steps
         self._keep(problem, scaling, X, weight)
         self._describe(X, weight)
+        self._forget("_judge")
         return problem, scaling
 
     def _describe(self, X: Floats, weight: Floats) -> None:
@@ -169,7 +171,57 @@ class TreeEstimator(Options, BaseEstimator):
         encoder = getattr(self, "encoder_", None)
         if encoder is None:
             return found
-        return np.bincount(encoder.encoding_.sources, weights=found, minlength=len(encoder.encoding_.columns))
+        columns: Floats = np.zeros(len(encoder.encoding_.columns))
+        np.add.at(columns, encoder.encoding_.sources, found)
+        return columns
+
+    @property
+    def _validation_rows(self) -> TreeProblem | None:
+        """The problem on the rows of ``eval_set``, while a fit runs."""
+        rows: TreeProblem | None = vars(self).get("_judge")
+        return rows
+
+    takes_eval_set = False  # whether a fit may stop early by rows that it is given for this
+
+    def _set_judge(self, eval_set: Any) -> None:
+        """Keep the validation rows of a fit, ``(X, y)``; ValueError where they have no use."""
+        self._eval_set = None
+        if eval_set is None:
+            return
+        if not self.takes_eval_set:
+            raise ValueError(f"eval_set is for estimators that stop early; got it for {type(self).__name__}")
+        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+            raise ValueError(f"eval_set must be a pair (X, y) of validation rows; got {type(eval_set).__name__}")
+        self._eval_set = eval_set
+
+    def _stated_judge(self, problem: TreeProblem, scaling: Scaling) -> TreeProblem | None:
+        """The problem on the validation rows of this fit, or None."""
+        given, self._eval_set = getattr(self, "_eval_set", None), None
+        if given is None:
+            return None
+        X, y = self._prepared(given[0]), np.asarray(given[1])
+        check_consistent_length(X, y)
+        if problem.classes is None:
+            check_numbers("y", y := y.astype(np.float64))
+            y = scaling.outputs(y)
+        elif not np.isin(y, problem.classes).all():
+            raise ValueError(f"eval_set must have classes of y, {problem.classes.tolist()}; got others")
+        return problem.with_rows(scaling.features(self._transformed(X)), y)
+
+    def _transformed(self, X: Floats) -> Floats:
+        """The features before they are scaled."""
+        return X
+
+    @property
+    def _for_features(self) -> dict[str, Any]:
+        """Options that speak of the columns of a table, for a copy of this estimator that is fitted to features."""
+        signs = {} if getattr(self, "monotonic_cst", None) is None else {"monotonic_cst": self._signs()}
+        return {"categorical_features": "from_dtype", **signs}
+
+    def _signs(self) -> tuple[int, ...]:
+        """``monotonic_cst`` for each feature."""
+        me: Any = self
+        return signs_of(me.monotonic_cst, getattr(self, "feature_names_in_", None), self.n_features_in_, me.encoder_)
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
         """Choose the depth if it is not given."""
@@ -198,19 +250,30 @@ class TreeEstimator(Options, BaseEstimator):
         if is_regressor(self):
             units = self._output_units(y.reshape(y.shape[0], -1), weight)
         scaling = Scaling(*self._feature_units(X, weight), *units)
-        me: Any = self  # these three are options of some estimators and class attributes of others
+        me: Any = self  # an option of some estimators and a class attribute of others
         problem = TreeProblem(
             scaling.features(X),
             scaling.outputs(y) if is_regressor(self) else y,
             depth=self._depth_for(int(np.count_nonzero(weight))),
             splits=me.splits,
-            leaves=me.leaves,
-            loss=me.loss,
+            leaves=self._stated_leaves,
+            loss=self._stated_loss(scaling.y_scale),
             sample_weight=weight,
             penalties=self._penalties(weight, X.shape[1]),
             min_leaf=int(self._min_leaf),
         )
         return problem, scaling
+
+    @property
+    def _stated_leaves(self) -> Any:
+        """The kind of the problem's leaves."""
+        me: Any = self
+        return me.leaves
+
+    def _stated_loss(self, y_scale: Floats) -> Any:
+        """The loss of the problem, whose outputs are in units of ``y_scale``."""
+        me: Any = self
+        return me.loss
 
     def _weighted(self, y: NDArray[Any], weight: Floats) -> Floats:
         """The weights (n,) of the problem's rows, from those of `fit`."""
@@ -295,6 +358,10 @@ class TreeEstimator(Options, BaseEstimator):
 
     def _validated(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
+        return self._prepared(X)
+
+    def _prepared(self, X: Any) -> Floats:
+        """New rows as arrays of features."""
         if getattr(self, "encoder_", None) is not None:
             Z = self.encoder_.encoding_.transform(check_table(self, X, reset=False))  # type: ignore[union-attr]
         else:

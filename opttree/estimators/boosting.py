@@ -10,9 +10,11 @@ import numpy as np
 from opttree import bridge
 from opttree.estimators.base import Floats, MinLeaf, SplitPenalty, as_forest
 from opttree.estimators.forest import ForestModel
+from opttree.estimators.losses import RegressionLoss
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.losses import Loss
 from opttree.options import changed, option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
@@ -41,13 +43,14 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
     """Common part of the regressor and the classifier."""
 
     splits = "oblique"
+    takes_eval_set = True
 
     base: Any = option(
         "auto",
         """"auto", "oblique", "axis", "cart" or a solver: how trees are grown. "oblique": passes of TAO over the whole
         tree. "axis": scikit-learn's randomised trees with our leaves; "cart": the same with constant leaves in any
-        case. "auto" tries all three, one after another, and keeps the one with the lowest held-out loss. A solver of `solvers`, such as ``TAO(max_iter=10)``, solves a separate problem for
-        every tree, which takes longer.""",
+        case. "auto" tries all three, one after another, and keeps the one with the lowest held-out loss. A solver of
+        `solvers`, such as ``TAO(max_iter=10)``, solves a separate problem for every tree, which takes longer.""",
         test=lambda base: (
             base in ("auto", *DEPTHS) if isinstance(base, str) else isinstance(base, bridge.solvers.Solver)
         ),
@@ -62,13 +65,20 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         least=1,
     )
     leaves: Literal["linear", "constant"] = option(
-        "linear", "Linear functions or constants in the leaves; see ``base``."
+        "linear",
+        """Linear functions or constants in the leaves; see ``base``. Losses other than "squared", "absolute" and "log"
+        have constants in any case.""",
     )
     subsample: float = option(0.7, "Share of the rows in each tree's sample.")
     validation_fraction: float | None = option(
         0.1, "Share of the rows held out to choose the number of trees, or None.", above=0, below=1
     )
     n_iter_no_change: int = option(20, "Stop after this many trees without a lower held-out loss.", least=1)
+    monotonic_cst: Any = option(
+        None,
+        """For each column 1, -1 or 0, or a dict of these by name: predictions must increase with it, decrease or
+        either, as in scikit-learn. With ``base`` "auto" or "cart", for one number.""",
+    )
     split_penalty: float = changed(1e-6)
     l1_ratio: float = changed(0.0)
 
@@ -79,19 +89,28 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
 
     @property
     def _kinds(self) -> list[Any]:
+        if self.monotonic_cst is not None:
+            if self.base not in ("auto", "cart"):
+                raise ValueError(f"monotonic_cst needs base='auto' or 'cart'; got base={self.base!r}")
+            return ["cart"]
         if self.base != "auto":
             return [self.base]
-        return [kind for kind in DEPTHS if kind != "cart" or self.leaves == "linear"]  # else it is "axis"
+        return [kind for kind in DEPTHS if kind != "cart" or self._stated_leaves == "linear"]  # else it is "axis"
 
     def _depth_for(self, n_samples: int) -> int:
         return int(self.max_depth or DEPTH)
 
-    def _boosting(self, kind: Any) -> Any:
+    @property
+    def _stated_leaves(self) -> Any:
+        return "constant" if isinstance(self._stated_loss(np.ones(1)), Loss) else self.leaves
+
+    def _boosting(self, kind: Any, signs: tuple[int, ...] | None = None) -> Any:
+        base = boosting_base(kind) if isinstance(kind, str) else kind
         return self._made(
             bridge.solvers.Boosting,
-            base=boosting_base(kind) if isinstance(kind, str) else kind,
+            base=base if signs is None else replace(base, monotone=signs),
             n_trees=self.n_estimators,
-            validation=self.validation_fraction,
+            validation=self.validation_fraction if self._validation_rows is None else self._validation_rows,
             patience=self.n_iter_no_change,
         )
 
@@ -102,13 +121,14 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31 - 1))
         results = {}
+        signs = None if self.monotonic_cst is None else self._signs()
         for kind in self._kinds:
             depth = self.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
             stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
             share = None if time_limit is None else time_limit / len(self._kinds)
             results[kind] = keep_last(
                 lambda callback, kind=kind, stated=stated, share=share: self._run(
-                    self._boosting(kind), stated, start, seed, share, callback
+                    self._boosting(kind, signs), stated, start, seed, share, callback
                 ),
                 watch,
             )
@@ -118,7 +138,9 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         def loss(kind: Any) -> float:
             result = results[kind]
             held = result.trace.rows[-1].info.get("validation", np.inf)
-            return held if self.validation_fraction is not None else result.objective
+            return (
+                held if self.validation_fraction is not None or self._validation_rows is not None else result.objective
+            )
 
         self.base_ = min(results, key=loss)
         self.validation_loss_ = loss(self.base_)
@@ -131,7 +153,7 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
+class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
     """Gradient boosting with shallow trees that are optimised as a whole, by default with linear leaves.
 
     Attributes
@@ -142,8 +164,6 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     validation_loss_ : mean loss of the standardised outputs on the held-out rows.
     result_ : `solvers.Result` of the run.
     """
-
-    loss: Literal["squared", "absolute"] = option("squared", "Summed over the outputs.")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

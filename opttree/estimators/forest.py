@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
@@ -51,6 +54,22 @@ class ForestModel(ForestEstimator):
         """Leaf node of each row in each tree: (n, T) int."""
         X = self._validated(X)
         return np.stack([tree.apply(X) for tree in self.forest_.trees], axis=1)
+
+    def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Predictions of the first tree, of the first two, and so on: each as `predict`; for one output."""
+        X = self._validated(X)
+        for scores in self.forest_.staged(X):
+            if self.forest_.classes is not None:
+                yield self.forest_.classes[np.argmax(scores, axis=1)]
+            else:
+                yield scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @available_if(is_classifier)
+    def staged_predict_proba(self, X: Any) -> Iterator[Floats]:
+        """Class probabilities of the first tree, of the first two, and so on: each as `predict_proba`."""
+        X = self._validated(X)
+        for scores in self.forest_.staged(X):
+            yield self.forest_.answers_of(scores)
 
     def get_depth(self) -> int:
         """Depth of the deepest tree."""

@@ -31,6 +31,7 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
 
     splits = "oblique"
     starts_compete = True
+    takes_eval_set = True
 
     leaves: Literal["constant", "linear"] = option(
         "constant",
@@ -81,9 +82,14 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
 
     @property
     def _shrinkage(self) -> float | str:
-        if self.leaf_shrinkage is None and (self.preset == "paper" or self.validation_fraction is not None):
+        if self.leaf_shrinkage is None and (self.preset == "paper" or self._stops_early):
             return 0.0
         return super()._shrinkage
+
+    @property
+    def _stops_early(self) -> bool:
+        """Whether validation rows choose the tree."""
+        return self.validation_fraction is not None or self._validation_rows is not None
 
     def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
         """A tree of TAO of the same depth, in a small part of GET's time: it overfits alike."""
@@ -128,9 +134,12 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
         """Solve; with ``validation_fraction``, on the training rows, and keep the step with the lowest validation
         loss.
         """
-        if self.validation_fraction is None:
+        if self._validation_rows is not None:
+            train, valid = problem, self._validation_rows
+        elif self.validation_fraction is None:
             return super()._solve(problem, start, seed, time_limit, watch)
-        train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
+        else:
+            train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
         if start is not None:
             start = train.trim(start)
         best: list[Any] = [np.inf, None]

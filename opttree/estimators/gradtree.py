@@ -28,6 +28,7 @@ class _GradTree(MinLeaf, SingleTree):
 
     splits = "axis"
     leaves = "constant"
+    takes_eval_set = True
 
     max_depth: int | Literal["cv"] = changed(8)
     _: KW_ONLY
@@ -72,10 +73,15 @@ class _GradTree(MinLeaf, SingleTree):
         "cpu", 'Device of the descents, see `solvers.GradTree`; "gpu" needs CuPy and a CUDA device.'
     )
 
+    @property
+    def _held_out(self) -> Any:
+        """The rows, or the share of them, by which a descent stops."""
+        return self.validation_fraction if self._validation_rows is None else self._validation_rows
+
     def _solver(self, problem: TreeProblem) -> Any:
         from_cart = self.init == "cart" or (self.init is None and problem.loss == "zero_one")
         init = bridge.solvers.CartInit() if from_cart else None
-        return self._made(bridge.solvers.GradTree, validation=self.validation_fraction, init=init)
+        return self._made(bridge.solvers.GradTree, validation=self._held_out, init=init)
 
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
@@ -150,7 +156,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         """Run; with ``rebalance``, hold out the validation rows first and oversample the rest."""
         if self.rebalance:
             train = problem
-            if self.validation_fraction is not None:
+            if self.validation_fraction is not None and self._validation_rows is None:
                 train, judge = problem.split(
                     self.validation_fraction, np.random.default_rng(seed), stratify=self.stratify
                 )

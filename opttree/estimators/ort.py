@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree import bridge
+from opttree.constraints import Monotone
 from opttree.estimators.base import Floats, Penalties, SingleTree, mixed
 from opttree.estimators.scaling import Scaling
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
@@ -56,6 +57,12 @@ class _OptimalTree(SingleTree):
         first (fewer than all by default for linear leaves of many features), then those next to the best.""",
     )
     gap: float | None = option(None, 'Relative gap that counts as proved; None: 0 for "bnb", for "mip" its own.')
+    monotonic_cst: Any = option(
+        None,
+        """For each column 1, -1 or 0, or a dict of these by name: answers must increase with it, decrease or either, as
+        in scikit-learn; of classes, their order, as `opttree.constraints.Monotone` says. By "mip" in any case, with
+        axis-aligned splits and constant leaves: for small data, or few ``n_thresholds``.""",
+    )
     min_samples_leaf: int | None = option(
         None,
         """Fewest training rows in a leaf; None: 1 for constant leaves, 10 for linear ones (the best of 1, 5, 10 and 20
@@ -78,6 +85,10 @@ class _OptimalTree(SingleTree):
         if self.cp:
             loss = problem.mean_loss(problem.best_constant())
             problem = replace(problem, penalties=(*problem.penalties, SplitPrice(float(self.cp * loss))))
+        if self.monotonic_cst is not None:
+            signs = self._signs() if hasattr(self, "n_features_in_") else self.monotonic_cst
+            limits = tuple(Monotone(j, sign) for j, sign in enumerate(signs) if sign)
+            problem = replace(problem, constraints=(*problem.constraints, *limits))
         return problem, scaling
 
     def _solver(self, problem: TreeProblem) -> Any:
@@ -88,6 +99,10 @@ class _OptimalTree(SingleTree):
             n_thresholds="auto" if self.n_thresholds == "all" else self.n_thresholds,
         )
         mip = self._made(bridge.solvers.MIP, init="auto")
+        if problem.constraints:
+            if self.solver not in ("auto", "mip"):
+                raise ValueError(f"monotonic_cst needs solver='auto' or 'mip'; got solver={self.solver!r}")
+            return replace(mip, formulation="auto" if self.formulation == "hyperflow" else self.formulation)
         if self.solver == "local":
             return local
         if self.solver == "bnb":

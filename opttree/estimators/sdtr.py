@@ -34,6 +34,7 @@ class _SDTR(ForestEstimator, SingleTree):
     splits = "oblique"
     leaves = "constant"
     loss = "squared"
+    takes_eval_set = True
 
     max_depth: int | Literal["cv"] = changed(
         7, 'Levels of splits (the paper\'s depth less one); "cv" as in `TAORegressor`.'
@@ -103,7 +104,10 @@ class _SDTR(ForestEstimator, SingleTree):
         return X if self.transformer_ is None else self.transformer_.transform(X)
 
     def _solver(self, problem: TreeProblem) -> Any:
-        return self._made(bridge.solvers.SDTR, validation=self.validation_fraction)
+        return self._made(
+            bridge.solvers.SDTR,
+            validation=self.validation_fraction if self._validation_rows is None else self._validation_rows,
+        )
 
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None

@@ -37,6 +37,7 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes the interrupt on
     shrunk = getattr(model, "_shrinkage", 0.0) == "cv"  # the folds' trees choose it for each depth, too
+    own |= model._for_features
     search = type(model)(**(model.get_params(deep=False) | own | ({"leaf_shrinkage": 0.0} if shrunk else {})))
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -321,3 +321,33 @@ def as_array(X: Any) -> Any:
         return X
     frame = narwhal(X)
     return pd.DataFrame({name: frame.get_column(name).to_numpy() for name in frame.columns})
+
+
+def signs_of(
+    monotonic_cst: Any, names: Sequence[Any] | None, n_columns: int, encoder: TableEncoder | None
+) -> tuple[int, ...]:
+    """For each feature -1, 0 or 1, from an entry for each column, or a dict from names of columns.
+
+    Raises
+    ------
+    ValueError
+        For other numbers, a wrong number of them, unknown names, and categories.
+    """
+    rule = "monotonic_cst must be -1, 0 or 1 for each column, or a dict of these by the names of columns"
+    if isinstance(monotonic_cst, Mapping):
+        known = [] if names is None else [str(name) for name in names]
+        unknown = [name for name in monotonic_cst if str(name) not in known]
+        if unknown:
+            raise ValueError(f"{rule}; got {unknown[0]!r}")
+        given = {str(name): sign for name, sign in monotonic_cst.items()}
+        signs = [given.get(name, 0) for name in known]
+    else:
+        signs = list(monotonic_cst)
+    if len(signs) != n_columns or any(sign not in (-1, 0, 1) for sign in signs):
+        raise ValueError(f"{rule}, of which there are {n_columns}; got {monotonic_cst!r}")
+    if encoder is None:
+        return tuple(map(int, signs))
+    for column, sign in zip(encoder.encoding_.columns, signs, strict=True):
+        if sign and column.kind == "category":
+            raise ValueError(f"monotonic_cst must be 0 for categories; got {sign} for {column.name!r}")
+    return tuple(int(signs[f.column]) if isinstance(f, Value) else 0 for f in encoder.encoding_.features)

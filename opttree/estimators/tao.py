@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from opttree import bridge
 from opttree.estimators.base import MinLeaf, SplitPenalty
+from opttree.estimators.losses import RegressionLoss
 from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
@@ -107,7 +108,7 @@ class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TAORegressor(RegressionTree, _TAOTree):
+class TAORegressor(RegressionTree, RegressionLoss, _TAOTree):
     """Regression tree by tree alternating optimization (TAO-c and TAO-l).
 
     Attributes
@@ -121,11 +122,6 @@ class TAORegressor(RegressionTree, _TAOTree):
     Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
     optimization", ICML 2020.
     """
-
-    loss: Literal["squared", "absolute"] = option(
-        "squared",
-        "Summed over the outputs. Absolute loss fits medians, linear leaves by reweighted least squares.",
-    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -30,10 +30,11 @@ LEAST_SHARE = 1e-300  # of a class, in log-odds
 class RegressionTree(MultiOutputMixin, RegressorMixin):
     """Mixin with `fit` and `predict` for regression; combine with a `TreeEstimator`."""
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, eval_set: Any = None) -> Self:
         """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
 
-        X may be a table with categories, dates and missing values, see ``categorical_features``.
+        X may be a table with categories, dates and missing values, see ``categorical_features``. Estimators that stop
+        early take ``eval_set=(X, y)``, validation rows in place of a share of the training rows.
 
         Raises
         ------
@@ -42,6 +43,8 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
         MemoryError
             If the fit would take far more memory than there is, see `opttree.costs`.
         """
+        me: Any = self
+        me._set_judge(eval_set)
         self._train(X, y, sample_weight)
         return self
 
@@ -74,10 +77,11 @@ class ClassificationTree(ClassifierMixin, Options):
         number of rows) or None: all 1. For several outputs None or "balanced", of the combinations of labels.""",
     )
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, eval_set: Any = None) -> Self:
         """Train on ``X (n, p)`` and labels ``y (n,)``, or ``(n, M)``, with weights ``(n,)`` >= 0.
 
-        X may be a table with categories, dates and missing values, see ``categorical_features``.
+        X may be a table with categories, dates and missing values, see ``categorical_features``. Estimators that stop
+        early take ``eval_set=(X, y)``, validation rows in place of a share of the training rows.
 
         Raises
         ------
@@ -86,6 +90,8 @@ class ClassificationTree(ClassifierMixin, Options):
         MemoryError
             If the fit would take far more memory than there is, see `opttree.costs`.
         """
+        me: Any = self
+        me._set_judge(eval_set)
         self._train(X, y, sample_weight)
         return self
 
@@ -95,6 +101,8 @@ class ClassificationTree(ClassifierMixin, Options):
         y = y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
         several = None
         if y.ndim == 2:
+            if getattr(self, "_eval_set", None) is not None:
+                raise ValueError("eval_set is for one output; got y of several")
             y, several = joint(y, self.class_weight)
         check_classification_targets(y)
         try:
@@ -103,7 +111,7 @@ class ClassificationTree(ClassifierMixin, Options):
             with suppress(AttributeError):
                 classes = me._model.classes
                 self._several = several
-                self.classes_ = classes if several is None else [labels for labels, _codes in several]
+                me.classes_ = classes if several is None else [labels for labels, _codes in several]
 
     def _weighted(self, y: NDArray[Any], weight: Floats) -> Floats:
         """The weights of `fit`, times those of the classes."""
@@ -132,16 +140,19 @@ class ClassificationTree(ClassifierMixin, Options):
         check_is_fitted(self, "classes_")
         if getattr(self, "_several", None) is None:
             return self._labels(X)
-        picked = [labels[np.argmax(p, axis=1)] for labels, p in zip(self.classes_, self.predict_proba(X), strict=True)]
-        return np.stack(picked, axis=1)
+        me: Any = self
+        picked = [labels[np.argmax(p, axis=1)] for labels, p in zip(me.classes_, self.predict_proba(X), strict=True)]
+        kind = None if len({labels.dtype.kind for labels in picked}) == 1 else object
+        return np.stack([labels.astype(kind or labels.dtype) for labels in picked], axis=1)
 
     def predict_proba(self, X: Any) -> Any:
         """Class probabilities (n, K), in the order of ``classes_``; of several outputs a list of M such arrays."""
         check_is_fitted(self, "classes_")
         shares = self._shares(X)
-        if getattr(self, "_several", None) is None:
+        several: Any = getattr(self, "_several", None)
+        if several is None:
             return shares
-        return [shares @ (codes[:, None] == np.arange(len(labels))) for labels, codes in self._several]
+        return [shares @ (codes[:, None] == np.arange(len(labels))) for labels, codes in several]
 
     def predict_log_proba(self, X: Any) -> Any:
         """Logarithms of `predict_proba`; minus infinity for a probability of 0."""
@@ -168,10 +179,11 @@ def joint(y: NDArray[Any], class_weight: Any) -> tuple[NDArray[Any], Sequence[tu
     """
     if class_weight is not None and class_weight != "balanced":
         raise ValueError(f"class_weight must be None or 'balanced' for several outputs; got {class_weight!r}")
-    for output in y.T:
+    outputs = [np.array(output.tolist()) for output in y.T]  # of objects, numbers and texts are told apart
+    for output in outputs:
         check_classification_targets(output)
-    codes = np.stack([codes_of_labels(output) for output in y.T], axis=1)
-    labels = [np.unique(output) for output in y.T]
+    codes = np.stack([codes_of_labels(output) for output in outputs], axis=1)
+    labels = [np.unique(output) for output in outputs]
     rows, number = np.unique(codes, axis=0, return_inverse=True)
     names = [JOIN.join(level_text(own[k]) for own, k in zip(labels, row, strict=True)) for row in rows]
     if len(set(names)) < len(names):

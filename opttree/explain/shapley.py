@@ -63,12 +63,11 @@ def shap_values(
 ) -> Shapley:
     """Interventional Shapley values of any model of opttree: oblique, linear leaves, soft, forests, tables.
 
-    The value of a set S of columns is the mean answer over the background's rows with the columns S of the explained row
-    (Lundberg et al., Nature Machine Intelligence 2020); of classes, the answer is the probability. Exact if the model
-    uses at most 10 columns: all coalitions are tried for every row of the background. Otherwise orders of the columns
-    are drawn, in pairs of an order and its reverse, each with a row of the background; `Shapley.error` is then the
-    standard error of the mean over the pairs. Columns that the model does not use have the value 0. Columns that a row
-    shares with the whole background likewise.
+    The value of a set S of columns is the mean answer over the background's rows with the columns S of the explained
+    row (Lundberg et al., Nature Machine Intelligence 2020); of classes, the answer is the probability. Exact if the
+    model uses at most 10 columns: all coalitions are tried for every row of the background. Otherwise orders of the
+    columns are drawn, in pairs of an order and its reverse, each with a row of the background; `Shapley.error` is then
+    the standard error of the mean over the pairs. Columns that the model does not use have the value 0.
 
     Parameters
     ----------
@@ -149,27 +148,32 @@ def _exact(model: Tree | Forest, Z: Floats, B: Floats, groups: list[NDArray[np.i
     outside = np.array([1.0 / (q * comb(q - 1, s)) if s < q else 0.0 for s in size])
     weights = np.where(masks, inside[:, None], -outside[:, None]).T  # (q, 2^q)
     columns = np.zeros((2**q, Z.shape[1]), bool)
-    for g, own in enumerate(groups):
-        columns[:, own] = masks[:, g, None]
+    for g, features in enumerate(groups):
+        columns[:, features] = masks[:, g, None]
     found = []
     for z in Z:
         total: Any = 0.0
         for part in _blocks(len(B), columns.size):
             rows = np.where(columns[None], z, B[part][:, None])  # (b, 2^q, p)
-            own = answers(model, rows.reshape(-1, Z.shape[1]))
+            own: Any = answers(model, rows.reshape(-1, Z.shape[1]))
             total = total + own.reshape(len(B[part]), 2**q, -1).sum(axis=0)
         found.append(weights @ (total / len(B)))
     return np.array(found) if found else np.zeros((0, q, answers(model, B[:1]).shape[1]))
 
 
 def _sampled(
-    model: Tree | Forest, Z: Floats, B: Floats, groups: list[NDArray[np.intp]], n_samples: int, rng: np.random.Generator
+    model: Tree | Forest,
+    Z: Floats,
+    B: Floats,
+    groups: list[NDArray[np.intp]],
+    n_samples: int,
+    rng: np.random.Generator,
 ) -> tuple[Floats, Floats]:
     """Values (n, q, K) of the groups and their standard errors, by pairs of orders."""
     q, p = len(groups), Z.shape[1]
     group_of = np.full(p, -1)
-    for g, own in enumerate(groups):
-        group_of[own] = g
+    for g, features in enumerate(groups):
+        group_of[features] = g
     values, errors = [], []
     for part in _blocks(len(Z), n_samples * 2 * (q + 1) * p):
         m = len(Z[part])
@@ -179,9 +183,9 @@ def _sampled(
         # step s of an order has the groups of the first s places from the row
         when = np.where(group_of >= 0, place[:, :, group_of], q)  # (m samples, 2, p)
         step = np.arange(q + 1)[:, None]
-        own = np.repeat(Z[part], n_samples, axis=0)[:, None, None]
+        row: Any = np.repeat(Z[part], n_samples, axis=0)[:, None, None]
         other = B[_dealt(m, n_samples, len(B), rng)][:, None, None]
-        rows = np.where(when[:, :, None] < step, own, other)  # (m samples, 2, q + 1, p)
+        rows = np.where(when[:, :, None] < step, row, other)  # (m samples, 2, q + 1, p)
         outputs = answers(model, rows.reshape(-1, p)).reshape(m * n_samples, 2, q + 1, -1)
         gains = np.diff(outputs, axis=2)  # (m samples, 2, q, K), by place
         by_group = np.take_along_axis(gains, place[..., None], axis=2).mean(axis=1)

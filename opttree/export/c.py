@@ -29,8 +29,8 @@ def to_c(
     - ``void NAME_predict(const REAL *x, REAL *out)``: K numbers, or class probabilities;
     - ``int NAME_class(const REAL *x)``: the number of the likeliest class, a place in ``NAME_classes``;
     - ``void NAME_predict_rows(const REAL *x, size_t n, REAL *out)``: `NAME_predict` of n rows in a row;
-    - ``void NAME_encode(const NAME_row *row, REAL *x)``, for a model with the encoding of a table: the features of a row
-      of its columns; a number is missing as NaN, a text as a null pointer or "".
+    - ``void NAME_encode(const NAME_row *row, REAL *x)``, for a model with the encoding of a table: the features of a
+      row of its columns; a number is missing as NaN, a text as a null pointer or "".
 
     Compiles with ``-std=c99 -Wall -Wextra -Werror -pedantic``; all numbers are constants and no memory is allocated.
     ``make`` makes a shared library of it. Answers are those of `predict` but for rounding.
@@ -176,9 +176,11 @@ class Source:
 
     def tables(self) -> str:
         """The numbers of all trees, one after another."""
-        kids, starts, places, weights = [], [0], [], []
-        values, rows, coef_places, coefs, lower, upper = [], [0], [], [], [], []
-        table = []
+        kids: list[Any] = []
+        starts, rows = [0], [0]
+        table: list[str] = []
+        empty: list[list[Any]] = [[] for _ in range(7)]
+        places, weights, values, coef_places, coefs, lower, upper = empty
         for tree in self.trees:
             first = (sum(len(k) for k in kids), len(values), len(rows) - 1)
             kids.append(tree.children)
@@ -235,7 +237,7 @@ class Source:
         fields = self.fields()
         tables, lines = [], []
         for column, field in enumerate(fields):
-            own = [(j, f) for j, f in enumerate(self.encoding.features) if f.column == column]
+            own: list[tuple[int, Any]] = [(j, f) for j, f in enumerate(self.encoding.features) if f.column == column]
             if self.encoding.columns[column].kind != "category":
                 for j, feature in own:
                     x = f"row->{field}"
@@ -263,8 +265,8 @@ class Source:
                 if isinstance(feature, Missing):
                     lines.append(f"    x[{j}] = k < 0 ? {self.number(1.0)} : {self.number(0.0)};")
                     continue
-                known = [feature.numbers.get(level, feature.other) for level in levels]
-                tables.append(self.array(real, f"level_number_{j}", [*known, feature.other]))
+                numbers = [feature.numbers.get(level, feature.other) for level in levels]
+                tables.append(self.array(real, f"level_number_{j}", [*numbers, feature.other]))
                 lines.append(f"    x[{j}] = k < 0 ? {self.number(feature.missing)} : level_number_{j}[k];")
         has_text = any(column.kind == "category" for column in self.encoding.columns)
         helper = """/* The number of a text among some, -1 if it is missing, their count if it is unknown. */
@@ -386,9 +388,9 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
             lines += ["    if (t->mixture) {", "        mixture(t, x, out);", "        return;", "    }"]
         if hard:
             lines.append("    leaf_outputs(t, leaf_of(t, x), x, out);")
-            if self.per_tree and any(tree.link == "softmax" and not tree.mixture for tree in self.trees):
-                if not isinstance(self.model, Tree):
-                    lines += ["    if (t->softmax)", "        softmax(out, t->n_outputs);"]
+            scores = any(tree.link == "softmax" and not tree.mixture for tree in self.trees)
+            if self.per_tree and scores and not isinstance(self.model, Tree):
+                lines += ["    if (t->softmax)", "        softmax(out, t->n_outputs);"]
         else:
             lines.append("    mixture(t, x, out);")
         return "\n".join([*lines, "}"]).replace("REAL", self.real)
@@ -448,16 +450,17 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
                 steps = f"    softmax(out, {K});\n"
         elif model.classes is not None and not model.is_proper:  # type: ignore[union-attr]
             declared = f"    int k;\n    {real} total = {self.number(0.0)};\n"
-            if model.link == "softmax":  # type: ignore[union-attr]
+            if model.link == "softmax":
                 exp = "exp" if real == "double" else "expf"
                 declared += f"    {real} top;\n"
                 steps += (
-                    f"    top = out[0];\n    for (k = 1; k < {K}; k++)\n        if (out[k] > top)\n            top = out[k];\n"
+                    f"    top = out[0];\n    for (k = 1; k < {K}; k++)\n"
+                    "        if (out[k] > top)\n            top = out[k];\n"
                     f"    for (k = 0; k < {K}; k++)\n        out[k] = {exp}(out[k] - top);\n"
                 )
+            zero, tiny = self.number(0.0), self.number(TINY_SHARE)
             steps += (
-                f"    for (k = 0; k < {K}; k++) {{\n"
-                f"        out[k] = (out[k] > {self.number(0.0)} ? out[k] : {self.number(0.0)}) + {self.number(TINY_SHARE)};\n"
+                f"    for (k = 0; k < {K}; k++) {{\n        out[k] = (out[k] > {zero} ? out[k] : {zero}) + {tiny};\n"
                 "        total += out[k];\n    }\n"
                 f"    for (k = 0; k < {K}; k++)\n        out[k] /= total;\n"
             )

@@ -171,7 +171,9 @@ def _ensemble(graph: Graph, trees: Sequence[Tree], X: str) -> str:
     """`leaf_numbers` of axis-aligned trees, by the operator TreeEnsemble: every tree writes its leaf to its target."""
     nodes: dict[str, list[int]] = {name: [] for name in ("feature", "mode", "true", "true_leaf", "false", "false_leaf")}
     splits: list[float] = []
-    roots, targets, numbers = [], [], []
+    roots: list[int] = []
+    targets: list[int] = []
+    numbers: list[int] = []
     for t, tree in enumerate(trees):
         first, first_leaf = len(splits), len(numbers)
         roots.append(first)
@@ -229,8 +231,8 @@ def _walk(graph: Graph, trees: Sequence[Tree], X: str) -> str:
     last = graph.constant(np.array(max(n_branches - 1, 0)))
     lefts, rights = graph.constant(left), graph.constant(right)
     for _ in range(max(tree.depth for tree in trees)):
-        side = graph.node("GatherElements", goes, graph.node("Min", node, last), axis=1)
-        node = graph.node("Where", side, graph.node("Gather", lefts, node), graph.node("Gather", rights, node))
+        below = graph.node("GatherElements", goes, graph.node("Min", node, last), axis=1)
+        node = graph.node("Where", below, graph.node("Gather", lefts, node), graph.node("Gather", rights, node))
     return graph.node("Sub", node, graph.constant(np.array(n_branches)))
 
 

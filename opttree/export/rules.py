@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
-    """A table with a row for each leaf: "leaf", its number; "depth"; "rule", the conditions on its path; "prediction" in
-    words; "share" of the training weight, if known; and the constant of each output, or the probability of each class of
-    a constant leaf, as "value" or "value_K", "p_CLASS".
+    """A table with a row for each leaf: "leaf", its number; "depth"; "rule", the conditions on its path; "prediction"
+    in words; "share" of the training weight, if known; and the constant of each output, or the probability of each
+    class of a constant leaf, as "value" or "value_K", "p_CLASS" ("score_CLASS" of linear leaves).
 
     Parameters
     ----------

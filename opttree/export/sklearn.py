@@ -14,8 +14,8 @@ from opttree.tree import Tree
 
 
 def to_sklearn(model: Any) -> Any:
-    """A fitted ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``, or a random forest of them; with the encoding of
-    a table, a pipeline of `opttree.TableEncoder` and the tree.
+    """A fitted ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``, or a random forest of them; with the encoding
+    of a table, a pipeline of `opttree.TableEncoder` and the tree.
 
     scikit-learn routes rows in float32: one within the rounding of a threshold may take its other side.
 

@@ -19,8 +19,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
 
     The columns of the table have the names of the model's columns, or features. A missing value is NULL, or an empty
     text; dates are days since 1970. Without ``keep``, the columns to pass on, the rows must be matched by their order.
-    Runs in SQLite (3.35 and later), DuckDB, PostgreSQL and others that know ``MATERIALIZED``; soft trees and boosted classes need the function EXP. Answers are those of
-    `predict` but for rounding.
+    Runs in SQLite (3.35 and later), DuckDB, PostgreSQL and others that know ``MATERIALIZED``; soft trees and boosted
+    classes need the function EXP. Answers are those of `predict` but for rounding.
 
     Parameters
     ----------
@@ -44,9 +44,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
         answers += [f"{score} AS {_name(name)}" for score, name in zip(scores, names, strict=True)]
         return query.select(answers)
     s = query.add("s", scores)
-    label = f"CASE {' '.join(_wins(s, k, inside.classes[k]) for k in range(len(s) - 1))} ELSE {_text(inside.classes[-1])} END"
-    if len(s) == 1:
-        label = _text(inside.classes[0])
+    cases = " ".join(_wins(s, k, inside.classes[k]) for k in range(len(s) - 1))
+    label = f"CASE {cases} ELSE {_text(inside.classes[-1])} END" if cases else _text(inside.classes[0])
     shares = _shares(query, inside, s)
     answers.append(f"{label} AS {_name(target)}")
     answers += [f"{p} AS {_name(f'p_{c}')}" for p, c in zip(shares, inside.classes, strict=True)]
@@ -123,7 +122,7 @@ def _sum(parts: Sequence[str]) -> str:
 
 def _dot(weights: Any, x: Sequence[str]) -> str:
     used = np.flatnonzero(weights)
-    return _sum([x[j] if weights[j] == 1.0 else f"{_signed(weights[j])} * {x[j]}" for j in used])
+    return _sum([x[j] if weights[j] == 1.0 else f"{_signed(weights[j])} * {x[j]}" for j in map(int, used)])
 
 
 def _encoded(encoding: Encoding) -> list[str]:
@@ -278,7 +277,7 @@ def _mixture(query: Query, tree: Tree, x: Sequence[str]) -> list[str]:
 
 
 def _softmax(scores: Sequence[str]) -> list[str]:
-    """Probabilities of scores: ``1 / sum_j exp(s_j - s_k)``, where nothing overflows to more than a probability of 0."""
+    """Probabilities of scores: ``1 / sum_j exp(s_j - s_k)``, where what overflows is a probability of 0."""
     return [f"(1e0 / {_sum([f'EXP({other} - {own})' for other in scores])})" for own in scores]
 
 

@@ -31,7 +31,7 @@ def to_treelite(model: Any) -> Any:
     except ImportError as error:
         raise ImportError("to_treelite needs treelite: pip install opttree[export]") from error
     inside = as_saved(model).tree
-    trees = [inside]
+    trees: list[Any] = [inside]
     softmax = isinstance(inside, Forest) and inside.link == "softmax"
     if isinstance(inside, Forest):
         if len(inside.layers) > 1:

@@ -57,8 +57,11 @@ class SDTR(Solver):
     max_batches: int = option(50_000, "Largest number of batches.", least=1)
     patience: int = option(1000, "A run stops after this many batches without a lower validation loss.", least=1)
     check: int = option(20, "Batches between two validations.", least=1)
-    validation: float | None = option(
-        0.1, "Share of the rows held out for validation; None: the training rows are used.", above=0, below=1
+    validation: float | TreeProblem | None = option(
+        0.1,
+        "Share of the rows held out for validation, or a `TreeProblem` of other rows; None: the training rows.",
+        above=0,
+        below=1,
     )
     steepness: float | None = option(1.0, "Steepness of gates from a hard start tree, see `NODEC`.", above=0)
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
@@ -107,7 +110,9 @@ class SDTR(Solver):
         if constant is not None:
             return Termination.LOCALLY_OPTIMAL
         train = judge = problem
-        if self.validation is not None and problem.n_samples > 1:
+        if isinstance(self.validation, TreeProblem):
+            judge = self.validation
+        elif self.validation is not None and problem.n_samples > 1:
             train, judge = problem.split(self.validation, rng)
         runs = []
         for aggregation, own in zip(self.aggregations, rng.spawn(len(self.aggregations)), strict=True):

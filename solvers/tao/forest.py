@@ -63,6 +63,15 @@ class TAOForest(GrowthOptions, Solver):
         """Squared loss or classification; l1 and l2 penalties on splits."""
         if problem.loss == "absolute":
             return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
+        if self.monotone is not None:
+            if self.kind not in ("cart", "extra") or problem.leaves != "constant":
+                return f"monotone is for kind 'cart' or 'extra' and constant leaves; got kind={self.kind!r}"
+            if problem.is_classification or problem.n_outputs > 1:
+                return "monotone is for one number; the problem has classes or several outputs"
+            if len(self.monotone) != problem.n_features:
+                return (
+                    f"monotone must have an entry for each of {problem.n_features} features; got {len(self.monotone)}"
+                )
         if problem.depth < 1:
             return "a forest needs trees of depth 1 or more; the problem allows 0"
         if problem.single_refusal is not None:

@@ -128,6 +128,9 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
     for shrinkage, own in zip(shared.shrinkages, models, strict=True):
         alternation.leaf_models(children, counts, G, c, float(shrinkage), p, own)
+    if shared.options.monotone is not None:  # scikit-learn's values, which are in order
+        models[..., :-1], models[..., -1] = 0.0, skeleton.values
+        low[skeleton.n_branches :] = high[skeleton.n_branches :] = skeleton.values
     outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
     first = skeleton.n_branches
     return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
@@ -237,6 +240,7 @@ def scikit_tree(
         max_features=shared.options.max_features or max_features,
         min_samples_leaf=max(shared.min_leaf, fewest),
         random_state=int(rng.integers(2**31 - 1)),
+        monotonic_cst=shared.options.monotone,
     )
     model.fit(shared.X[rows], shared.Y[rows], sample_weight=sample.w[rows])
     return Tree.from_sklearn(model)

@@ -68,6 +68,14 @@ class GrowthOptions(Checked):
         """Whether random features are drawn per tree ("global") or per node ("local", section 5.5).""",
     )
 
+    monotone: tuple[int, ...] | None = option(
+        None,
+        """For each feature 1, -1 or 0: predictions must increase with it, decrease or either (scikit-learn's
+        ``monotonic_cst``). For "cart" and "extra", constant leaves and one output; leaves are then not shrunk.""",
+        test=lambda signs: signs is None or all(sign in (-1, 0, 1) for sign in signs),
+        words="a tuple of -1, 0 and 1, or None",
+    )
+
     def masks(self, n_branches: int, p: int, rng: Rng) -> NDArray[np.bool_]:
         """Features (B, p) that each node of a tree may use; empty for all."""
         if self.max_features is None:
