@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
 OF_MIP = ("formulation", "max_features", "n_thresholds", "node_limit", "threads", "write")
+FEWEST_HELD_OUT = 2  # rows, of which a score can be made
 ROWS_AT_ONCE = 10_000  # predictions written to standard output between two checks for Ctrl-C
 
 
@@ -181,6 +182,7 @@ def _fit(args: argparse.Namespace) -> None:
     from sklearn.model_selection import train_test_split
 
     from opttree import io
+    from opttree.estimators.running import as_seed
     from opttree.interrupts import InterruptedFitWarning
 
     _check_place("--out", args.out)
@@ -197,7 +199,8 @@ def _fit(args: argparse.Namespace) -> None:
         options["categorical_features"] = columns
     model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
     held_out = None
-    if args.test and len(X) > 3:
+    as_seed(args.seed)  # checks it
+    if args.test and len(X) * min(args.test, 1.0 - args.test) >= FEWEST_HELD_OUT:
         enough = task == "classification" and y.value_counts().min() > 1 and len(X) * args.test >= y.nunique()
         X, X_test, y, y_test = train_test_split(
             X, y, test_size=args.test, random_state=args.seed, stratify=y if enough else None

@@ -190,10 +190,13 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def guess_task(y: pd.Series) -> str:
-    """The task by y: "regression" for numbers, but "classification" for text, booleans, categories and two numbers."""
-    if pd.api.types.is_numeric_dtype(y) and y.dtype != bool and y.nunique() != 2:
-        return "regression"
-    return "classification"
+    """The task by y: "regression" for numbers; "classification" for text, booleans, categories, 0 and 1, and other two
+    integers.
+    """
+    if not pd.api.types.is_numeric_dtype(y) or y.dtype == bool:
+        return "classification"
+    two = y.nunique() == 2 and (y.dtype.kind in "iu" or set(y.unique()) == {0.0, 1.0})
+    return "classification" if two else "regression"
 
 
 def _read(name: str, path: Path) -> Dataset:

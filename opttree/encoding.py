@@ -399,6 +399,8 @@ def _raw(values: Any, column: Column) -> Any:
         if isinstance(kind, (nw.Date, nw.Datetime)):
             if column.kind != "date":
                 raise ValueError(f"X column {column.name!r} must hold numbers, as in training; got dates")
+            if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
+                values = values.dt.replace_time_zone(None)  # as clocks there show it
             micro = values.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64).to_numpy()
             return np.where(values.is_null().to_numpy(), np.nan, micro) / (1e6 * DAY)
         if isinstance(kind, nw.Duration):

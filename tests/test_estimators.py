@@ -93,6 +93,11 @@ VARIANTS = [
 CHAOTIC = {"check_sample_weight_equivalence_on_dense_data": "rounding errors grow over the iterations"}
 
 
+# the check weighs one class ten million times the other and asks that few rows are given the other; but regions where
+# training had only that one are the other's all the same in a tree that minimises the loss and does not shrink leaves
+WEIGHTLESS = {"check_class_weight_classifiers": "regions without a row of the heavy class belong to the light one"}
+
+
 @pytest.fixture(scope="module")
 def skipped_by_scikit_learn():
     """The checks that scikit-learn's own trees skip."""
@@ -118,6 +123,7 @@ def test_scikit_learns_own_checks(estimator, skipped_by_scikit_learn):
         *drawn,
     )
     expected = CHAOTIC if isinstance(estimator, chaotic) else {}
+    expected = expected | (WEIGHTLESS if isinstance(estimator, (OCTClassifier, RADDTClassifier)) else {})
     outcomes = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=expected)
     bad = [
         (o["check_name"], str(o["exception"]))
@@ -282,12 +288,10 @@ def test_in_pipelines_searches_and_cross_validation():
 @pytest.mark.parametrize(
     ("X", "y", "options", "message"),
     [
-        ([[np.nan], [1.0]], [0, 1], {}, "X column 0 must have no missing values; got 1 NaN.*SimpleImputer"),
         ([[np.inf], [1.0]], [0, 1], {}, "X column 0 must be finite; got infinity"),
-        (np.array([["a"], ["b"]]), [0, 1], {}, "X column 0 must be numeric; got 'a'.*OneHotEncoder"),
-        (pd.DataFrame({"u": [1.0, 2.0], "v": ["x", "y"]}), [0, 1], {}, "X column 'v' must be numeric; got 'x'"),
-        (pd.DataFrame({"u": [1.0, None]}), [0, 1], {}, "X column 'u' must have no missing values; got 1 NaN"),
-        (pd.DataFrame({"u": pd.Categorical(["k", "l"])}), [0, 1], {}, "X column 'u' must be numeric; got 'k'"),
+        (pd.DataFrame({"u": [1.0, np.inf], "v": ["x", "y"]}), [0, 1], {}, "X column 'u' must be finite; got infinity"),
+        (pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["u", "u"]), [0, 1], {}, "of different names; got 'u' twice"),
+        (pd.DataFrame({"u": [1.0, 2.0]}), [0, 1], {"categorical_features": ["v"]}, "categorical_features must be"),
         (np.zeros((0, 2)), [], {}, "minimum of 1 is required"),
         ([[1.0, 2.0]], [1.0], {}, "at least two rows; got n_samples = 1"),
         ([[1.0], [2.0]], [1.0], {}, "inconsistent numbers of samples"),

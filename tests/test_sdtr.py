@@ -293,7 +293,7 @@ def test_what_it_refuses():
         ({"l1": -1.0}, "l1 must be a finite number >= 0; got -1.0"),
         ({"aggregation": "sum"}, "aggregation"),
         ({"aggregation": "expected", "n_layers": 2}, "n_layers > 1 needs 'mixture'"),
-        ({"validation": 1.0}, "validation must be a finite number between 0 and 1 or None; got 1.0"),
+        ({"validation": 1.0}, "validation must be a finite number between 0 and 1, a TreeProblem or None; got 1.0"),
         ({"beta": None}, "beta must be a finite number > 0; got None"),
     ):
         with pytest.raises(ValueError, match=match):

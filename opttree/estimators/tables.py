@@ -8,11 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, TargetEncoder
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opttree.checks import check_names
 from opttree.encoding import (
@@ -29,6 +30,7 @@ from opttree.encoding import (
     raw_columns,
     table_names,
 )
+from opttree.problems import check_weight
 
 __all__ = ["TableEncoder"]
 
@@ -123,7 +125,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         raw = raw_columns(X, columns)
         used = np.arange(len(raw[0]))
         if sample_weight is not None:
-            used = np.flatnonzero(np.asarray(sample_weight) > 0.0)
+            weight = _check_sample_weight(sample_weight, used[:, None], dtype=np.float64, allow_all_zero_weights=True)
+            check_weight(weight)
+            used = np.flatnonzero(weight)
         target = None if y is None else np.asarray(y)[used].reshape(len(used), -1)
         features: list[Feature] = []
         folded: dict[int, Floats] = {}  # out-of-fold values, by number of the feature
@@ -187,7 +191,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for output in target.T:
             kind, folds = _kind_and_folds(output)
             encoder = TargetEncoder(target_type=kind, cv=max(folds, 2), random_state=self.random_state)
-            with warnings.catch_warnings():  # about classes of fewer rows than folds
+            # warnings are about classes of fewer rows than folds; routing would ask for groups of rows
+            with warnings.catch_warnings(), config_context(enable_metadata_routing=False, transform_output="default"):
                 warnings.simplefilter("ignore")
                 encoder.fit(column, output)
                 other = encode = None

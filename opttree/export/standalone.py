@@ -52,11 +52,8 @@ if __name__ == "__main__":
     with open(sys.argv[1]) as file, open(sys.argv[2]) as table:
         whole, rows = json.load(file), list(csv.DictReader(table))
     model, names = whole["tree"], whole["feature_names"]
-    plain = "encoding" not in model
+    layers, plain = model.get("layers", [[model]]), "encoding" not in model
     X = np.array([[float(r[c]) for c in names] for r in rows]) if plain else encode(model["encoding"], rows)
-    layers = model.get("layers", [[model]])
-    answers, classes = (
-        predict(layers, X, model.get("n_outputs", len(layers[0][0]["values"][0]))),
-        layers[0][0].get("classes"),
-    )
+    answers = predict(layers, X, model.get("n_outputs", len(layers[0][0]["values"][0])))
+    classes = layers[0][0].get("classes")
     np.savetxt(sys.stdout, answers if classes is None else np.array(classes)[answers.argmax(axis=1)], "%s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import numpy as np
@@ -68,6 +68,7 @@ class GrowthOptions(Checked):
         """Whether random features are drawn per tree ("global") or per node ("local", section 5.5).""",
     )
 
+    _: KW_ONLY
     monotone: tuple[int, ...] | None = option(
         None,
         """For each feature 1, -1 or 0: predictions must increase with it, decrease or either (scikit-learn's

@@ -1,0 +1,295 @@
+"""Tables as they come: categories, booleans, dates, missing values; of pandas, polars and Arrow; and their encoding."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+import opttree
+from opttree import (
+    BoostedTreesClassifier,
+    GETRegressor,
+    OCTClassifier,
+    ORRTRegressor,
+    SDTRRegressor,
+    TableEncoder,
+    TAOClassifier,
+    TAOForestClassifier,
+    TAORegressor,
+)
+from opttree.encoding import Encoding, Levels, Missing, Value
+from tests.export_models import table, table_classes
+
+SINGLE = [
+    TAORegressor(3),
+    TAORegressor(3, splits="axis"),
+    GETRegressor(2, leaves="linear"),
+    ORRTRegressor(2, max_iter=20),
+]
+
+
+def test_the_encoding_says_what_it_does():
+    frame = pd.DataFrame(
+        {"size": [1.0, np.nan, 3.0, 5.0], "kind": ["a", "b", None, "c"], "ok": [True, False, True, True]}
+    )
+    encoder = TableEncoder()
+    Z = encoder.fit_transform(frame)
+    assert list(encoder.get_feature_names_out()) == [
+        "size", "size=missing", "kind=a", "kind=b", "kind=c", "kind=missing", "ok",
+    ]  # fmt: skip
+    assert Z.tolist() == [
+        [1, 0, 1, 0, 0, 0, 1],
+        [3, 1, 0, 1, 0, 0, 0],
+        [3, 0, 0, 0, 0, 1, 1],
+        [5, 0, 0, 0, 1, 0, 1],
+    ]
+    new = pd.DataFrame({"size": [None, 2.0], "kind": ["zebra", "b"], "ok": [False, None]})
+    assert encoder.transform(new).tolist() == [[3, 1, 0, 0, 0, 0, 0], [2, 0, 0, 1, 0, 0, 1]]
+    again = Encoding.from_dict(encoder.encoding_.to_dict())
+    assert again == encoder.encoding_
+    assert np.array_equal(again.transform(frame), Z)
+
+
+def test_rare_levels_go_together_and_unknown_ones_join_them():
+    kind = ["often"] * 60 + ["also"] * 50 + ["once", "twice", "twice"]
+    encoder = TableEncoder().fit(pd.DataFrame({"kind": kind}))
+    assert list(encoder.get_feature_names_out()) == ["kind=also", "kind=often", "kind=other"]
+    Z = encoder.transform(pd.DataFrame({"kind": ["often", "once", "never seen", None]}))
+    assert Z.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_target_statistics_do_not_leak(classes):
+    """A column of noise with many levels says nothing of the rows it was learned from."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    frame = pd.DataFrame({"code": [f"c{k}" for k in rng.integers(0, 500, n)]})
+    y = rng.integers(0, 2, n) if classes else rng.normal(size=n)
+    encoder = TableEncoder()
+    Z = encoder.fit_transform(frame, y if classes else y.astype(float))[:, 0]
+    assert abs(np.corrcoef(Z, y)[0, 1]) < 0.1
+    inside = encoder.transform(frame)[:, 0]  # what the same rows get as new ones
+    assert np.corrcoef(inside, y)[0, 1] > 0.3
+    model = (TAOClassifier if classes else TAORegressor)(3, random_state=0)
+    assert cross_val_score(model, frame, y, cv=3).mean() < (0.56 if classes else 0.02)
+
+
+def test_ordered_categories_are_parted_as_well_as_they_can_be():
+    """With two classes the best of all subsets is a prefix of the order (Breiman et al. 1984, theorem 4.5)."""
+    from itertools import combinations
+
+    rng = np.random.default_rng(1)
+    levels = np.array(list("abcdef"))
+    kind = rng.choice(levels, 300)
+    y = (rng.random(300) < np.array([0.1, 0.9, 0.4, 0.55, 0.2, 0.7])[np.searchsorted(levels, kind)]).astype(int)
+    model = OCTClassifier(1, loss="log").fit(pd.DataFrame({"kind": kind}), y)
+
+    def loss(inside):
+        total = 0.0
+        for side in (inside, ~inside):
+            p = np.array([np.mean(y[side] == c) for c in (0, 1)])
+            total -= side.sum() * np.sum(p * np.log(np.maximum(p, 1e-12)))
+        return total / len(y)
+
+    subsets = [s for size in range(1, 6) for s in combinations(levels, size)]
+    best = min(loss(np.isin(kind, s)) for s in subsets)
+    assert model.result_.objective == pytest.approx(best, rel=1e-9)
+    assert "kind in {" in model.to_text()
+
+
+def test_missing_numbers_go_to_the_better_side():
+    """scikit-learn's rule: of the two sides, the one with the lower loss; also where all others go the other way."""
+    x = np.array([1.0, 2.0, 3.0, 4.0, np.nan, np.nan] * 20)
+    for y in (np.where(np.isnan(x), 5.0, 0.0), np.where(np.isnan(x) | (x > 2.5), 1.0, 0.0)):
+        model = TAORegressor(1, splits="axis", leaf_shrinkage=0.0, random_state=0).fit(x[:, None], y)
+        np.testing.assert_allclose(model.predict(x[:, None]), y, atol=1e-9)
+    assert "x0 <= 2.5" in model.to_text()
+    assert "x0 > 2.5 or missing" in model.to_text()
+    alone = TAORegressor(1, splits="axis", random_state=0).fit(x[:, None], np.where(np.isnan(x), 5.0, 0.0))
+    assert "x0 missing" in alone.to_text()
+    assert alone.predict([[-1e9], [1e9]]).max() < 4.0  # numbers that training did not have are not missing
+
+
+@pytest.mark.parametrize("model", SINGLE, ids=repr)
+def test_libraries_of_tables_do_not_matter(model):
+    X, y = table(300)
+    fitted = clone(model).set_params(random_state=0).fit(X, y)
+    expected = fitted.predict(X)
+    for other in (
+        pl.DataFrame(X),
+        pl.DataFrame(X).to_arrow(),
+        X.astype({"city": "category", "colour of it": "category"}),
+    ):
+        np.testing.assert_array_equal(fitted.predict(other), expected)
+        again = clone(model).set_params(random_state=0).fit(other, y)
+        np.testing.assert_array_equal(again.predict(X), expected)
+        assert list(again.feature_names_in_) == list(X.columns)
+    assert fitted.n_features_in_ == X.shape[1]
+    assert len(fitted.feature_importances_) == X.shape[1]
+    assert fitted.feature_importances_.sum() == pytest.approx(1.0)
+
+
+def test_numbers_alone_are_not_encoded():
+    X, y = table(200)
+    numbers = X[["age", "member"]]
+    plain = TAORegressor(2, random_state=0).fit(numbers, y)
+    assert plain.encoder_ is None
+    array = TAORegressor(2, random_state=0).fit(numbers.to_numpy(float), y)
+    np.testing.assert_array_equal(plain.predict(numbers), array.predict(numbers.to_numpy(float)))
+    polars = TAORegressor(2, random_state=0).fit(pl.DataFrame(numbers), y)
+    np.testing.assert_array_equal(polars.predict(pl.DataFrame(numbers)), plain.predict(numbers))
+    assert polars.tree_.feature_names == ("age", "member")
+
+
+def test_columns_of_numbers_may_be_categories():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 6, 300), rng.normal(size=300)]).astype(float)
+    y = np.isin(X[:, 0], [1, 4]).astype(float)
+    frame = pd.DataFrame(X, columns=["code", "x"])
+    for rows, chosen in ((frame, ["code"]), (X, [0]), (X, [True, False]), (frame, [-2])):
+        model = TAORegressor(1, splits="axis", categorical_features=chosen, leaf_shrinkage=0.0, random_state=0)
+        assert model.fit(rows, y).score(rows, y) == pytest.approx(1.0)
+        assert "in {1, 4}" in model.to_text()
+    for wrong in (["kode"], [7], [True], 3, "code", [0.5]):
+        with pytest.raises(ValueError, match="categorical_features must be"):
+            TAORegressor(1, categorical_features=wrong).fit(frame, y)
+    search = TAORegressor("cv", splits="axis", categorical_features=["code"], cv=2, random_state=0).fit(frame, y)
+    assert search.score(frame, y) > 0.9
+
+
+def test_dates_are_days_and_read_as_dates():
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(100), unit="D")
+    y = (days >= pd.Timestamp("2020-02-10")).astype(float)
+    for column in (days, days.date, days.tz_localize("Europe/Berlin")):
+        frame = pd.DataFrame({"since": column})
+        model = TAORegressor(1, splits="axis", leaf_shrinkage=0.0, random_state=0).fit(frame, y)
+        assert model.score(frame, y) == pytest.approx(1.0)
+        assert "since <= 2020-02-09" in model.to_text()
+    row = pd.DataFrame({"since": [datetime.date(2020, 3, 1)]})
+    assert model.predict(row) == pytest.approx(1.0)
+    assert "since = 2020-03-01" in model.explain(row)
+
+
+def test_what_does_not_fit_is_one_sentence():
+    X, y = table(100)
+    model = TAORegressor(2, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(X.drop(columns="city"))
+    with pytest.raises(ValueError, match="X column 'age' must hold numbers, as in training; got 'old'"):
+        model.predict(X.assign(age="old"))
+    with pytest.raises(ValueError, match=r"X column 'age' must be finite; got infinity"):
+        model.predict(X.assign(age=np.inf))
+    twice = pd.concat([X, X[["age"]]], axis=1)
+    with pytest.raises(ValueError, match="columns of different names; got 'age' twice"):
+        TAORegressor(2).fit(twice, y)
+    plain = TAORegressor(2).fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(ValueError, match="X column 0 must have no missing values; got 1 NaN"):
+        plain.predict([[np.nan]])
+
+
+def test_polars_in_polars_out():
+    X, y = table(100)
+    frame = pl.DataFrame(X)
+    encoder = TableEncoder().set_output(transform="polars")
+    out = encoder.fit_transform(frame, y)
+    assert isinstance(out, pl.DataFrame)
+    assert out.columns == list(encoder.get_feature_names_out())
+    assert isinstance(encoder.transform(frame), pl.DataFrame)
+    pandas = TableEncoder().set_output(transform="pandas").fit(X, y).transform(X)
+    assert isinstance(pandas, pd.DataFrame)
+    pipeline = make_pipeline(TableEncoder().set_output(transform="polars"), TAORegressor(2, random_state=0))
+    assert pipeline.fit(frame, y).score(frame, y) > 0.5
+
+
+def test_the_encoder_passes_scikit_learns_checks():
+    outcomes = check_estimator(TableEncoder(), on_fail=None, on_skip=None)
+    bad = [(o["check_name"], str(o["exception"])) for o in outcomes if o["status"] not in ("passed", "skipped")]
+    assert not bad
+
+
+def test_weights_and_fractions_of_rows():
+    X, y = table(200)
+    w = np.ones(200)
+    w[:20] = 0.0
+    X.loc[:19, "colour of it"] = "only there"
+    model = TAORegressor(2, random_state=0).fit(X, y, sample_weight=w)
+    levels = {level for f in model.encoder_.encoding_.features if isinstance(f, Levels) for level in f.numbers}
+    assert "only there" not in levels
+    np.testing.assert_array_equal(
+        model.predict(X[20:]), TAORegressor(2, random_state=0).fit(X[20:], y[20:]).predict(X[20:])
+    )
+
+
+def test_weights_travel_through_scikit_learns_routing():
+    import sklearn
+
+    X, y = table_classes(300)
+    w = np.where(y == "yes", 3.0, 1.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = (
+            TAOClassifier(2, random_state=0).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        )
+        found = cross_validate(
+            make_pipeline(model), X, y, params={"sample_weight": w}, cv=2, return_estimator=True, return_indices=True
+        )
+    for pipeline, train in zip(found["estimator"], found["indices"]["train"], strict=True):
+        direct = TAOClassifier(2, random_state=0).fit(X.iloc[train], y[train], sample_weight=w[train])
+        np.testing.assert_array_equal(pipeline.predict_proba(X), direct.predict_proba(X))
+
+
+@pytest.mark.parametrize("model", [TAOForestClassifier(4), BoostedTreesClassifier(n_estimators=5)], ids=repr)
+def test_forests_take_tables(model):
+    X, y = table_classes(400)
+    fitted = model.set_params(random_state=0).fit(X, y)
+    assert fitted.score(X, y) > 0.7
+    assert fitted.forest_.encoding == fitted.encoder_.encoding_
+    assert fitted.feature_importances_[list(X.columns).index("city")] > 0.05
+
+
+def test_quantiles_of_tables():
+    X, y = table(300)
+    model = SDTRRegressor(2, max_batches=100, random_state=0).fit(X, y)
+    assert model.predict(X).shape == (300,)
+    assert len(model.feature_importances_) == X.shape[1]
+
+
+def test_encodings_refuse_damage():
+    good = Encoding.of_numbers(["a"]).to_dict()
+    for damage in (
+        {"features": [{"kind": "value", "column": 3, "fill": 0.0}]},
+        {"columns": [["a", "colour"]]},
+        {"features": 3},
+    ):
+        with pytest.raises(ValueError, match=r"must|needs"):
+            Encoding.from_dict({**good, **damage})
+    with pytest.raises(ValueError, match="fill must be finite"):
+        Encoding.from_dict({**good, "features": [{"kind": "value", "column": 0, "fill": float("nan")}]})
+    tree = opttree.Tree.constant([1.0], 2)
+    with pytest.raises(ValueError, match="encoding must make the model's 2 features; it makes 1"):
+        tree.with_names(None, Encoding.of_numbers(["a"]))
+
+
+@pytest.mark.parametrize(
+    ("feature", "weight", "threshold", "words"),
+    [
+        (Missing(0), 1.0, 0.5, ("a present", "a missing")),
+        (Missing(0), -1.0, -0.5, ("a missing", "a present")),
+        (Value(0, 1.0), 1.0, 2.0, ("a <= 2", "a > 2")),
+        (Value(0, 1.0), -2.0, -4.0, ("a >= 2", "a < 2")),
+        (Value(0, -9.0, 0.0, 5.0), 1.0, -3.0, ("a missing", "a present")),
+        (Value(0, 9.0, 0.0, 5.0), 1.0, 2.0, ("a <= 2", "a > 2 or missing")),
+        (Levels(0, {"x": 1.0}, 0.0, 0.0), 1.0, 0.5, ("a is not x", "a is x")),
+        (Levels(0, {"x": 1.0}, 0.0, 0.0), -1.0, -0.5, ("a is x", "a is not x")),
+        (Levels(0, {"x": 0.1, "y": 0.9}, 0.5, 0.5, "mean"), 1.0, 0.4, ("a in {x}", "a in {y, other}")),
+    ],
+)
+def test_conditions_in_words(feature, weight, threshold, words):
+    kind = "category" if isinstance(feature, Levels) else "number"
+    encoding = Encoding((opttree.encoding.Column("a", kind),), (feature,))
+    assert encoding.sides(0, weight, threshold) == words
