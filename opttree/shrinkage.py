@@ -26,11 +26,9 @@ def refusal(problem: TreeProblem) -> str | None:
         return "medians are not shrunk; use loss='squared'"
     if isinstance(problem.loss, Loss):
         return f"leaves fitted by {problem.loss!r} are not shrunk; use loss='squared'"
-    if problem.leaves == "linear":
-        if problem.is_classification:
-            return "linear leaves of classes are not shrunk; use leaves='constant'"
-        if 2 ** min(problem.depth, 40) * (problem.n_features + 1) ** 2 > MOST_NUMBERS:
-            return f"linear leaves of {problem.n_features} features at depth {problem.depth} take too much memory"
+    products = 2 ** min(problem.depth, 40) * (problem.n_features + 1) ** 2
+    if problem.leaves == "linear" and not problem.is_classification and products > MOST_NUMBERS:
+        return f"linear leaves of {problem.n_features} features at depth {problem.depth} take too much memory"
     return None
 
 
@@ -62,6 +60,36 @@ def observations(problem: TreeProblem) -> NDArray[np.int64]:
     if size[shared & (different > 1)].sum() >= size[shared].sum() / 2:
         return order
     return order[first]
+
+
+def shrinker(problem: TreeProblem, tree: Tree) -> NodeMoments | Softened:
+    """What shrinks the leaves of a tree of the problem, by its method ``shrunk(strength)``."""
+    if tree.classes is not None and tree.linear_leaves:
+        return Softened(tree)
+    return NodeMoments(problem, tree)
+
+
+def softer(shares: Floats, temperature: float) -> Floats:
+    """Probabilities (n, K) to the power of ``1 / temperature``, normalised."""
+    powers = np.maximum(shares, 0.0) ** (1.0 / temperature)
+    return powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300)
+
+
+def tempered(tree: Tree, temperature: float) -> Tree:
+    """The tree of constant leaves with softer probabilities; the likeliest class stays the likeliest."""
+    return replace(tree, values=softer(np.asarray(tree.values), temperature))
+
+
+class Softened:
+    """A tree whose linear leaves hold scores of classes, which are divided by one plus the strength (a temperature)."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    def shrunk(self, strength: float) -> Tree:
+        """The tree with softer probabilities."""
+        values, coefs = (part / (1.0 + strength) for part in self.tree.leaf_arrays[:2])
+        return replace(self.tree, values=values, coefs=coefs)
 
 
 class NodeMoments:

@@ -233,7 +233,7 @@ def test_weights_travel_through_scikit_learns_routing():
     w = np.where(y == "yes", 3.0, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
         model = (
-            TAOClassifier(2, random_state=0).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+            TAOClassifier(2, random_state=0).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         )
         found = cross_validate(
             make_pipeline(model), X, y, params={"sample_weight": w}, cv=2, return_estimator=True, return_indices=True

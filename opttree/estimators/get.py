@@ -11,18 +11,17 @@ from opttree import bridge
 from opttree.devices import Device
 from opttree.estimators.base import Floats, MinLeaf, SplitPenalty
 from opttree.estimators.scaling import FEATURES, minmax, moments, outputs_name
-from opttree.estimators.shrinking import ShrunkLeaves
+from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
 from opttree.estimators.streaming import StreamingGET
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
-from opttree.problems import L1, TreeProblem
+from opttree.problems import TreeProblem
 from opttree.tree import Tree
 
 __all__ = ["GETClassifier", "GETRegressor"]
 
 LEAF_PENALTY = 3e-5  # of linear leaves, by default
 LEAN_DEPTH = 6  # of constant leaves under squared loss: from here one start without a polish, see `_GETTree._is_lean`
-TRIAL_PENALTY = 1e-4  # l1, on splits and linear leaves of the trees of TAO by which the shrinkage is chosen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -92,10 +91,7 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
         return self.validation_fraction is not None or self._validation_rows is not None
 
     def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-        """A tree of TAO of the same depth, in a small part of GET's time: it overfits alike."""
-        solvers = bridge.solvers
-        init = solvers.HingeInit() if problem.leaves == "linear" else solvers.CartInit()
-        return solvers.TAO(init=init), problem.restated(penalties=L1(splits=TRIAL_PENALTY, leaves=TRIAL_PENALTY))
+        return quick_trial(problem)
 
     @property
     def _leaf_strength(self) -> float:

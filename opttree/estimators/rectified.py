@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier
 from sklearn.utils import column_or_1d
 
 from opttree import bridge
 from opttree.estimators.base import Floats, MinLeaf, Penalties, SingleTree, mixed
 from opttree.estimators.scaling import Scaling
+from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import TreeProblem, n_rows
@@ -21,7 +23,7 @@ __all__ = ["DTSemNetClassifier", "DTSemNetRegressor", "HRTRegressor", "RADDTClas
 
 
 @dataclass(eq=False, repr=False)
-class _Gradient(MinLeaf, SingleTree):
+class _Gradient(MinLeaf, ShrunkLeaves):
     """Common part of RADDT and DTSemNet."""
 
     splits = "oblique"
@@ -37,6 +39,16 @@ class _Gradient(MinLeaf, SingleTree):
         1e-5, "Ridge penalty on the weights of linear leaves as they are fitted in the end.", least=0
     )
     dtype: Literal["float32", "float64"] = option("float32", "Precision of the gradients.")
+
+    @property
+    def _shrinkage(self) -> float | str:
+        """By default the leaves of numbers are the authors', and those of classes shrunk."""
+        if self.leaf_shrinkage is not None or is_classifier(self):
+            return super()._shrinkage
+        return 0.0
+
+    def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
+        return quick_trial(problem)
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
         return mixed(0.0, 0.0, self.leaf_penalty) if self.leaves == "linear" else ()
@@ -58,6 +70,10 @@ class _RADDT(_Gradient):
         """"paper": as many starts and epochs as the authors' program documents, the first from CART's tree as there.
         Leaves are fitted in the end as by default.""",
     )
+
+    @property
+    def _shrinkage(self) -> float | str:
+        return 0.0 if self.leaf_shrinkage is None and self.preset == "paper" else super()._shrinkage
 
     def _solver(self, problem: TreeProblem) -> Any:
         raddt = bridge.solvers.RADDT
