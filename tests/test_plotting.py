@@ -1,5 +1,7 @@
 """Figures: what is drawn on them, not how they look."""
 
+import json
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -110,3 +112,101 @@ def test_evolution_of_splits_ends_at_the_best_tree():
     assert "abcd"[last.feature[0]] in labels
     with pytest.raises(ValueError, match="steps must hold"):
         plotting.plot_split_evolution(steps[:1])
+
+
+@pytest.mark.parametrize("depth", range(1, 9))
+@pytest.mark.parametrize("size", [None, (6, 4)])
+def test_trees_of_any_depth_fit_the_figure(rng, depth, size):
+    """No two boxes overlap or leave the picture, with room of their own (at most 24 by 14 inches) or in 6 x 4 inches."""
+    names = ["age", "a_rather_long_name", "height"]
+    tree = random_tree(rng, depth, 3, 1).with_share(np.full(2 ** (depth + 1) - 1, 0.123)).with_spread(np.ones(3))
+    ax = None if size is None else plt.subplots(figsize=size)[1]
+    ax = plotting.plot_tree(tree, feature_names=names, ax=ax)
+    figure = ax.figure
+    assert tuple(figure.get_size_inches()) <= (24.0, 14.0)
+    figure.canvas.draw()
+    boxes = [
+        t.get_bbox_patch().get_window_extent()
+        for t in ax.texts
+        if t.get_bbox_patch() and t.get_text() not in ("yes", "no")
+    ]
+    assert boxes
+    frame = figure.bbox
+    for i, one in enumerate(boxes):
+        assert frame.x0 - 1 <= one.x0
+        assert one.x1 <= frame.x1 + 1
+        assert not any(one.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_boxes_show_weight_times_deviation_in_plain_numbers(rng):
+    X = rng.normal(size=(400, 3)) * [1.0, 1000.0, 1.0]
+    model = TAORegressor(2, random_state=0).fit(X, np.where(X[:, 0] + X[:, 1] / 1000.0 > 0, 2220.4, 10.0))
+    drawn = texts(plotting.plot_tree(model))
+    assert "2,2" in drawn  # the leaf, shrunk a little
+    assert "e+03" not in drawn
+    assert "+1.00 x" in drawn  # both matter alike, though their weights differ by a factor of a thousand
+    line = TAORegressor(1, leaves="linear", random_state=0).fit(X, X[:, 0] * 5 + (X[:, 2] > 0))
+    assert "x0" in texts(plotting.plot_tree(line))
+
+
+def test_colours_tell_classes_and_numbers(rng):
+    X = rng.normal(size=(200, 2))
+    model = TAOClassifier(1, splits="axis", random_state=0).fit(X, np.where(X[:, 0] > 0, "up", "down"))
+    ax = plotting.plot_tree(model)
+    faces = {t.get_text().split(" ")[0]: t.get_bbox_patch().get_facecolor() for t in ax.texts if t.get_bbox_patch()}
+    assert faces["up"] != faces["down"]
+
+
+def test_traces_have_points_for_incumbents_and_scales():
+    problem = regression_problem()
+    result = solve(problem, TAO(max_iter=6), random_state=0)
+    frame = result.trace.to_frame()
+    ax = plotting.plot_trace(result)
+    better = np.append(True, np.diff(frame["best"]) < 0.0)
+    assert len(ax.lines[1].get_xdata()) == better.sum() <= len(frame)
+    assert plotting.plot_trace(result, scale="log").get_yscale() == "log"
+    gap = plotting.plot_trace({"a": result, "b": result}, scale="gap")
+    assert "gap" in gap.get_ylabel()
+    assert gap.lines[0].get_ydata().min() == pytest.approx(plotting.GAP_FLOOR)
+    with pytest.raises(ValueError, match="scale must be"):
+        plotting.plot_trace(result, scale="odd")
+
+
+def test_partitions_take_names(rng):
+    X = rng.normal(size=(60, 3))
+    model = TAORegressor(2, random_state=0).fit(X, X[:, 0] * X[:, 2])
+    ax = plotting.plot_partition(model.tree_.with_names(["a", "b", "c"]), X, features=("a", "c"))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "c")
+    with pytest.raises(ValueError, match="features must be names"):
+        plotting.plot_partition(model, X, features=("a", "c"))
+
+
+def test_importances_are_drawn_in_order(rng):
+    X = rng.normal(size=(200, 30))
+    model = TAORegressor(2, random_state=0).fit(X, X[:, 3])
+    ax = plotting.plot_importances(model, most=5)
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert labels[0] == "x3"
+    assert labels[-1] == "25 others"
+    widths = [bar.get_width() for bar in ax.patches]
+    assert sum(widths) == pytest.approx(1.0)
+    assert widths[:5] == sorted(widths[:5], reverse=True)
+    with pytest.raises(ValueError, match="model must be fitted"):
+        plotting.plot_importances(TAORegressor())
+    with pytest.raises(ValueError, match="most must be >= 1"):
+        plotting.plot_importances(model, most=0)
+
+
+def test_pages_hold_the_tree_and_nothing_from_elsewhere(rng):
+    X = rng.normal(size=(200, 2))
+    label = np.where(X[:, 0] > 0, "</script><b>", 'say "x"')
+    model = TAOClassifier(2, random_state=0).fit(X, label)
+    page = model.tree_.to_html(title="a < b")
+    assert "</script><b>" not in page
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    data = json.loads(page.split("const model = ")[1].split(";\n")[0])
+    assert len(data["nodes"]) == model.tree_.n_nodes
+    assert data["nodes"][0]["share"] == "100 % of the training rows"
+    with pytest.raises(ValueError, match="open_levels must be"):
+        model.tree_.to_html(open_levels=-1)

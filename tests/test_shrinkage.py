@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris, make_friedman1
+from sklearn.datasets import load_iris, make_classification, make_friedman1
 from sklearn.metrics import log_loss
 
-from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem
+from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem, losses
 from opttree.estimators import shrinking
 from opttree.estimators.shrinking import STRENGTHS, parted
 from opttree.shrinkage import NodeMoments, refusal
@@ -78,8 +78,8 @@ def test_what_cannot_be_shrunk_is_left_alone(rows):
     assert "medians" in refusal(TreeProblem(X, y, depth=2, loss="absolute"))
     assert TAORegressor(3, loss="absolute").fit(X, y).leaf_shrinkage_ == 0.0
     classes = (y > 0).astype(int)
-    assert "linear leaves of classes" in refusal(TreeProblem(X, classes, depth=2, leaves="linear", loss="log"))
-    assert TAOClassifier(2, leaves="linear", loss="log", leaf_shrinkage="cv").fit(X, classes).leaf_shrinkage_ == 0.0
+    assert TAOClassifier(2, time_limit=0.5).fit(X, classes).leaf_temperature_ == 1.0
+    assert "are not shrunk" in refusal(TreeProblem(X, y, depth=2, loss=losses.Huber(1.0)))
     wide = TreeProblem(np.ones((3, 3000)), np.arange(3.0), depth=8, leaves="linear")
     assert "too much memory" in refusal(wide)
     assert TAORegressor(3, leaves="linear").fit(X, y).leaf_shrinkage_ == 0.0
@@ -228,3 +228,22 @@ def test_the_search_for_the_depth_chooses_the_strength_too(rows):
     assert set(strengths) <= set(STRENGTHS)
     assert strengths[-1] >= strengths[0]
     assert "leaf_shrinkage" not in TAORegressor("cv", leaf_shrinkage=0.0).fit(X, y).cv_results_
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_single_trees_are_not_overconfident(leaves):
+    """The log loss on new rows is lower than without, and no label of constant leaves is changed by the temperature."""
+    X, y = make_classification(900, 8, n_informative=4, n_classes=3, flip_y=0.1, random_state=0)
+    train, test = slice(0, 500), slice(500, None)
+    options = {"max_depth": 6} if leaves == "constant" else {"max_depth": 3, "leaves": "linear", "leaf_penalty": 0.0}
+    model = TAOClassifier(random_state=0, **options).fit(X[train], y[train])
+    bare = TAOClassifier(leaf_shrinkage=0.0, random_state=0, **options).fit(X[train], y[train])
+    assert model.leaf_shrinkage_ > 0.0
+    assert log_loss(y[test], model.predict_proba(X[test])) < 0.8 * log_loss(y[test], bare.predict_proba(X[test]))
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    if leaves == "constant":
+        given = TAOClassifier(6, leaf_shrinkage=model.leaf_shrinkage_, random_state=0).fit(X[train], y[train])
+        assert model.leaf_temperature_ > 1.0
+        assert np.array_equal(given.predict(X), model.predict(X))
+    else:
+        assert np.array_equal(bare.predict(X), model.predict(X))

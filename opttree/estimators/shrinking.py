@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 SOFTER = (0.0, 0.5, 1.0, 2.0, 4.0)  # for linear leaves of classes
-STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 LEAST_PROBABILITY = 1e-6  # of the true class of a held-out row, as the log loss of a statement is capped
 TEMPERATURES = (1.0, 1.15, 1.3, 1.5, 2.0, 3.0)
 FOLDS = 3
@@ -41,7 +41,7 @@ class ShrunkLeaves(SingleTree):
     leaf_shrinkage: float | Literal["cv"] | None = option(
         None,
         """Weight of the parent's model in a leaf's, in rows, from the root down (hierarchical shrinkage): ``tree_`` has
-        the shrunk leaves, ``result_.tree`` those of least objective. "cv": the one of 0, .3, 1, 3, 10, 30, 100, 300
+        the shrunk leaves, ``result_.tree`` those of least objective. "cv": the one of 0, .3, 1, 3, 10, 30, 100
         with the lowest squared error (of probabilities in classification) on held-out rows, in three folds of at most
         20,000 rows in all, with trees of their own, see ``leaf_shrinkage_``; 0 where that error is not lower by more
         than a standard error, and for a time limit below a second. Unless the depth is searched, probabilities p then
