@@ -194,9 +194,8 @@ def _fit(args: argparse.Namespace) -> None:
     method = fit_methods()[args.method]
     _check_device(args.device, [method])
     options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
-    columns = [column.strip() for column in args.categorical.split(",") if column.strip()]
-    if columns:
-        options["categorical_features"] = columns
+    # a list, also of none: all tables are encoded, so that new rows may have blanks where these have none
+    options["categorical_features"] = [column.strip() for column in args.categorical.split(",") if column.strip()]
     model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
     held_out = None
     as_seed(args.seed)  # checks it

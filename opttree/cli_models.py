@@ -56,10 +56,10 @@ def _export(args: argparse.Namespace) -> None:
     keep = [column.strip() for column in args.keep.split(",") if column.strip()]
     write: dict[str, Callable[[Path], Any]] = {
         "onnx": lambda file: export.to_onnx(model, file, dtype=args.dtype),
-        "sql": lambda file: file.write_text(export.to_sql(model, args.table, keep=keep) + ";\n"),
-        "dot": lambda file: file.write_text(export.to_dot(model)),
+        "sql": lambda file: _write(file, export.to_sql(model, args.table, keep=keep) + ";\n"),
+        "dot": lambda file: _write(file, export.to_dot(model)),
         "rules": lambda file: export.to_rules(model).to_csv(file, index=False),
-        "html": lambda file: file.write_text(export.to_html(model)),
+        "html": lambda file: _write(file, export.to_html(model)),
         "json": lambda file: io.save(model, file),
         "treelite": lambda file: export.to_treelite(model).serialize(str(file)),
     }
@@ -69,6 +69,10 @@ def _export(args: argparse.Namespace) -> None:
         except ImportError as error:
             raise ValueError(str(error)) from error
     print(f"{kind}: {args.out}")
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
 
 
 def _explain(args: argparse.Namespace) -> None:

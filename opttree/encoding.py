@@ -67,20 +67,17 @@ class Levels:
 
     def number_of(self, level: str) -> float:
         """The number of a category, as text."""
-        if level == "":
-            return self.missing
-        found = self.numbers.get(level)
-        return found if found is not None else self.numbers.get(self._as_read.get(level, ""), self.other)
+        return self.missing if level == "" else self.known.get(level, self.other)
 
     @cached_property
-    def _as_read(self) -> dict[str, str]:
-        """The level of each number's usual text: the level 1.0 of a column of texts is the number 1 where the other
-        levels are absent, and the column is read as numbers.
+    def known(self) -> dict[str, float]:
+        """The number of every text that is known: the levels, and the usual texts of those that are numbers. The level
+        1.0 of a column of texts is the number 1 where the other levels are absent, and the column is read as numbers.
         """
-        found: dict[str, str] = {}
-        for level in self.numbers:
+        found = dict(self.numbers)
+        for level, value in self.numbers.items():
             with suppress(ValueError):
-                found.setdefault(level_text(float(level)), level)
+                found.setdefault(level_text(float(level)), value)
         return found
 
 
@@ -284,10 +281,12 @@ def _listed(levels: Sequence[str]) -> str:
 def _date(days: float) -> str:
     """The day or, within a day, the time, so many days after 1970 began."""
     try:
-        moment = EPOCH + datetime.timedelta(days=days)
+        moment = EPOCH + datetime.timedelta(seconds=round(days * DAY))
     except OverflowError:
         return f"day {days:.6g}"
-    return moment.strftime("%Y-%m-%d" if days == int(days) else "%Y-%m-%d %H:%M")
+    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+        return moment.strftime("%Y-%m-%d")
+    return moment.strftime("%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M")
 
 
 def _coded(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
@@ -301,7 +300,7 @@ def level_text(value: Any) -> str:
     """A category as text; "" for a missing one. Whole numbers are written alike, whether read as 3 or as 3.0."""
     if isinstance(value, str):
         return value
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return ""
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
@@ -349,9 +348,11 @@ def raw_columns(X: Any, columns: Sequence[Column]) -> list[Any]:
 
 
 def narwhal(X: Any) -> Any:
-    """A table of any library, by narwhals."""
+    """A table of any library, by narwhals; sparse columns of pandas become dense."""
     import narwhals as nw
 
+    if any(type(kind).__name__ == "SparseDtype" for kind in getattr(X, "dtypes", ())):
+        X = X.astype({n: k.subtype for n, k in X.dtypes.items() if type(k).__name__ == "SparseDtype"})
     return nw.from_native(X, eager_only=True)
 
 
@@ -370,7 +371,9 @@ def kind_of(values: Any) -> Kind:
         return "boolean"
     if isinstance(kind, (nw.Date, nw.Datetime)):
         return "date"
-    return _kind_of_objects(values.to_list()) if isinstance(kind, nw.Object) else "category"
+    if isinstance(kind, (nw.String, nw.Categorical, nw.Enum)):
+        return "category"
+    return _kind_of_objects(values.to_list())
 
 
 def _kind_of_objects(values: Sequence[Any]) -> Kind:
@@ -408,7 +411,7 @@ def _raw(values: Any, column: Column) -> Any:
             return np.where(values.is_null().to_numpy(), np.nan, seconds) / (1e6 * DAY)
         if kind.is_numeric() or isinstance(kind, nw.Boolean):
             if values.is_null().any():
-                numbers = np.array([np.nan if v is None or v != v else float(v) for v in values.to_list()])
+                numbers = np.array([np.nan if level_text(v) == "" else float(v) for v in values.to_list()])
             else:
                 numbers = values.cast(nw.Float64).to_numpy()
             return _finite(numbers, column)

@@ -19,7 +19,7 @@ class Method:
     family : its name in the experiments, shared by methods that differ in options only; "" for other libraries'
         methods.
     options : the options that define it within its family.
-    is_forest : whether its model is a forest, which a model file cannot hold.
+    is_forest : whether its model is a forest.
     has_depth, has_device : whether it takes ``--depth`` and ``--device``.
     """
 

@@ -242,3 +242,58 @@ def test_bad_arguments_are_named():
         explain.shap_values(model, X[:2], X[:0])
     with pytest.raises(ValueError, match="n_samples must be an integer >= 1 or None; got 0"):
         explain.shap_values(model, X[:2], X[:5], n_samples=0)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6, 1e12])
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_units_do_not_matter_to_counterfactuals(scale, norm):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(200, 3))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    shift = np.array([1.6 * scale, 0.0, 0.0])
+    tree = TAOClassifier(2, random_state=0).fit(X, y).tree_
+    other = tree.unscale(shift, np.array([scale, 1.0, 1.0])).with_spread(np.asarray(tree.spread) * [scale, 1.0, 1.0])
+    for x in X[:5]:
+        one = explain.counterfactual(tree, x, norm=norm)
+        two = explain.counterfactual(other, x * [scale, 1.0, 1.0] + shift, norm=norm)
+        assert two.distance == pytest.approx(one.distance, rel=1e-3, abs=1e-5)
+        assert other.predict(two.features[None])[0] == two.answer == one.answer
+
+
+def test_numbers_beyond_those_of_training_are_not_missing():
+    rng = np.random.default_rng(1)
+    v = np.where(rng.random(400) < 0.25, np.nan, rng.uniform(0.0, 10.0, 400))
+    y = np.where(np.isnan(v), "C", np.where(v > 5.0, "B", "A"))
+    frame = pd.DataFrame({"v": v})
+    model = TAOClassifier(2, splits="axis", random_state=0).fit(frame, y)
+    for value in (30.0, -20.0):
+        row = pd.DataFrame({"v": [value]})
+        found = explain.counterfactual(model, row)
+        assert found.answer == {"A": "B", "B": "A"}[model.predict(row)[0]]
+        changed = pd.DataFrame({"v": [found.changes["v"][1]]})
+        assert model.predict(changed)[0] == found.answer
+    with pytest.raises(ValueError, match="all of them are missing"):
+        explain.counterfactual(model, pd.DataFrame({"v": [np.nan]}))
+
+
+def test_dates_of_counterfactuals_can_be_written():
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(60) * 3607, unit="s")
+    frame = pd.DataFrame({"d": days})
+    model = TAOClassifier(1, splits="axis", random_state=0).fit(frame, np.repeat([0, 1], 30))
+    found = explain.counterfactual(model, frame[:1])
+    written = pd.DataFrame({"d": [pd.Timestamp(found.changes["d"][1])]})
+    assert model.predict(written)[0] == found.answer == 1
+
+
+def test_sampled_values_sum_and_stand_beside_their_columns():
+    X, y = table(400)
+    wide = X.assign(**{f"n{j}": np.random.default_rng(j).normal(size=400) for j in range(8)})
+    model = TAORegressor(4, random_state=0).fit(wide, y + wide["n0"])
+    for count in (30, 100, 300):
+        found = explain.shap_values(model, wide[:5], wide[:count])
+        assert not found.is_exact
+        np.testing.assert_allclose(found.values.sum(axis=1), model.predict(wide[:5]) - found.base, atol=1e-9)
+    saved = as_saved(model)
+    turned = explain.shap_values(saved, wide[wide.columns[::-1]][:5], wide[:30])
+    assert turned.names == tuple(wide.columns)
+    assert list(turned.data[:, 0]) == list(wide["age"][:5])

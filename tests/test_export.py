@@ -98,7 +98,7 @@ def check_encoder(library, encoding, X, Z):
     kinds = [ctypes.c_char_p if column.kind == "category" else ctypes.c_double for column in encoding.columns]
     row_type = type("Row", (ctypes.Structure,), {"_fields_": [(f"f{k}", kind) for k, kind in enumerate(kinds)]})
     raw = opttree.encoding.raw_columns(X, encoding.columns)
-    for i in range(300):
+    for i in range(0, len(Z), 3):
         values = [
             (own[i].encode() or None) if column.kind == "category" else own[i]
             for own, column in zip(raw, encoding.columns, strict=True)
@@ -165,15 +165,13 @@ def test_numpy_alone_answers_alike(name, tmp_path):
     model = fitted(name)[0]
     opttree.save(model, tmp_path / "m.json")
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    frame[:2000].to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
     command = [sys.executable, standalone.__file__, str(tmp_path / "m.json"), str(tmp_path / "rows.csv")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     if labels is not None:
-        assert done.stdout.splitlines() == [str(label) for label in labels[:2000]]
+        assert done.stdout.splitlines() == [str(label) for label in labels]
     else:
-        np.testing.assert_allclose(
-            np.loadtxt(done.stdout.splitlines(), ndmin=2), expected[:2000], rtol=1e-11, atol=1e-11
-        )
+        np.testing.assert_allclose(np.loadtxt(done.stdout.splitlines(), ndmin=2), expected, rtol=1e-11, atol=1e-11)
 
 
 def test_the_standalone_file_is_short_and_needs_numpy_only():
@@ -256,3 +254,73 @@ def test_pipelines_convert(name):
     found = session.run(None, {"X": X})
     expected = pipeline.predict_proba(X) if options else pipeline.predict(X).reshape(len(X), -1)
     np.testing.assert_allclose(found[-1], expected, rtol=1e-9, atol=1e-9)
+
+
+def awkward(n, seed=0):
+    """Categories that are stored as numbers and booleans, levels that look like numbers, names that outputs have."""
+    rng = np.random.default_rng(seed)
+    code, flag = rng.integers(0, 4, n).astype(float), rng.random(n) < 0.5
+    X = pd.DataFrame(
+        {
+            "label": np.where(rng.random(n) < 0.2, np.nan, code),
+            "Variable": flag,
+            "a b": rng.choice(["1.0", "2.0", "u"], n),
+            "a_b": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "NULL": rng.normal(size=n),
+            'w*\\ int "x" */': rng.normal(size=n),
+        }
+    )
+    y = np.nan_to_num(code, nan=9.0) + 3.0 * flag + 2.0 * (X["a b"] == "1.0") + np.nan_to_num(X["a_b"], nan=4.0)
+    return X, y.to_numpy()
+
+
+@pytest.mark.parametrize("splits", ["axis", "oblique"])
+def test_awkward_tables_leave_intact(splits, tmp_path):
+    duckdb, runtime = pytest.importorskip("duckdb"), pytest.importorskip("onnxruntime")
+    X, y = awkward(500)
+    model = opttree.TAORegressor(4, splits=splits, categorical_features=["label", "Variable"], random_state=0).fit(X, y)
+    new = awkward(2000, 1)[0]
+    expected = model.predict(new)
+    query = export.to_sql(model, "rows", keep=["NULL"])
+    with sqlite3.connect(":memory:") as database:
+        new.to_sql("rows", database, index=False)
+        found = pd.read_sql_query(query, database)
+    order = np.argsort(new["NULL"].to_numpy())
+    np.testing.assert_allclose(found.sort_values("NULL")["prediction"], expected[order], **CLOSE)
+    with duckdb.connect() as database:
+        database.register("rows", pa_table(new))  # NaN stays NaN
+        found = database.execute(query).df()
+    np.testing.assert_allclose(found.sort_values("NULL")["prediction"], expected[order], **CLOSE)
+    session = runtime.InferenceSession(opttree.to_onnx(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    raw = opttree.encoding.raw_columns(new, model.encoder_.encoding_.columns)
+    given = {
+        column.name: np.array(own, object if column.kind == "category" else np.float64)[:, None]
+        for column, own in zip(model.encoder_.encoding_.columns, raw, strict=True)
+    }
+    np.testing.assert_allclose(session.run(None, given)[0][:, 0], expected, **CLOSE)
+    library = compiled(model, tmp_path)
+    np.testing.assert_allclose(in_c(library, as_saved(model).table(new), 1)[:, 0], expected, **CLOSE)
+    opttree.save(model, tmp_path / "m.json")
+    new.to_csv(tmp_path / "rows.csv", index=False, na_rep="NA")
+    command = [sys.executable, standalone.__file__, str(tmp_path / "m.json"), str(tmp_path / "rows.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    np.testing.assert_allclose(np.loadtxt(done.stdout.splitlines()), expected, rtol=1e-11, atol=1e-11)
+    read = pd.read_csv(tmp_path / "rows.csv")
+    np.testing.assert_allclose(opttree.load(tmp_path / "m.json").predict(read), expected, rtol=1e-12)
+    numbers = new.assign(**{"a b": 1})  # where the other levels are absent, 1.0 is read as a number
+    np.testing.assert_array_equal(model.predict(numbers), model.predict(new.assign(**{"a b": "1.0"})))
+
+
+def pa_table(frame):
+    """An Arrow table in which missing numbers are NaN."""
+    import pyarrow
+
+    return pyarrow.table({name: pyarrow.array(frame[name].to_numpy(), from_pandas=False) for name in frame})
+
+
+def test_titles_and_labels_are_text(tmp_path):
+    model = opttree.TAOClassifier(1, random_state=0).fit(np.arange(20.0)[:, None], np.repeat(["C:\\new", "b"], 10))
+    assert "C:\\\\new" in export.to_dot(model)
+    opttree.save(model, tmp_path / "m.json", target="DATA")
+    page = export.to_html(opttree.load(tmp_path / "m.json"))
+    assert "<h1>TAOClassifier for DATA</h1>" in page

@@ -117,7 +117,7 @@ def test_evolution_of_splits_ends_at_the_best_tree():
 @pytest.mark.parametrize("depth", range(1, 9))
 @pytest.mark.parametrize("size", [None, (6, 4)])
 def test_trees_of_any_depth_fit_the_figure(rng, depth, size):
-    """No two boxes overlap or leave the picture, with room of their own (at most 24 by 14 inches) or in 6 x 4 inches."""
+    """No two boxes overlap or leave the picture, of at most 24 by 14 inches or of 6 by 4 inches."""
     names = ["age", "a_rather_long_name", "height"]
     tree = random_tree(rng, depth, 3, 1).with_share(np.full(2 ** (depth + 1) - 1, 0.123)).with_spread(np.ones(3))
     ax = None if size is None else plt.subplots(figsize=size)[1]

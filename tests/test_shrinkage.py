@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris, make_classification, make_friedman1
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_friedman1
 from sklearn.metrics import log_loss
 
-from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem, losses
+from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem, losses, shrinkage
 from opttree.estimators import shrinking
 from opttree.estimators.shrinking import STRENGTHS, parted
 from opttree.shrinkage import NodeMoments, refusal
@@ -233,17 +234,37 @@ def test_the_search_for_the_depth_chooses_the_strength_too(rows):
 @pytest.mark.parametrize("leaves", ["constant", "linear"])
 def test_single_trees_are_not_overconfident(leaves):
     """The log loss on new rows is lower than without, and no label of constant leaves is changed by the temperature."""
-    X, y = make_classification(900, 8, n_informative=4, n_classes=3, flip_y=0.1, random_state=0)
+    X, y = make_friedman1(900, n_features=8, noise=2.0, random_state=0)
+    y = np.digitize(y, [12.0, 17.0])
     train, test = slice(0, 500), slice(500, None)
-    options = {"max_depth": 6} if leaves == "constant" else {"max_depth": 3, "leaves": "linear", "leaf_penalty": 0.0}
-    model = TAOClassifier(random_state=0, **options).fit(X[train], y[train])
-    bare = TAOClassifier(leaf_shrinkage=0.0, random_state=0, **options).fit(X[train], y[train])
+    kind = TAOClassifier(6, random_state=0)
+    if leaves == "linear":
+        kind = GETClassifier(3, leaves="linear", n_starts=1, random_state=0)
+    model, bare = (
+        clone(kind).fit(X[train], y[train]),
+        clone(kind).set_params(leaf_shrinkage=0.0).fit(X[train], y[train]),
+    )
     assert model.leaf_shrinkage_ > 0.0
     assert log_loss(y[test], model.predict_proba(X[test])) < 0.8 * log_loss(y[test], bare.predict_proba(X[test]))
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     if leaves == "constant":
         given = TAOClassifier(6, leaf_shrinkage=model.leaf_shrinkage_, random_state=0).fit(X[train], y[train])
-        assert model.leaf_temperature_ > 1.0
         assert np.array_equal(given.predict(X), model.predict(X))
     else:
         assert np.array_equal(bare.predict(X), model.predict(X))
+
+
+def test_the_temperature_answers_overconfidence_and_keeps_the_order(rows):
+    rng = np.random.default_rng(0)
+    true = rng.dirichlet([1.0, 1.0, 1.0], 2000)
+    label = np.array([rng.choice(3, p=p) for p in true])
+    problem = TreeProblem(rng.normal(size=(2000, 1)), label, depth=1, loss="log")
+    sharp = shrinkage.softer(true, 0.5)
+    assert shrinking.temperature_of(problem, sharp) == pytest.approx(2.0)
+    assert shrinking.temperature_of(problem, true) == 1.0
+    np.testing.assert_allclose(shrinkage.softer(sharp, 2.0), true)
+    X, y = load_iris(return_X_y=True)
+    tree = TAOClassifier(3, random_state=0).fit(X, y).tree_
+    soft = shrinkage.tempered(tree, 3.0)
+    assert np.array_equal(soft.predict(X), tree.predict(X))
+    assert soft.predict_proba(X).max() < tree.predict_proba(X).max() or tree.predict_proba(X).max() == 1.0

@@ -293,3 +293,82 @@ def test_conditions_in_words(feature, weight, threshold, words):
     kind = "category" if isinstance(feature, Levels) else "number"
     encoding = Encoding((opttree.encoding.Column("a", kind),), (feature,))
     assert encoding.sides(0, weight, threshold) == words
+
+
+@pytest.mark.parametrize("splits", ["axis", "oblique"])
+def test_nullable_and_sparse_columns_of_pandas(splits):
+    rng = np.random.default_rng(0)
+    a, kind, flag = rng.normal(size=200), rng.choice(["x", "y"], 200).astype(object), rng.random(200) < 0.5
+    gaps = np.arange(200) % 7 == 0
+    frame = pd.DataFrame({"a": np.where(gaps, np.nan, a), "kind": np.where(gaps, None, kind), "flag": flag})
+    y = np.nan_to_num(frame["a"], nan=2.0) + (kind == "x") + flag
+    model = TAORegressor(3, splits=splits, random_state=0).fit(frame, y)
+    expected = model.predict(frame)
+    integers = frame.assign(a=frame["a"].round().astype("Int64"))
+    for other in (
+        frame.convert_dtypes(),
+        frame.astype({"a": "Float64", "flag": "boolean", "kind": "string"}),
+        frame.astype(object),
+    ):
+        np.testing.assert_array_equal(model.predict(other), expected)
+        again = TAORegressor(3, splits=splits, random_state=0).fit(other, y)
+        np.testing.assert_array_equal(again.predict(frame), expected)
+    assert TAORegressor(3, splits=splits, random_state=0).fit(integers, y).score(integers, y) > 0.5
+    sparse = pd.DataFrame({"a": pd.arrays.SparseArray(a), "kind": kind})
+    assert TAORegressor(3, splits=splits, random_state=0).fit(sparse, a).score(sparse, a) > 0.7
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SDTRRegressor(2, quantile_transform=False, max_batches=100),
+        opttree.TAOForestRegressor(1),
+        opttree.AutoTreeRegressor(1.0),
+    ],
+    ids=repr,
+)
+def test_a_forest_of_one_tree_keeps_its_table(model, tmp_path):
+    X, y = table(200)
+    fitted = model.set_params(random_state=0).fit(X, y)
+    opttree.save(fitted, tmp_path / "m.json")
+    np.testing.assert_allclose(opttree.load(tmp_path / "m.json").predict(X), fitted.predict(X), rtol=1e-12)
+    assert "age" in fitted.to_text()
+    assert fitted.explain(X[:1])
+    objects = X[["age", "city"]].to_numpy(object)
+    again = clone(model).set_params(random_state=0).fit(objects, y)
+    opttree.save(again, tmp_path / "m.json")
+    np.testing.assert_allclose(opttree.load(tmp_path / "m.json").predict(objects), again.predict(objects), rtol=1e-12)
+
+
+def test_a_search_for_the_depth_learns_the_encoding_in_each_fold():
+    """On noise the held-out accuracy of the chosen depth is that of guessing, but for the choice among depths."""
+    best = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        frame = pd.DataFrame({"code": [f"c{k}" for k in rng.integers(0, 15, 150)], "x": rng.normal(size=150)})
+        y = rng.integers(0, 2, 150)
+        model = TAOClassifier("cv", splits="axis", random_state=0).fit(frame, y)
+        best.append(model.cv_results_["mean_score"][0])  # of depth 1, which is not chosen
+    assert np.mean(best) < 0.54
+    leaked = TAOClassifier("cv", splits="axis", random_state=0).fit(
+        TableEncoder(ordered=True).fit_transform(frame, y), y
+    )
+    assert leaked.cv_results_["mean_score"][0] >= model.cv_results_["mean_score"][0]
+
+
+def test_warm_starts_need_the_same_table():
+    X, y = table_classes(200)
+    model = TAOForestClassifier(2, kind="cart", warm_start=True, random_state=0).fit(X, y)
+    model.set_params(n_estimators=3).fit(X, y)
+    assert len(model.forest_.trees) == 3
+    with pytest.raises(ValueError, match="warm_start needs the table of the first fit"):
+        model.set_params(n_estimators=4).fit(X.assign(city="one"), y)
+
+
+def test_blanks_in_new_rows_get_the_median_where_asked():
+    X, y = table(200)
+    numbers = X[["age", "member"]]
+    model = TAORegressor(2, categorical_features=[], random_state=0).fit(numbers, y)
+    blank = numbers[:1].assign(age=np.nan)
+    filled = numbers[:1].assign(age=numbers["age"].median())
+    np.testing.assert_array_equal(model.predict(blank), model.predict(filled))

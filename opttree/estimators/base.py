@@ -69,7 +69,8 @@ class TreeEstimator(Options, BaseEstimator):
         categories as well. Tables of pandas, polars and Arrow, and arrays, may have categories, booleans, dates and
         missing values: see `TableEncoder`, which makes numbers of them and is kept as ``encoder_``. Axis-aligned splits
         with constant leaves part the categories of a column in two and send missing values to the better side; other
-        trees get indicators.""",
+        trees get indicators. With [] all tables are encoded, also of numbers alone, whose blanks in new rows then get
+        the median; otherwise these are refused where training had none.""",
     )
 
     if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class TreeEstimator(Options, BaseEstimator):
         self.n_iter_ = self.result_.n_steps
         self._keep(problem, scaling, X, weight)
         self._describe(X, weight)
-        self._forget("_judge")
+        self._forget("_judge", "_table")
         return problem, scaling
 
     def _describe(self, X: Floats, weight: Floats) -> None:
@@ -339,6 +340,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     def _checked(self, X: Any, y: Any, sample_weight: ArrayLike | None, **how: Any) -> tuple[Floats, NDArray[Any]]:
         """Rows and targets of a fit as arrays; a table of more than numbers is encoded by a new ``encoder_``."""
+        self._forget("_table")
         if not needs_encoding(X, self.categorical_features):
             self.encoder_ = None
             X = as_array(X)
@@ -350,11 +352,21 @@ class TreeEstimator(Options, BaseEstimator):
         X = check_table(self, X, reset=True)
         check_consistent_length(X, y, sample_weight)
         encoder = TableEncoder(categorical_features=self.categorical_features, ordered=self._ordered)
-        targets = y if is_regressor(self) else codes_of_labels(y)
-        Z = encoder.fit_transform(X, targets.astype(np.float64) if is_regressor(self) else targets, sample_weight)
+        Z = self._encoded(encoder, X, y, sample_weight)
         check_numbers("X", Z)
-        self.encoder_ = encoder
+        before = getattr(self, "encoder_", None)
+        goes_on = getattr(self, "warm_start", False) and hasattr(self, "forest_")
+        if goes_on and (before is None or before.encoding_ != encoder.encoding_):
+            raise ValueError("warm_start needs the table of the first fit; got one of another encoding")
+        self.encoder_, self._table = encoder, X
         return Z, y
+
+    def _encoded(self, encoder: TableEncoder, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> Floats:
+        """The features of the training rows, by an encoder that learns from them."""
+        found: Floats = encoder.fit_transform(
+            X, y.astype(np.float64) if is_regressor(self) else codes_of_labels(y), sample_weight
+        )
+        return found
 
     def _validated(self, X: Any) -> Floats:
         check_is_fitted(self, "result_")
@@ -440,8 +452,8 @@ class SingleTree(CrossValidated):
     init: Tree | None = option(None, "A tree on raw features to start from, such as another model's ``tree_``.")
 
     def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
-        if self.max_depth == "cv":
-            choose_depth(self, X, y, weight, seed)
+        if self.max_depth == "cv":  # on the table, so that each fold learns an encoding of its own
+            choose_depth(self, vars(self).get("_table", X), y, weight, seed)
 
     def _depth_for(self, n_samples: int) -> int:
         return int(getattr(self, "best_depth_", 1) if self.max_depth == "cv" else self.max_depth)
@@ -488,7 +500,7 @@ class ForestEstimator(TreeEstimator):
             raise AttributeError(
                 f"tree_ is for a single tree; this is a forest of {len(self.forest_.trees)}: see forest_"
             )
-        return self.forest_.trees[0]
+        return as_tree(self.forest_)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -44,6 +44,7 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
 
     splits = "oblique"
     takes_eval_set = True
+    _monotonic = property(lambda self: getattr(self, "monotonic_cst", None))
 
     base: Any = option(
         "auto",
@@ -74,11 +75,6 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         0.1, "Share of the rows held out to choose the number of trees, or None.", above=0, below=1
     )
     n_iter_no_change: int = option(20, "Stop after this many trees without a lower held-out loss.", least=1)
-    monotonic_cst: Any = option(
-        None,
-        """For each column 1, -1 or 0, or a dict of these by name: predictions must increase with it, decrease or
-        either, as in scikit-learn. With ``base`` "auto" or "cart", for one number.""",
-    )
     split_penalty: float = changed(1e-6)
     l1_ratio: float = changed(0.0)
 
@@ -89,7 +85,7 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
 
     @property
     def _kinds(self) -> list[Any]:
-        if self.monotonic_cst is not None:
+        if self._monotonic is not None:
             if self.base not in ("auto", "cart"):
                 raise ValueError(f"monotonic_cst needs base='auto' or 'cart'; got base={self.base!r}")
             return ["cart"]
@@ -121,7 +117,7 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         if seed is None:
             seed = int(np.random.default_rng().integers(2**31 - 1))
         results = {}
-        signs = None if self.monotonic_cst is None else self._signs()
+        signs = None if self._monotonic is None else self._signs()
         for kind in self._kinds:
             depth = self.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
             stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
@@ -164,6 +160,12 @@ class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
     validation_loss_ : mean loss of the standardised outputs on the held-out rows.
     result_ : `solvers.Result` of the run.
     """
+
+    monotonic_cst: Any = option(
+        None,
+        """For each column 1, -1 or 0, or a dict of these by name: predictions must increase with it, decrease or
+        either, as in scikit-learn. With ``base`` "auto" or "cart", for one number.""",
+    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

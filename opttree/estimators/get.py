@@ -91,7 +91,7 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
         return self.validation_fraction is not None or self._validation_rows is not None
 
     def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-        return quick_trial(problem)
+        return quick_trial(problem, self._solver(problem))
 
     @property
     def _leaf_strength(self) -> float:

@@ -48,7 +48,7 @@ class _Gradient(MinLeaf, ShrunkLeaves):
         return 0.0
 
     def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-        return quick_trial(problem)
+        return quick_trial(problem, self._solver(problem))
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
         return mixed(0.0, 0.0, self.leaf_penalty) if self.leaves == "linear" else ()

@@ -12,6 +12,7 @@ from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, Strati
 
 from opttree import bridge, costs
 from opttree.clock import now
+from opttree.encoding import is_table, narwhal
 from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
 
@@ -21,8 +22,8 @@ SEARCH_SHARE = 0.5  # of the time limit, for the depth search; the rest is for t
 PATIENCE = 4  # the search stops after this many depths without a better score
 
 
-def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
-    """Set ``best_depth_`` and ``cv_results_`` of ``model``.
+def choose_depth(model: Any, X: Any, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
+    """Set ``best_depth_`` and ``cv_results_`` of ``model`` by the rows of an array or a table.
 
     Every fold fits the depths in turn, see `fit_warm`; the weighted R2 or accuracy on the held-out rows is averaged
     over the folds, which run in parallel under a Dask back end of joblib. If ``cv`` is a fraction, there is one fold
@@ -32,20 +33,22 @@ def choose_depth(model: Any, X: Floats, y: NDArray[Any], weight: Floats, seed: i
     began = now()
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
-    folds = folds_of(model, X, y, seed)
+    folds = folds_of(model, np.zeros((len(y), 1)), y, seed)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes the interrupt on
     shrunk = getattr(model, "_shrinkage", 0.0) == "cv"  # the folds' trees choose it for each depth, too
-    own |= model._for_features
+    if not is_table(X):
+        own |= model._for_features
     search = type(model)(**(model.get_params(deep=False) | own | ({"leaf_shrinkage": 0.0} if shrunk else {})))
+    n_features = X.shape[1] if model.encoder_ is None else model.encoder_.encoding_.n_features
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []
     strengths: list[float] = []
     best = 0
     depths = range(min(model._least_depth(y), DEEPEST), DEEPEST + 1)
     for depth in depths:
-        if scores and costs.lack_of_memory(model, X.shape[0], X.shape[1], depth) is not None:
+        if scores and costs.lack_of_memory(model, X.shape[0], n_features, depth) is not None:
             break
         rows: list[Any] = [None] * len(folds)
         left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (now() - began)
@@ -81,11 +84,16 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
     (X, y, weight), (model, depth, last, train, valid, shrunk) = data, task
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InterruptedFitWarning)
-        fitted = fit_warm(model, depth, last, X[train], y[train], weight[train])
-    held_out = X[valid], y[valid], weight[valid]
+        fitted = fit_warm(model, depth, last, rows_of(X, train), y[train], weight[train])
+    held_out = rows_of(X, valid), y[valid], weight[valid]
     if shrunk:
-        return fitted, fitted.shrunk_scores(X[train], y[train], weight[train], held_out)
+        return fitted, fitted.shrunk_scores(rows_of(X, train), y[train], weight[train], held_out)
     return fitted, {0.0: (0.0, float(fitted.score(*held_out)))}
+
+
+def rows_of(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Some rows of an array or a table."""
+    return narwhal(X)[rows].to_native() if is_table(X) else X[rows]
 
 
 def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 
 from opttree import bridge
 from opttree.clock import now
@@ -132,11 +132,13 @@ class ShrunkLeaves(SingleTree):
         result = self._run(solver, stated, None, seed, limit, None)
         return None if result.termination.name == "INTERRUPTED" else shrinker(train, as_tree(result.tree))
 
-    def shrunk_scores(self, X: Floats, y: Any, weight: Floats, held_out: Any) -> dict[float, tuple[float, float]]:
+    def shrunk_scores(self, X: Any, y: Any, weight: Floats, held_out: Any) -> dict[float, tuple[float, float]]:
         """For each strength, squared error or log loss and score on the rows ``held_out`` (X, y, weights) of this
         tree, which was fitted to ``X``, ``y``.
         """
         me: Any = copy(self)
+        if me.encoder_ is not None:
+            X = self._encoded(clone(me.encoder_), X, y, weight)
         problem, scaling = self.state(X, y, weight)
         if refusal(problem) is not None:
             return {0.0: (0.0, me.score(*held_out))}
@@ -146,8 +148,8 @@ class ShrunkLeaves(SingleTree):
         for strength in strengths_of(problem):
             me.tree_ = scaling.unscale(moments.shrunk(strength))
             if problem.is_classification:
-                part = problem.with_rows(scaling.features(rows), truth, w)
-                errors = errors_of(part, me.tree_.predict_proba(rows))
+                Z = self._prepared(rows)
+                errors = errors_of(problem.with_rows(scaling.features(Z), truth, w), me.tree_.predict_proba(Z))
             else:
                 off = (me.predict(rows) - truth).reshape(len(truth), -1) / scaling.y_scale
                 errors = np.sum(off**2, axis=1)
@@ -160,9 +162,13 @@ class ShrunkLeaves(SingleTree):
         return tree if self.leaf_temperature_ == 1.0 else tempered(tree, self.leaf_temperature_)
 
 
-def quick_trial(problem: TreeProblem) -> tuple[Solver, TreeProblem]:
-    """A tree of TAO of the same depth, in a small part of the time of gradients: it overfits alike."""
+def quick_trial(problem: TreeProblem, solver: Any) -> tuple[Solver, TreeProblem]:
+    """A tree of TAO of the same depth, in a small part of the time of gradients: it overfits alike. With linear leaves
+    of classes it does not, and one start of the ``solver`` itself must do.
+    """
     solvers = bridge.solvers
+    if problem.is_classification and problem.leaves == "linear":
+        return replace(solver, n_starts=1), problem
     init = solvers.HingeInit() if problem.leaves == "linear" else solvers.CartInit()
     return solvers.TAO(init=init), problem.restated(penalties=L1(splits=TRIAL_PENALTY, leaves=TRIAL_PENALTY))
 

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from opttree import bridge
+from opttree.checks import check_columns
 from opttree.chunks import ROWS, Chunks
 from opttree.estimators.base import Floats, TreeEstimator
 from opttree.estimators.scaling import Scaling
@@ -69,6 +70,9 @@ class Streaming(TreeEstimator):
 
         ``classes``, for the first call of a classifier: all labels that will occur; by default those of ``y``.
         """
+        if getattr(self, "encoder_", None) is not None and hasattr(self, "_stream"):
+            X = self._prepared(X)
+        check_columns(X)
         check_numbers("X", np.asarray(X, np.float64))
         if is_regressor(self):
             check_numbers("y", np.asarray(y, np.float64))
@@ -80,7 +84,8 @@ class Streaming(TreeEstimator):
             missing = np.setdiff1d([] if classes is None else classes, y)
             self._begin(np.asarray(X, np.float64), np.asarray(y), missing)
             return self
-        X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        if getattr(self, "encoder_", None) is None:
+            X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
         self._learn(X, np.asarray(y))
         self._finish(None)
         return self
@@ -136,6 +141,7 @@ class StreamingSDTR(Streaming):
 
     def _begin(self, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         self._check_options()
+        self.encoder_ = None
         if self.max_depth == "cv":
             raise ValueError("max_depth must be an integer to train in chunks; got 'cv'")
         numbers = is_regressor(self)

@@ -289,7 +289,7 @@ def needs_encoding(X: Any, categorical_features: Any) -> bool:
         check_names(X)
         frame = narwhal(X)
         columns = [frame.get_column(name) for name in table_names(X) or []]
-        if not all(kind_of(column) in ("number", "boolean") for column in columns):
+        if not all(column.dtype.is_numeric() or str(column.dtype) == "Boolean" for column in columns):
             return True
         return any(column.is_null().any() or has_nan(column.to_numpy()) for column in columns)
     if not isinstance(X, (np.ndarray, list, tuple)):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.encoding import Encoding, Levels, Missing, Value, raw_columns
+from opttree.encoding import DAY, Encoding, Levels, Missing, Value, raw_columns
 from opttree.explain.path import as_rows, one_row
 from opttree.io import Model, as_saved
 from opttree.models import as_tree
@@ -17,7 +17,7 @@ from opttree.text import number
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
-MARGINS = (1e-9, 1e-7, 1e-5, 1e-3)  # distance kept from the edges of a leaf, in standard deviations
+MARGINS = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # distance kept from the edges of a leaf, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,13 @@ class _Variables:
     is_binary: NDArray[np.bool_]
     groups: tuple[tuple[int, ...], ...]  # levels of one column, of which one is 1
     names: tuple[tuple[int, Any], ...]  # the column of each variable, and its level
+    low: Floats  # (p,) least and largest value of each feature, to which the encoding clips it
+    high: Floats
+    is_date: NDArray[np.bool_]
+
+    def features(self, values: Floats) -> Floats:
+        """The features (p,) of variables."""
+        return np.clip(self.G @ values + self.g, self.low, self.high)
 
 
 def counterfactual(
@@ -118,7 +125,7 @@ def counterfactual(
     if best is None:
         raise ValueError(f"no row within the bounds has the answer {'other than now' if target is None else target}")
     distance, values, leaf = best
-    z = v.G @ values + v.g
+    z = v.features(values)
     answer = tree.predict(z[None])[0]
     return Counterfactual(_changes(v, values, names, raw, x, tree), distance, answer, z, tree.n_branches + leaf)
 
@@ -185,6 +192,7 @@ def _variables(
     spread = np.ones(p) if tree.spread is None else np.where(np.asarray(tree.spread) > 0.0, tree.spread, 1.0)
     columns: list[Floats] = []
     g = np.zeros(p)
+    least, most = np.full(p, -np.inf), np.full(p, np.inf)
     entries: list[tuple[float, float, float, float, bool, int, Any]] = []
     groups = []
     for c, column in enumerate(encoding.columns):
@@ -213,7 +221,7 @@ def _variables(
             if isinstance(f, Value):
                 one[j] = 1.0
                 if f.low is not None and f.high is not None:
-                    low, high = max(low, min(f.low, float(value))), min(high, max(f.high, float(value)))
+                    least[j], most[j] = f.low, f.high
         if stays:
             low = high = float(value)
         is_boolean = column.kind == "boolean"
@@ -222,10 +230,13 @@ def _variables(
         first = next(j for j, f in own if isinstance(f, Value))
         columns.append(one)
         entries.append((float(value), 1.0 if is_boolean else 1.0 / spread[first], low, high, is_boolean, c, None))
+    if not entries:
+        raise ValueError("row must have an entry that is there; all of them are missing")
     start, cost, lower, upper, binary, of, level = (list(part) for part in zip(*entries, strict=True))
     return _Variables(
         np.array(columns).T, g, np.array(start), np.array(cost), np.array(lower), np.array(upper),
-        np.array(binary, bool), tuple(groups), tuple(zip(of, level, strict=True)),
+        np.array(binary, bool), tuple(groups), tuple(zip(of, level, strict=True)), least, most,
+        np.array([encoding.columns[c].kind == "date" for c in of], bool),
     )  # fmt: skip
 
 
@@ -246,20 +257,34 @@ def _nearest(
     while node in parents:
         node, side = parents[node]
         sign = 1.0 if side == 0 else -1.0
+        j = int(tree.feature[node])
+        if j >= 0 and np.isfinite(v.low[j]):  # beyond the ends are missing entries alone, which stay as they are
+            ends = tree.A[node, j] * v.low[j], tree.A[node, j] * v.high[j]
+            if min(sign * end for end in ends) > sign * tree.b[node] and v.G[j].any():
+                return None
+            if max(sign * end for end in ends) < sign * tree.b[node] and v.G[j].any():
+                continue
         rows.append(sign * tree.A[node])
         sides.append(sign * tree.b[node])
-    path = len(rows)
-    A = np.concatenate([np.reshape(rows, (path, -1)), G]) if path else G
+    A = np.concatenate([np.reshape(rows, (len(rows), tree.n_features)), G])
     limit = np.concatenate([np.array(sides), h])
-    A, limit = A @ v.G, limit - A @ v.g
-    size = np.abs(A) @ (1.0 / np.maximum(v.cost, 1e-300))  # one standard deviation of every variable
+    # in changes from the row, numbers in standard deviations, and rows of size one
+    unit = np.where(v.is_binary, 1.0, 1.0 / v.cost)
+    A, limit = (A @ v.G) * unit, limit - A @ (v.G @ v.start + v.g)
+    size = np.abs(A).max(axis=1, initial=0.0)
+    if np.any(limit[size == 0.0] < 0.0):
+        return None
+    A, limit = A[size > 0.0] / size[size > 0.0, None], limit[size > 0.0] / size[size > 0.0]
     for margin in MARGINS:
-        found = _solve(v, A, limit - margin * size, norm)
+        found = _solve(v, unit, A, limit - margin, norm)
         if found is None:
             return None
-        values = np.clip(found, v.lower, v.upper)
+        values = np.clip(v.start + found * unit, v.lower, v.upper)
         values[v.is_binary] = np.round(values[v.is_binary])
-        z = v.G @ values + v.g
+        seconds = values * DAY
+        away = np.where(values > v.start, np.ceil(seconds), np.floor(seconds)) / DAY  # so that the date can be written
+        values = np.where(v.is_date & (values != v.start), np.clip(away, v.lower, v.upper), values)
+        z = v.features(values)
         reached = tree.apply(z[None])[0] == tree.n_branches + leaf
         if reached and np.all(G @ z <= h + 1e-9 * (1.0 + np.abs(h))):
             change = np.abs(values - v.start) * v.cost
@@ -268,53 +293,49 @@ def _nearest(
     return None
 
 
-def _solve(v: _Variables, A: Floats, limit: Floats, norm: str) -> Floats | None:
-    """The variables nearest to the row's that satisfy ``A v <= limit``, or None."""
+def _solve(v: _Variables, unit: Floats, A: Floats, limit: Floats, norm: str) -> Floats | None:
+    """The least changes u, in units of ``unit``, that satisfy ``A u <= limit``, or None."""
+    lower, upper = (v.lower - v.start) / unit, (v.upper - v.start) / unit
+    cost = v.cost * unit
     if norm == "l2":
-        return _quadratic(v, A, limit)
+        return _quadratic(cost, lower, upper, A, limit)
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     m = len(v.start)
-    # v and t with |v - start| <= t
-    eye = np.eye(m)
-    constraints = [
-        LinearConstraint(np.hstack([eye, -eye]), -np.inf, v.start),
-        LinearConstraint(np.hstack([-eye, -eye]), -np.inf, -v.start),
-    ]
+    eye = np.eye(m)  # u and t with |u| <= t
+    constraints = [LinearConstraint(np.hstack([sign * eye, -eye]), -np.inf, 0.0) for sign in (1.0, -1.0)]
     if len(A):
         constraints.append(LinearConstraint(np.hstack([A, np.zeros_like(A)]), -np.inf, limit))
     if v.groups:
         ones = np.zeros((len(v.groups), 2 * m))
         for k, group in enumerate(v.groups):
             ones[k, list(group)] = 1.0
-        constraints.append(LinearConstraint(ones, 1.0, 1.0))
+        constraints.append(LinearConstraint(ones, 0.0, 0.0))  # one level comes for the one that goes
     found = milp(
-        np.concatenate([np.zeros(m), v.cost]),
+        np.concatenate([np.zeros(m), cost]),
         integrality=np.concatenate([v.is_binary, np.zeros(m, bool)]).astype(int),
-        bounds=Bounds(np.concatenate([v.lower, np.zeros(m)]), np.concatenate([v.upper, np.full(m, np.inf)])),
+        bounds=Bounds(np.concatenate([lower, np.zeros(m)]), np.concatenate([upper, np.full(m, np.inf)])),
         constraints=constraints,
         options={"mip_rel_gap": 0.0},
     )
     return None if found.x is None else np.asarray(found.x[:m])
 
 
-def _quadratic(v: _Variables, A: Floats, limit: Floats) -> Floats | None:
+def _quadratic(cost: Floats, lower: Floats, upper: Floats, A: Floats, limit: Floats) -> Floats | None:
     """`_solve` for squared changes: a convex quadratic program."""
     import highspy
 
-    m = len(v.start)
+    m = len(cost)
     program = highspy.Highs()
     program.silent()
-    weight = v.cost**2
     for j in range(m):
-        program.addVar(float(v.lower[j]), float(v.upper[j]))
-        program.changeColCost(j, float(-2.0 * weight[j] * v.start[j]))
+        program.addVar(float(lower[j]), float(upper[j]))
     for row, side in zip(A, limit, strict=True):
         used = np.flatnonzero(row)
         program.addRow(-highspy.kHighsInf, float(side), len(used), used.astype(np.int32), row[used])
     program.passHessian(
         m, m, int(highspy.HessianFormat.kTriangular), np.arange(m, dtype=np.int32), np.arange(m, dtype=np.int32),
-        2.0 * weight,
+        2.0 * cost**2,
     )  # fmt: skip
     program.run()
     if program.getModelStatus() != highspy.HighsModelStatus.kOptimal:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.encoding import raw_columns
 from opttree.forest import Forest
 from opttree.io import as_saved
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
 MOST_EXACT = 10  # columns that a model uses up to which all coalitions are tried
-SAMPLES = 100  # pairs of orders for each row beyond
+SAMPLES = 100  # pairs of orders for each row beyond, and as many more as deal out all rows of the background alike
 MOST_BACKGROUND = 100  # rows of the background that are used
 NUMBERS = 2**22  # numbers in one block of rows
 
@@ -28,12 +29,13 @@ class Shapley:
     Attributes
     ----------
     values : (n, p), or (n, p, K) of several outputs or classes: what each column adds to the answer. They sum to the
-        answer less ``base``.
+        answer less ``base``; sampled ones with a number of samples that is no multiple of the background's rows only
+        but for the share of the rows that were drawn more often.
     base : the mean answer over the background, a number or (K,).
     error : standard error of each value, of the shape of ``values``; zeros if they are exact.
     is_exact : whether all coalitions of columns were tried, rather than samples of orders.
     names : the p columns.
-    data : (n, p) the rows, as objects where the table has texts.
+    data : (n, p) the rows: features, or the columns of a table as its encoding reads them.
     """
 
     values: Floats
@@ -74,7 +76,8 @@ def shap_values(
     X : the rows to explain, a table or an array.
     background : rows that stand for all, such as a sample of the training rows; at most 100 of them, at even distances,
         are used.
-    n_samples : pairs of orders for each row; None: exact if it can be, else 100. A number always samples.
+    n_samples : pairs of orders for each row; None: exact if it can be, else the first multiple of the background's rows
+        from 100 on. A number always samples.
     random_state : seed of the orders.
 
     Raises
@@ -101,13 +104,16 @@ def shap_values(
         error = np.zeros_like(found)
     else:
         rng = np.random.default_rng(random_state)
-        found, error = _sampled(inside, Z, B, groups, SAMPLES if n_samples is None else int(n_samples), rng)
+        usual = -(-SAMPLES // len(B)) * len(B)
+        found, error = _sampled(inside, Z, B, groups, usual if n_samples is None else int(n_samples), rng)
     values, errors = (np.zeros((len(Z), n_columns, base.size)) for _ in range(2))
     values[:, used], errors[:, used] = found, error
     if base.size == 1:
         values, errors, base = values[:, :, 0], errors[:, :, 0], float(base[0])
     names = saved.feature_names if inside.encoding is None else tuple(c.name for c in inside.encoding.columns)
-    data = np.asarray(X, object) if inside.encoding is not None else Z
+    data = Z
+    if inside.encoding is not None:
+        data = np.array([list(own) for own in raw_columns(X, inside.encoding.columns)], object).T
     return Shapley(values, base, errors, exact, tuple(names), data)
 
 

@@ -54,7 +54,7 @@ def to_c(
     files = {f"{name}.h": source.header(), f"{name}.c": source.body(), "Makefile": MAKEFILE.replace("NAME", name)}
     for file_name, text in files.items():
         with whole_file(place / file_name) as file:
-            file.write_text(text)
+            file.write_text(text, encoding="utf-8")
     return place / f"{name}.h", place / f"{name}.c"
 
 
@@ -138,8 +138,11 @@ class Source:
         found: list[str] = []
         for k, column in enumerate(self.encoding.columns):
             plain = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
-            plain = plain if re.match(r"[A-Za-z]", plain) and plain not in KEYWORDS else f"c_{plain}"
-            found.append(plain if plain not in found else f"{plain}_{k}")
+            usual = re.match(r"[A-Za-z]", plain) and plain not in KEYWORDS and not plain.isupper()  # macros are upper
+            plain = plain if usual else f"c_{plain}"
+            while plain in found:
+                plain = f"{plain}_{k}"
+            found.append(plain)
         return found
 
     # ---- the source -----------------------------------------------------------------------------------------------
@@ -253,7 +256,7 @@ class Source:
                 continue
             if not own:
                 continue
-            levels = sorted({level for _j, f in own if isinstance(f, Levels) for level in f.numbers})
+            levels = sorted({level for _j, f in own if isinstance(f, Levels) for level in f.known})
             if levels:
                 texts = ", ".join(map(_quoted, levels))
                 tables.append(f"static const char *const levels_{column}[{len(levels)}] = {{{texts}}};")
@@ -265,7 +268,7 @@ class Source:
                 if isinstance(feature, Missing):
                     lines.append(f"    x[{j}] = k < 0 ? {self.number(1.0)} : {self.number(0.0)};")
                     continue
-                numbers = [feature.numbers.get(level, feature.other) for level in levels]
+                numbers = [feature.number_of(level) for level in levels]
                 tables.append(self.array(real, f"level_number_{j}", [*numbers, feature.other]))
                 lines.append(f"    x[{j}] = k < 0 ? {self.number(feature.missing)} : level_number_{j}[k];")
         has_text = any(column.kind == "category" for column in self.encoding.columns)
@@ -532,8 +535,9 @@ KEYWORDS = frozenset(
 
 
 def _comment(text: str) -> str:
-    """Text that cannot end a comment."""
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ").replace("\\", "/").replace("??", "? ?")
+    """Text that cannot end a comment: without backslashes, and with no character that could be half of a mark."""
+    plain = "".join(char if char.isprintable() and char not in "\\*?" else " " for char in text)
+    return plain.strip() or "a column"
 
 
 def _quoted(text: str) -> str:

@@ -29,7 +29,7 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
         else:
             text = leaf_text(tree, node, names, digits, most_terms)
         if tree.share is not None:
-            text += f"\\n{100 * tree.share[node]:.3g} % of rows"
+            text += f"\n{100 * tree.share[node]:.3g} % of rows"
         lines.append(f'    {node} [label="{_escaped(text)}"];')
     for branch, kids in enumerate(tree.children.tolist()):
         for word, kid in zip(("yes", "no"), kids, strict=True):
@@ -38,4 +38,4 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\n", "\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -61,7 +61,7 @@ def _number(graph: Graph, feature: Any, name: str) -> str:
 
 
 def _categories(graph: Graph, features: Sequence[Any], name: str) -> str:
-    levels = sorted({level for f in features if isinstance(f, Levels) for level in f.numbers})
+    levels = sorted({level for f in features if isinstance(f, Levels) for level in f.known})
     code = graph.node(
         "LabelEncoder", name, domain=ML, keys_strings=["", *levels], values_int64s=list(range(len(levels) + 1)),
         default_int64=len(levels) + 1,
@@ -71,7 +71,7 @@ def _categories(graph: Graph, features: Sequence[Any], name: str) -> str:
         if isinstance(feature, Missing):
             table[0, k] = 1.0
         else:
-            known = [feature.numbers.get(level, feature.other) for level in levels]
+            known = [feature.number_of(level) for level in levels]
             table[:, k] = [feature.missing, *known, feature.other]
     found = graph.node("Gather", graph.constant(table.astype(graph.real)), code, axis=0)
     return graph.node("Reshape", found, graph.constant(np.array([-1, len(features)])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from importlib import resources
 from typing import Any
 
@@ -39,7 +40,8 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
     data = {"nodes": nodes_of(saved, tree, digits), "open": int(open_levels), "notes": notes}
     page = resources.files("opttree.export").joinpath("tree.html").read_text(encoding="utf-8")
     written = json.dumps(data).replace("<", "\\u003c")  # so that no text can end the script
-    return page.replace("TITLE", html.escape(title)).replace("DATA", written)
+    parts = {"TITLE": html.escape(title), "DATA": written}
+    return re.sub("TITLE|DATA", lambda found: parts[found[0]], page)
 
 
 def nodes_of(saved: Model, tree: Tree, digits: int) -> list[dict[str, Any]]:

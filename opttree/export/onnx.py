@@ -30,7 +30,7 @@ class OnnxGraph:
         """Add a node with one output."""
         from onnx import helper, numpy_helper
 
-        name = f"{op}_{len(self.nodes)}"
+        name = f"opttree {op} {len(self.nodes)}"
         own = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
         self.nodes.append(helper.make_node(op, list(inputs), [name], name, domain=domain, **own))
         return name
@@ -39,7 +39,7 @@ class OnnxGraph:
         """Add an array."""
         from onnx import numpy_helper
 
-        name = f"constant_{len(self.constants)}"
+        name = f"opttree constant {len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
@@ -49,7 +49,8 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
 
     Inputs: "X" (n, p); of a model with the encoding of a table, one (n, 1) input for every column, by its name: numbers
     (NaN where missing; booleans 0 or 1, dates in days since 1970) of type ``dtype``, categories as texts ("" where
-    missing). Outputs: "variable" (n, K), or "label" (n,) and "probabilities" (n, K).
+    missing). Outputs: "variable" (n, K), or "label" (n,), booleans as 0 and 1, and "probabilities" (n, K); where a
+    column has such a name, with "_of_model" after it.
 
     Axis-aligned trees become one operator TreeEnsemble, which returns leaves; oblique ones a matrix product for all
     splits and a walk of Gather operators. In float64 the answers are those of `predict` but for rounding; in float32
@@ -90,6 +91,8 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
         ]
         X = graphs.encoded(graph, inside.encoding, [column.name for column in columns])
     names, types = _answers(graph, inside, X)
+    taken = {value.name for value in inputs}
+    types = [(name if name not in taken else f"{name}_of_model", t, s) for name, t, s in types]
     outputs = [helper.make_tensor_value_info(name, number if t is None else t, s) for name, t, s in types]
     for name, (out, _t, _s) in zip(names, types, strict=True):
         graph.nodes.append(helper.make_node("Identity", [name], [out]))

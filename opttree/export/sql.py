@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,9 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     """A query that answers for every row of ``table``: "prediction", or "prediction_0", ... of several outputs; of a
     classification model "prediction", the label, and "p_LABEL" for every class.
 
-    The columns of the table have the names of the model's columns, or features. A missing value is NULL, or an empty
-    text; dates are days since 1970. Without ``keep``, the columns to pass on, the rows must be matched by their order.
+    The columns of the table have the names of the model's columns, or features. A missing value is NULL, NaN or an
+    empty text, where the model has the encoding of a table; dates are days since 1970; labels that are booleans are 0
+    and 1. Without ``keep``, the columns to pass on, the rows must be matched by their order.
     Runs in SQLite (3.35 and later), DuckDB, PostgreSQL and others that know ``MATERIALIZED``; soft trees and boosted
     classes need the function EXP. Answers are those of `predict` but for rounding.
 
@@ -132,10 +134,10 @@ def _encoded(encoding: Encoding) -> list[str]:
         name = _name(column.name)
         if column.kind == "category":
             text = f"CAST({name} AS VARCHAR)"
-            missing = f"{name} IS NULL OR {text} = ''"
+            missing = f"{name} IS NULL OR {text} IN ('', 'nan', 'NaN')"
         else:
             text = f"CAST({name} AS DOUBLE)"
-            missing = f"{name} IS NULL"
+            missing = f"{name} IS NULL OR CAST({name} AS VARCHAR) IN ('', 'nan', 'NaN')"
         if isinstance(feature, Missing):
             found.append(f"CASE WHEN {missing} THEN 1e0 ELSE 0e0 END")
         elif isinstance(feature, Levels):
@@ -152,11 +154,24 @@ def _encoded(encoding: Encoding) -> list[str]:
 def _levels(text: str, feature: Levels) -> str:
     """The cases of the known levels, those of one number together."""
     groups: dict[float, list[str]] = {}
-    for level, value in feature.numbers.items():
+    for level, value in _as_stored(feature).items():
         if value != feature.other:
             groups.setdefault(value, []).append(level)
     cases = [f"WHEN {text} IN ({', '.join(map(_text, own))}) THEN {_number(value)}" for value, own in groups.items()]
     return " ".join([*cases, f"ELSE {_number(feature.other)}"])
+
+
+def _as_stored(feature: Levels) -> dict[str, float]:
+    """The number of each text that a database may make of a level, which may be stored as a number or a boolean."""
+    found = dict(feature.known)
+    booleans = set(feature.numbers) <= {"True", "False"}
+    for level, value in feature.known.items():
+        if re.fullmatch(r"-?\d+", level):
+            found.setdefault(f"{level}.0", value)
+        if booleans:
+            for text in (level.lower(), "1" if level == "True" else "0"):
+                found.setdefault(text, value)
+    return found
 
 
 def _wins(s: Sequence[str], k: int, label: Any) -> str:

@@ -6,20 +6,21 @@ import sys
 
 import numpy as np
 
+GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+
 
 def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader reads them
     Z = np.empty((len(rows), len(encoding["features"])))
     for j, f in enumerate(encoding["features"]):
-        name, kind = encoding["columns"][f["column"]]
-        for i, v in enumerate(row[name] for row in rows):
-            if f["kind"] == "missing":
-                Z[i, j] = v == ""
-            elif f["kind"] == "levels":
-                Z[i, j] = f["missing"] if v == "" else f["numbers"].get(v, f["other"])
-            else:
-                known = {"": f["fill"], "True": 1.0, "False": 0.0}.get(v, v)
-                known = float(known if kind != "date" or v == "" else np.datetime64(v, "us").astype(float) / 864e8)
-                Z[i, j] = known if v == "" or f["low"] is None else np.clip(known, f["low"], f["high"])
+        (name, kind), numbers = encoding["columns"][f["column"]], f.get("numbers", {})
+        for i, v in enumerate("" if row[name] in GAPS else row[name] for row in rows):
+            if f["kind"] != "value":
+                known = numbers.get(v, numbers.get(v.removesuffix(".0"), f.get("other", 0.0)))
+                Z[i, j] = f.get("missing", 1.0) if v == "" else known
+                continue
+            known = {"": f["fill"], "True": 1.0, "False": 0.0}.get(v, v)
+            known = float(known if kind != "date" or v == "" else np.datetime64(v, "us").astype(float) / 864e8)
+            Z[i, j] = known if v == "" or f["low"] is None else np.clip(known, f["low"], f["high"])
     return Z
 
 
@@ -40,20 +41,15 @@ def outputs(tree, X):  # (n, K) outputs, or class probabilities
     return np.einsum("nl,nlk->nk", reach[:, B:], own)
 
 
-def predict(layers, X, n_outputs):  # numbers, or scores of the classes
-    total = []
-    for layer in layers:
-        answers = [outputs(tree, X) for tree in layer]
-        total, X = [*total, *(a[:, :n_outputs] for a in answers)], np.hstack([X, *answers])
-    return np.mean(total, axis=0)
-
-
 if __name__ == "__main__":
-    with open(sys.argv[1]) as file, open(sys.argv[2]) as table:
+    with open(sys.argv[1]) as file, open(sys.argv[2], encoding="utf-8") as table:
         whole, rows = json.load(file), list(csv.DictReader(table))
     model, names = whole["tree"], whole["feature_names"]
     layers, plain = model.get("layers", [[model]]), "encoding" not in model
     X = np.array([[float(r[c]) for c in names] for r in rows]) if plain else encode(model["encoding"], rows)
-    answers = predict(layers, X, model.get("n_outputs", len(layers[0][0]["values"][0])))
-    classes = layers[0][0].get("classes")
-    np.savetxt(sys.stdout, answers if classes is None else np.array(classes)[answers.argmax(axis=1)], "%s")
+    K, classes, total = model.get("n_outputs", len(layers[0][0]["values"][0])), layers[0][0].get("classes"), []
+    for layer in layers:
+        answers = [outputs(tree, X) for tree in layer]
+        total, X = [*total, *(own[:, :K] for own in answers)], np.hstack([X, *answers])
+    mean = np.mean(total, axis=0)  # numbers, or scores of the classes
+    np.savetxt(sys.stdout, mean if classes is None else np.array(classes)[mean.argmax(axis=1)], "%s")
