@@ -123,7 +123,7 @@ def test_scikit_learns_own_checks(estimator, skipped_by_scikit_learn):
         *drawn,
     )
     expected = CHAOTIC if isinstance(estimator, chaotic) else {}
-    expected = expected | (WEIGHTLESS if isinstance(estimator, (OCTClassifier, RADDTClassifier)) else {})
+    expected = expected | (WEIGHTLESS if isinstance(estimator, OCTClassifier) else {})
     outcomes = check_estimator(estimator, on_fail=None, on_skip=None, expected_failed_checks=expected)
     bad = [
         (o["check_name"], str(o["exception"]))
