@@ -473,7 +473,7 @@ def test_the_offending_text_is_shown_and_no_more_than_a_line_of_it(tmp_path, cap
         code = main(["predict", str(tmp_path / "m.json"), str(tmp_path / "b.csv")])
         message = capsys.readouterr().err
         assert code == 2
-        assert "X column 'b' must be numeric; got " in message
+        assert "X column 'b' must hold numbers, as in training; got " in message
         assert shown in message
         assert len(message) < 250
 
