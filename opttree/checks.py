@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from opttree.text import shown
+
 
 def check_columns(X: Any) -> None:
     """Reject categorical, missing and infinite values, naming the column; scikit-learn checks the rest.
@@ -87,10 +89,8 @@ def _is_number(text: str | bytes) -> bool:
 
 
 def _categorical(column: str, example: object) -> str:
-    words = repr(example)
-    shown = words if len(words) <= 60 else f"{words[:57]}..."
     return (
-        f"X column {column} must be numeric; got {shown}: encode categories first, "
+        f"X column {column} must be numeric; got {shown(example)}: encode categories first, "
         "e.g. with sklearn.preprocessing.OneHotEncoder"
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.text import number
+from opttree.text import number, shown
 
 Floats = NDArray[np.float64]
 Kind = Literal["number", "boolean", "date", "category"]
@@ -438,7 +438,7 @@ def _as_number(value: Any, column: Column) -> float:
             return float(value)
         except (TypeError, ValueError):
             pass
-    raise ValueError(f"X column {column.name!r} must hold {column.kind}s, as in training; got {value!r}"[:300])
+    raise ValueError(f"X column {column.name!r} must hold {column.kind}s, as in training; got {shown(value)}")
 
 
 def _finite(numbers: Floats, column: Column) -> Floats:

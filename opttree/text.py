@@ -73,6 +73,12 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
+def shown(value: object) -> str:
+    """A value as messages quote it, in at most 60 characters."""
+    words = repr(value)
+    return words if len(words) <= 60 else f"{words[:57]}..."
+
+
 def terms(
     weights: NDArray[np.float64],
     names: Sequence[str],
