@@ -21,7 +21,7 @@ from solvers.result import Termination
 from solvers.tao import TAOForest
 
 Floats = NDArray[np.float64]
-REPEATS, FEW_ROWS = 4, 500
+REPEATS, FEW_ROWS = 4, 1000
 NEGLIGIBLE = 1e-3  # share of the held-out log loss of the class frequencies, below which no more trees are added
 SMALLEST_ERROR = (
     1.0  # of the mean absolute error: below it the absolute loss is treated as quadratic, as in Huber's loss
@@ -71,7 +71,7 @@ class Boosting(Solver):
     repeats: int | None = option(
         None,
         """Ensembles, each with other rows held out, whose predictions (of classes: scores) are averaged; None: 4 for
-        fewer than 500 rows, else 1, as with ``validation=None``.""",
+        fewer than 1000 rows, else 1, as with ``validation=None``.""",
         least=1,
     )
 

@@ -2,8 +2,8 @@
 
     python -m experiments.benchmarks.calibration --sets segment landsat glass german
 
-At most 4,000 rows of a set; means over three splits with a quarter of the rows held out. "bare" is the same tree without
-shrinkage and temperature.
+At most 4,000 rows of a set; means over three splits with a quarter of the rows held out. "bare" is the same tree
+without shrinkage and temperature.
 """
 
 from __future__ import annotations
