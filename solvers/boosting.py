@@ -52,7 +52,7 @@ class Boosting(Solver):
         doc="""Solver of the trees. With a `TAOForest`, single trees are grown with its options and kind, on samples of
         ``subsample`` of data that is prepared once; any other solver solves a separate `TreeProblem` for each tree.""",
     )
-    n_trees: int = option(300, "Largest number of trees.", least=1)
+    n_trees: int = option(300, "Largest number of trees of an ensemble, see ``repeats``.", least=1)
     learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied, in (0, 1].", above=0, most=1)
     subsample: float = option(0.7, "Share of the rows in each tree's sample.", above=0, most=1)
     validation: float | TreeProblem | None = option(

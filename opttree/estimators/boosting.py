@@ -58,7 +58,12 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         words="a solver or one of ['auto', 'oblique', 'axis', 'cart']",
     )
     _: KW_ONLY
-    n_estimators: int = option(300, "Largest number of trees.", least=1)
+    n_estimators: int = option(
+        300,
+        """Largest number of trees of an ensemble; below 1000 rows four ensembles, each with other rows held out, are
+        averaged, unless ``eval_set`` or no rows stop them.""",
+        least=1,
+    )
     learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied.")
     max_depth: int | None = option(
         None,
