@@ -255,13 +255,17 @@ class Encoding:
                 own = {key: value for key, value in entry.items() if key != "kind"}
                 kind = FEATURES[entry["kind"]]
                 for key in ("fill", "low", "high", "other", "missing"):
-                    if own.get(key) is not None and not np.isfinite(float(own[key])):
-                        raise ValueError(f"{key} must be finite; got {own[key]}")
+                    if key in own and (own[key] is not None or key not in ("low", "high")):
+                        own[key] = float(own[key])
+                        if not np.isfinite(own[key]):
+                            raise ValueError(f"{key} must be finite; got {own[key]}")
+                if (own.get("low") is None) != (own.get("high") is None):
+                    raise ValueError("low and high must be given together; got one of them")
                 if kind is Levels:
                     own["numbers"] = {str(level): float(value) for level, value in own["numbers"].items()}
                 features.append(kind(**own))
             return Encoding(columns, tuple(features))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"an encoding needs columns and features; got something else ({error})") from error
 
 
@@ -345,6 +349,11 @@ def raw_columns(X: Any, columns: Sequence[Column]) -> list[Any]:
     if absent:
         raise ValueError(f"X must have the columns the model was trained on; got none called {absent[0]!r}")
     return [_raw(frame.get_column(places[column.name]), column) for column in columns]
+
+
+def rows_of(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Some rows of an array or a table."""
+    return narwhal(X)[rows].to_native() if is_table(X) else X[rows]
 
 
 def narwhal(X: Any) -> Any:

@@ -69,8 +69,17 @@ class Forest:
         object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))
         if not self.layers or not all(self.layers):
             raise ValueError("layers must hold a tree each; got an empty one")
-        if self.n_outputs < 1:
-            raise ValueError(f"n_outputs must be >= 1; got {self.n_outputs}")
+        if not isinstance(self.n_outputs, (int, np.integer)) or self.n_outputs < 1:
+            raise ValueError(f"n_outputs must be an integer >= 1; got {self.n_outputs}")
+        if self.classes is not None and len(self.classes) != self.n_outputs:
+            raise ValueError(f"n_outputs must be the number of classes, {len(self.classes)}; got {self.n_outputs}")
+        counts = None if self.starts is None else [count for count, _start in self.starts]
+        if self.starts is not None and (
+            sum(counts or []) != len(self.trees)
+            or min(counts or [0]) < 1
+            or any(np.shape(start) != (self.n_outputs,) for _count, start in self.starts)
+        ):
+            raise ValueError(f"starts must count the {len(self.trees)} trees and have {self.n_outputs} numbers each")
         width = self.n_features
         check_encoding(self.encoding, width)
         if self.feature_names is not None:
@@ -260,13 +269,13 @@ class Forest:
             starts = [(int(count), np.array(start, np.float64)) for count, start in data.get("starts") or []]
             return Forest(
                 tuple(tuple(Tree.from_dict(tree) for tree in layer) for layer in data["layers"]),
-                int(data["n_outputs"]),
+                data["n_outputs"],
                 link=data["link"],
                 feature_names=None if names is None else tuple(map(str, names)),
                 encoding=None if encoding is None else Encoding.from_dict(encoding),
                 starts=tuple(starts) or None,
             )
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
             raise ValueError(f"a forest needs layers of trees; got something else ({error})") from error
 
     def with_spread(self, spread: Floats) -> Forest:

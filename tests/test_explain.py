@@ -297,3 +297,15 @@ def test_sampled_values_sum_and_stand_beside_their_columns():
     turned = explain.shap_values(saved, wide[wide.columns[::-1]][:5], wide[:30])
     assert turned.names == tuple(wide.columns)
     assert list(turned.data[:, 0]) == list(wide["age"][:5])
+
+
+def test_the_unit_of_a_column_with_blanks_is_its_deviation():
+    rng = np.random.default_rng(0)
+    Z = pd.DataFrame({"a": rng.normal(size=400), "b": rng.normal(size=400)})
+    Z.loc[::4, "a"] = np.nan
+    y = ((Z["a"] > 0.8) | (Z["b"] > 0.6)).astype(int)
+    model = TAOClassifier(3, splits="axis", random_state=0).fit(Z, y)
+    found = explain.counterfactual(model, pd.DataFrame({"a": [0.0], "b": [0.0]}))
+    assert set(found.changes) == {"b"}
+    other = explain.counterfactual(model, pd.DataFrame({"a": [0.0], "b": [0.0]}), fixed=["b"])
+    assert other.distance == pytest.approx(other.changes["a"][1] / Z["a"].std(ddof=0), rel=1e-6)

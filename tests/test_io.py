@@ -242,3 +242,29 @@ def test_text_in_the_place_of_numbers_is_damage(tmp_path):
     path.write_text(json.dumps(data))
     with pytest.raises(ValueError, match="its content is damaged"):
         opttree.load(path)
+
+
+def test_damaged_forests_are_refused(tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    model = opttree.BoostedTreesClassifier("cart", n_estimators=3, categorical_features=[], random_state=0).fit(X, y)
+    path = tmp_path / "m.json"
+    opttree.save(model, path)
+    whole = path.read_text()
+
+    def damaged(change):
+        data = json.loads(whole)
+        change(data["tree"])
+        path.write_text(json.dumps(data))
+        with pytest.raises(ValueError, match="its content is damaged") as error:
+            opttree.load(path)
+        assert len(str(error.value).splitlines()) == 1
+
+    for value in (10**400, None, "x"):
+        damaged(lambda tree, value=value: tree["encoding"]["features"][0].update(fill=value))
+    damaged(lambda tree: tree["encoding"]["features"][0].update(low=1.0))
+    for starts in ([[30, [0.0, 0.0, 0.0]]], [[len(model.forest_.trees), [0.0]]], [[1, 10**400]], 3):
+        damaged(lambda tree, starts=starts: tree.update(starts=starts))
+    for n_outputs in (2.5, 1, 0, None):
+        damaged(lambda tree, n_outputs=n_outputs: tree.update(n_outputs=n_outputs))
+    damaged(lambda tree: tree.update(layers=[]))
+    damaged(lambda tree: tree["layers"][0][0].update(b="x"))

@@ -372,3 +372,35 @@ def test_blanks_in_new_rows_get_the_median_where_asked():
     blank = numbers[:1].assign(age=np.nan)
     filled = numbers[:1].assign(age=numbers["age"].median())
     np.testing.assert_array_equal(model.predict(blank), model.predict(filled))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow", "numpy"])
+def test_folds_without_a_blank_are_encoded_like_the_others(library):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    X[5, 0] = np.nan
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    rows = {"pandas": frame, "polars": pl.DataFrame(frame), "arrow": pl.DataFrame(frame).to_arrow(), "numpy": X}[
+        library
+    ]
+    y = (np.nan_to_num(X[:, 0]) + X[:, 1] > 0).astype(int)
+    w = np.ones(120)
+    w[::5] = 0.0
+    for weight in (None, w):
+        assert TAOClassifier("cv", cv=3, random_state=0).fit(rows, y, sample_weight=weight).score(rows, y) > 0.8
+    assert TAORegressor("cv", cv=3, random_state=0).fit(rows, y.astype(float), sample_weight=w).score(rows, y) > 0.3
+
+
+def test_several_outputs_of_tables_may_be_of_several_kinds():
+    X, y = table_classes(200)
+    Y = pd.DataFrame({"u": y, "v": (X["age"] > 40).astype(int)})
+    model = TAOClassifier(3, random_state=0).fit(X, Y)
+    assert model.predict(X).shape == (200, 2)
+    assert [len(labels) for labels in model.classes_] == [3, 2]
+
+
+def test_a_start_deeper_than_the_search_waits_for_its_depth():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    start = TAORegressor(3, random_state=0).fit(X, 2 * X[:, 0] + X[:, 1] ** 2).tree_
+    assert TAORegressor("cv", init=start, cv=2, random_state=0).fit(X, 2 * X[:, 0]).score(X, 2 * X[:, 0]) > 0.8

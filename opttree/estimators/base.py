@@ -202,6 +202,8 @@ class TreeEstimator(Options, BaseEstimator):
             return None
         X, y = self._prepared(given[0]), np.asarray(given[1])
         check_consistent_length(X, y)
+        if y.reshape(len(y), -1).shape[1] != problem.Y.shape[1]:
+            raise ValueError(f"eval_set must have a y of {problem.Y.shape[1]} outputs; got {y.shape}")
         if problem.classes is None:
             check_numbers("y", y := y.astype(np.float64))
             y = scaling.outputs(y)
@@ -561,5 +563,7 @@ def is_cv(cv: Any) -> bool:
 
 
 def codes_of_labels(y: NDArray[Any]) -> NDArray[np.intp]:
-    """The number of each row's label among the sorted ones."""
-    return np.unique(y, return_inverse=True)[1].reshape(np.shape(y))
+    """The number of each label among the sorted ones of its output: ``y (n,)`` or ``(n, M)``."""
+    if np.ndim(y) == 2:  # of objects, numbers and texts are told apart in each output
+        return np.stack([codes_of_labels(np.array(output.tolist())) for output in y.T], axis=1)
+    return np.unique(y, return_inverse=True)[1]

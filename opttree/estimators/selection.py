@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, Strati
 
 from opttree import bridge, costs
 from opttree.clock import now
-from opttree.encoding import is_table, narwhal
+from opttree.encoding import rows_of
 from opttree.interrupts import InterruptedFitWarning
 from opttree.tree import Tree
 
@@ -38,8 +38,10 @@ def choose_depth(model: Any, X: Any, y: NDArray[Any], weight: Floats, seed: int 
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes the interrupt on
     shrunk = getattr(model, "_shrinkage", 0.0) == "cv"  # the folds' trees choose it for each depth, too
-    if not is_table(X):
+    if model.encoder_ is None:
         own |= model._for_features
+    elif isinstance(model.categorical_features, str):  # a fold without a blank is encoded like the others
+        own["categorical_features"] = []
     search = type(model)(**(model.get_params(deep=False) | own | ({"leaf_shrinkage": 0.0} if shrunk else {})))
     n_features = X.shape[1] if model.encoder_ is None else model.encoder_.encoding_.n_features
     fits: list[Any] = [None] * len(folds)
@@ -91,11 +93,6 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
     return fitted, {0.0: (0.0, float(fitted.score(*held_out)))}
 
 
-def rows_of(X: Any, rows: NDArray[np.intp]) -> Any:
-    """Some rows of an array or a table."""
-    return narwhal(X)[rows].to_native() if is_table(X) else X[rows]
-
-
 def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Training and held-out rows of each fold of ``model.cv``."""
     stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
@@ -118,7 +115,8 @@ def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:
     """
     warm = {"init": last.tree_} if hasattr(last, "tree_") else {}
     fitted = clone(model).set_params(max_depth=depth, **(warm if model.starts_compete else {}))
-    if not warm and isinstance(model.init, Tree) and model.init.depth > depth:
+    taken = warm and model.starts_compete
+    if not taken and isinstance(model.init, Tree) and model.init.depth > depth:
         fitted.set_params(init=type(model)().init)
     fitted.fit(*data)
     if warm and not model.starts_compete and fitted._merit > last._merit:

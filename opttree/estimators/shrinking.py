@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier
 
 from opttree import bridge
 from opttree.clock import now
+from opttree.encoding import rows_of
 from opttree.estimators.base import SingleTree
 from opttree.models import as_tree
 from opttree.options import option
@@ -41,18 +42,18 @@ class ShrunkLeaves(SingleTree):
     leaf_shrinkage: float | Literal["cv"] | None = option(
         None,
         """Weight of the parent's model in a leaf's, in rows, from the root down (hierarchical shrinkage): ``tree_`` has
-        the shrunk leaves, ``result_.tree`` those of least objective. "cv": the one of 0, .3, 1, 3, 10, 30, 100
-        with the lowest squared error (of probabilities in classification) on held-out rows, in three folds of at most
-        20,000 rows in all, with trees of their own, see ``leaf_shrinkage_``; 0 where that error is not lower by more
-        than a standard error, and for a time limit below a second. Unless the depth is searched, probabilities p then
-        become p^(1 / T), normalised, with the T of the lowest held-out log loss, ``leaf_temperature_``, which changes
-        no label. The scores of linear leaves of classes are divided by one plus the strength, of 0, .5, 1, 2, 4, that
-        has the lowest log loss, instead. With ``max_depth="cv"``, of depth and strength together the pair of the best
-        mean score on its folds. Copies of a row count once (unless most rows with equal
-        features differ in y), so that neither the scale of the weights nor repeated rows matter. None: "cv" for
-        constant leaves and for classes, 0 for linear leaves of numbers. Shrunk linear leaves of numbers are dense, and
-        linear however few rows they have. Medians, leaves fitted by other losses, linear leaves of very many features,
-        and trees that go on learning from chunks of rows are not shrunk.""",
+        the shrunk leaves, ``result_.tree`` those of least objective. "cv": the one of 0, .3, 1, 3, 10, 30, 100 with the
+        lowest squared error (of probabilities in classification) on held-out rows, in three folds of at most 20,000
+        rows in all, with trees of their own, see ``leaf_shrinkage_``; 0 where that error is not lower by more than a
+        standard error, and for a time limit below a second, unless the depth is searched. Where it is not,
+        probabilities p then become p^(1 / T), normalised, with the T of the lowest held-out log loss,
+        ``leaf_temperature_``, which changes no label. The scores of linear leaves of classes are divided by one plus
+        the strength, of 0, .5, 1, 2, 4, that has the lowest log loss, instead. With ``max_depth="cv"``, of depth and
+        strength together the pair of the best mean score on its folds. Copies of a row count once (unless most rows
+        with equal features differ in y), so that neither the scale of the weights nor repeated rows matter. None: "cv"
+        for constant leaves and for classes, 0 for linear leaves of numbers. Shrunk linear leaves of numbers are dense,
+        and linear however few rows they have. Medians, leaves fitted by other losses, linear leaves of very many
+        features, and trees that go on learning from chunks of rows are not shrunk.""",
         least=0,
     )
 
@@ -143,7 +144,8 @@ class ShrunkLeaves(SingleTree):
         if refusal(problem) is not None:
             return {0.0: (0.0, me.score(*held_out))}
         moments = shrinker(problem, as_tree(self.result_.tree))
-        rows, truth, w = held_out
+        used = np.flatnonzero(held_out[2])
+        held_out = rows, truth, w = rows_of(held_out[0], used), held_out[1][used], held_out[2][used]
         scores = {}
         for strength in strengths_of(problem):
             me.tree_ = scaling.unscale(moments.shrunk(strength))

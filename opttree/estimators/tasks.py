@@ -182,7 +182,7 @@ def joint(y: NDArray[Any], class_weight: Any) -> tuple[NDArray[Any], Sequence[tu
     outputs = [np.array(output.tolist()) for output in y.T]  # of objects, numbers and texts are told apart
     for output in outputs:
         check_classification_targets(output)
-    codes = np.stack([codes_of_labels(output) for output in outputs], axis=1)
+    codes = codes_of_labels(y)
     labels = [np.unique(output) for output in outputs]
     rows, number = np.unique(codes, axis=0, return_inverse=True)
     names = [JOIN.join(level_text(own[k]) for own, k in zip(labels, row, strict=True)) for row in rows]

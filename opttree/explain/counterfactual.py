@@ -227,9 +227,12 @@ def _variables(
         is_boolean = column.kind == "boolean"
         if is_boolean:
             low, high = max(low, 0.0), min(high, 1.0)
-        first = next(j for j, f in own if isinstance(f, Value))
+        first, feature = next((j, f) for j, f in own if isinstance(f, Value))
+        unit = spread[first]
+        if feature.low is not None and feature.high is not None:  # missing ones are that far beyond the others
+            unit = max(feature.low - feature.fill, feature.fill - feature.high)
         columns.append(one)
-        entries.append((float(value), 1.0 if is_boolean else 1.0 / spread[first], low, high, is_boolean, c, None))
+        entries.append((float(value), 1.0 if is_boolean else 1.0 / unit, low, high, is_boolean, c, None))
     if not entries:
         raise ValueError("row must have an entry that is there; all of them are missing")
     start, cost, lower, upper, binary, of, level = (list(part) for part in zip(*entries, strict=True))
