@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -176,8 +177,6 @@ def register_skl2onnx() -> None:
     from opttree.methods import estimators
 
     for name, module in estimators().items():
-        from importlib import import_module
-
         kind = getattr(import_module(module), name)
         options = {"zipmap": [True, False, "columns"], "nocl": [True, False]} if name.endswith("Classifier") else None
         update_registered_converter(kind, f"Opttree{name}", _shapes, _convert, options=options)
