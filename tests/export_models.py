@@ -92,7 +92,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "forest, cart, classes": (TAOForestClassifier(5, kind="cart", leaves="constant"), classes),
     "boosted": (BoostedTreesRegressor("oblique", n_estimators=10), numbers),
     "boosted, axis": (BoostedTreesRegressor("cart", n_estimators=10), numbers),
-    "boosted, classes": (BoostedTreesClassifier("axis", n_estimators=10), classes),
+    "boosted, classes": (BoostedTreesClassifier("axis", n_estimators=10, max_depth=4), classes),
     "boosted, cart, classes": (BoostedTreesClassifier("cart", n_estimators=10), classes),
     "table, axis": (TAORegressor(4, splits="axis"), table),
     "table, oblique": (TAORegressor(3), table),
