@@ -16,17 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opttree.cli_common import check_place, draw, go_on, save_figure, table_of, task_of
 from opttree.cli_models import add_parsers as add_models
 from opttree.cli_race import add_parser as add_race
+from opttree.cli_solve import add_parser as add_solve
 from opttree.methods import METHODS, make_estimator
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from opttree.datasets import Dataset
 
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
-OF_MIP = ("formulation", "max_features", "n_thresholds", "node_limit", "threads", "write")
 FEWEST_HELD_OUT = 2  # rows, of which a score can be made
 ROWS_AT_ONCE = 10_000  # predictions written to standard output between two checks for Ctrl-C
 
@@ -110,10 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--out", default="out", metavar="FOLDER", help="where the table (CSV) and figure (PNG) go")
     compare.set_defaults(run=_compare)
 
-    solve = commands.add_parser("solve", help="find a tree with a proof of how good it is: incumbent, bound, gap")
-    _solve_options(solve)
-    solve.set_defaults(run=_solve)
-
+    add_solve(commands)
     add_race(commands)
     add_models(commands)
 
@@ -132,44 +128,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _solve_options(solve: argparse.ArgumentParser) -> None:
-    solve.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a name that `opttree datasets` lists")
-    solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
-    solve.add_argument(
-        "--method",
-        choices=("bnb", "mip", "local", "local+mip"),
-        help="default: bnb, branch and bound over all thresholds, where it takes the problem and the options; else mip",
-    )
-    solve.add_argument("--formulation", choices=("hyperflow", "flow", "big-m"), help="of mip; default: hyperflow")
-    solve.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
-    solve.add_argument("--depth", type=int, default=2, metavar="D", help="largest depth, >= 1; default %(default)s")
-    solve.add_argument("--splits", choices=("axis", "oblique"), default="axis")
-    solve.add_argument("--leaves", choices=("constant", "linear"), default="constant")
-    solve.add_argument("--loss", choices=("squared", "absolute", "zero_one", "log"), help="default: by the task")
-    solve.add_argument("--cp", type=float, default=0.0, help="price of a split, as a share of the best constant's loss")
-    solve.add_argument(
-        "--min-leaf", type=int, default=1, metavar="N", help="fewest rows in a leaf; default %(default)s"
-    )
-    solve.add_argument("--max-splits", type=int, metavar="K", help="most splits")
-    solve.add_argument("--max-features", type=int, metavar="K", help="most features in splits; hyperflow")
-    solve.add_argument("--n-thresholds", default="all", metavar="K", help="candidates per feature; default: all")
-    solve.add_argument("--gap", type=float, metavar="G", help="relative gap that counts as proved")
-    solve.add_argument("--time-limit", type=float, metavar="SECONDS")
-    solve.add_argument("--node-limit", type=int, metavar="N", help="nodes of branch and bound")
-    solve.add_argument("--threads", type=int, metavar="N", help="of HiGHS")
-    solve.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
-    solve.add_argument(
-        "--write", metavar="MODEL", help="write the program to this .lp or .mps file: every tree is in it"
-    )
-    solve.add_argument("--reduced", action="store_true", help="--write only columns that an optimal tree may need")
-    solve.add_argument(
-        "--objective", choices=("exact", "outer"), default="exact",
-        help="of --write, flow or big-m, squared loss: quadratic or tangents (a relaxation); default %(default)s",
-    )  # fmt: skip
-    solve.add_argument("--save", metavar="TREE", help="save the tree, on raw features, to this file, .json or .npz")
-    solve.add_argument("--out", default="out", metavar="FOLDER", help="where the trace (CSV, PNG) goes")
-
-
 def _tree_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
@@ -185,12 +143,12 @@ def _fit(args: argparse.Namespace) -> None:
     from opttree.estimators.running import as_seed
     from opttree.interrupts import InterruptedFitWarning
 
-    _check_place("--out", args.out)
+    check_place("--out", args.out)
     io.check_suffix(Path(args.out), "--out")
     if not 0.0 <= args.test < 1.0:
         raise ValueError(f"--test must be at least 0 and below 1; got {args.test}")
-    X, y = _table(args)
-    task = _task(args, y)
+    X, y = table_of(args)
+    task = task_of(args, y)
     method = fit_methods()[args.method]
     _check_device(args.device, [method])
     options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
@@ -229,47 +187,12 @@ def _size(model: Any) -> str:
     return f"depth {model.tree_.depth}, {model.tree_.n_leaves} leaves, {model.tree_.n_parameters} parameters"
 
 
-def _task(args: argparse.Namespace, y: pd.Series) -> str:
-    """The task asked for, or that of the target, which is said where it is a guess."""
-    from opttree import datasets
-
-    if args.task:
-        return str(args.task)
-    task = datasets.guess_task(y)
-    if task == "classification" and y.dtype.kind in "iuf":
-        values = sorted(y.unique())
-        print(f"{args.target} is {values[0]:g} or {values[1]:g}: classification (--task regression for numbers)")
-    return task
-
-
-def _table(args: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
-    """Features and target of a CSV or Parquet file."""
-    from opttree import datasets
-
-    path = getattr(args, "file", None) or args.data
-    frame = datasets.read_table(path)
-    if args.target not in frame.columns:
-        raise ValueError(f"--target must be a column of {path}: {', '.join(frame.columns)}; got {args.target!r}")
-    y = frame[args.target]
-    if y.isna().any():
-        raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
-    if frame.shape[1] == 1:
-        raise ValueError(f"{path} must have at least one column besides the target; got none")
-    return frame.drop(columns=args.target), y
-
-
 def _check_device(device: str, methods: list[str]) -> None:
     from opttree import devices
 
     if device == "gpu" and not set(methods) & set(on_gpu()):
         raise ValueError(f"--device must be cpu but for {', '.join(on_gpu())}; got 'gpu' for {', '.join(methods)}")
     devices.require(device)
-
-
-def _go_on(args: argparse.Namespace) -> None:
-    """Raise KeyboardInterrupt if Ctrl-C was pressed; for places where no result would be lost."""
-    if args.interrupted():
-        raise KeyboardInterrupt
 
 
 def _unless_interrupted(args: argparse.Namespace, work: Callable[[], Any]) -> Any:
@@ -283,12 +206,7 @@ def _unless_interrupted(args: argparse.Namespace, work: Callable[[], Any]) -> An
                 next(running)
             except StopIteration as stop:
                 return stop.value
-            _go_on(args)
-
-
-def _check_place(option: str, path: str) -> None:
-    if not Path(path).resolve().parent.is_dir() or Path(path).is_dir():
-        raise ValueError(f"{option} must be a file in an existing folder; got {path!r}")
+            go_on(args)
 
 
 def _predict(args: argparse.Namespace) -> None:
@@ -299,7 +217,7 @@ def _predict(args: argparse.Namespace) -> None:
 
     model = io.load(args.model)
     frame = datasets.read_table(args.data)
-    _go_on(args)
+    go_on(args)
     answer = _unless_interrupted(args, lambda: model.predict_proba(frame) if args.proba else model.predict(frame))
     if args.proba:
         out = pd.DataFrame(answer, columns=[f"p({c})" for c in model.tree.classes])  # type: ignore[union-attr]
@@ -311,7 +229,7 @@ def _predict(args: argparse.Namespace) -> None:
             _unless_interrupted(args, lambda: out.to_csv(file, index=False))
         return
     for first in range(0, max(len(out), 1), ROWS_AT_ONCE):
-        _go_on(args)
+        go_on(args)
         out[first : first + ROWS_AT_ONCE].to_csv(sys.stdout, index=False, header=first == 0)
 
 
@@ -337,10 +255,10 @@ def _show(args: argparse.Namespace) -> None:
         from opttree import plotting
         from opttree.files import whole_file
 
-        _go_on(args)
+        go_on(args)
         mpl.use("agg")  # GUI back ends work in the main thread only
         with whole_file(args.png) as file:
-            _unless_interrupted(args, lambda: _draw(plotting.plot_tree(model, max_depth=args.max_depth), file))
+            _unless_interrupted(args, lambda: draw(plotting.plot_tree(model, max_depth=args.max_depth), file))
         print(f"drawn to {args.png}")
     else:
         print(model.to_text())
@@ -350,7 +268,7 @@ def _datasets(args: argparse.Namespace) -> None:
     from opttree import datasets
 
     for name in datasets.names():
-        _go_on(args)
+        go_on(args)
         data = datasets.load(name)
         print(f"{name:28s} {data.task:15s} n = {data.X.shape[0]:6d}  p = {data.X.shape[1]:3d}  {data.source}")
 
@@ -392,15 +310,15 @@ def _compare(args: argparse.Namespace) -> None:
     if args.file is not None:
         if args.target is None:
             raise ValueError(f"--target must name the column of {args.file} to predict; got none")
-        X, target = _table(args)
-        data = datasets.Dataset(X, target, _task(args, target), Path(args.file).name.split(".")[0], args.file)
+        X, target = table_of(args)
+        data = datasets.Dataset(X, target, task_of(args, target), Path(args.file).name.split(".")[0], args.file)
     else:
         data = datasets.load(args.data)
     X, y = _compared(data)
     if len(X) < args.cv:
         raise ValueError(f"--cv must be at most the number of rows, {len(X)}; got {args.cv}")
     how = {"folds": args.cv, "depth": args.depth, "seed": args.seed, "jobs": args.jobs, "device": args.device}
-    table, results = cross_validate(methods, X, y, data.task, go_on=lambda: _go_on(args), **how)
+    table, results = cross_validate(methods, X, y, data.task, go_on=lambda: go_on(args), **how)
     if table.empty:
         raise KeyboardInterrupt
     score = "R2" if data.task == "regression" else "accuracy"
@@ -418,9 +336,9 @@ def _compare(args: argparse.Namespace) -> None:
     if results:
         axes = plotting.plot_trace(results)
         axes.set_title(f"{data.name}, depth {args.depth}: training objective, first fold")
-        _save_figure(axes, Path(f"{stem}.png"))
+        save_figure(axes, Path(f"{stem}.png"))
         print(f"figure: {stem}.png")
-    _go_on(args)
+    go_on(args)
 
 
 def _compared(data: Dataset) -> tuple[Any, Any]:
@@ -429,155 +347,6 @@ def _compared(data: Dataset) -> tuple[Any, Any]:
 
     X, y = data.as_arrays()
     return (data.X if needs_encoding(data.X, "from_dtype") else X), y
-
-
-def _solve(args: argparse.Namespace) -> None:
-    if args.save:
-        from opttree.io import check_suffix
-
-        _check_place("--save", args.save)
-        check_suffix(Path(args.save), "--save")
-    if args.write:
-        _check_place("--write", args.write)
-    import numpy as np
-
-    from opttree import bridge, io, plotting
-    from opttree.clock import now
-    from opttree.estimators.tables import TableEncoder, needs_encoding
-    from opttree.models import as_tree
-    from opttree.problems import MIPTreeProblem
-
-    if args.method == "local" and args.max_features is not None:
-        raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
-    of_mip = [option for option in OF_MIP if getattr(args, option) not in (None, "all", False)]
-    if args.method == "bnb" and of_mip:
-        name = of_mip[0].replace("_", "-")
-        raise ValueError(f"--{name} is not for --method bnb; got {getattr(args, of_mip[0])}")
-    if args.time_limit is not None and not args.time_limit > 0.0:
-        raise ValueError(f"time_limit must be > 0 seconds; got {args.time_limit}")
-    Path(args.out).mkdir(parents=True, exist_ok=True)
-    data, X, y, model = _stated(args)
-    name, encoder = data.name, None
-    if needs_encoding(X, "from_dtype"):
-        encoder = TableEncoder(ordered=args.splits == "axis" and args.leaves == "constant")
-        X = encoder.fit_transform(X, y)
-    X = np.ascontiguousarray(X, np.float64)
-    problem, scaling = model.state(X, y)
-    solvers = bridge.solvers
-    whole: Any = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
-    limits: dict[str, Any] = {"n_thresholds": whole, "max_splits": args.max_splits}
-    mip = solvers.MIP(
-        formulation=args.formulation or "hyperflow",
-        max_features=args.max_features,
-        gap=args.gap,
-        node_limit=args.node_limit,
-        threads=args.threads,
-        seed=args.seed,
-        **limits,
-    )
-    every: Any = "auto" if whole == "all" else whole
-    local = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
-    bnb = solvers.BranchAndBound(gap=args.gap or 0.0, max_splits=args.max_splits)
-    usual = "mip" if of_mip or bnb.refusal(problem) is not None else "bnb"
-    method = args.method or usual
-    solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]
-    if (reason := solver.refusal(problem)) is not None:
-        raise ValueError(f"{method} cannot solve this problem: {reason}")
-    began, unwritten = now(), ""
-    if args.write:
-        stated = MIPTreeProblem(
-            problem,
-            formulation=args.formulation or "hyperflow",
-            max_features=args.max_features,
-            objective=args.objective,
-            **limits,
-        )
-        unwritten = _write(stated, args)
-    left = None if args.time_limit is None else max(args.time_limit - (now() - began), 1e-3)
-    result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
-    tree = as_tree(result.tree).unscale(*scaling).canonical
-    print(
-        f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
-        f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"
-    )
-    proof = "bound none, gap none"
-    if result.gap is not None:
-        proof = f"bound {result.bound:.8g}, gap {100.0 * result.gap:.3g} %"
-    print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
-    print(result.message)
-    tree = tree.with_share(tree.node_share(X)).with_spread(X.std(axis=0))
-    target = str(data.y.name) if data.y.ndim == 1 else "target"
-    tree = (
-        tree.with_names(list(map(str, data.X.columns))) if encoder is None else tree.with_names(None, encoder.encoding_)
-    )
-    saved = io.Model(tree, tuple(tree.names()), target, type(solver).__name__)
-    print(saved.to_text())
-    if args.save:
-        io.save(saved, args.save)
-        print(f"saved to {args.save}")
-    stem = Path(args.out) / f"solve_{name}_depth{args.depth}"
-    result.trace.to_frame().to_csv(f"{stem}.csv", index=False)
-    axes = plotting.plot_trace({method: result})
-    axes.set_title(f"{name}, depth {args.depth}")
-    _save_figure(axes, Path(f"{stem}.png"))
-    print(f"trace: {stem}.csv, {stem}.png")
-    if unwritten:
-        raise ValueError(unwritten)
-
-
-def _write(stated: Any, args: argparse.Namespace) -> str:
-    """Write the program, unless the time limit or Ctrl-C comes first; the reason if there is no file, else "" ."""
-    import pyomo.environ  # noqa: F401  imported here, since the thread may be abandoned in mid-import
-
-    from opttree.clock import now
-    from opttree.interrupts import in_background
-
-    began = now()
-    form = "the reduced program" if args.reduced else "the program"
-    with closing(in_background(lambda: stated.write(args.write, complete=not args.reduced))) as writing:
-        for _ in writing:
-            late = args.time_limit is not None and now() - began >= args.time_limit
-            if late or args.interrupted():
-                why = f"--time-limit {args.time_limit:g} was over" if late else "it was interrupted"
-                return f"{form} is not in {args.write}: {why} before it was built and written"
-    print(f"{form}: {args.write}")
-    return ""
-
-
-def _stated(args: argparse.Namespace) -> tuple[Dataset, Any, Any, Any]:
-    """The data, its features and target as arrays, and the estimator that states the problem."""
-    import numpy as np
-
-    from opttree import OCTClassifier, ORTRegressor, datasets
-
-    if Path(args.data).is_file():
-        features, target = _table(args)
-        data = datasets.Dataset(features, target, _task(args, target), Path(args.data).name.split(".")[0], args.data)
-    else:
-        data = datasets.load(args.data)
-    X = data.X
-    y = data.as_arrays()[1]
-    common = {"splits": args.splits, "cp": args.cp, "min_samples_leaf": args.min_leaf}
-    if (args.task or data.task) == "classification":
-        if args.leaves != "constant":
-            raise ValueError("--leaves must be constant for classification; got 'linear'")
-        return data, X, np.asarray(data.y), OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
-    return data, X, y, ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)
-
-
-def _save_figure(axes: Any, path: Path) -> None:
-    from opttree.files import whole_file
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as file:
-        _draw(axes, file)
-
-
-def _draw(axes: Any, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    axes.figure.savefig(path, dpi=150, bbox_inches="tight")
-    plt.close(axes.figure)
 
 
 if __name__ == "__main__":

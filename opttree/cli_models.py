@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from opttree.cli_common import check_place, go_on
+
 ENDINGS = {
     ".onnx": "onnx", ".c": "c", ".sql": "sql", ".dot": "dot", ".gv": "dot", ".csv": "rules", ".html": "html",
     ".json": "json", ".tl": "treelite",
@@ -46,8 +48,7 @@ def _export(args: argparse.Namespace) -> None:
         raise ValueError(
             f"--out must end in one of {', '.join(ENDINGS)}, or --to must say the format; got {args.out!r}"
         )
-    if not path.resolve().parent.is_dir() or path.is_dir():
-        raise ValueError(f"--out must be a file in an existing folder; got {args.out!r}")
+    check_place("--out", args.out)
     model = io.load(args.model)
     if kind == "c":
         header, source = export.to_c(model, path.resolve().parent, name=path.stem, dtype=args.dtype)
@@ -86,8 +87,7 @@ def _explain(args: argparse.Namespace) -> None:
     if args.counterfactual and isinstance(model.tree, Forest):
         raise ValueError("--counterfactual is for a single tree; got a forest")
     for i in range(min(args.rows, len(frame))):
-        if args.interrupted():
-            raise KeyboardInterrupt
+        go_on(args)
         row = frame[i : i + 1]
         print(f"row {i}: {explain.path(model, row)}")
         if args.counterfactual:

@@ -64,6 +64,16 @@ class Model:
     method: str = ""
 
     @property
+    def names(self) -> list[str]:
+        """Names of the features for texts and pictures."""
+        return self.tree.names() if self.encoding is not None else list(self.feature_names)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of its tables, from which the features are made, or of the features."""
+        return list(self.feature_names) if self.encoding is None else [column.name for column in self.encoding.columns]
+
+    @property
     def encoding(self) -> Encoding | None:
         """How the features are made of the columns of a table, or None."""
         return self.tree.encoding

@@ -135,8 +135,16 @@ ALLOWED = {
     "opttree/warming.py": {"opttree.ahead", "opttree.methods"},
     "opttree/racing.py": set(),
     "opttree/cli_race.py": set(),
-    "opttree/cli_models.py": set(),
-    "opttree/cli.py": {"opttree.cli_models", "opttree.cli_race", "opttree.methods"},
+    "opttree/cli_common.py": set(),
+    "opttree/cli_models.py": {"opttree.cli_common"},
+    "opttree/cli_solve.py": {"opttree.cli_common"},
+    "opttree/cli.py": {
+        "opttree.cli_common",
+        "opttree.cli_models",
+        "opttree.cli_race",
+        "opttree.cli_solve",
+        "opttree.methods",
+    },
     "opttree/__init__.py": {"opttree.methods"},
 }
 

@@ -12,7 +12,7 @@ import opttree
 import solvers
 from experiments import methods as experiments_methods
 from opttree import cli
-from opttree.estimators.base import SingleTree
+from opttree.estimators.kinds import SingleTree
 from opttree.estimators.tasks import RegressionTree
 from opttree.methods import METHODS, Method, estimators, families, make_estimator
 from opttree.options import option

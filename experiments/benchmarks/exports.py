@@ -13,30 +13,19 @@ import ctypes
 import sqlite3
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from experiments.benchmarks.throughput import median_seconds
 from opttree import export, threads, to_onnx
 from opttree.io import as_saved
 from tests.export_models import MODELS, answers, fitted
 from tests.test_export import feeds
 
 REPEATS = 7
-
-
-def median_seconds(run: Callable[[], Any]) -> float:
-    run()
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return float(np.median(times))
 
 
 def row_of(name: str) -> dict[str, Any]:
@@ -57,7 +46,7 @@ def row_of(name: str) -> dict[str, Any]:
         found = session.run(None, given)[-1]
         row[f"ONNX {dtype}"] = difference(found, expected)
         if dtype == "float64":
-            row["ONNX rows/s"] = n / median_seconds(lambda s=session, g=given: s.run(None, g))
+            row["ONNX rows/s"] = n / median_seconds(lambda s=session, g=given: s.run(None, g), REPEATS)
     with tempfile.TemporaryDirectory() as folder:
         export.to_c(model, folder)
         subprocess.run(["make", "-C", folder], check=True, capture_output=True)
@@ -66,7 +55,7 @@ def row_of(name: str) -> dict[str, Any]:
         places = Z.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(n), out.ctypes.data_as(ctypes.c_void_p)
         library.model_predict_rows(*places)
         row["C float64"] = difference(out, expected)
-        row["C rows/s"] = n / median_seconds(lambda: library.model_predict_rows(*places))
+        row["C rows/s"] = n / median_seconds(lambda: library.model_predict_rows(*places), REPEATS)
     for database, run in (("SQLite", in_sqlite), ("DuckDB", lambda f, q: in_duckdb(duckdb, f, q))):
         frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=list(saved.feature_names))
         frame = frame.assign(key=np.arange(n))
@@ -78,7 +67,7 @@ def row_of(name: str) -> dict[str, Any]:
         )
     answer = saved.tree.predict if saved.tree.classes is None else saved.tree.predict_proba
     with threads.limited(1):
-        row["ours rows/s"] = n / median_seconds(lambda: answer(Z))
+        row["ours rows/s"] = n / median_seconds(lambda: answer(Z), REPEATS)
     return row
 
 

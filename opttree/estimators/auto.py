@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
 from opttree.clock import now
-from opttree.estimators.base import Floats, Penalties, as_forest
+from opttree.estimators.base import Floats, Penalties
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
+from opttree.estimators.kinds import as_forest
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.shrinking import STRENGTHS
 from opttree.estimators.soft import default_ridge

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from opttree import bridge
-from opttree.estimators.base import Floats, MinLeaf, SplitPenalty, as_forest
+from opttree.estimators.base import Floats
 from opttree.estimators.forest import ForestModel
+from opttree.estimators.kinds import MinLeaf, SplitPenalty, as_forest
 from opttree.estimators.losses import RegressionLoss
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread

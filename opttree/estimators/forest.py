@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree import bridge
 from opttree.clock import now
-from opttree.estimators.base import CrossValidated, Floats, ForestEstimator, MinLeaf, SplitPenalty, as_forest
+from opttree.estimators.base import Floats
+from opttree.estimators.kinds import CrossValidated, ForestEstimator, MinLeaf, SplitPenalty, as_forest
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.selection import SEARCH_SHARE, folds_of

@@ -9,7 +9,8 @@ import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, MinLeaf, SplitPenalty
+from opttree.estimators.base import Floats
+from opttree.estimators.kinds import MinLeaf, SplitPenalty
 from opttree.estimators.scaling import FEATURES, minmax, moments, outputs_name
 from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
 from opttree.estimators.streaming import StreamingGET

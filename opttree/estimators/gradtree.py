@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, MinLeaf, SingleTree
+from opttree.estimators.base import Floats
+from opttree.estimators.kinds import MinLeaf, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import QuantileScaling, Scaling
 from opttree.estimators.tasks import ClassificationTree, RegressionTree

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from opttree import bridge
 from opttree.constraints import Monotone
-from opttree.estimators.base import Floats, Penalties, SingleTree, mixed
+from opttree.estimators.base import Floats, Penalties
+from opttree.estimators.kinds import SingleTree, mixed
 from opttree.estimators.scaling import Scaling
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option

@@ -11,7 +11,8 @@ from sklearn.base import is_classifier
 from sklearn.utils import column_or_1d
 
 from opttree import bridge
-from opttree.estimators.base import Floats, MinLeaf, Penalties, SingleTree, mixed
+from opttree.estimators.base import Floats, Penalties
+from opttree.estimators.kinds import MinLeaf, SingleTree, mixed
 from opttree.estimators.scaling import Scaling
 from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
 from opttree.estimators.tasks import ClassificationTree, RegressionTree

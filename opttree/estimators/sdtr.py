@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, ForestEstimator, SingleTree, as_forest
+from opttree.estimators.base import Floats
+from opttree.estimators.kinds import ForestEstimator, SingleTree, as_forest
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.streaming import StreamingSDTR

@@ -13,7 +13,7 @@ from sklearn.base import clone, is_classifier
 from opttree import bridge
 from opttree.clock import now
 from opttree.encoding import rows_of
-from opttree.estimators.base import SingleTree
+from opttree.estimators.kinds import SingleTree
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import L1, TreeProblem

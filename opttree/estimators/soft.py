@@ -9,7 +9,8 @@ import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
-from opttree.estimators.base import Floats, MinLeaf, Penalties, SingleTree
+from opttree.estimators.base import Floats, Penalties
+from opttree.estimators.kinds import MinLeaf, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opttree import bridge
-from opttree.estimators.base import MinLeaf, SplitPenalty
+from opttree.estimators.kinds import MinLeaf, SplitPenalty
 from opttree.estimators.losses import RegressionLoss
 from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.estimators.tasks import ClassificationTree, RegressionTree

@@ -1,11 +1,11 @@
-"""`RegressionTree` and `ClassificationTree`: mixins with what users of estimators call: fit, predict, predict_proba."""
+"""`RegressionTree` and `ClassificationTree`: mixins with what users of fitted estimators call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,25 +28,7 @@ LEAST_SHARE = 1e-300  # of a class, in log-odds
 
 
 class RegressionTree(MultiOutputMixin, RegressorMixin):
-    """Mixin with `fit` and `predict` for regression; combine with a `TreeEstimator`."""
-
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, eval_set: Any = None) -> Self:
-        """Train on ``X (n, p)``, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
-
-        X may be a table with categories, dates and missing values, see ``categorical_features``. Estimators that stop
-        early take ``eval_set=(X, y)``, validation rows in place of a share of the training rows.
-
-        Raises
-        ------
-        ValueError
-            For bad input or options, in one sentence, before any work starts.
-        MemoryError
-            If the fit would take far more memory than there is, see `opttree.costs`.
-        """
-        me: Any = self
-        me._set_judge(eval_set)
-        self._train(X, y, sample_weight)
-        return self
+    """Mixin with `predict` for regression; combine with a `TreeEstimator`."""
 
     def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         me: Any = self
@@ -64,7 +46,7 @@ class RegressionTree(MultiOutputMixin, RegressorMixin):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ClassificationTree(ClassifierMixin, Options):
-    """Mixin with `fit`, `predict` and `predict_proba` for classification; combine with a `TreeEstimator`.
+    """Mixin with `predict` and `predict_proba` for classification; combine with a `TreeEstimator`.
 
     Several outputs, ``y (n, M)``, become one class for each combination of labels in the training rows, so that one
     tree answers all of them; ``classes_`` is then a list of M arrays, and labels and probabilities of each output are
@@ -76,24 +58,6 @@ class ClassificationTree(ClassifierMixin, Options):
         """Weights of the classes, which multiply those of the rows: a dict, "balanced" (in inverse proportion to their
         number of rows) or None: all 1. For several outputs None or "balanced", of the combinations of labels.""",
     )
-
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, eval_set: Any = None) -> Self:
-        """Train on ``X (n, p)`` and labels ``y (n,)``, or ``(n, M)``, with weights ``(n,)`` >= 0.
-
-        X may be a table with categories, dates and missing values, see ``categorical_features``. Estimators that stop
-        early take ``eval_set=(X, y)``, validation rows in place of a share of the training rows.
-
-        Raises
-        ------
-        ValueError
-            For bad input or options, in one sentence, before any work starts.
-        MemoryError
-            If the fit would take far more memory than there is, see `opttree.costs`.
-        """
-        me: Any = self
-        me._set_judge(eval_set)
-        self._train(X, y, sample_weight)
-        return self
 
     def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         me: Any = self

@@ -108,7 +108,7 @@ def counterfactual(
         raise ValueError(f"norm must be 'l1' or 'l2'; got {norm!r}")
     x = one_row(saved, row)
     goals = _goals(tree, x, target)
-    names = [c.name for c in tree.encoding.columns] if tree.encoding is not None else list(saved.feature_names)
+    names = saved.columns
     limits = dict(bounds or {})
     for name in (*fixed, *limits):
         if name not in names:

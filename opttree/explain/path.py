@@ -47,7 +47,7 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
             inside = inside.trees[0].with_names(inside.feature_names, inside.encoding)
         else:
             return f"{saved.target} = {shown}{share}, {_of_trees(inside, x, answer, digits)}"
-    names = inside.names() if inside.encoding is not None else list(saved.feature_names)
+    names = saved.names
     if inside.mixture:
         return f"{saved.target} = {shown}{share}: {_of_leaves(inside, x, names, most_terms, digits)}"
     raw = None if inside.encoding is None else raw_columns(as_rows(row), inside.encoding.columns)

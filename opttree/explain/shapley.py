@@ -110,11 +110,10 @@ def shap_values(
     values[:, used], errors[:, used] = found, error
     if base.size == 1:
         values, errors, base = values[:, :, 0], errors[:, :, 0], float(base[0])
-    names = saved.feature_names if inside.encoding is None else tuple(c.name for c in inside.encoding.columns)
     data = Z
     if inside.encoding is not None:
         data = np.array([list(own) for own in raw_columns(X, inside.encoding.columns)], object).T
-    return Shapley(values, base, errors, exact, tuple(names), data)
+    return Shapley(values, base, errors, exact, tuple(saved.columns), data)
 
 
 def used_features(model: Tree | Forest) -> NDArray[np.bool_]:

@@ -21,7 +21,7 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
     """
     saved = as_saved(model)
     tree = as_tree(saved.tree)
-    names = tree.names() if tree.encoding is not None else list(saved.feature_names)
+    names = saved.names
     lines = ["digraph tree {", '    node [shape=box, style=rounded, fontname="sans-serif"];']
     for node in range(tree.n_nodes):
         if node < tree.n_branches:

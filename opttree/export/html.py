@@ -46,7 +46,7 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
 
 def nodes_of(saved: Model, tree: Tree, digits: int) -> list[dict[str, Any]]:
     """What the page shows of each node."""
-    names = tree.names() if tree.encoding is not None else list(saved.feature_names)
+    names = saved.names
     below, mean = leaves_below(tree), mean_answers(tree)
     found = []
     for node in range(tree.n_nodes):

@@ -27,7 +27,7 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
 
     saved = as_saved(model)
     tree = as_tree(saved.tree)
-    names = tree.names() if tree.encoding is not None else list(saved.feature_names)
+    names = saved.names
     paths: dict[int, list[str]] = {0: []}
     for t in range(tree.n_branches):
         words = sides(tree, t, names, digits, in_words=True)

@@ -21,8 +21,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     The columns of the table have the names of the model's columns, or features. A missing value is NULL, NaN or an
     empty text, where the model has the encoding of a table; dates are days since 1970; labels that are booleans are 0
     and 1. Without ``keep``, the columns to pass on, the rows must be matched by their order.
-    Runs in SQLite (3.35 and later), DuckDB, PostgreSQL and others that know ``MATERIALIZED``; soft trees and boosted
-    classes need the function EXP. Answers are those of `predict` but for rounding.
+    Runs in SQLite (3.35 and later) and DuckDB; soft trees and boosted classes need the function EXP, which a SQLite
+    without its mathematical functions lacks. Answers are those of `predict` but for rounding.
 
     Parameters
     ----------
