@@ -33,8 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments", description="Published tables on one command.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    listing = commands.add_parser("list", help="list the protocols")
+    listing = commands.add_parser("list", help="the papers' tables and figures with their protocols, and all others")
     listing.set_defaults(run=_list)
+    indexing = commands.add_parser("index", help="write results/INDEX.md: every table, its means, where we fall short")
+    indexing.set_defaults(run=_index)
 
     run = commands.add_parser("run", help="do the runs of a protocol that the store does not hold")
     _common(run)
@@ -65,11 +67,18 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(_args: argparse.Namespace) -> int:
-    for name in protocols.names():
-        stated = protocols.read(name)
-        size = len(list(stated.runs("")))
-        budgets = ", ".join(stated.budgets)
-        print(f"{name:17s} {stated.source:17s} {stated.title} ({size} runs in full; budgets {budgets})")
+    from experiments import index
+
+    print(index.listing(RESULTS))
+    return 0
+
+
+def _index(_args: argparse.Namespace) -> int:
+    from experiments import index
+
+    path = RESULTS / "INDEX.md"
+    path.write_text(index.index(RESULTS))
+    print(path)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -18,6 +18,7 @@ from sklearn.metrics import accuracy_score, f1_score, get_scorer, mean_squared_e
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
+    ParameterGrid,
     ShuffleSplit,
     StratifiedKFold,
     StratifiedShuffleSplit,
@@ -26,7 +27,7 @@ from sklearn.model_selection import (
 
 from experiments import methods
 from experiments.protocol import Run, Splits
-from experiments.sizes import sizes
+from experiments.sizes import flops, sizes
 from opttree import L2, TreeProblem, datasets
 from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.preprocessing import gradtree_pipeline
@@ -34,6 +35,7 @@ from solvers import Solver, solve
 
 FEW, MANY, MOST = 300, 2000, 10_000  # rows of a fit that compiles: FEW, or MOST where there are more than MANY
 WARM_LIMIT = 2.0  # seconds, of such a fit
+MOST_ROUTED = 2000  # test rows by which the operations of a prediction are counted
 LEAF_PENALTY = 1e-4  # l2, of linear leaves in a solve protocol
 
 Outcome = tuple[dict[str, Any], pd.DataFrame | None]
@@ -49,18 +51,21 @@ def execute(run: Run, threads: int, started: Callable[[], None] = lambda: None) 
 
 
 @lru_cache(maxsize=2)
-def load(name: str) -> tuple[np.ndarray, np.ndarray, str]:
-    """Features, target and task of a data set; "sarcos_test:0" is the first of several targets."""
+def load(name: str, without: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray, str]:
+    """Features, target and task of a data set; "sarcos_test:0" is the first of several targets. Columns ``without`` are
+    left out.
+    """
     name, _colon, output = name.partition(":")
     data = datasets.load(name)
+    data = replace(data, X=data.X.drop(columns=list(without)))
     X, y = data.as_arrays()
     return X, y[:, int(output)] if output else y, data.task
 
 
 @lru_cache(maxsize=2)
-def raw(name: str) -> tuple[pd.DataFrame, np.ndarray, str]:
+def raw(name: str, without: tuple[str, ...] = ()) -> tuple[pd.DataFrame, np.ndarray, str]:
     """The same with features as they stand in the file, for a pipeline that encodes categories itself."""
-    return datasets.load(name.partition(":")[0]).X, *load(name)[1:]
+    return datasets.load(name.partition(":")[0]).X.drop(columns=list(without)), *load(name)[1:]
 
 
 def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +92,7 @@ def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tu
 
 
 def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
-    X, y, task = (raw if run.preprocess else load)(run.dataset)
+    X, y, task = (raw if run.preprocess else load)(run.dataset, run.without)
     train, test = parts(run.splits, run.split, run.seed, y, task)
     seed = run.random_state
     options = dict(run.method.options)
@@ -96,7 +101,7 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
         options.setdefault("time_limit", run.time_limit)
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=seed, threads=threads)
     if run.preprocess:
-        model = gradtree_pipeline(model, random_state=seed)
+        model = gradtree_pipeline(model, random_state=seed, leave_out=run.preprocess.endswith("leave-one-out"))
     if run.method.grid:
         model = search(model, run, y[train], task)
     if entry.compiled:
@@ -112,12 +117,18 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     row["predict_microseconds"] = 1e6 * row["predict_seconds"] / len(test)
     for part, rows, y_hat in (("train", train, model.predict(X.take(train, axis=0))), ("test", test, predicted)):
         row |= {f"{part}_{metric}": value for metric, value in scores(y[rows], shift + unit * y_hat, task).items()}
+    if task == "classification":
+        row["train_minus_test_f1"] = row["train_f1"] - row["test_f1"]
     if hasattr(model, "predict_proba") and hasattr(model, "classes_"):
         own = model.predict_proba(X.take(test, axis=0)) * (y[test][:, None] == model.classes_)
         row["test_log_loss"] = float(-np.log(np.clip(own.sum(axis=1), SMALLEST_PROBABILITY, 1.0)).mean())
     best = getattr(model, "best_estimator_", model)
     best = best[-1] if run.preprocess else best
     row |= sizes(best) | choices(model, best)
+    if not run.preprocess:
+        row |= flops(best, np.asarray(X)[test[:MOST_ROUTED]])
+    if hasattr(best, "average_entropy_"):
+        row["average_entropy"] = float(best.average_entropy_)
     result = getattr(best, "result_", None)
     if result is None:
         return row, None
@@ -127,7 +138,7 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
 def search(model: Any, run: Run, y: np.ndarray, task: str) -> Any:
     """The model with options chosen among the grids of the run's method, on random parts of the training rows."""
     prefix = "model__" if run.preprocess else ""
-    grids = [
+    grids: Any = [
         {prefix + option: [methods.value(stated) for stated in values] for option, values in grid.items()}
         for grid in run.method.grids
     ]
@@ -135,6 +146,10 @@ def search(model: Any, run: Run, y: np.ndarray, task: str) -> Any:
     fewest = np.unique(y, return_counts=True)[1].min() if stratified else 0
     choose = StratifiedShuffleSplit if fewest >= 2 else ShuffleSplit
     share = choose(run.method.parts, test_size=run.method.validation, random_state=run.random_state)
+    if run.method.trials:
+        every = list(ParameterGrid(grids))
+        drawn = np.random.default_rng(run.random_state).permutation(len(every))[: run.method.trials]
+        grids = [{option: [value] for option, value in every[i].items()} for i in drawn]
     score = run.method.score or ("f1_macro" if task == "classification" else "r2")
     if run.method.warm:
         return WarmSearch(model, grids, share, score)
@@ -173,12 +188,15 @@ class WarmSearch:
 def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     if run.given is not None:
         return _solve_given(run, started)
-    X, y, task = load(run.dataset)
+    X, y, task = load(run.dataset, run.without)
     train, test = parts(run.splits, run.split, run.seed, y, task)
     solver = methods.solver(run.method.use)
 
+    def targets(rows: np.ndarray) -> np.ndarray:
+        return outputs(y, rows, task, run.outputs == "unit")
+
     def state(rows: np.ndarray) -> TreeProblem:
-        return statement(scaled(X, rows, run.features)[rows], outputs(y, rows, task)[rows], task, run)
+        return statement(scaled(X, rows, run.features)[rows], targets(rows)[rows], task, run)
 
     problem = state(train)
     if (reason := solver.refusal(problem)) is not None:
@@ -190,7 +208,7 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     )
     row, trace = _solved(problem, solver, run, started)
     tree = row.pop("tree")
-    features, target = scaled(X, train, run.features), outputs(y, train, task)
+    features, target = scaled(X, train, run.features), targets(train)
     for part, rows in (("train", train), ("test", test)):
         predicted = tree.predict(features[rows])
         row |= {f"{part}_{metric}": value for metric, value in scores(target[rows], predicted, task).items()}
@@ -241,9 +259,14 @@ def scaled(X: np.ndarray, rows: np.ndarray, features: str) -> np.ndarray:
     return (X - shift) / np.where(unit > 0, unit, 1.0)
 
 
-def outputs(y: np.ndarray, rows: np.ndarray, task: str) -> np.ndarray:
-    """Targets in units of their mean and deviation over ``rows``; class labels as they are."""
-    shift, unit = units(y, rows, task)
+def outputs(y: np.ndarray, rows: np.ndarray, task: str, least: bool = False) -> np.ndarray:
+    """Targets in units of their mean and deviation over ``rows``, or of the ``least`` and the range; class labels as
+    they are.
+    """
+    if least and task == "regression":
+        shift, unit = y[rows].min(axis=0), np.ptp(y[rows], axis=0)
+    else:
+        shift, unit = units(y, rows, task)
     return (y - shift) / unit
 
 
@@ -309,7 +332,7 @@ def _once(what: Any, compile_it: Callable[[np.ndarray], Any], rows: np.ndarray) 
 
 
 def _warm(run: Run, task: str, threads: int) -> None:
-    X, y, _task = load(run.dataset)
+    X, y, _task = load(run.dataset, run.without)
     options = {**run.method.options, "time_limit": WARM_LIMIT}
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=0, threads=threads)
     rows = np.random.default_rng(0).permutation(len(y))

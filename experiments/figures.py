@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import statistics
+from experiments.protocol import MEAN, Protocol
 
 COLUMN = 3.5  # inches
 STYLE: Any = {
@@ -144,6 +145,34 @@ def critical_difference(table: pd.DataFrame, *, lower: bool, title: str = "") ->
         )
         axes.set_title(f"{title}average rank, 1 is best; critical difference {critical:.2f}", fontsize=8)
         return axes.figure  # type: ignore[return-value]
+
+
+def sweep(protocol: Protocol, table: pd.DataFrame, label: str) -> Figure:
+    """A metric against the swept option: a line for each method and data set, or depth."""
+    option = protocol.sweep
+    table = table[table["ours"].notna() & table["method"].str.contains(f", {option}=", regex=False)]
+    stem, value = zip(*(name.rsplit(f", {option}=", 1) for name in table["method"]), strict=True)
+    table = table.assign(stem=stem, value=value)
+    means = table[table["dataset"].isin(list(protocol.means))]
+    table = table if means.empty else means
+    with plt.rc_context(STYLE):
+        axes = _axes()
+        keys = ["stem", "dataset", "depth"]
+        groups = {_joined(key): part for key, part in table.groupby(keys, sort=False, dropna=False)}
+        order = list(dict.fromkeys(table["value"]))
+        for name, style in lines(list(groups)).items():
+            part = groups[name].set_index("value")["ours"].reindex(order)
+            axes.plot(range(len(order)), part, marker="o", markersize=3, label=shown(name), **style)
+        axes.set(xlabel=option, ylabel=label, xticks=range(len(order)))
+        axes.set_xticklabels(order)
+        _legend(axes)
+        return axes.figure  # type: ignore[return-value]
+
+
+def _joined(key: Any) -> str:
+    stem, dataset, depth = key
+    parts = [stem, "" if dataset == MEAN else dataset, "" if pd.isna(depth) else f"depth {depth:g}"]
+    return ", ".join(part for part in parts if part)
 
 
 def against_published(table: pd.DataFrame, label: str) -> Figure:

@@ -43,6 +43,7 @@ def _sklearn(module: str, name: str, threads: str = "n_jobs", **defaults: Any) -
 
 METHODS: dict[str, Entry] = {  # other libraries'
     "cart": _sklearn("tree", "DecisionTree", threads=""),
+    "linear-regression": Entry("sklearn.linear_model:LinearRegression", seed="", threads=""),
     "random-forest": _sklearn("ensemble", "RandomForest"),
     "extra-trees": _sklearn("ensemble", "ExtraTrees"),
     "adaboost": Entry(

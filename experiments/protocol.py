@@ -24,8 +24,8 @@ TESTS = ("friedman", "paired_t", "wilcoxon", "mrr", "mrd")
 LEAVES = ("constant", "linear")
 FEATURES = ("standard", "unit")
 TREES = ("oblique", "axis")
-PREPROCESS = ("", "gradtree")
-OUTPUTS = ("raw", "standard")
+PREPROCESS = ("", "gradtree", "gradtree, leave-one-out")
+OUTPUTS = ("raw", "standard", "unit")
 LISTS: dict[str, Any] = {
     "datasets": str,
     "seeds": int,
@@ -35,6 +35,8 @@ LISTS: dict[str, Any] = {
     "tests": str,
     "limits": (int, float),
 }
+PAIRED = ("paired_t", "wilcoxon")  # tests against a baseline
+MEAN = "mean"  # in place of a data set
 NAMES = {str: "names", int: "integers", (int, float): "numbers"}
 
 
@@ -92,11 +94,16 @@ class Method:
     depth : whether the protocol's depths apply.
     per_dataset : further options on some data sets.
 
+    trials : how many of the grids' combinations are tried, drawn at random; 0: all.
+    stands_for : label of the published numbers that it is compared with; by default its own.
+
     best_of : instead of ``use``: the label of another method, of whose seeds the one with the best training score is
         taken, per split; or labels of several, of which the one with the lowest validation loss is, per seed and split.
 
     Options, and values in grids, such as ``"HingeInit(price=1.0)"`` stand for solvers.
-    In a file, ``like`` names another method of it, or of the file that it extends, whose keys this one starts from.
+    In a file, ``like`` names another method of it, or of the file that it extends, whose keys this one starts from; and
+    ``sweep = { option = [...] }`` states a method for each value of an option, labelled "label, option=value"; of a
+    solver, ``use`` has ``{option}`` where the value goes.
     """
 
     use: str = ""
@@ -107,6 +114,8 @@ class Method:
     score: str = ""
     warm: bool = False
     depth: bool = True
+    trials: int = 0
+    stands_for: str = ""
     best_of: str | Sequence[str] = ""
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -117,6 +126,8 @@ class Method:
             )
         if self.parts < 1:
             raise ValueError(f"parts must be >= 1; got {self.parts!r}")
+        if self.trials < 0:
+            raise ValueError(f"trials must be >= 0; got {self.trials!r}")
         if self.warm and not self.grid:
             raise ValueError("warm is for methods with a grid; got none")
 
@@ -164,6 +175,7 @@ class Run:
     memory_limit: float | None
     code_version: str
     given: Given | None = None
+    without: tuple[str, ...] = ()
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -174,15 +186,20 @@ class Run:
         method, splits = asdict(self.method), asdict(self.splits)
         options = {k: method[k] for k in ("use", "options", "grid", "validation")}
         options |= {
-            k: method[k] for k, default in (("parts", 1), ("score", ""), ("warm", False)) if method[k] != default
+            k: method[k]
+            for k, default in (("parts", 1), ("score", ""), ("warm", False), ("trials", 0))
+            if method[k] != default
         }
         for name, usual in (("stratify", True), ("inner", 0.0), ("most", 0)):
             if splits[name] == usual:
                 del splits[name]
-        statement = {"features": self.features, "seconds": self.time_limit} if self.kind == "solve" else {}
+        statement: dict[str, Any] = {}
+        if self.kind == "solve":
+            statement = {"features": self.features, "seconds": self.time_limit}
         statement |= {"preprocess": self.preprocess} if self.preprocess else {}
         statement |= {"trees": self.trees} if self.trees != TREES[0] else {}
         statement |= {"outputs": self.outputs} if self.outputs != OUTPUTS[0] else {}
+        statement |= {"without": list(self.without)} if self.without else {}
         if self.given is not None:
             options = {"solver": self.given.solver}
             statement = {"problem": self.given.fingerprint, "seconds": self.time_limit}
@@ -248,6 +265,10 @@ class Protocol:
     baseline: str = ""
     published: str = ""
     summary: bool = False
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    without: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    improvement: str = ""
+    sweep: str = ""
     time_limit: float | None = None
     memory_limit: float | None = None
     limits: tuple[float, ...] = ()
@@ -273,7 +294,18 @@ class Protocol:
             (self.trees in TREES, f"trees must be one of {', '.join(TREES)}; got {self.trees!r}"),
             (self.preprocess in PREPROCESS, f"preprocess must be one of {PREPROCESS}; got {self.preprocess!r}"),
             (self.outputs in OUTPUTS, f"outputs must be one of {', '.join(OUTPUTS)}; got {self.outputs!r}"),
-            (self.kind == "fit" or self.outputs == "raw", "outputs is for fit protocols; solve protocols scale theirs"),
+            (
+                self.kind == "fit" or self.outputs != "standard",
+                "outputs must be raw or unit in a solve protocol, which standardises raw ones; got 'standard'",
+            ),
+            (
+                all(set(sets) <= set(self.datasets) for sets in self.groups.values()),
+                "groups must be of data sets of the protocol",
+            ),
+            (
+                not self.improvement or self.improvement in self.methods,
+                f"improvement must be over one of the methods; got {self.improvement!r}",
+            ),
             (
                 not self.preprocess or not any(m.warm for m in self.methods.values()),
                 "warm is not for protocols with preprocess",
@@ -286,7 +318,7 @@ class Protocol:
                 f"baseline must be one of the methods {', '.join(self.methods)}; got {self.baseline!r}",
             ),
             (
-                bool(self.baseline) or not {"paired_t", "wilcoxon"} & set(self.tests),
+                bool(self.baseline) or not set(PAIRED) & set(self.tests),
                 "paired_t and wilcoxon need a baseline; got none",
             ),
             (
@@ -309,6 +341,15 @@ class Protocol:
         for holds, sentence in checks:
             if not holds:
                 raise ValueError(f"protocol {self.name}: {sentence}")
+
+    @property
+    def means(self) -> dict[str, Sequence[str]]:
+        """The data sets of each mean of the report."""
+        return dict(self.groups) or {MEAN: self.datasets}
+
+    def stands_for(self, label: str) -> str:
+        """The published label that a method is compared with."""
+        return self.methods[label].stands_for or label if label in self.methods else label
 
     def runs(self, version: str) -> Iterator[Run]:
         """Every run of the protocol, data set by data set."""
@@ -338,7 +379,56 @@ class Protocol:
                                     self.time_limit,
                                     self.memory_limit,
                                     version,
+                                    without=tuple(self.without.get(dataset, ())),
                                 )
+
+
+@dataclass(frozen=True)
+class Collection(Protocol):
+    """A slice of each of several protocols: some of their runs, on few rows."""
+
+    parts: tuple[Protocol, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError(f"protocol {self.name}: slices must name at least one protocol; got none")
+
+    def runs(self, version: str) -> Iterator[Run]:
+        """The runs of all parts on the first of their splits, each once."""
+        seen = set()
+        for part in self.parts:
+            for one in part.runs(version):
+                if one.split == 0 and one.run_id not in seen:
+                    seen.add(one.run_id)
+                    yield one
+
+
+def sliced(part: Protocol, rows: int, seconds: float, most_methods: int | None) -> Protocol:
+    """A protocol on the first of its data sets, seeds and depths, on few rows, with one value for each option of its
+    grids; ``most_methods`` of its methods, or all.
+    """
+    labels = [label for label, method in part.methods.items() if method.use][:most_methods]
+    methods = {}
+    for label in labels:
+        method = part.methods[label]
+        grids = [{option: values[:1] for option, values in grid.items()} for grid in method.grids[:1]]
+        methods[label] = replace(method, grid=grids[0] if grids else {}, trials=0, parts=1)
+    return replace(
+        part,
+        methods=methods,
+        datasets=part.datasets[:1],
+        seeds=part.seeds[:1],
+        depths=part.depths[:1],
+        leaves=part.leaves[:1],
+        splits=replace(part.splits, most=rows),
+        time_limit=seconds,
+        limits=(),
+        groups={},
+        baseline="",
+        improvement="",
+        tests=(),
+        sweep="",
+    )
 
 
 def names() -> list[str]:
@@ -356,13 +446,17 @@ def read(name: str, budget: str = "full") -> Protocol:
     if budget != "full" and budget not in budgets:
         raise ValueError(f"budget of {name} must be one of {', '.join({'full': 0, **budgets})}; got {budget!r}")
     overrides = dict(budgets.get(budget, {}))
+    if "slices" in stated:
+        return _collection(name, budget, stated | overrides, tuple({"full": 0, **budgets}))
     options, grids = overrides.pop("options", {}), overrides.pop("grid", {})
     chosen = overrides.pop("methods", None)
     try:
         for key in ("title", "methods"):
             if key not in stated:
                 raise ValueError(f"{key} must be stated; got none")
-        methods = {label: _method(label, method) for label, method in dict(stated.pop("methods")).items()}
+        methods: dict[str, Method] = {}
+        for label, method in dict(stated.pop("methods")).items():
+            methods |= {name: _method(name, one) for name, one in _swept(label, method).items()}
         for label in [*options, *grids, *(chosen or ())]:
             if label not in methods:
                 raise ValueError(f"budget {budget} must name methods among {', '.join(methods)}; got {label!r}")
@@ -382,12 +476,54 @@ def read(name: str, budget: str = "full") -> Protocol:
             if isinstance(values.get(key), int):
                 values[key] = float(values[key])
         values = {"published": name, "store": name} | values
+        if budget != "full":
+            _restrict(values, methods)
         return Protocol(
             name=name, methods=methods, splits=splits, budget=budget, budgets=tuple({"full": 0, **budgets}), **values
         )
     except (TypeError, KeyError, ValueError) as error:
         sentence = str(error)
         raise ValueError(sentence if sentence.startswith("protocol ") else f"protocol {name}: {sentence}") from error
+
+
+def _collection(name: str, budget: str, stated: Mapping[str, Any], budgets: tuple[str, ...]) -> Collection:
+    parts = []
+    for other in stated["slices"]:
+        quick = "quick" if "quick" in read(other).budgets else "full"
+        parts.append(sliced(read(other, quick), stated["rows"], float(stated["seconds"]), stated.get("methods")))
+    return Collection(
+        name=name,
+        title=stated["title"],
+        source=stated.get("source", ""),
+        note=stated.get("note", ""),
+        parts=tuple(parts),
+        budget=budget,
+        budgets=budgets,
+        store=name,
+        time_limit=float(stated["seconds"]),
+        memory_limit=8000.0,
+        threads=1,
+    )
+
+
+def _swept(label: str, stated: Any) -> dict[str, Any]:
+    """A method for each value of its ``sweep``, or the method itself."""
+    if not isinstance(stated, dict) or "sweep" not in stated:
+        return {label: stated}
+    own = dict(stated)
+    sweep = own.pop("sweep")
+    if not (isinstance(sweep, dict) and len(sweep) == 1 and isinstance(values := next(iter(sweep.values())), list)):
+        raise ValueError(f"method {label}: sweep must be one option with a list of values; got {sweep!r}")
+    ((option, _values),) = sweep.items()
+    found = {}
+    for value in values:
+        one = {**own, "use": str(own.get("use", "")).replace(f"{{{option}}}", str(value))}
+        if "stands_for" in own:
+            one["stands_for"] = str(own["stands_for"]).replace(f"{{{option}}}", str(value))
+        if one["use"] == own.get("use", ""):
+            one["options"] = {**own.get("options", {}), option: value}
+        found[f"{label}, {option}={value}"] = one
+    return found
 
 
 def _method(label: str, stated: Mapping[str, Any]) -> Method:
@@ -415,7 +551,31 @@ def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
     if isinstance(stated.get("methods"), dict):
         known = {**inherited.get("methods", {}), **stated["methods"]}
         stated["methods"] = {label: _alike(name, method, known) for label, method in dict(stated["methods"]).items()}
-    return {**inherited, **stated, "budgets": {**inherited.get("budgets", {}), **stated.get("budgets", {})}}
+    there = set(stated.get("methods", inherited.get("methods", {})))
+    budgets = {name: _of_methods(budget, there) for name, budget in inherited.get("budgets", {}).items()}
+    return {**inherited, **stated, "budgets": {**budgets, **stated.get("budgets", {})}}
+
+
+def _restrict(values: dict[str, Any], methods: Mapping[str, Method]) -> None:
+    """Leave out of a budget's groups and tests what has no data sets or methods in it."""
+    if values.get("baseline") and values["baseline"] not in methods:
+        values["baseline"] = ""
+        values["tests"] = tuple(test for test in values.get("tests", ()) if test not in PAIRED)
+    kept = {name: [one for one in sets if one in values["datasets"]] for name, sets in values.get("groups", {}).items()}
+    values["groups"] = {name: sets for name, sets in kept.items() if sets}
+
+
+def _of_methods(budget: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    """An inherited budget without what it says of methods that are not there."""
+    kept = dict(budget)
+    for key in ("options", "grid"):
+        if key in kept:
+            kept[key] = {label: said for label, said in kept[key].items() if label in known}
+    if "methods" in kept:
+        kept["methods"] = [label for label in kept["methods"] if label in known]
+        if not kept["methods"]:
+            del kept["methods"]
+    return kept
 
 
 def _alike(name: str, method: Any, known: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments import figures, profiles, statistics, tables
 from experiments.proofs import Proofs
-from experiments.protocol import Protocol
+from experiments.protocol import Collection, Protocol
 from experiments.race import TOLERANCES, Race
 from experiments.render import Section, markdown, page
 from experiments.store import Store
@@ -30,6 +30,14 @@ LABELS = {
     "predict_seconds": "seconds to predict the test rows",
     "predict_microseconds": "microseconds to predict a test row",
     "n_parameters": "parameters",
+    "n_flops": "operations to predict a row",
+    "n_nodes": "nodes",
+    "train_minus_test_f1": "training less test macro F1",
+    "average_entropy": "average entropy",
+    "test_r2_improvement": "relative improvement of test R2",
+    "seconds_reduction": "share of the seconds saved",
+    "paired_t": "t of the paired test over data sets",
+    "paired_t_p": "p of the paired t-test over data sets",
     "n_trees": "trees",
     "n_branches": "branch nodes",
     "n_leaves": "leaves",
@@ -74,7 +82,11 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
         )
     folder.mkdir(parents=True, exist_ok=True)
     sections = []
-    if protocol.kind == "fit" or protocol.summary or (len(protocol.leaves) == 1 and protocol.metrics != ("objective",)):
+    if isinstance(protocol, Collection):
+        sections.append(_slices(protocol, every))
+    elif (
+        protocol.kind == "fit" or protocol.summary or (len(protocol.leaves) == 1 and protocol.metrics != ("objective",))
+    ):
         sections += _against_paper(protocol, rows, folder)
     if protocol.kind == "solve" and not protocol.summary:
         race = Race(protocol, rows, store.traces())
@@ -83,6 +95,7 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     for section in sections:
         if section.table is not None and section.name:
             tables.save(section.table, folder / section.name, f"{protocol.title}: {section.title}")
+    (folder / "about.json").write_text(json.dumps(_summary(protocol, rows), indent=1) + "\n")
     (folder / "report.md").write_text(markdown(protocol, sections))
     (folder / "report.html").write_text(page(protocol, [*sections, _all_runs(rows)], folder))
     return sorted(folder.iterdir())
@@ -106,15 +119,16 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
     first = protocol.metrics[0]
     sections = []
     text = [
-        "Means over seeds and splits ± their deviation; the paper's number, where it has one, beside it.",
-        "Ours are this toolkit's methods with the protocol's options and our defaults for the rest: not the authors' "
-        'programs, and the method as printed only where the options say preset = "paper".',
+        "Means over seeds and splits ± their deviation. Like stands beside like: what the paper printed; the paper's "
+        "method as we run it (`preset=\"paper\"`, see its solver's `paper`); another library's program; and opttree's "
+        "default, which is no paper's method.",
     ]
     if lines["paper"].isna().all():
         text = ["Means over seeds and splits ± their deviation."]
-    if (lines["dataset"] == tables.MEAN).any():
+    if lines["dataset"].isin(list(protocol.means)).any():
         text.append(
-            "Means over data sets are over those that all our methods have; the paper's as printed, or over these."
+            "Means over data sets are over those that all our methods have, ± half of their 95 % confidence interval "
+            "over seeds and splits; the paper's as printed, or over these."
         )
     metrics = [m for m in protocol.metrics if (lines["metric"] == m).any()]
     if protocol.summary and not metrics:
@@ -134,15 +148,23 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
             title = title[0].upper() + title[1:]
             sections.append(Section(title, text if metric == first else [], table, name=metric))
     pairs = lines[(lines["metric"] == first) & lines["ours"].notna() & lines["paper"].notna()]
-    pairs = pairs[pairs["dataset"] != tables.MEAN]
+    pairs = pairs[~pairs["dataset"].isin(list(protocol.means))]
     if len(pairs) > 2:
         figures.save(figures.against_published(pairs, LABELS.get(first, first)), folder / "published")
-        closer = int((pairs["ours"] >= pairs["paper"]).sum())
-        better = f"Ours is at least the paper's in {closer} of {len(pairs)} pairs of a data set and a method."
-        if statistics.lower_is_better(first):
-            better = f"Ours is at most the paper's in {int((pairs['ours'] <= pairs['paper']).sum())} of {len(pairs)}."
         sections[0].figures.append(("published", "Our values against the published ones."))
-        sections[0].text.append(better)
+        lower = statistics.lower_is_better(first)
+        for kind, part in pairs.groupby("role"):
+            better = part["ours"] <= part["paper"] if lower else part["ours"] >= part["paper"]
+            sections[0].text.append(
+                f"At {'most' if lower else 'least'} the paper's number in {int(better.sum())} of {len(part)} pairs of "
+                f"a data set and a method: {tables.ROLES[str(kind)]}."
+            )
+    if protocol.sweep:
+        for metric in metrics:
+            figure = figures.sweep(protocol, lines[lines["metric"] == metric], LABELS.get(metric, metric))
+            figures.save(figure, folder / f"sweep_{metric}")
+            caption = f"{LABELS.get(metric, metric)} against {protocol.sweep}."
+            sections[-1].figures.append((f"sweep_{metric}", caption))
     return sections + _tests(protocol, rows, folder)
 
 
@@ -314,6 +336,34 @@ def _race(race: Race, folder: Path) -> list[Section]:
     text = ["Mean gap in % to the best known, by depth and leaves; best: the solver with the smallest."]
     sections.append(Section("By depth and leaves", text, tables.pretty(pd.DataFrame(lines)), name="by_depth"))
     return sections
+
+
+def _slices(protocol: Collection, every: pd.DataFrame) -> Section:
+    """How the runs of each part ended."""
+    lines = []
+    for part in protocol.parts:
+        ids = {one.run_id for one in part.runs("") if one.split == 0}
+        own = every[every["run_id"].isin(ids)].sort_values("finished").drop_duplicates("run_id", keep="last")
+        counts = own["status"].value_counts()
+        ends = {status: int(counts.get(status, 0)) for status in ("ok", "skipped", "failed")}
+        seconds = float(own["fit_seconds"].sum()) if "fit_seconds" in own else np.nan
+        lines.append({"protocol": part.name, "source": part.source, "runs": len(ids), **ends, "seconds": seconds})
+    text = ["A slice of each protocol: its methods on the first of its data sets, with few rows and one split."]
+    return Section("Slices", text, tables.pretty(pd.DataFrame(lines)), name="slices")
+
+
+def _summary(protocol: Protocol, rows: pd.DataFrame) -> dict[str, object]:
+    """What the index of all results says of a report."""
+    wanted = len({one.run_id for one in protocol.runs("")})
+    return {
+        "protocol": protocol.name,
+        "budget": protocol.budget,
+        "runs": int(rows["run_id"].nunique()),
+        "wanted": wanted,
+        "hours": round(float(rows.drop_duplicates("run_id")["fit_seconds"].sum()) / 3600.0, 3),
+        "seeds": len(protocol.seeds),
+        "code": sorted(rows["code_version"].unique()),
+    }
 
 
 def _missing(protocol: Protocol, every: pd.DataFrame) -> Section:

@@ -12,7 +12,8 @@ from opttree import Forest, Tree
 
 
 def sizes(model: Any) -> dict[str, float]:
-    """Trees, mean depth, branches, leaves and parameters of a model made of trees; nothing where they are not known.
+    """Trees, mean depth, branches, leaves, both, and parameters of a model made of trees; nothing where they are not
+    known.
 
     Parameters are counted as in the TAO and GET papers: two per axis-aligned branch, the weights and the threshold of
     an oblique one, the constants and coefficients of the leaves.
@@ -23,6 +24,7 @@ def sizes(model: Any) -> dict[str, float]:
             "tree_depth": tree.depth,
             "n_branches": tree.n_branches,
             "n_leaves": tree.n_leaves,
+            "n_nodes": tree.n_nodes,
             "n_parameters": tree.n_parameters,
         }
     if isinstance(forest := getattr(model, "forest_", model), Forest):
@@ -31,6 +33,7 @@ def sizes(model: Any) -> dict[str, float]:
             "tree_depth": float(np.mean([tree.depth for tree in forest.trees])),
             "n_branches": sum(tree.n_branches for tree in forest.trees),
             "n_leaves": sum(tree.n_leaves for tree in forest.trees),
+            "n_nodes": sum(tree.n_nodes for tree in forest.trees),
             "n_parameters": forest.n_parameters,
         }
     inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
@@ -44,8 +47,23 @@ def sizes(model: Any) -> dict[str, float]:
         "tree_depth": float(np.mean([tree.max_depth for tree in inner])),
         "n_branches": branches,
         "n_leaves": leaves,
+        "n_nodes": branches + leaves,
         "n_parameters": 2 * branches + leaves * outputs,
     }
+
+
+def flops(model: Any, X: np.ndarray) -> dict[str, float]:
+    """Mean operations to predict a row of ``X``, as the TAO paper's tables count them: see `opttree.Tree.flops`; of
+    scikit-learn's trees, one comparison for each split on the way. Nothing where they are not known.
+    """
+    own = getattr(model, "forest_", None) or getattr(model, "tree_", None)
+    if isinstance(own, (Tree, Forest)):
+        return {"n_flops": own.flops(X)} if own.n_features == X.shape[1] else {}
+    inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
+    if not inner:
+        return {}
+    rows = X.astype(np.float32)
+    return {"n_flops": float(sum((np.diff(tree.decision_path(rows).indptr) - 1).mean() for tree in inner))}
 
 
 def _boosted(model: Any) -> dict[str, float]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from experiments.protocol import FOLDER, Protocol
+from experiments import statistics
+from experiments.methods import METHODS
+from experiments.protocol import FOLDER, MEAN, Protocol
 
-MEAN = "mean"
+ROLES = {"printed": "paper's method, ours", "library": "library's, here", "default": "opttree's default"}
 PLACE = ["depth", "dataset"]
 
 
@@ -55,38 +59,79 @@ def published(protocol: Protocol) -> pd.DataFrame:
 
 def long(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     """One line per data set, depth, method and metric: ours (mean over seeds and splits, its deviation, how many) and
-    the paper's. Means over data sets are lines of the data set "mean": ours over the data sets that every method with
-    rows has, at the depth; the paper's as printed, or over the same data sets.
+    the paper's, of the published method that it ``stands_for``. Means over data sets are lines of the data set "mean",
+    or of the protocol's groups: ours over the data sets that every method with rows has, at the depth, with the half of
+    the 95 % confidence interval over seeds and splits as the deviation; the paper's as printed, or over the same data
+    sets.
     """
     paper = published(protocol)
+    rows = pd.concat([rows, derived(protocol, rows)], ignore_index=True)
     lines = []
     for metric in protocol.metrics:
         if metric in rows:
-            table = rows.dropna(subset=[metric]).groupby(["dataset", "depth", "method"], dropna=False, sort=False)[
-                metric
-            ]
+            known = rows.dropna(subset=[metric])
+            table = known.groupby(["dataset", "depth", "method"], dropna=False, sort=False)[metric]
             means = table.agg(ours="mean", deviation="std", runs="count").reset_index().assign(metric=metric)
-            lines.append(pd.concat([means, _means(means)], ignore_index=True))
+            lines.append(pd.concat([means, *_means(protocol, means, known)], ignore_index=True))
     ours = (
         pd.concat(lines, ignore_index=True) if lines else pd.DataFrame(columns=["dataset", "depth", "method", "metric"])
     )
+    ours["published"] = ours["method"].map(protocol.stands_for)
+    ours["role"] = ours["method"].map(lambda label: role(protocol, label))
     theirs = paper[paper["metric"].isin(protocol.metrics)].rename(
-        columns={"value": "paper", "deviation": "paper_deviation"}
+        columns={"value": "paper", "deviation": "paper_deviation", "method": "published"}
     )
-    theirs = theirs[theirs["dataset"].isin([*protocol.datasets, MEAN])]
+    theirs = theirs[theirs["dataset"].isin([*protocol.datasets, *protocol.means])]
     if protocol.depths:
         theirs = theirs[theirs["depth"].isna() | theirs["depth"].isin(protocol.depths)]
-    theirs = pd.concat([theirs, _paper_means(theirs, ours)], ignore_index=True)
-    both = ours.merge(theirs, how="outer", on=["dataset", "depth", "method", "metric"], sort=False)
+    theirs = pd.concat([theirs, _paper_means(protocol, theirs, ours)], ignore_index=True)
+    both = ours.merge(theirs, how="outer", on=["dataset", "depth", "published", "metric"], sort=False)
+    both["method"] = both["method"].fillna(both["published"])
     if protocol.summary:
-        both = both[both["dataset"] == MEAN]
-    order = {name: i for i, name in enumerate([*protocol.datasets, MEAN])}
+        both = both[both["dataset"].isin(list(protocol.means))]
+    order = {name: i for i, name in enumerate([*protocol.datasets, *protocol.means])}
     both["place"] = both["dataset"].map(order)
     metrics = {name: i for i, name in enumerate(protocol.metrics)}
     both["line"] = both["metric"].map(metrics)
     both = both.sort_values(["line", "depth", "place"], kind="stable", na_position="first")
-    columns = ["metric", "depth", "dataset", "method", "ours", "deviation", "runs", "paper", "paper_deviation"]
-    return both.reindex(columns=columns).reset_index(drop=True)
+    columns = ["metric", "depth", "dataset", "method", "published", "role", "ours", "deviation", "runs"]
+    return both.reindex(columns=[*columns, "paper", "paper_deviation"]).reset_index(drop=True)
+
+
+def role(protocol: Protocol, label: str) -> str:
+    """What a method is: "printed", the paper's method by ours; "library", another library's; or "default"."""
+    method = protocol.methods[label]
+    if method.peers:
+        return role(protocol, method.peers[0])
+    if protocol.kind == "solve":
+        return "printed" if ".paper(" in method.use else "library" if "external." in method.use else "default"
+    if method.use in METHODS:
+        return "library"
+    return "printed" if method.options.get("preset") == "paper" else "default"
+
+
+def derived(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of metrics that compare methods: by how much R2 and seconds are better than those of ``improvement`` (SRT,
+    Table 3), and t and p of paired tests over data sets (GET, Figures 2 and 3).
+    """
+    found = []
+    if protocol.improvement and "test_r2" in rows:
+        keys = ["dataset", "depth", "method"]
+        means = rows.groupby(keys, dropna=False)[["test_r2", "fit_seconds"]].mean().reset_index()
+        base = means[means["method"] == protocol.improvement].drop(columns="method")
+        both = means[means["method"] != protocol.improvement].merge(
+            base, on=["dataset", "depth"], suffixes=("", "_base")
+        )
+        both["test_r2_improvement"] = both["test_r2"] / both["test_r2_base"] - 1.0
+        both["seconds_reduction"] = 1.0 - both["fit_seconds"] / both["fit_seconds_base"]
+        found += both[[*keys, "test_r2_improvement", "seconds_reduction"]].to_dict("records")
+    if "paired_t_p" in protocol.metrics and protocol.metrics[0] in rows:
+        wide = complete(rows.pivot_table(index="dataset", columns="method", values=protocol.metrics[0], aggfunc="mean"))
+        if len(wide) > 1 and protocol.baseline in wide:
+            for method, row in statistics.paired(wide, protocol.baseline).iterrows():
+                own: dict[Any, Any] = {"paired_t": row["t"], "paired_t_p": row["p (t)"]}
+                found.append({"dataset": MEAN, "depth": np.nan, "method": method, **own})
+    return pd.DataFrame(found)
 
 
 def at_every_depth(frame: pd.DataFrame) -> pd.DataFrame:
@@ -103,33 +148,51 @@ def complete(values: pd.DataFrame) -> pd.DataFrame:
     return values.dropna(axis=0, how="any")
 
 
-def _means(means: pd.DataFrame) -> pd.DataFrame:
-    """Means over the data sets that all methods of a depth have; methods without a depth belong to every depth."""
+def _means(protocol: Protocol, means: pd.DataFrame, rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Means over the data sets of each group that all methods of a depth have; methods without a depth belong to every
+    depth.
+    """
     out = []
-    means = at_every_depth(means)
-    for depth in means["depth"].unique():
-        part = means[_same(means["depth"], depth)]
-        wide = complete(part.pivot(index="dataset", columns="method", values="ours"))
-        if len(wide) > 1:
+    metric = means["metric"].iloc[0]
+    means, rows = at_every_depth(means), at_every_depth(rows)
+    for name, sets in protocol.means.items():
+        for depth in means["depth"].unique():
+            part = means[_same(means["depth"], depth) & means["dataset"].isin(sets)]
+            wide = complete(part.pivot(index="dataset", columns="method", values="ours"))
+            if len(wide) < 2:
+                continue
             line = wide.mean().rename("ours").reset_index()
-            out.append(line.assign(dataset=MEAN, depth=depth, runs=len(wide), metric=means["metric"].iloc[0]))
-    return pd.concat(out, ignore_index=True) if out else means.head(0)
+            own = rows[_same(rows["depth"], depth) & rows["dataset"].isin(wide.index)]
+            halves = {method: half_interval(each, metric, len(wide)) for method, each in own.groupby("method")}
+            line["deviation"] = line["method"].map(halves)
+            out.append(line.assign(dataset=name, depth=depth, runs=len(wide), metric=metric))
+    return out
 
 
-def _paper_means(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+def half_interval(rows: pd.DataFrame, metric: str, n_sets: int) -> float:
+    """Half of the 95 % confidence interval of a mean over data sets, by its values for each seed and split."""
+    table = rows.pivot_table(index=["seed", "split"], columns="dataset", values=metric)
+    values = table.dropna().mean(axis=1) if table.shape[1] == n_sets else table.iloc[:0].mean(axis=1)
+    if len(values) < 2:
+        return np.nan
+    return float(stats.t.ppf(0.975, len(values) - 1) * values.std() / np.sqrt(len(values)))
+
+
+def _paper_means(protocol: Protocol, theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     """The paper's means over the data sets of our means, for methods whose means it does not print."""
     out = []
-    for (metric, method), part in theirs.groupby(["metric", "method"], sort=False):
+    for (metric, method), part in theirs.groupby(["metric", "published"], sort=False):
         for depth in part["depth"].unique():
             here = part[_same(part["depth"], depth)]
-            if (here["dataset"] == MEAN).any():
-                continue
-            mine = ours[(ours["metric"] == metric) & _same(ours["depth"], depth) & (ours["dataset"] != MEAN)]
-            sets = complete(mine.pivot(index="dataset", columns="method", values="ours")).index
-            common = here[here["dataset"].isin(sets)]
-            if len(common) == len(sets) > 1:
-                line = {"dataset": MEAN, "depth": depth, "method": method, "metric": metric}
-                out.append({**line, "paper": common["paper"].mean()})
+            for name, members in protocol.means.items():
+                if (here["dataset"] == name).any():
+                    continue
+                mine = ours[(ours["metric"] == metric) & _same(ours["depth"], depth) & ours["dataset"].isin(members)]
+                sets = complete(mine.pivot(index="dataset", columns="method", values="ours")).index
+                common = here[here["dataset"].isin(sets)]
+                if len(common) == len(sets) > 1:
+                    line = {"dataset": name, "depth": depth, "published": method, "metric": metric}
+                    out.append({**line, "paper": common["paper"].mean()})
     return pd.DataFrame(out, columns=theirs.columns)
 
 
@@ -138,7 +201,8 @@ def _same(column: pd.Series, value: float) -> pd.Series:
 
 
 def beside(protocol: Protocol, lines: pd.DataFrame, metric: str, *, ours_alone: bool | None = None) -> pd.DataFrame:
-    """A table to read: a row per data set (and depth), two columns per method: ours and the paper's, as text.
+    """A table to read: a row per data set (and depth), as text; for each published method a column of the paper's
+    numbers, then one for each of ours that stands for it, named by what it is.
 
     Methods without a depth stand at every depth. Without any number of a paper, or with ``ours_alone``, columns are
     the methods alone.
@@ -147,27 +211,44 @@ def beside(protocol: Protocol, lines: pd.DataFrame, metric: str, *, ours_alone: 
     depths = part["depth"].dropna().unique()
     part = part.assign(depth=part["depth"].fillna(0))
     part = part.drop_duplicates([*PLACE, "method"])  # a paper's number at a depth wins over one without
-    order = {name: i for i, name in enumerate([*protocol.datasets, MEAN])}
+    order = {name: i for i, name in enumerate([*protocol.datasets, *protocol.means])}
     keys = sorted(
         {(d, s) for d, s in zip(part["depth"], part["dataset"], strict=True)}, key=lambda k: (k[0], order[k[1]])
     )
-    cells = {(row.depth, row.dataset, row.method): row for row in part.itertuples()}
-    methods = [*protocol.methods, *part["method"][~part["method"].isin(list(protocol.methods))].unique()]
     ours_alone = bool(part["paper"].isna().all()) if ours_alone is None else ours_alone
-    columns = {}
-    for method in methods:
-        found = [cells.get((*key, method)) for key in keys]
-        for source, value, spread in (("ours", "ours", "deviation"), ("paper", "paper", "paper_deviation")):
-            texts = [_cell(metric, getattr(row, value), getattr(row, spread)) if row else "" for row in found]
-            if any(texts):
-                columns[method if ours_alone else f"{method}, {source}"] = texts
-    counts = part["runs"][part["dataset"] == MEAN].dropna().unique()
-    mean = f"{MEAN} of {int(counts[0])}" if len(counts) == 1 else MEAN
+    methods = [*protocol.methods, *part["method"][~part["method"].isin(list(protocol.methods))].unique()]
+    named = dict.fromkeys(map(protocol.stands_for, methods))
+    columns: dict[str, list[str]] = {}
+    for published in named:
+        mine = [label for label in methods if protocol.stands_for(label) == published]
+        if not ours_alone:
+            own = part[part["published"] == published].drop_duplicates(PLACE)
+            columns[f"{published}, paper (printed)"] = _cells(own, keys, metric, "paper", "paper_deviation")
+        for label in mine:
+            head = label if ours_alone else heading(protocol, label)
+            columns[head] = _cells(part[part["method"] == label], keys, metric, "ours", "deviation")
+    columns = {head: texts for head, texts in columns.items() if any(texts)}
+    counts = {name: part["runs"][part["dataset"] == name].dropna().unique() for name in protocol.means}
+    of = {name: f"{name} of {int(some[0])}" if len(some) == 1 else name for name, some in counts.items()}
     table = pd.DataFrame(columns, index=range(len(keys)))
-    table.insert(0, "data set", [mean if s == MEAN else s for _d, s in keys])
+    table.insert(0, "data set", [of.get(s, s) for _d, s in keys])
     if len(depths) > 1:
         table.insert(0, "depth", [f"{d:g}" for d, _s in keys])
     return table
+
+
+def heading(protocol: Protocol, label: str) -> str:
+    """The head of a method's column: the published label with what ours is, or its own label where that differs."""
+    if label not in protocol.methods:
+        return label
+    published, what = protocol.stands_for(label), ROLES[role(protocol, label)]
+    return f"{published if label in (published, f'{published}, default') else label}, {what}"
+
+
+def _cells(lines: pd.DataFrame, keys: list[tuple[float, str]], metric: str, value: str, spread: str) -> list[str]:
+    found = {(row.depth, row.dataset): row for row in lines.itertuples()}
+    rows = [found.get(key) for key in keys]
+    return [_cell(metric, getattr(row, value), getattr(row, spread)) if row else "" for row in rows]
 
 
 def _cell(metric: str, value: float, deviation: float) -> str:

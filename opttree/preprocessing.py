@@ -17,7 +17,9 @@ FEW = 0.25  # classes are rebalanced if share of the smallest class x (classes -
 NEIGHBOURS = 5  # neighbours of SMOTE
 
 
-def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: int | None = None) -> Any:
+def gradtree_pipeline(
+    estimator: Any, *, rebalance: bool = True, leave_out: bool = False, random_state: int | None = None
+) -> Any:
     """``estimator`` after the paper's preprocessing, as a pipeline of imbalanced-learn.
 
     1. Categorical columns are replaced by means of the target (`LeaveOneOutMeans`), missing numbers by medians.
@@ -30,6 +32,7 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
     ----------
     estimator : a classifier (or a regressor, with ``rebalance=False``).
     rebalance : whether to take the third step.
+    leave_out : whether training rows are encoded by the other rows of their category alone, see `LeaveOneOutMeans`.
     random_state : seed of SMOTE, and of the sample of rows for the quantiles if there are more than 10,000.
 
     Raises
@@ -47,7 +50,7 @@ def gradtree_pipeline(estimator: Any, *, rebalance: bool = True, random_state: i
         estimator, rebalance = clone(estimator).set_params(rebalance=rebalance), False
     return Pipeline(
         [
-            ("encode", LeaveOneOutMeans()),
+            ("encode", LeaveOneOutMeans(leave_out)),
             ("impute", SimpleImputer(strategy="median", keep_empty_features=True)),
             ("normal", NormalQuantiles(random_state)),
             ("rebalance", sampler if rebalance else "passthrough"),

@@ -54,6 +54,11 @@ class ORRT(Solver):
         given data.""",
         above=0,
     )
+    per_feature: bool = option(
+        False,
+        """Whether the variables are the paper's: split weights divided by the number of features, in the random start
+        and in SciPy's steps.""",
+    )
     steepness: float | None = option(1.0, "Steepness of gates from a hard tree, see `NODEC`.", above=0)
     bounded: bool = option(
         False, "Whether constant leaves are kept within the range of y, so that answers are, too; regression only."
@@ -63,6 +68,17 @@ class ORRT(Solver):
         """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): device for the objective and its gradient; SciPy's
         steps stay on the CPU.""",
     )
+
+    @staticmethod
+    def paper(n_starts: int = 1) -> ORRT:
+        """Eq. (4) by SLSQP, as in the experiments of the SRT paper, for features in [0, 1] and standardised outputs.
+
+        The gates are ``1 / (1 + exp(-(w_0 + w . x / p)))``, without a penalty. Its settings of SLSQP are not stated,
+        and are SciPy's defaults (100 iterations, tolerance 1e-6); neither are its starts, which are standard normal
+        here in all variables. From there SLSQP often stops while all gates are nearly constant, and the mixture nearly
+        one linear function: which is what the paper's numbers for it look like.
+        """
+        return ORRT(method="SLSQP", n_starts=n_starts, max_iter=100, tol=1e-6, per_feature=True)
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what the smooth formulation does, and depth 0 (the constant tree), but no ``min_leaf``."""
@@ -85,11 +101,18 @@ class ORRT(Solver):
                 if run == 0 and start is not None:
                     theta = soft_start(smooth, start, self.steepness, own)
                 else:
-                    theta = self.scale * own.normal(size=smooth.size)
+                    theta = self.scale * own.normal(size=smooth.size) * self._units(smooth)
                 label = "" if self.n_starts == 1 else f"{run + 1}: "
                 yield self._step(smooth, theta, f"{label}start")
                 ended = yield from self._descend(smooth, theta, f"{label}{self.method}")
         return ended
+
+    def _units(self, smooth: SmoothTreeProblem) -> Floats:
+        """What each entry of theta is multiplied by, from the variables."""
+        units = np.ones(smooth.size)
+        if self.per_feature:
+            smooth.unpack(units)[0][:] = 1.0 / smooth.problem.n_features
+        return units
 
     def _bounds(self, smooth: SmoothTreeProblem) -> Any:
         """The range of y for every constant leaf if ``bounded``; none for splits."""
@@ -115,9 +138,14 @@ class ORRT(Solver):
             options = {"maxiter": self.max_iter, "maxfun": TRIALS * self.max_iter, "gtol": self.tol, "ftol": 0.0}
         else:
             options = {"maxiter": self.max_iter, "ftol": self.tol}
-        bounds = self._bounds(smooth)
+        bounds, units = self._bounds(smooth), self._units(smooth)
         theta = np.clip(theta, bounds.lb, bounds.ub)
-        run = minimise(smooth.value_and_grad, theta, PORTION, method=self.method, options=options, bounds=bounds)
+
+        def evaluate(variables: Floats) -> tuple[float, Floats]:
+            value, gradient = smooth.value_and_grad(variables * units)
+            return value, gradient * units
+
+        run = minimise(evaluate, theta / units, PORTION, method=self.method, options=options, bounds=bounds)
         done = 0
         with closing(run):
             while True:
@@ -130,8 +158,8 @@ class ORRT(Solver):
                     yield None
                     continue
                 done += PORTION
-                yield self._step(smooth, iterate.theta, label, done, iterate.n_evaluations)
-        yield self._step(smooth, found.x, label, int(found.nit), evaluations)
+                yield self._step(smooth, iterate.theta * units, label, done, iterate.n_evaluations)
+        yield self._step(smooth, found.x * units, label, int(found.nit), evaluations)
         if found.success:
             return Termination.LOCALLY_OPTIMAL
         return Termination.STALLED if found.nit < self.max_iter else Termination.ITERATION_LIMIT

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
 from opttree import (
+    L1,
     L2,
     AutoTreeClassifier,
     AutoTreeRegressor,
@@ -131,7 +132,7 @@ def test_forecast_of_pairs_is_exact_for_independent_errors():
 
 def test_threads_and_warm_start_do_not_change_the_forest(friedman):
     a, b, c, _d = friedman
-    options = {"kind": "oblique", "shrinkage": 1.0, "random_state": 3}
+    options = {"kind": "oblique", "shrinkage": 1.0, "leaf_lasso": 0.01, "random_state": 3}
     whole = TAOForestRegressor(12, **options, n_jobs=1).fit(a, c)
     grown = TAOForestRegressor(5, **options, n_jobs=2, warm_start=True).fit(a, c)
     grown.set_params(n_estimators=12).fit(a, c)
@@ -288,7 +289,7 @@ def test_the_search_for_a_depth_knows_the_time_limit(friedman, max_depth):
         ({"max_depth": "deep"}, "max_depth must be an integer >= 1, None, 'oob' or 'cv'; got 'deep'"),
         ({"max_samples": 1.5}, r"max_samples must be a finite number in \(0, 1\]; got 1\.5"),
         ({"kind": "round"}, "kind must be one of"),
-        ({"shrinkage": -1.0}, r"shrinkage must be a finite number > 0 or 'oob'; got -1\.0"),
+        ({"shrinkage": -1.0}, r"shrinkage must be a finite number > 0, .oob. or None; got -1\.0"),
         ({"max_features": 0}, "max_features must be an integer >= 1"),
         ({"feature_subsets": "some"}, "subsets must be one of"),
     ],
@@ -626,7 +627,8 @@ def test_a_tree_grown_pass_by_pass_is_the_tree_grown_at_once(sample):
 
 def test_refusals_of_forests():
     assert "absolute" in TAOForest().supports(regression_problem(loss="absolute"))
-    assert "penalties on leaves" in TAOForest().supports(regression_problem())
+    assert "an l2 penalty on leaves" in TAOForest().supports(regression_problem(penalties=(L2(leaves=0.1),)))
+    assert TAOForest().supports(regression_problem(penalties=(L1(leaves=0.1),))) is None
     assert "zero_one" in Boosting().supports(classification_problem(penalties=()))
     assert "axis-aligned" in Distilled().supports(regression_problem(splits="axis", penalties=()))
 

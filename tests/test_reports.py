@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from experiments import render, report, tables
+from experiments import index, render, report, tables
 from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
 from experiments.race import Race
 from experiments.store import Store
@@ -109,6 +110,105 @@ def test_ours_stand_beside_the_papers(fits):
     oc1 = lines[(lines["method"] == "OC1") & (lines["dataset"] == "airfoil")].iloc[0]
     assert np.isnan(oc1["ours"])
     assert oc1["paper"] == 0.8638
+
+
+def test_like_stands_beside_like(tmp_path):
+    """Columns: the paper's number once, then the paper's method, the library's, the default, each by its name."""
+    chosen = {
+        "GET": Method("get", options={"preset": "paper"}),
+        "GET, default": Method("get", stands_for="GET"),
+        "RF": Method("random-forest"),
+        "GET, ten starts": Method("get", options={"n_starts": 10}, stands_for="GET"),
+    }
+    stated = replace(FIT, methods=chosen, tests=(), baseline="")
+    store = Store("get_table7", tmp_path / "store")
+    level = {"GET": 0.9, "GET, default": 0.5, "RF": 0.8, "GET, ten starts": 0.6}
+    fill(
+        store,
+        stated,
+        lambda one: {"status": "ok", "reason": "", "row": {"test_r2": level[one.label], "fit_seconds": 0.1}},
+    )
+    lines = tables.long(stated, tables.measured(stated, store.rows()))
+    table = tables.beside(stated, lines, "test_r2")
+    assert list(table.columns)[:6] == [
+        "data set",
+        "GET, paper (printed)",
+        "GET, paper's method, ours",
+        "GET, opttree's default",
+        "GET, ten starts, opttree's default",
+        "RF, paper (printed)",
+    ]
+    assert "RF, library's, here" in table.columns
+    assert table["GET, paper (printed)"].iloc[0].startswith("0.892")
+    roles = lines.dropna(subset=["ours"]).set_index("method")["role"].to_dict()
+    assert roles == {"GET": "printed", "GET, default": "default", "RF": "library", "GET, ten starts": "default"}
+    sections = report.write(stated, store, tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "At least the paper's number in 3 of 3 pairs of a data set and a method: paper's method, ours." in text
+    about = json.loads((tmp_path / "out" / "about.json").read_text())
+    assert (about["protocol"], about["runs"], about["wanted"]) == ("get_table7", 24, 24)
+    assert sections
+
+
+def test_means_have_confidence_intervals_over_seeds(fits):
+    lines = tables.long(FIT, tables.measured(FIT, fits.rows()))
+    mean = lines[(lines["method"] == "GET") & (lines["dataset"] == "mean") & (lines["metric"] == "test_r2")].iloc[0]
+    values = np.array([0.63, 0.53])  # of the seeds, over the three data sets
+    assert mean["ours"] == pytest.approx(values.mean())
+    half = stats.t.ppf(0.975, 1) * values.std(ddof=1) / np.sqrt(2)
+    assert mean["deviation"] == pytest.approx(half)
+
+
+def test_means_of_groups_of_data_sets(fits):
+    grouped = replace(FIT, groups={"mean_few": FIT.datasets[:2], "mean_all": FIT.datasets})
+    lines = tables.long(grouped, tables.measured(grouped, fits.rows()))
+    own = lines[(lines["method"] == "GET") & (lines["metric"] == "test_r2")].set_index("dataset")["ours"]
+    assert own["mean_few"] == pytest.approx(own[list(FIT.datasets[:2])].mean())
+    assert own["mean_all"] == pytest.approx(own[list(FIT.datasets)].mean())
+    assert "mean" not in own
+
+
+def test_improvements_and_paired_tests_are_metrics_too(fits):
+    stated = replace(
+        FIT,
+        metrics=("test_r2", "test_r2_improvement", "seconds_reduction", "paired_t_p"),
+        improvement="CART",
+        baseline="RF",
+    )
+    lines = tables.long(stated, tables.measured(stated, fits.rows())).set_index(["metric", "dataset", "method"])["ours"]
+    share = lines["test_r2", "airfoil", "GET"] / lines["test_r2", "airfoil", "CART"] - 1.0
+    assert lines["test_r2_improvement", "airfoil", "GET"] == pytest.approx(share)
+    assert lines["seconds_reduction", "airfoil", "GET"] == pytest.approx(0.0)
+    assert 0.0 <= lines["paired_t_p", "mean", "GET"] < 0.05
+
+
+def test_a_sweep_is_drawn(tmp_path):
+    values = [1, 10, 100]
+    chosen = {f"RF, n_estimators={n}": Method("random-forest", options={"n_estimators": n}) for n in values}
+    stated = replace(
+        FIT, methods=chosen, tests=(), baseline="", published="", sweep="n_estimators", metrics=("test_r2",)
+    )
+    store = Store("sweep", tmp_path / "store")
+    fill(
+        store,
+        stated,
+        lambda one: {"status": "ok", "reason": "", "row": {"test_r2": 0.1 * len(one.label), "fit_seconds": 0.1}},
+    )
+    report.write(stated, store, tmp_path / "out")
+    assert (tmp_path / "out" / "sweep_test_r2.png").stat().st_size > 5000
+    assert "sweep_test_r2.png" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_the_index_says_what_was_run_and_where_we_fall_short(fits, tmp_path):
+    report.write(FIT, fits, tmp_path / "get_table7_full")
+    text = index.index(tmp_path)
+    assert "| GET | Table 7 | get_table7 | run, 18 of 24 runs | 0.00 | [full](get_table7_full/report.md) |" in text
+    assert "| TAO | Table 3 |  | not to be had: MNIST" in text
+    assert "| SRT | Table 2 | srt_table2 | not run |" in text
+    line = next(line for line in text.splitlines() if line.startswith("| get_table7 | test_r2 |"))
+    assert "airfoil" in line  # .55 to the paper's .892
+    assert index.state([]) == "not run"
+    assert index.state([{"budget": "quick", "runs": 3, "wanted": 4}]) == "quick, 3 of 4 runs"
 
 
 def test_the_best_of_the_starts_is_chosen_by_training(fits):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -89,10 +89,20 @@ class TreeEstimator(Options, BaseEstimator):
         devices.require(getattr(self, "device", "cpu"))  # "cpu" is always available
 
     def _made(self, kind: type[Any], /, **given: Any) -> Any:
-        """A solver of class ``kind``; options that are not ``given`` are taken from the estimator by name."""
-        own = {f.name for f in fields(self)} - {f.name for f in fields(TreeEstimator)}
+        """A solver of class ``kind``; options that are not ``given`` are taken from the estimator by name, but for
+        those that are None, as by default: these are the solver's own, or its paper's under ``preset="paper"``.
+        """
+        own = {f.name: f.default for f in fields(self)}
+        own = {name: default for name, default in own.items() if name not in {f.name for f in fields(TreeEstimator)}}
         shared = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own and f.name not in given}
-        return kind(**shared, **given)
+        shared = {name: value for name, value in shared.items() if value is not None or own[name] is not None}
+        usual = kind.paper() if self._as_printed and hasattr(kind, "paper") else kind()
+        return replace(usual, **shared, **given)
+
+    @property
+    def _as_printed(self) -> bool:
+        """Whether the method is to be its paper's."""
+        return getattr(self, "preset", "default") == "paper"
 
     @property
     def _min_leaf(self) -> int:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from opttree import bridge
 from opttree.clock import now
 from opttree.estimators.base import Floats
-from opttree.estimators.kinds import CrossValidated, ForestEstimator, MinLeaf, SplitPenalty, as_forest
+from opttree.estimators.kinds import CrossValidated, ForestEstimator, MinLeaf, Preset, SplitPenalty, as_forest
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.selection import SEARCH_SHARE, folds_of
@@ -84,10 +84,11 @@ class ForestModel(ForestEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
+class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
     """Common part of the regressor and the classifier."""
 
     splits = "oblique"
+    printed_alpha = True
 
     n_estimators: int = option(30, "Number of trees.", least=1)
     _: KW_ONLY
@@ -114,13 +115,30 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     )
     max_samples: float = option(0.9, "Share of the rows in each tree's sample.", above=0, most=1)
     bootstrap: bool = option(False, "Whether each tree gets a bootstrap sample instead.")
-    max_iter: int = option(8, "Passes over each tree.")
+    max_iter: int | None = option(None, "Passes over each tree; None: 12, and 40 for the paper's preset.", least=0)
     split_penalty: float = changed(
-        1e-6, "Penalty on the weights of splits as in `TAORegressor`; by default ``1e-6 |A|_2^2``."
+        1e-6,
+        """Penalty on the weights of splits as in `TAORegressor`, beside ``split_lasso``; by default ``1e-6 |A|_2^2``.
+        Not for the paper's preset.""",
+    )
+    split_lasso: float | None = option(
+        None,
+        """l1 penalty in the logistic regression of each split, see `solvers.TAOForest`. None: .001, and .01 for the
+        paper's preset.""",
+        least=0,
+    )
+    leaf_lasso: float | Literal["oob"] | None = option(
+        None,
+        """l1 penalty on the weights of each linear leaf, see `solvers.TAOForest`. None: "oob", the largest that does
+        not raise the out-of-bag error by more than half a percent, and .01 for the paper's preset.""",
+        least=0,
     )
     l1_ratio: float = changed(0.0)
-    shrinkage: float | Literal["oob"] = option(
-        "oob", 'Weight of the parent\'s model in a leaf, in rows; "oob": chosen by the out-of-bag error.'
+    shrinkage: float | Literal["oob"] | None = option(
+        None,
+        """Weight of the parent's model in a leaf, in rows; "oob": chosen by the out-of-bag error. None: "oob", and 0
+        for the paper's preset.""",
+        above=0,
     )
     max_features: float | None = option(
         None, "Number or share of random features for each tree or node (section 5.5 of the paper); None: all."
@@ -159,12 +177,14 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         return self._forest()
 
     def _forest(self) -> TAOForest:
+        printed = self._as_printed and self.kind == "auto"
+        passes = {} if self._as_printed or self.max_iter is None else {"constant_iterations": min(2, self.max_iter)}
         return self._made(
             bridge.solvers.TAOForest,
-            kind="oblique" if self.kind == "stacked" else self.kind,
+            kind="oblique" if self.kind == "stacked" or printed else self.kind,
             n_trees=self.n_estimators,
             sample="bootstrap" if self.bootstrap else self.max_samples,
-            constant_iterations=min(2, self.max_iter),
+            **passes,
             subsets=self.feature_subsets,
             n_jobs=self.n_jobs,
         )
@@ -173,7 +193,7 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
         self._check_options()
         if not (self.warm_start and getattr(self, "kind_", "stacked") != "stacked"):
             self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._forget("forest_", "depth_", "_levels", "shrinkage_", "kind_", "cv_results_")
+            self._forget("forest_", "depth_", "_levels", "shrinkage_", "leaf_lasso_", "kind_", "cv_results_")
         return super()._fit_noted(X, y, sample_weight)
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
@@ -205,7 +225,11 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
             first = len(self.forest_.trees)
             if first == self.n_estimators:
                 return self.result_
-            known: dict[str, Any] = {"kind": self.kind_, "shrinkage": self.shrinkage_}
+            known: dict[str, Any] = {
+                "kind": self.kind_,
+                "shrinkage": self.shrinkage_,
+                "leaf_lasso": self.leaf_lasso_,
+            }
             solver = replace(solver, n_trees=self.n_estimators - first, first=first, **known)
         elif self._is_stacked(problem):
             kinds = bridge.solvers.tao.stacked.usual_members()
@@ -216,7 +240,8 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
     def _is_stacked(self, problem: TreeProblem) -> bool:
         """Whether the forest has trees of several kinds."""
         small = problem.n_samples < STACKED_ROWS and self.n_estimators >= STACKED_TREES
-        return self.kind == "stacked" or (self.kind == "auto" and small and not self.warm_start)
+        usual = self.kind == "auto" and not self._as_printed
+        return self.kind == "stacked" or (usual and small and not self.warm_start)
 
     def _search(self, problem: TreeProblem, time_limit: float | None) -> int:
         """The depth whose small forest has the lowest out-of-bag or cross-validation loss; the search stops after two
@@ -268,7 +293,8 @@ class _TAOForest(ForestModel, SplitPenalty, MinLeaf, CrossValidated):
             new = self.forest_.joined(new)
         used = np.flatnonzero(weight)
         self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
-        self.shrinkage_, self.kind_ = info.get("shrinkage", np.nan), bridge.solvers.tao.KINDS[int(info["kind"])]
+        self.shrinkage_, self.leaf_lasso_ = (info.get(name, np.nan) for name in ("shrinkage", "lasso"))
+        self.kind_ = bridge.solvers.tao.KINDS[int(info["kind"])]
         self.depth_ = self._levels if self._is_searched and self.kind_ not in ("cart", "extra") else self.get_depth()
         answers, counts = new.outside
         self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)
@@ -284,8 +310,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
 
     The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` some of the trees are extremely
     randomised ones on small data, and all are scikit-learn's CART trees with our leaf models on larger data where the
-    out-of-bag error is lower; see ``kind_``. The paper's settings are ``max_iter=40,
-    split_penalty=0.01 / n, l1_ratio=1, kind="oblique"``.
+    out-of-bag error is lower; see ``kind_``. The paper's method is
+    ``preset="paper"``, with one of its depths, 5 to 8.
 
     Attributes
     ----------
@@ -295,7 +321,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         variance.
     kind_ : kind of the trees: "oblique", "axis", "cart", "extra" or "stacked".
     depth_ : depth of the TAO trees if it was chosen; else the depth of the deepest tree.
-    shrinkage_ : the shrinkage used; NaN for stacked trees, of which every kind has its own.
+    shrinkage_, leaf_lasso_ : the shrinkage and the lasso of the leaves; NaN for stacked trees, of which every kind has
+        its own.
     n_parameters_ : parameters of all trees.
     result_ : `solvers.Result` of the run, on the standardised problem.
 

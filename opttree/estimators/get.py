@@ -10,7 +10,8 @@ import numpy as np
 from opttree import bridge
 from opttree.devices import Device
 from opttree.estimators.base import Floats
-from opttree.estimators.kinds import MinLeaf, SplitPenalty
+from opttree.estimators.kinds import MinLeaf, Preset, SplitPenalty
+from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import FEATURES, minmax, moments, outputs_name
 from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
 from opttree.estimators.streaming import StreamingGET
@@ -26,7 +27,7 @@ LEAN_DEPTH = 6  # of constant leaves under squared loss: from here one start wit
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
+class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
     """Common part of the regressor and the classifier."""
 
     splits = "oblique"
@@ -45,10 +46,12 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
         `solvers.GET`, 10 for the paper's preset.""",
         least=1,
     )
-    preset: Literal["default", "paper"] = option(
+    preset: Literal["default", "paper"] = changed(
         "default",
-        """"default": the best method we found. "paper": Algorithms 1 and 2 as printed, on features and outputs scaled
-        to [0, 1]; all leaves of a linear tree are then linear, without penalty, and predictions are not clipped.""",
+        """"default": the best method we found. "paper": Algorithms 1 and 2 as printed, see `solvers.GET.paper`, on
+        features and outputs scaled to [0, 1]; all leaves of a linear tree are then linear, without penalty, predictions
+        are not clipped, the tree of the lowest training loss (eq. 3, without penalties) is kept, and a depth search
+        tries all of 1 to 12.""",
     )
     polish: Literal["auto", True, False] = option(
         "auto",
@@ -82,7 +85,7 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
 
     @property
     def _shrinkage(self) -> float | str:
-        if self.leaf_shrinkage is None and (self.preset == "paper" or self._stops_early):
+        if self.leaf_shrinkage is None and (self._as_printed or self._stops_early):
             return 0.0
         return super()._shrinkage
 
@@ -97,7 +100,7 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
     @property
     def _leaf_strength(self) -> float:
         if self.leaf_penalty is None:
-            return LEAF_PENALTY if self.preset == "default" else 0.0
+            return 0.0 if self._as_printed else LEAF_PENALTY
         return self.leaf_penalty
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -108,18 +111,18 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
         return self._units(Y, weight, outputs_name(Y))
 
     def _units(self, table: Floats, weight: Floats, name: str) -> tuple[Floats, Floats]:
-        return (moments if self.preset == "default" else minmax)(table, weight, name)
+        return (minmax if self._as_printed else moments)(table, weight, name)
 
     def _is_lean(self, problem: TreeProblem) -> bool:
         """Whether one start without a polish does at least as well on held-out rows (protocol ``ablation_get``)."""
         deep = problem.leaves == "constant" and problem.depth >= LEAN_DEPTH
-        return deep and self.preset == "default" and problem.loss == "squared"
+        return deep and not self._as_printed and problem.loss == "squared"
 
     def _solver(self, problem: TreeProblem) -> Any:
         dtype = self.dtype or ("float64" if problem.leaves == "linear" else "float32")
         lean = self._is_lean(problem)
         polished = bool(self.polish) if self.polish != "auto" else problem.leaves == "constant" and not lean
-        if self.preset == "paper":
+        if self._as_printed:
             return bridge.solvers.GET.paper(self.n_starts or 10, polish=polished, dtype=dtype, device=self.device)
         n_starts = 1 if lean and self.n_starts is None else self.n_starts
         get = self._made(bridge.solvers.GET, polish=None, dtype=dtype, n_starts=n_starts)
@@ -133,6 +136,13 @@ class _GETTree(StreamingGET, SplitPenalty, MinLeaf, ShrunkLeaves):
         """
         if self._validation_rows is not None:
             train, valid = problem, self._validation_rows
+        elif self.validation_fraction is None and self._as_printed and problem.penalties:
+            result, _loss = solve_and_keep(
+                lambda step: problem.mean_loss(step.tree),
+                lambda judge: super(_GETTree, self)._solve(problem, start, seed, time_limit, judge),
+                watch,
+            )
+            return result
         elif self.validation_fraction is None:
             return super()._solve(problem, start, seed, time_limit, watch)
         else:

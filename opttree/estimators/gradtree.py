@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opttree import bridge
 from opttree.devices import Device
 from opttree.estimators.base import Floats
-from opttree.estimators.kinds import MinLeaf, SingleTree
+from opttree.estimators.kinds import MinLeaf, Preset, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import QuantileScaling, Scaling
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
@@ -22,9 +22,11 @@ from opttree.tree import Tree
 
 __all__ = ["GradTreeClassifier", "GradTreeRegressor"]
 
+USUAL_RATES = (0.01, 0.05, 0.05)  # learning rates by default
+
 
 @dataclass(eq=False, repr=False)
-class _GradTree(MinLeaf, SingleTree):
+class _GradTree(Preset, MinLeaf, SingleTree):
     """Common part of the regressor and the classifier."""
 
     splits = "axis"
@@ -33,11 +35,18 @@ class _GradTree(MinLeaf, SingleTree):
 
     max_depth: int | Literal["cv"] = changed(8)
     _: KW_ONLY
-    learning_rates: tuple[float, float, float] = option(
-        (0.01, 0.05, 0.05), "Learning rates of feature logits, thresholds and leaves."
+    learning_rates: tuple[float, float, float] | None = option(
+        None,
+        """Learning rates of feature logits, thresholds and leaves. None: .01, .05 and .05, and for the paper's preset,
+        where they are not searched, .05, .01 and .005.""",
+        above=0,
     )
-    epochs: int = option(1000, "Largest number of epochs per start.")
-    batch_size: int = option(512, "Rows per batch, at most half of all rows.")
+    epochs: int | None = option(
+        None, "Largest number of epochs per start; None: 1000, and 10,000 for the paper's preset.", least=1
+    )
+    batch_size: int | None = option(
+        None, "Rows per batch, at most half of all rows; None: 512, and 128 for the paper's preset.", least=1
+    )
     patience: int = option(200, "A start stops after this many epochs without a lower validation loss.")
     average: int = option(5, "The weights of the last so many epochs are averaged before validation.")
     n_starts: int = option(3, "Random starts.")
@@ -52,20 +61,26 @@ class _GradTree(MinLeaf, SingleTree):
     temperatures: tuple[float, float] = option(
         (1.0, 1.0), "Divisors of the feature logits in the first and the last epoch."
     )
-    refit: bool = option(False, "Whether leaves are refitted on all rows, or kept as the gradient left them.")
+    refit: bool | None = option(
+        None,
+        """Whether leaves are refitted on all rows, or kept as the gradient left them. None: for numbers they are, but
+        for the paper's preset, and for classes not.""",
+    )
     init: Tree | Literal["cart", "random"] | None = changed(  # type: ignore[assignment]
         None,
         """What the first start begins from: a tree on raw features, of axis-aligned splits and constant leaves; "cart":
         scikit-learn's tree on the rows that are not held out; "random": random numbers, as the other starts. None:
-        "cart" for classes and "random" for numbers.""",
+        "cart" for classes, and "random" for numbers and for the paper's preset.""",
     )
-    quantile_transform: bool = option(
-        False,
-        """Whether features are transformed to normal quantiles first, as in the paper, or standardised. Either way
-        ``tree_`` splits raw features.""",
+    quantile_transform: bool | None = option(
+        None,
+        """Whether features are transformed to normal quantiles first, or standardised; None: False, and True for the
+        paper's preset. Either way ``tree_`` splits raw features.""",
     )
-    stratify: bool = option(
-        False, "Whether the rows held out have the same shares of the classes as all, as in the paper."
+    stratify: bool | None = option(
+        None,
+        """Whether the rows held out have the same shares of the classes as all; None: False, and True for the paper's
+        preset, which does not say so.""",
     )
     improve: int = option(
         0, "Passes of TAO over the chosen tree, on all rows, of which only those are kept that lower the objective."
@@ -80,9 +95,19 @@ class _GradTree(MinLeaf, SingleTree):
         return self.validation_fraction if self._validation_rows is None else self._validation_rows
 
     def _solver(self, problem: TreeProblem) -> Any:
-        from_cart = self.init == "cart" or (self.init is None and problem.loss == "zero_one")
+        usual = not self._as_printed and problem.loss == "zero_one"
+        from_cart = self.init == "cart" or (self.init is None and usual)
         init = bridge.solvers.CartInit() if from_cart else None
-        return self._made(bridge.solvers.GradTree, validation=self._held_out, init=init)
+        given: dict[str, Any] = {}
+        if self.learning_rates is None and not self._as_printed:
+            given["learning_rates"] = USUAL_RATES
+        if self.refit is None:
+            given["refit"] = problem.loss == "squared" and not self._as_printed
+        return self._made(bridge.solvers.GradTree, validation=self._held_out, init=init, **given)
+
+    def _either(self, chosen: bool | None) -> bool:
+        """An option that is None where it is True for the paper's preset alone."""
+        return self._as_printed if chosen is None else chosen
 
     def _solve(
         self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
@@ -101,7 +126,7 @@ class _GradTree(MinLeaf, SingleTree):
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Any]:
         """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`, on standardised features or quantiles."""
         problem, scaling = super().state(X, y, sample_weight)
-        if not self.quantile_transform:
+        if not self._either(self.quantile_transform):
             return problem, scaling
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
         quantiles = QuantileScaling(X[weight > 0.0], scaling)
@@ -137,17 +162,17 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 
     gamma: float = option(0.0, "Focal factor of the cross-entropy; the paper uses 3 where it uses one.")
     epsilon: float = option(0.0, "Coefficient of PolyLoss; the paper uses 2 and 5 where it uses one.")
-    rebalance: bool = option(
-        False,
-        """Whether SMOTE oversamples small classes as in the paper, see `opttree.preprocessing.rebalanced`: in the
-        training rows, not in the held-out ones. ``refit``, ``min_samples_leaf`` and ``result_`` then refer to the
-        oversampled rows, all of equal weight.""",
+    rebalance: bool | None = option(
+        None,
+        """Whether SMOTE oversamples small classes; None: False, and True for the paper's preset. See
+        `opttree.preprocessing.rebalanced`: in the training rows, not in the held-out ones. ``refit``,
+        ``min_samples_leaf`` and ``result_`` then refer to the oversampled rows, all of equal weight.""",
     )
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`; class weights multiply the sample weights."""
         weight = self._weighted(y, np.ones(len(X)) if sample_weight is None else sample_weight)
-        if self.rebalance and np.ptp(used := weight[weight > 0.0]) > 0.0:
+        if self._either(self.rebalance) and np.ptp(used := weight[weight > 0.0]) > 0.0:
             raise ValueError(f"rebalance needs rows and classes of one weight; got {used.min():g} to {used.max():g}")
         return super().state(X, y, sample_weight)
 
@@ -155,11 +180,11 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         self, solver: Any, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: Any, watch: Any
     ) -> Any:
         """Run; with ``rebalance``, hold out the validation rows first and oversample the rest."""
-        if self.rebalance:
+        if self._either(self.rebalance):
             train = problem
             if self.validation_fraction is not None and self._validation_rows is None:
                 train, judge = problem.split(
-                    self.validation_fraction, np.random.default_rng(seed), stratify=self.stratify
+                    self.validation_fraction, np.random.default_rng(seed), stratify=self._either(self.stratify)
                 )
                 solver = replace(solver, validation=judge)
             problem = train.with_rows(*rebalanced(train.X, train.y, seed))
@@ -177,5 +202,3 @@ class GradTreeRegressor(RegressionTree, _GradTree):
     """
 
     loss = "squared"
-
-    refit: bool = changed(True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -112,6 +112,17 @@ class MinLeaf(TreeEstimator):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
+class Preset(TreeEstimator):
+    """Estimators of a paper's method, ours by default."""
+
+    preset: Literal["default", "paper"] = option(
+        "default",
+        """"default": the best method we found. "paper": the method as printed, see ``paper`` of its solver; options
+        that are None then have the paper's values.""",
+    )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class SplitPenalty(TreeEstimator):
     """Estimators with penalties on the weights of oblique splits and, in some of them, of linear leaves."""
 
@@ -128,6 +139,19 @@ class SplitPenalty(TreeEstimator):
         1.0, "1: l1 penalties (lasso); 0: ``penalty * |.|_2^2`` (ridge); between: a mixture of both.", least=0, most=1
     )
 
+    printed_alpha = False  # whether the paper's method has an l1 penalty of its own in the problem of each node
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        if not (self._as_printed and self.printed_alpha):
+            return
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name in ("split_penalty", "leaf_penalty", "l1_ratio") and value != f.default:
+                raise ValueError(
+                    f"{f.name} must be left at its default for preset='paper', whose penalty is its own; got {value!r}"
+                )
+
     @property
     def _leaf_strength(self) -> float:
         """Strength of the penalty on linear leaves."""
@@ -135,6 +159,8 @@ class SplitPenalty(TreeEstimator):
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
         me: Any = self
+        if self._as_printed and self.printed_alpha:
+            return ()
         return mixed(self.l1_ratio, self.split_penalty if me.splits == "oblique" else 0.0, self._leaf_strength)
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from opttree import bridge
 from opttree.constraints import Monotone
 from opttree.estimators.base import Floats, Penalties
-from opttree.estimators.kinds import SingleTree, mixed
-from opttree.estimators.scaling import Scaling
+from opttree.estimators.kinds import Preset, SingleTree, mixed
+from opttree.estimators.scaling import Scaling, minmax
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.problems import SplitPrice, TreeProblem
@@ -29,7 +29,7 @@ LEAST_ROWS = {"constant": 1, "linear": 10}
 
 
 @dataclass(eq=False, repr=False)
-class _OptimalTree(SingleTree):
+class _OptimalTree(Preset, SingleTree):
     """Common part of the regressor and the classifier."""
 
     leaves = "constant"
@@ -45,7 +45,8 @@ class _OptimalTree(SingleTree):
         ``l1_ratio=0``, depth 1 to 6. "local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip":
         `solvers.MIP` from a tree of local search. "auto": for axis-aligned splits, all thresholds and constant leaves
         "bnb" within 10 seconds, after which the best tree is kept with its gap (so that it may depend on the machine);
-        else "mip" if the proof takes a few seconds at most, and "local" if not.""",
+        else "mip" if the proof takes a few seconds at most, and "local" if not. The paper's preset is "local", see
+        `solvers.LocalSearch.paper`, on features scaled to [0, 1].""",
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
         "hyperflow", 'Formulation of "mip", see `opttree.problems.MIPTreeProblem`.'
@@ -67,16 +68,23 @@ class _OptimalTree(SingleTree):
     min_samples_leaf: int | None = option(
         None,
         """Fewest training rows in a leaf; None: 1 for constant leaves, 10 for linear ones (the best of 1, 5, 10 and 20
-        for depths 2 and 3, chosen by inner cross-validation on six small data sets).""",
+        for depths 2 and 3, chosen by inner cross-validation on six small data sets), and 1 for the paper's preset.""",
         least=1,
     )
     n_init: int | None = option(
-        None, 'Number of searches of "local"; None: 20 for constant leaves, 3 for linear ones.', least=1
+        None,
+        """Number of searches of "local"; None: 20 for constant leaves, 3 for linear ones, and 10 for the paper's
+        preset.""",
+        least=1,
     )
 
     @property
     def _min_leaf(self) -> int:
-        return LEAST_ROWS[self.leaves] if self.min_samples_leaf is None else self.min_samples_leaf
+        usual = 1 if self._as_printed else LEAST_ROWS[self.leaves]
+        return usual if self.min_samples_leaf is None else self.min_samples_leaf
+
+    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        return minmax(X, weight) if self._as_printed else super()._feature_units(X, weight)
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
         """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`, with a `SplitPrice` of ``cp`` times the loss
@@ -93,9 +101,10 @@ class _OptimalTree(SingleTree):
         return problem, scaling
 
     def _solver(self, problem: TreeProblem) -> Any:
+        usual = {} if self._as_printed else {"n_starts": STARTS[problem.leaves]}
         local = self._made(
             bridge.solvers.LocalSearch,
-            n_starts=STARTS[problem.leaves] if self.n_init is None else self.n_init,
+            **(usual if self.n_init is None else {"n_starts": self.n_init}),
             init=bridge.solvers.CartInit(),
             n_thresholds="auto" if self.n_thresholds == "all" else self.n_thresholds,
         )
@@ -104,7 +113,7 @@ class _OptimalTree(SingleTree):
             if self.solver not in ("auto", "mip"):
                 raise ValueError(f"monotonic_cst needs solver='auto' or 'mip'; got solver={self.solver!r}")
             return replace(mip, formulation="auto" if self.formulation == "hyperflow" else self.formulation)
-        if self.solver == "local":
+        if self.solver == "local" or (self._as_printed and self.solver == "auto"):
             return local
         if self.solver == "bnb":
             if self.n_thresholds != "all":
@@ -151,7 +160,7 @@ class _OptimalTree(SingleTree):
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
         """Linear leaves of "mip" are not clipped during the proof; bounds are added here for prediction."""
-        return tree if tree.lower is not None else problem.bound_leaves(tree)
+        return tree if tree.lower is not None or self._as_printed else problem.bound_leaves(tree)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

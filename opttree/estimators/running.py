@@ -13,16 +13,18 @@ from sklearn.utils import check_random_state
 from opttree.clock import told_of_compilation
 
 
-def solve_and_keep(name: str, solve: Callable[[Any], Any], watch: Any = None) -> tuple[Any, float]:
-    """The result of ``solve(callback)`` with the tree of the step with the lowest ``info[name]``, and that value.
+def solve_and_keep(
+    measure: str | Callable[[Any], float], solve: Callable[[Any], Any], watch: Any = None
+) -> tuple[Any, float]:
+    """The result of ``solve(callback)`` with the tree of the step with the lowest ``measure``, and that value.
 
-    For methods that select by something other than the objective; steps without this entry are skipped. ``watch`` is
-    called at every step, too.
+    For methods that select by something other than the objective: a function of the step, or the name of an entry of
+    ``step.info``; steps without this entry are skipped. ``watch`` is called at every step, too.
     """
     best: list[Any] = [np.inf, None, None]
 
     def judge(step: Any, trace: Any) -> None:
-        number = step.info.get(name, np.inf)
+        number = step.info.get(measure, np.inf) if isinstance(measure, str) else measure(step)
         if number < best[0]:
             best[:] = number, step.tree, trace.rows[-1].objective
         if watch is not None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opttree import bridge
 from opttree.devices import Device
 from opttree.estimators.base import Floats
-from opttree.estimators.kinds import ForestEstimator, SingleTree, as_forest
+from opttree.estimators.kinds import ForestEstimator, Preset, SingleTree, as_forest
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.streaming import StreamingSDTR
@@ -29,7 +29,7 @@ ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 
 @dataclass(eq=False, repr=False)
-class _SDTR(ForestEstimator, SingleTree):
+class _SDTR(ForestEstimator, Preset, SingleTree):
     """Common part of the regressor and the classifier."""
 
     splits = "oblique"
@@ -47,11 +47,17 @@ class _SDTR(ForestEstimator, SingleTree):
         None,
         "Numbers per leaf: the first are the predictions, all are inputs of later layers; None: one per output.",
     )
-    aggregation: str | None = option(None, "Loss of the average or of each tree, see `solvers.SDTR`.")
-    path_penalty: float = option(0.3, "The paper's lambda_1.")
-    l1: float = option(0.005, "The paper's lambda_2.")
+    aggregation: str | None = option(
+        None,
+        """Loss of the average or of each tree, see `solvers.SDTR`; None: as there, and "mixture" for several
+        trees of the paper's preset.""",
+    )
+    path_penalty: float | None = option(None, "The paper's lambda_1; None: .3, and .01 for its preset.", least=0)
+    l1: float | None = option(None, "The paper's lambda_2; None: .005, and .01 for its preset.", least=0)
     beta: float = option(1.5, "Initial inverse temperature of all gates.")
-    learning_rate: float = option(0.003, "Learning rate of QHAdam.")
+    learning_rate: float | None = option(
+        None, "Learning rate of QHAdam; None: .003, and .001 for the paper's preset.", above=0
+    )
     reweight: bool = option(True, "Whether the leaves' learning rate is multiplied by their number (section III-C).")
     batch_size: int = option(1024, "Largest number of rows in a batch.")
     max_batches: int = option(50_000, "Largest number of batches.")
@@ -105,8 +111,12 @@ class _SDTR(ForestEstimator, SingleTree):
         return X if self.transformer_ is None else self.transformer_.transform(X)
 
     def _solver(self, problem: TreeProblem) -> Any:
+        given = {}
+        if self._as_printed and self.aggregation is None and (self.n_trees * self.n_layers > 1 or self.tree_output_dim):
+            given["aggregation"] = "mixture"
         return self._made(
             bridge.solvers.SDTR,
+            **given,
             validation=self.validation_fraction if self._validation_rows is None else self._validation_rows,
         )
 

@@ -68,7 +68,7 @@ def choose_depth(model: Any, X: Any, y: NDArray[Any], weight: Floats, seed: int 
             raise ValueError("cv must hold out enough rows for a score in every split; got a split too small")
         interrupted = any(fitted.result_.termination.name == "INTERRUPTED" for fitted in fits)
         late = model.time_limit is not None and now() - began > SEARCH_SHARE * model.time_limit
-        if interrupted or late or len(scores) - 1 - best >= PATIENCE:
+        if interrupted or late or (len(scores) - 1 - best >= PATIENCE and not model._as_printed):
             break
     model.best_depth_ = depths[best]
     model.cv_results_ = {
@@ -111,9 +111,9 @@ def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:
 
     ``last`` is the fit of the depth before, or None; a forest is no warm start. If the solver treats a start as one
     candidate among others (``starts_compete``), it gets the last tree at once; otherwise a fit that turns out worse is
-    repeated from that tree.
+    repeated from that tree. Papers' methods start anew at each depth.
     """
-    warm = {"init": last.tree_} if hasattr(last, "tree_") else {}
+    warm = {"init": last.tree_} if hasattr(last, "tree_") and not model._as_printed else {}
     fitted = clone(model).set_params(max_depth=depth, **(warm if model.starts_compete else {}))
     taken = warm and model.starts_compete
     if not taken and isinstance(model.init, Tree) and model.init.depth > depth:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from opttree import bridge
 from opttree.devices import Device
 from opttree.estimators.base import Floats, Penalties
-from opttree.estimators.kinds import MinLeaf, SingleTree
+from opttree.estimators.kinds import MinLeaf, Preset, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
@@ -22,14 +22,16 @@ __all__ = ["ORRTClassifier", "ORRTRegressor", "SRTClassifier", "SRTRegressor"]
 
 SPLIT_RIDGE, LEAF_RIDGE = 0.01, 0.03  # factors of p / n, see ``l2``
 INITS = ("hinge", "cluster", "cart", "random")
+JOINT_ITERATIONS = 50  # after the decomposition, by default
 
 
 @dataclass(eq=False, repr=False)
-class _SoftTree(SingleTree):
+class _SoftTree(Preset, SingleTree):
     """Common part of the estimators."""
 
     splits = "oblique"
     loss = "squared"
+    printed_l2: ClassVar[Any] = "paper, sum"  # in place of "auto" under the paper's preset
 
     max_depth: int | Literal["cv"] = changed(3)
     _: KW_ONLY
@@ -41,20 +43,26 @@ class _SoftTree(SingleTree):
         features are standardised, and the pair is ``(.01 p / n, .03 p / n)`` for p features, with n the sum of the
         weights (which count as repeated rows) or the number of rows, whichever is larger; the factors were chosen by
         inner cross-validation on ten of the paper's data sets. "paper": features are scaled to [0, 1], and the lambdas
-        are the printed ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit.""",
+        are, to the letter of eq. (7), ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit; "paper, sum":
+        the same lambdas beside the sum over the rows, and for gates without the factor 1/p, with which the paper's
+        numbers can be had (protocol ``srt_readings``). Under ``preset="paper"`` features are scaled to [0, 1] in any
+        case, and "auto" is "paper, sum" for SRT, and none for ORRT.""",
         test=lambda l2: is_l2(l2),
-        words="'auto', 'paper', a number >= 0 or a pair of them",
+        words="'auto', 'paper', 'paper, sum', a number >= 0 or a pair of them",
     )
     device: Device = option("cpu", "Device that evaluates the objective, see `GETRegressor`.")
 
     def _strengths(self, n: float, p: int) -> tuple[float, float]:
         """Strengths of the l2 penalties on splits and leaves, for n rows and p features."""
-        if isinstance(self.l2, str) and self.l2 == "auto":
+        if self._ridge == "auto":
             return default_ridge(n, p)
-        if isinstance(self.l2, str):  # lambda / 2 |.|^2, lambda = 2 / (p nodes), for split weights p times ours
-            n_leaves = 2 ** self._depth_for(0)
-            return p / (n_leaves - 1), 1.0 / (p * n_leaves)
-        splits, leaves = self.l2 if np.iterable(self.l2) else (self.l2, self.l2)
+        if isinstance(self._ridge, str):
+            depth = self._depth_for(0)
+            if self._ridge == "paper":
+                found: tuple[float, float] = bridge.solvers.nodec.printed_ridge(p, depth)
+                return found
+            return 1.0 / (n * p * (2**depth - 1)), 1.0 / (n * p * 2**depth)
+        splits, leaves = self._ridge if np.iterable(self._ridge) else (self._ridge, self._ridge)
         return float(splits), float(leaves)
 
     def _penalties(self, weight: Floats, n_features: int) -> Penalties:
@@ -62,7 +70,14 @@ class _SoftTree(SingleTree):
         return (L2(splits=splits, leaves=leaves if self.leaves == "linear" else 0.0),)
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        return (minmax if isinstance(self.l2, str) and self.l2 == "paper" else moments)(X, weight)
+        printed = self._as_printed or (isinstance(self.l2, str) and self.l2 != "auto")
+        return (minmax if printed else moments)(X, weight)
+
+    @property
+    def _ridge(self) -> Any:
+        """``l2``, where "auto" is the paper's under its preset."""
+        printed = self._as_printed and isinstance(self.l2, str) and self.l2 == "auto"
+        return self.printed_l2 if printed else self.l2
 
     def predict_soft(self, X: Any) -> Floats:
         """Mean of all leaves' predictions, weighted by probability: (n,), or (n, K) with several outputs."""
@@ -80,14 +95,20 @@ class _SRT(MinLeaf, _SoftTree):
     """Common part of the regressor and the classifier."""
 
     init: Any = changed(
-        "hinge",
-        """"hinge", "cluster", "cart", "random", an initial tree of `solvers`, or a `Tree`: the initial tree. "cluster"
-        is the paper's; hinging hyperplanes take less time and led to equal or better trees.""",
+        "auto",
+        """"auto", "hinge", "cluster", "cart", "random", an initial tree of `solvers`, or a `Tree`: the initial tree.
+        "auto": "hinge", and for the paper's preset its own clusters; hinging hyperplanes take less time and led to
+        equal or better trees.""",
     )
-    steepness: float | None = option(
-        1.0,
+    steepness: float | Literal["auto"] | None = option(
+        "auto",
         """Initial standard deviation of each gate's argument over the rows that pass the node; None: the split weights
-        of ``init`` are used as they are.""",
+        of ``init`` are used as they are. "auto": 1, and None for the paper's preset.""",
+        above=0,
+    )
+    branch_solver: Literal["L-BFGS", "SLSQP"] | None = option(
+        None,
+        'Minimiser of the steps on splits, see `solvers.NODEC`; None: "L-BFGS", and "SLSQP" for the paper\'s preset.',
     )
     n_init: int = option(1, "Restarts; the lowest smooth objective wins.", least=1)
     max_iter: int = option(10, "Macro iterations, the paper's M_it.", least=1)
@@ -96,15 +117,23 @@ class _SRT(MinLeaf, _SoftTree):
         """None: the early-stopped version of the paper's experiments. An integer: from inner iteration k0 on, steps are
         exact and the conditions for convergence are enforced; see `solvers.NODEC`.""",
     )
-    joint_iterations: int = option(50, "Final iterations of L-BFGS on all variables; 0: the paper's method alone.")
-    clip: bool = option(True, "Bound the leaves' predictions by the range of y in training; regression only.")
+    joint_iterations: int | None = option(
+        None, "Final iterations of L-BFGS on all variables; None: 50, and none for the paper's preset.", least=0
+    )
+    clip: bool | None = option(
+        None,
+        """Bound the leaves' predictions by the range of y in training; regression only. None: True, and False for the
+        paper's preset.""",
+    )
     min_samples_leaf: int = changed(1, "Fewest training rows in a leaf; smaller leaves are cut off at the end.")
     device: Device = changed("cpu", "Device for objectives of 2000 rows or more, see `GETRegressor`.")
 
     def _solver(self, problem: TreeProblem) -> Any:
         solvers, init = bridge.solvers, self.init
         if isinstance(init, Tree):  # given as start; the restarts after it are random
-            init = "hinge"
+            init = "auto"
+        if isinstance(init, str) and init == "auto":
+            init = solvers.NODEC.paper().init if self._as_printed else "hinge"
         if isinstance(init, str) and init in INITS:
             init = {
                 "hinge": solvers.HingeInit(n_random=6, n_moves=12),
@@ -113,8 +142,15 @@ class _SRT(MinLeaf, _SoftTree):
                 "random": solvers.RandomInit(),
             }[init]
         if not isinstance(init, solvers.Solver):
-            raise ValueError(f"init must be one of {list(INITS)}, an initial tree of `solvers` or a Tree; got {init!r}")
-        nodec = self._made(solvers.NODEC, init=init)
+            raise ValueError(
+                f"init must be one of {['auto', *INITS]}, an initial tree of `solvers` or a Tree; got {init!r}"
+            )
+        given: dict[str, Any] = {"init": init, "steepness": self.steepness}
+        if self.steepness == "auto":
+            given["steepness"] = None if self._as_printed else 1.0
+        if self.joint_iterations is None:
+            given["joint_iterations"] = 0 if self._as_printed else JOINT_ITERATIONS
+        nodec = self._made(solvers.NODEC, **given)
         return nodec if self.n_init == 1 else solvers.MultiStart(nodec, self.n_init)
 
     def _solve(
@@ -165,9 +201,13 @@ class SRTClassifier(ClassificationTree, _SRT):
 class _ORRT(_SoftTree):
     """Common part of the regressor and the classifier."""
 
-    method: Literal["L-BFGS-B", "SLSQP"] = option("L-BFGS-B", "SciPy's minimiser; the paper uses SLSQP.")
+    printed_l2 = (0.0, 0.0)
+
+    method: Literal["L-BFGS-B", "SLSQP"] | None = option(
+        None, 'SciPy\'s minimiser; None: "L-BFGS-B", and "SLSQP" for the paper\'s preset.'
+    )
     n_init: int = option(1, "Starts; the best training objective wins.", least=1)
-    max_iter: int = option(500, "Iterations per start.", least=1)
+    max_iter: int | None = option(None, "Iterations per start; None: 500, and 100 for the paper's preset.", least=1)
     init: Tree | None = changed(None, "A tree on raw features to start from; None: a random start.")
 
     def _solver(self, problem: TreeProblem) -> Any:
@@ -209,7 +249,7 @@ def default_ridge(n: float, p: int) -> tuple[float, float]:
 def is_l2(l2: Any) -> bool:
     """Whether ``l2`` is a valid value of the option ``l2``."""
     if isinstance(l2, str):
-        return l2 in ("auto", "paper")
+        return l2 in ("auto", "paper", "paper, sum")
     pair = l2 if isinstance(l2, (tuple, list, np.ndarray)) else (l2, l2)
     numbers = [isinstance(v, (int, float, np.number)) and np.isfinite(v) and v >= 0 for v in pair]
     return len(pair) == 2 and all(numbers)

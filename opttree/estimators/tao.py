@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opttree import bridge
-from opttree.estimators.kinds import MinLeaf, SplitPenalty
+from opttree.estimators.kinds import MinLeaf, Preset, SplitPenalty
 from opttree.estimators.losses import RegressionLoss
 from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
@@ -21,8 +21,10 @@ NODES = ("newton", "liblinear", "sklearn")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
+class _TAOTree(Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
     """Common part of the regressor and the classifier."""
+
+    printed_alpha = True
 
     leaves: Literal["constant", "linear"] = option(
         "constant",
@@ -34,15 +36,19 @@ class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
         "oblique", "Hyperplanes, or axis-aligned splits with exact threshold search."
     )
     max_iter: int = option(40, "Largest number of passes over the tree; 40 in the paper.")
-    leaf_penalty: float = option(1e-5, "Penalty on the weights of linear leaves, see ``split_penalty``.", least=0)
+    leaf_penalty: float = option(
+        1e-5,
+        "Penalty on the weights of linear leaves, see ``split_penalty``; neither is for the paper's preset.",
+        least=0,
+    )
     accept: Literal["always", "improve"] = option(
         "always", "Take every new hyperplane (the paper's choice), or only those that do not raise the objective."
     )
     init: Any = changed(
         "auto",
         """"auto", "random", "cart", "cluster", "hinge", an initial tree of `solvers`, or a `Tree`. "auto" is "hinge"
-        for linear leaves with oblique splits and "cart" otherwise. A `Tree` on raw features, such as another model's
-        ``tree_``, is itself the start.""",
+        for linear leaves with oblique splits and "cart" otherwise, and "random" for the paper's preset. A `Tree` on raw
+        features, such as another model's ``tree_``, is itself the start.""",
     )
     n_init: int = option(
         1,
@@ -52,13 +58,17 @@ class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
     )
     node_solver: Any = option(
         "newton",
-        """"newton", "liblinear", "sklearn" or a node solver of `solvers`: it solves the logistic regressions of oblique
-        splits.""",
+        """"newton" (which takes two steps in a pass, or five for the paper's preset), "liblinear", "sklearn" or a node
+        solver of `solvers`: it solves the logistic regressions of oblique splits.""",
     )
 
     @property
     def _leaf_strength(self) -> float:
         return self.leaf_penalty
+
+    @property
+    def _shrinkage(self) -> float | str:
+        return 0.0 if self.leaf_shrinkage is None and self._as_printed else super()._shrinkage
 
     def _solver(self, problem: TreeProblem) -> Any:
         tao = self._tao(problem, self._initial(problem))
@@ -74,6 +84,8 @@ class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
 
     def _usual_init(self, problem: TreeProblem) -> Any:
         """The initial tree of "auto"."""
+        if self._as_printed:
+            return bridge.solvers.RandomInit()
         hinge = problem.leaves == "linear" and problem.splits == "oblique"
         return bridge.solvers.HingeInit() if hinge else bridge.solvers.CartInit()
 
@@ -102,8 +114,10 @@ class _TAOTree(SplitPenalty, MinLeaf, ShrunkLeaves):
             return chosen
         if not isinstance(chosen, str) or chosen not in NODES:
             raise ValueError(f"node_solver must be one of {list(NODES)} or a node solver of `solvers`; got {chosen!r}")
-        if problem.splits == "axis" or chosen == "newton":
+        if problem.splits == "axis":
             return None
+        if chosen == "newton":
+            return solvers.TAO.paper().node_solver if self._as_printed else None
         return {"liblinear": solvers.LiblinearNode, "sklearn": solvers.SklearnNode}[chosen]()
 
 

@@ -9,7 +9,10 @@ A faster, approximate version of `solvers.TAO` in one function, for squared loss
   new sides use that copy;
 * the threshold is the best of `BINS` candidates along the margin, without sorting;
 * linear leaves are ridge regressions shrunk towards their parent's model, from the root down: Gram matrices add up
-  along the tree, a leaf of few rows stays close to its ancestors, and there is no least number of rows.
+  along the tree, a leaf of few rows stays close to its ancestors, and there is no least number of rows. An l1 penalty
+  on leaves makes them sparse; without a ridge, each is then the lasso on its own rows;
+* under an l1 penalty on splits, hyperplanes are scaled to unit length after each fit, so that candidate thresholds
+  spread over the rows however small the penalty has made the weights.
 """
 
 from collections import namedtuple
@@ -20,6 +23,7 @@ from opttree.compiled import inner, kernel
 from opttree.kernels.block_logistic import gather, lanes, margins, newton
 from opttree.kernels.exponential import sigmoid
 from opttree.kernels.gram import BLOCK, add_block_gram, gather_block, mirror_lower, padded
+from opttree.kernels.quadratic import JITTER, minimise_quadratic, solve_face
 from opttree.kernels.vectors import BLOCK as WIDE, VECTORISED, products
 
 BINS = 256
@@ -31,9 +35,13 @@ ROOT_RIDGE = 1e-6  # ridge of the root's model, relative to the weight of all ro
 # X (n, p) and Y (n, K) in rows; blocks (n / WIDE, q / 4, 4 WIDE) is X in blocks, see `smooth.Data`; w (n,) in units of
 # rows, 0 for rows left out
 Sample = namedtuple("Sample", "X Y blocks w")
-# passes, how many of them have constant leaves, whether the others' are linear; l1 and l2 on split weights; shrinkage
-# of leaves in rows; fewest rows of a linear leaf; Newton steps per node
-Rule = namedtuple("Rule", "passes constant_passes linear l1 l2 ridge min_rows steps")
+# passes, how many of them have constant leaves, whether the others' are linear; l1 on split weights, the same relative
+# to the weight of the node's pseudolabels, and l2; shrinkage of leaves in rows; l1 on their weights, and relative to
+# the weight of their rows, and whether it only chooses the features; whether answers are clipped, see `node_moments`,
+# and to the range of how many rows at least; Newton steps per node
+Rule = namedtuple(
+    "Rule", "passes constant_passes linear l1 split_lasso l2 ridge leaf_l1 leaf_lasso relaxed clip min_rows steps"
+)
 # splits A (B, p) and b (B,); words of `side_words`; leaf (n,) and loss (n,) of each row; models, low, high of leaves
 State = namedtuple("State", "A b words leaf losses models low high")
 
@@ -145,7 +153,14 @@ def update_node(sample, state, order, t, rule, mask, buffers):
         for k in range(p):
             x[k] = A[t, k]
         x[p] = -b[t]
-        newton(B, count, m, p, u, x, rule.l1 / total, rule.l2 / total, mask, rule.steps, scratch)
+        l1 = rule.l1 / total + rule.split_lasso
+        newton(B, count, m, p, u, x, l1, rule.l2 / total, mask, rule.steps, scratch)
+        if l1 > 0.0:
+            length = 0.0
+            for k in range(p):
+                length += x[k] * x[k]
+            if length > 0.0:
+                x /= np.sqrt(length)
         cut = best_cut(B, count, m, p, u, x, z, hist)
         for k in range(p):
             A[t, k] = x[k]
@@ -170,13 +185,38 @@ def update_node(sample, state, order, t, rule, mask, buffers):
 
 
 @inner(**VECTORISED)
-def solve_towards(G, c, ridge, parent, model, H, v):
-    """``model = parent + (G + ridge I)^-1 (c - G parent)`` for every output; Cholesky factors go to ``H``.
+def solve_towards(G, c, ridge, l1, relaxed, parent, model, H, v):
+    """Minimise ``m'Gm - 2 c.m + ridge |m - parent|^2 + l1 |m|_1`` (the constant, last, is free of l1) for every output.
+    If ``relaxed``, the l1 penalty only chooses which weights are not zero; these are then fitted without it.
 
-    A column that depends on those before it, to the single precision of ``G``, keeps the parent's weight: its pivot is
-    noise, and dividing by it again and again would overflow (one-hot columns of many categories).
+    Without l1 by Cholesky factors, which go to ``H``: ``model = parent + (G + ridge I)^-1 (c - G parent)``. A column
+    that depends on those before it, to the single precision of ``G``, keeps the parent's weight: its pivot is noise,
+    and dividing by it again and again would overflow (one-hot columns of many categories).
     """
     q = parent.shape[1]
+    if l1 > 0.0 and q > 1:
+        moment, L, u = np.empty(q), np.empty((q, q)), np.empty(q)
+        support = np.empty(q, np.int64)
+        for j in range(q):
+            for k in range(q):
+                H[j, k] = 2.0 * G[j, k]
+            H[j, j] += JITTER * H[j, j] + 2.0 * ridge
+        for output in range(parent.shape[0]):
+            for j in range(q):
+                moment[j] = -2.0 * (c[output, j] + ridge * parent[output, j])
+                v[j] = parent[output, j]
+            minimise_quadratic(H, moment, l1, q - 1, v)
+            if relaxed:
+                size = 0
+                for j in range(q):
+                    if j == q - 1 or v[j] != 0.0:
+                        support[size] = j
+                        size += 1
+                if solve_face(H, moment, 0.0, 0, v, support, size, L, u):
+                    for e in range(size):
+                        v[support[e]] = u[e]
+            model[output] = v
+        return
     for j in range(q):
         for k in range(j + 1):
             s = G[j, k]
@@ -283,20 +323,23 @@ def node_moments(sample, leaf, children, linear, min_rows):
 
 
 @kernel(**VECTORISED)
-def leaf_models(children, rows, G, c, ridge, p, models):
+def leaf_models(children, rows, G, c, ridge, l1, lasso, relaxed, p, models):
     """Models of the leaves, each shrunk towards its parent's from the root down: ``models (L, K, p + 1)``, overwritten.
 
-    ``ridge`` is in units of rows; leaves without rows get their parent's model.
+    ``ridge`` is in units of rows; leaves without rows get their parent's model. With a ridge of 0 the leaves alone are
+    fitted, without regard to their parents. The l1 penalty of `solve_towards` is ``l1 + lasso * weight of the node``.
     """
     n_nodes, K, used = c.shape
     n_branches = children.shape[0]
     every = np.zeros((n_nodes, K, used))
     H, v = np.zeros((used, used)), np.zeros(used)
-    solve_towards(G[0], c[0], ROOT_RIDGE * G[0, used - 1, used - 1], every[0], every[0], H, v)
+    mass = G[0, used - 1, used - 1]
+    solve_towards(G[0], c[0], ROOT_RIDGE * mass, l1 + lasso * mass, relaxed, every[0], every[0], H, v)
     for t in range(n_branches):
         for kid in children[t]:
-            if rows[kid] > 0:
-                solve_towards(G[kid], c[kid], ridge, every[t], every[kid], H, v)
+            if rows[kid] > 0 and (ridge > 0.0 or kid >= n_branches):
+                penalty = l1 + lasso * G[kid, used - 1, used - 1]
+                solve_towards(G[kid], c[kid], ridge, penalty, relaxed, every[t], every[kid], H, v)
             else:
                 every[kid] = every[t]
     models[:, :, :p] = 0.0
@@ -385,8 +428,10 @@ def alternate(sample, rows, A, b, live, rule, begun, masks):
             break
         now_linear = rule.linear and iteration >= rule.constant_passes
         sizes, G, c, low, high = node_moments(sample, leaf, children, now_linear, rule.min_rows)
-        leaf_models(children, sizes, G, c, rule.ridge, p, models)
+        leaf_models(children, sizes, G, c, rule.ridge, rule.leaf_l1, rule.leaf_lasso, rule.relaxed, p, models)
         low, high = low[n_branches:], high[n_branches:]
+        if not rule.clip:
+            low[:], high[:] = -np.inf, np.inf
         for i in rows:
             losses[i] = leaf_loss(X, Y, i, leaf[i], models, low, high)
         state = State(A, b, words, leaf, losses, models, low, high)

@@ -483,9 +483,18 @@ class TreeProblem:
         return "softmax" if linear and self.is_classification else "identity"
 
     def fit_leaf_arrays(
-        self, leaf: NDArray[np.integer], values: Floats, coefs: Floats, min_rows: int | None = None
+        self,
+        leaf: NDArray[np.integer],
+        values: Floats,
+        coefs: Floats,
+        min_rows: int | None = None,
+        lasso: float = 0.0,
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays."""
+        """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays.
+
+        With ``lasso`` a linear leaf minimises half the mean squared error on its rows (of another loss, the mean) plus
+        ``lasso |coefs|_1``, whatever the penalties of the statement.
+        """
         if isinstance(self.loss, Loss):
             none = np.zeros((0, 0))
             return self._best_constants(self.loss, leaf, values), coefs, none, none
@@ -505,9 +514,15 @@ class TreeProblem:
         if not linear:
             return new, coefs, none, none
         coefs = coefs.copy()
-        l1, l2 = self.strength(L1, "leaves"), self.strength(L2, "leaves")
+        w, l1, l2 = self.w, self.strength(L1, "leaves"), self.strength(L2, "leaves")
+        if lasso:
+            w, l1, l2 = (
+                w / np.bincount(leaf, w, len(values))[leaf],
+                lasso * (2.0 if self.loss == "squared" else 1.0),
+                0.0,
+            )
         fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
-        leaves.fit_linear_leaves(kernel, self.X, self.Y, self.w, order, start, l1, l2, fewest, new, coefs)
+        leaves.fit_linear_leaves(kernel, self.X, self.Y, w, order, start, l1, l2, fewest, new, coefs)
         bounds = (
             (none, none) if self.is_classification else leaves.output_ranges(self.X, self.Y, order, start, new, coefs)
         )

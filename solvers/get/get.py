@@ -105,27 +105,41 @@ class GET(Solver):
     def paper(
         n_starts: int = 10,
         *,
-        polish: bool = True,
+        leaves: Literal["constant", "linear"] = "constant",
+        polish: bool | None = None,
+        polish_starts: int = 1,
+        epochs: int = 3000,
         scale_ranges: tuple[tuple[float, float], ...] = PAPER_RANGES,
         dtype: Literal["float32", "float64"] = "float32",
         device: Device = "cpu",
     ) -> GET:
-        """The method as printed, with the paper's hyperparameters (section 4, appendices F to H), for data in [0, 1].
+        """The method as printed, with the paper's hyperparameters (section 4, appendices F to H), for features and
+        outputs in [0, 1].
 
-        3000 epochs of Adam for each of two scale factors, learning rate .01 under cosine annealing with warm restarts
-        (whose period is not given; here one period per scale factor), leaves updated by gradients. All leaves of a
-        linear tree are linear, by least squares, and not clipped. The paper does not describe the random starts, see
-        `SmoothTreeProblem.random_theta`. Tables 5 and 9: ``polish=False`` and, for a fixed scale factor a,
-        ``scale_ranges=((a, a),)``.
+        Each of ``n_starts`` random trees is annealed with one gate scale of each range, drawn uniformly, for ``epochs``
+        epochs over all rows each, all variables by gradients; after each scale the leaves are fitted to the rows of the
+        hard tree (all of them, linear ones by least squares without a penalty, and not clipped), and the tree of the
+        lowest training loss is kept. GET is then polished (Algorithm 2); GET-Linear is not (appendix H.6).
+
+        What the paper leaves open: the optimizer is Adam; the learning rate, .01 under cosine annealing with warm
+        restarts, restarts with each scale; the random starts are `SmoothTreeProblem.random_theta`. Algorithm 2 names
+        one warm start for each subtree and "Algorithm 1", which has N_start starts: ``polish_starts=1`` is the first
+        reading, ``polish_starts=10``, the same warm start under ten draws of the scales, the second (protocol
+        ``get_polish``). Trees are compared by the objective, penalties included; by eq. 3, the loss alone, as in
+        Algorithm 1, `GETRegressor` keeps the best of its steps under ``preset="paper"``.
+
+        Tables 5 and 9: ``polish=False`` and, for a fixed scale factor a, ``scale_ranges=((a, a),)``.
         """
+        polish = leaves == "constant" if polish is None else polish
         printed = Anneal(
-            epochs=3000,
+            epochs=epochs,
             scale_ranges=scale_ranges,
             optimizer=Adam(0.01),
             closed_leaves=False,
             min_linear_rows=1,
             clip=False,
         )
+        polishing = SubtreePolish(printed, n_starts=polish_starts, unit_splits=False, dtype=dtype, device=device)
         return GET(
             n_starts=n_starts,
             anneal=printed,
@@ -134,7 +148,7 @@ class GET(Solver):
             sweeps=0,
             refine=None,
             sparsify=False,
-            polish=SubtreePolish(anneal=printed, unit_splits=False, dtype=dtype, device=device) if polish else None,
+            polish=polishing if polish else None,
             dtype=dtype,
             device=device,
         )

@@ -33,6 +33,12 @@ class SubtreePolish(Solver):
         factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)), doc="Options of the anneals."
     )
     passes: int = option(1, "Passes over the tree.", least=1)
+    n_starts: int = option(
+        1,
+        """Anneals of each subtree, all from the current one; they differ where gate scales are drawn at random
+        (``Anneal.scale_ranges``).""",
+        least=1,
+    )
     unit_splits: bool = option(
         True,
         """Start with hyperplanes of unit length, so that all gates are equally steep; the paper does not.""",
@@ -80,12 +86,14 @@ class SubtreePolish(Solver):
             smooths.append(smooth)
             best.append((smooth.problem.objective(current), current))
             yield
-        rngs = rng.spawn(len(nodes))
-        thetas = [s.soften(current, own) for s, (_q, current), own in zip(smooths, best, rngs, strict=True)]
+        starts = [i for i in range(len(nodes)) for _ in range(self.n_starts)]
+        rngs = rng.spawn(len(starts))
+        own = [smooths[i] for i in starts]
+        thetas = [smooths[i].soften(best[i][1], rngs[k]) for k, i in enumerate(starts)]
         if self.unit_splits:
-            thetas = [smooth.unit_splits(theta) for smooth, theta in zip(smooths, thetas, strict=True)]
-        for trees in Annealing(self.anneal, smooths, thetas, rngs).descend():
-            for i, candidate in enumerate(trees or ()):
+            thetas = [smooth.unit_splits(theta) for smooth, theta in zip(own, thetas, strict=True)]
+        for trees in Annealing(self.anneal, own, thetas, rngs).descend():
+            for i, candidate in zip(starts, trees or (), strict=False):
                 objective = smooths[i].problem.objective(candidate)
                 if objective < best[i][0]:
                     best[i] = objective, candidate

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -18,7 +19,7 @@ from solvers.result import Termination
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]
-Split = tuple[Floats, float]
+Split = tuple[Floats, float] | tuple[Floats, float, NDArray[np.bool_] | None]
 SplitNode = Callable[[Rows, int], Generator[None, None, Split | None]]
 Growth = Generator[Tree | None, None, None]
 
@@ -43,13 +44,25 @@ class Initial(Solver):
 
 
 def grow(problem: TreeProblem, split: SplitNode, leaves: str | None = None) -> Generator[None, None, Tree]:
-    """Grow a tree top-down: ``split(rows, depth)`` returns ``(a, b)``, or None for a leaf. Finally leaves are fitted,
-    "constant" or "linear", by default as in the problem.
+    """Grow a tree top-down, see `grown`, and fit its leaves, "constant" or "linear", by default as in the problem."""
+    tree, _leaf = yield from grown(problem, split)
+    return fitted(problem, tree, leaves)
+
+
+def fitted(problem: TreeProblem, tree: Tree, leaves: str | None = None) -> Tree:
+    """A grown tree without leaves that are too small, and with the best of its kind of leaves."""
+    return problem.fit_leaves(problem.enforce_min_leaf(tree), leaves=leaves)
+
+
+def grown(problem: TreeProblem, split: SplitNode) -> Generator[None, None, tuple[Tree, NDArray[np.integer]]]:
+    """A tree without fitted leaves, and the number of the leaf of every row: ``split(rows, depth)`` returns ``(a, b)``,
+    with the rows that go left where these are not those of the hyperplane, or None for a leaf.
 
     Nodes are split breadth-first, if they are above the depth limit and hold at least two rows of unequal y. At the
     last call those that are not yet split become leaves.
     """
     left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
+    place = np.zeros(problem.n_samples, np.intp)
     queue: deque[tuple[int, Rows, int]] = deque([(0, np.arange(problem.n_samples, dtype=np.int32), 0)])
 
     def split_all() -> Generator[None, None, None]:
@@ -60,11 +73,12 @@ def grow(problem: TreeProblem, split: SplitNode, leaves: str | None = None) -> G
             found = None if settled else (yield from split(rows, depth))
             if found is None:
                 continue
-            A[node], b[node] = found
-            goes_left = project(problem.X, rows, A[node]) <= b[node]
+            A[node], b[node], *given = found
+            goes_left = given[0] if given and given[0] is not None else project(problem.X, rows, A[node]) <= b[node]
             left[node], right[node] = len(left), len(left) + 1
             for side in (goes_left, ~goes_left):
                 queue.append((len(left), rows[side], depth + 1))
+                place[rows[side]] = len(left)
                 left.append(-1)
                 right.append(-1)
                 A.append(np.zeros(problem.n_features))
@@ -73,8 +87,11 @@ def grow(problem: TreeProblem, split: SplitNode, leaves: str | None = None) -> G
     with suppress(LastCall):
         yield from split_all()
     values = np.zeros((len(left), problem.n_outputs))
+    values[:, 0] = np.arange(len(left))
     tree = Tree.from_links(np.array(left), np.array(right), np.array(A), np.array(b), values, problem.classes)
-    return problem.fit_leaves(problem.enforce_min_leaf(tree), leaves=leaves)
+    number = np.zeros(len(left), np.int32)
+    number[tree.values[:, 0].astype(np.intp)] = np.arange(tree.n_leaves)
+    return replace(tree, values=np.zeros_like(tree.values)), number[place]
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float = 0.5) -> float:

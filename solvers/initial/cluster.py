@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
+from numpy.typing import NDArray
 
 from opttree.kernels.logistic import fit_logistic
 from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
-from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, grow
+from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, fitted, grown
 from solvers.threads import calm_threads
 
 RIDGE = 1e-4  # l2 penalty relative to the node's weight: for separable clusters the weights would diverge without it
@@ -31,6 +33,12 @@ class ClusterInit(Initial):
         "Trees grown; the one with the lowest Davies-Bouldin index of its leaves is used: the paper's r.",
         least=1,
     )
+    routing: Literal["splits", "clusters"] = option(
+        "splits",
+        """"splits": the rows of a child are those that the logistic regression sends there. "clusters", as printed:
+        they are the cluster itself, by which leaves are fitted, too; the ridge of the regression is scikit-learn's
+        default, and small leaves are linear.""",
+    )
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Oblique problems only."""
@@ -42,11 +50,23 @@ class ClusterInit(Initial):
         best, best_index = None, np.inf
         with calm_threads():
             for _ in range(self.n_repeats):
-                tree = yield from grow(problem, self._split(problem, rng))
-                index = davies_bouldin(problem, tree) if self.n_repeats > 1 else 0.0
+                tree, leaf = yield from self._grown(problem, rng)
+                index = davies_bouldin(problem, leaf) if self.n_repeats > 1 else 0.0
                 if best is None or index < best_index:
                     best, best_index = tree, index
         yield best
+
+    def _grown(self, problem: TreeProblem, rng: Rng) -> Generator[None, None, tuple[Tree, NDArray[np.integer]]]:
+        """A tree with fitted leaves, and the leaf of every row."""
+        tree, leaf = yield from grown(problem, self._split(problem, rng))
+        if self.routing == "splits":
+            tree = fitted(problem, tree)
+            return tree, problem.leaves_of(tree)
+        coefs = np.zeros((tree.n_leaves, problem.n_outputs, problem.n_features if problem.leaves == "linear" else 0))
+        plain = problem.restated(penalties=())
+        values, coefs, _lower, _upper = plain.fit_leaf_arrays(leaf, tree.values, coefs, min_rows=1)
+        linked = replace(tree, values=values, coefs=coefs, link=problem.link(problem.leaves == "linear"))
+        return problem.enforce_min_leaf(linked), leaf
 
     def _split(self, problem: TreeProblem, rng: Rng) -> SplitNode:
         from sklearn.cluster import KMeans
@@ -66,17 +86,18 @@ class ClusterInit(Initial):
             yield
             a = np.zeros(problem.n_features)
             u = np.where(label == 1, w, -w) / w.sum()
-            b, _steps = fit_logistic(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, RIDGE, 1e-3, 50)
-            return a, b
+            by_splits = self.routing == "splits"
+            ridge = RIDGE if by_splits else 0.5 / rows.size  # scikit-learn's C = 1
+            b, _steps = fit_logistic(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, ridge, 1e-3, 50)
+            return a, b, None if by_splits else label == 0
 
         return split
 
 
-def davies_bouldin(problem: TreeProblem, tree: Tree) -> float:
-    """Davies-Bouldin index of the rows' leaves; infinite where it is not defined."""
+def davies_bouldin(problem: TreeProblem, leaf: NDArray[np.integer]) -> float:
+    """Davies-Bouldin index of the rows' leaves ``leaf (n,)``; infinite where it is not defined."""
     from sklearn.metrics import davies_bouldin_score
 
-    leaf = problem.leaves_of(tree)
     if not 2 <= np.unique(leaf).size < leaf.size:
         return np.inf
     return float(davies_bouldin_score(problem.X, leaf))

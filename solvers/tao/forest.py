@@ -13,16 +13,20 @@ from numpy.typing import NDArray
 from opttree.forest import Forest
 from opttree.kernels import alternation
 from opttree.options import option
-from opttree.problems import L1, L2, TreeProblem
+from opttree.problems import L2, TreeProblem
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.parallel import spread
 from solvers.result import Termination
 from solvers.tao.growth import GrownTree, Shared, grow
 from solvers.tao.growth_options import GrowthOptions
+from solvers.tao.tao import PRINTED_STEPS
 
 Floats = NDArray[np.float64]
 SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
+UNSHRUNK = 1e-9  # rows
+LASSOS = (0.003, 0.01, 0.03)
+FREE = 1.005  # the out-of-bag error may rise by this factor if leaves become sparser
 KINDS = ("auto", "oblique", "axis", "cart", "extra", "stacked")  # the last by `StackedForest`
 PILOTS = 8  # trees of each kind, on bootstrap samples, to compare the kinds
 CLEARLY = 0.96  # CART trees are preferred if their error is below this share of the TAO trees' error
@@ -59,6 +63,28 @@ class TAOForest(GrowthOptions, Solver):
         words="None or an integer other than 0",
     )
 
+    @staticmethod
+    def paper(n_trees: int = 30, max_iter: int = 40) -> TAOForest:
+        """The method as printed (TAO paper, section 4), for standardised features and outputs: trees of `TAO.paper` on
+        random samples of nine tenths of the rows, averaged.
+
+        They are grown by the compiled passes: thresholds are the best of 256 along each hyperplane, and numbers of
+        single precision.
+        """
+        return TAOForest(
+            n_trees=n_trees,
+            kind="oblique",
+            max_iter=max_iter,
+            constant_iterations=0,
+            newton_steps=PRINTED_STEPS,
+            ridge=0.0,
+            shrinkage=UNSHRUNK,
+            split_lasso=0.01,
+            leaf_lasso=0.01,
+            relaxed=False,
+            clip=False,
+        )
+
     def supports(self, problem: TreeProblem) -> str | None:
         """Squared loss or classification; l1 and l2 penalties on splits."""
         if problem.loss == "absolute":
@@ -78,8 +104,8 @@ class TAOForest(GrowthOptions, Solver):
             return problem.single_refusal
         if problem.splits == "axis" and self.kind == "oblique":
             return "its trees are oblique, and the problem asks for axis-aligned ones; use kind='axis'"
-        if problem.split_price or problem.strength(L1, "leaves") or problem.strength(L2, "leaves"):
-            return "leaves are shrunk towards their parents; the problem has other penalties on leaves or a price"
+        if problem.split_price or problem.strength(L2, "leaves"):
+            return "leaves are shrunk towards their parents; the problem has an l2 penalty on leaves or a price"
         return None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -103,7 +129,9 @@ class TAOForest(GrowthOptions, Solver):
         common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
         seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
         shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
-        shared = Shared.of(problem, self, shrinkages, common if self.common_start else None)
+        chosen = self.leaf_lasso == "oob" and problem.leaves == "linear"
+        lassos = (0.0, *LASSOS) if chosen else None
+        shared = Shared.of(problem, self, shrinkages, common if self.common_start else None, lassos)
         yield from self._trees(shared, seeds, common, tallies)
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
@@ -130,7 +158,7 @@ class TAOForest(GrowthOptions, Solver):
         if self.kind == "auto":
             bootstrap = replace(shared, options=replace(self, sample="bootstrap"))
             pilots = dict(enumerate(common.spawn(min(PILOTS, self.n_trees))))
-            tallies.update({pilot: Tally(shared) for pilot in (ours, "cart")})
+            tallies.update({pilot: Tally(shared.of_kind(pilot)) for pilot in (ours, "cart")})
             for pilot in (ours, "cart"):
                 yield from self._grow(bootstrap, pilot, pilots, tallies[pilot])
             both = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
@@ -139,13 +167,13 @@ class TAOForest(GrowthOptions, Solver):
             forecasts = {pilot: np.nan_to_num(tally.errors(n_trees, rows)).min() for pilot, tally in tallies.items()}
             kind = "cart" if forecasts["cart"] < CLEARLY * forecasts[ours] else ours
             tallies.clear()
-        tallies[kind] = Tally(shared)
+        tallies[kind] = Tally(shared.of_kind(kind))
         yield from self._grow(shared, kind, seeds, tallies[kind])
 
     def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
         """Grow the trees with the numbers ``seeds`` into ``tally``."""
         numbers = list(seeds)
-        trees = spread(grow, shared, [(kind, seed) for seed in seeds.values()], self.n_jobs)
+        trees = spread(grow, shared.of_kind(kind), [(kind, seed) for seed in seeds.values()], self.n_jobs)
         with closing(trees):
             for i, tree in trees:
                 tally.add(numbers[i], tree)
@@ -159,6 +187,7 @@ class TAOForest(GrowthOptions, Solver):
         info = {
             "oob": float(tally.errors(n_trees)[best]),
             "shrinkage": tally.shrinkages[best],
+            "lasso": tally.lassos[best],
             "trees": float(len(forest.trees)),
             "kind": float(KINDS.index(kind)),
         }
@@ -166,11 +195,11 @@ class TAOForest(GrowthOptions, Solver):
 
 
 class Tally:
-    """Trees, and running sums of out-of-bag errors for each shrinkage."""
+    """Trees, and running sums of out-of-bag errors for each set of leaf models: shrinkages and lassos."""
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        self.shrinkages = shared.shrinkages
+        self.shrinkages, self.lassos = shared.shrinkages, shared.lassos
         self.grown: dict[int, GrownTree] = {}
         n, n_outputs = shared.Y.shape
         sets = len(self.shrinkages)
@@ -199,9 +228,16 @@ class Tally:
         return whole
 
     def best(self, n_trees: int) -> int:
-        """Number of the shrinkage of the lowest expected error of a forest of ``n_trees``; of 3 rows without errors."""
+        """Number of the leaf models of a forest of ``n_trees``: of the sparsest whose expected error is at most `FREE`
+        times the lowest, the best. Without errors, a shrinkage near 3 rows and no lasso.
+        """
         errors = self.errors(n_trees)
-        return int(np.argmin(errors if np.isfinite(errors).all() else abs(np.log(np.divide(self.shrinkages, 3.0)))))
+        if not np.isfinite(errors).all():
+            errors = np.abs(np.log(np.maximum(self.shrinkages, 1e-6)) - np.log(3.0)) + np.array(self.lassos)
+            return int(np.argmin(errors))
+        free = np.flatnonzero(errors <= FREE * errors.min())
+        sparsest = max(self.lassos[i] for i in free)
+        return int(min((i for i in free if self.lassos[i] == sparsest), key=lambda i: errors[i]))
 
     def forest(self, number: int, problem: TreeProblem) -> Forest:
         """The trees at shrinkage ``number``."""

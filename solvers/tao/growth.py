@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -39,19 +39,29 @@ class Shared:
     min_leaf: int
     l1: float
     l2: float
-    shrinkages: tuple[float, ...]
+    leaf_l1: float
+    shrinkages: tuple[float, ...]  # of each set of leaf models
+    lassos: tuple[float, ...]
     most_depth: int  # depth limit of the problem, for CART trees; ``depth`` is that of TAO trees
     common: tuple[Singles, ...]  # common random start directions (B, p) of all oblique trees, or empty
     axis_aligned: bool  # whether the problem asks for axis-aligned splits
 
     @classmethod
     def of(
-        cls, problem: TreeProblem, options: GrowthOptions, shrinkages: tuple[float, ...], common: Rng | None = None
+        cls,
+        problem: TreeProblem,
+        options: GrowthOptions,
+        shrinkages: tuple[float, ...],
+        common: Rng | None = None,
+        lassos: tuple[float, ...] | None = None,
     ) -> Shared:
         """The shared data of ``problem``; class codes become indicators, so that squared loss is the Brier score.
 
-        ``common`` : random generator of the common start of all oblique trees, if they have one.
+        ``common`` : random generator of the common start of all oblique trees, if they have one. ``shrinkages`` and
+        ``lassos``, by default that of the options: leaves are fitted for each pair.
         """
+        if lassos is None:
+            lassos = (0.0 if options.leaf_lasso == "oob" else float(options.leaf_lasso),)
         n = problem.n_samples
         if problem.is_classification:
             Y = np.eye(problem.n_outputs, dtype=np.float32)[problem.Y[:, 0].astype(int)]
@@ -72,11 +82,20 @@ class Shared:
             problem.min_leaf,
             problem.strength(L1, "splits"),
             problem.strength(L2, "splits"),
-            shrinkages,
+            problem.strength(L1, "leaves"),
+            shrinkages * len(lassos),
+            tuple(lasso for lasso in lassos for _ in shrinkages),
             problem.depth,
             () if common is None else (common.normal(size=shape).astype(np.float32),),
             problem.splits == "axis",
         )
+
+    def of_kind(self, kind: str) -> Shared:
+        """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by."""
+        if kind not in ("cart", "extra") or self.options.leaf_lasso != "oob":
+            return self
+        shrinkages = tuple(dict.fromkeys(self.shrinkages))
+        return replace(self, shrinkages=shrinkages, lassos=(0.0,) * len(shrinkages))
 
     def weights(self, rng: Rng) -> Singles:
         """(n,) weights of a random sample: zero on the rows left out."""
@@ -103,10 +122,12 @@ class GrownTree(NamedTuple):
         models, low, high = (part.astype(np.float64) for part in (self.models[number], self.low, self.high))
         values, coefs = models[:, :, -1], models[:, :, :-1]
         skeleton = self.skeleton
+        own = skeleton.children, skeleton.A, skeleton.b
         if not coefs.any():  # constants are always within their range
-            values = np.clip(values, low, high)
-            return Tree(skeleton.children, skeleton.A, skeleton.b, values, classes=classes)
-        return Tree(skeleton.children, skeleton.A, skeleton.b, values, coefs, lower=low, upper=high, classes=classes)
+            return Tree(*own, np.clip(values, low, high), classes=classes)
+        if np.isinf(low).any():
+            return Tree(*own, values, coefs, classes=classes)
+        return Tree(*own, values, coefs, lower=low, upper=high, classes=classes)
 
 
 def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None = None) -> GrownTree:
@@ -126,8 +147,11 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     children = skeleton.branch_arrays[0]
     counts, G, c, low, high = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
     models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
-    for shrinkage, own in zip(shared.shrinkages, models, strict=True):
-        alternation.leaf_models(children, counts, G, c, float(shrinkage), p, own)
+    leaf_l1, relaxed = shared.leaf_l1 * float(w.sum()), shared.options.relaxed
+    for shrinkage, lasso, own in zip(shared.shrinkages, shared.lassos, models, strict=True):
+        alternation.leaf_models(children, counts, G, c, float(shrinkage), leaf_l1, 2.0 * lasso, relaxed, p, own)
+    if not shared.options.clip:
+        low[:], high[:] = -np.inf, np.inf
     if shared.options.monotone is not None:  # scikit-learn's values, which are in order
         models[..., :-1], models[..., -1] = 0.0, skeleton.values
         low[skeleton.n_branches :] = high[skeleton.n_branches :] = skeleton.values
@@ -158,10 +182,15 @@ def oblique(
     rule = alternation.Rule(
         options.max_iter,
         options.constant_iterations,
-        shared.linear and crowd >= PINNED,
+        shared.linear and (crowd >= PINNED or options.constant_iterations == 0),
         shared.l1 * mass,
+        options.split_lasso,
         shared.l2 * mass,
         options.ridge * max(PINNED / crowd, 1.0) ** 2,
+        shared.leaf_l1 * mass,
+        0.0 if options.ridge or options.leaf_lasso == "oob" else 2.0 * options.leaf_lasso,
+        options.relaxed,
+        options.clip,
         2 * (p + 1),
         options.newton_steps,
     )

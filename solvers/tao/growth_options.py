@@ -38,21 +38,22 @@ class GrowthOptions(Checked):
         most=1,
     )
     max_iter: int = option(
-        8,
-        "Passes over each tree; 40 in the paper, 7 to 10 suffice in a forest.",
+        12,
+        "Passes over each tree; 40 in the paper.",
         least=0,
     )
     constant_iterations: int = option(
         2,
-        """Number of passes with constant leaves; none in the paper. All passes have constant leaves if a complete tree
-        has less than one row per parameter of its linear leaves.""",
+        """Number of passes with constant leaves; none in the paper. Unless it is 0, all passes have constant leaves if
+        a complete tree has less than one row per parameter of its linear leaves.""",
         least=0,
     )
     newton_steps: int = option(2, "Newton steps per node and pass.", least=1)
     ridge: float = option(
         10.0,
-        "Shrinkage of leaves during the passes, in rows; larger if there are fewer rows than parameters.",
-        above=0,
+        """Shrinkage of leaves during the passes, in rows; larger if there are fewer rows than parameters. 0: each is
+        fitted to its own rows alone, with the lasso of ``leaf_lasso`` if that is a number.""",
+        least=0,
     )
     shrinkage: float | Literal["oob"] = option("oob", 'Weight of the parent\'s model in rows, or "oob".', above=0)
     max_features: float | None = option(
@@ -69,6 +70,28 @@ class GrowthOptions(Checked):
     )
 
     _: KW_ONLY
+    split_lasso: float = option(
+        0.001,
+        """l1 penalty on the weights of each split in its logistic regression, whose weights sum to one: unlike the
+        statement's `L1`, it does not grow with the depth, where there are fewer rows. For oblique trees.""",
+        least=0,
+    )
+    leaf_lasso: float | Literal["oob"] = option(
+        "oob",
+        """l1 penalty on the weights of each linear leaf against half the mean squared error on its rows (scikit-learn's
+        ``Lasso(alpha)``), in units of the outputs, after the last pass. "oob": the largest of `LASSOS` that
+        raises the expected out-of-bag error by half a percent at most, in trees of TAO.""",
+        least=0,
+    )
+    relaxed: bool = option(
+        True,
+        """Whether weights that the lasso of a leaf has chosen are then fitted without it (the relaxed lasso); not in
+        the paper.""",
+    )
+    clip: bool = option(
+        True,
+        "Clip linear leaves to the range of y over the smallest subtree with ``2 (p + 1)`` rows; not in the paper.",
+    )
     monotone: tuple[int, ...] | None = option(
         None,
         """For each feature 1, -1 or 0: predictions must increase with it, decrease or either (scikit-learn's

@@ -1,0 +1,160 @@
+"""What of the papers is reproduced where: every table and figure, its protocol, its state, its means."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from experiments import protocol as protocols, statistics
+from experiments.protocol import FOLDER
+from experiments.tables import number
+
+ROLES = ("printed", "default")  # of our methods, in the order of the columns
+NOT_RUN = "not run"
+
+
+class Item(NamedTuple):
+    """A table or figure of a paper: the protocol that regenerates it, or why there is none."""
+
+    paper: str
+    name: str
+    protocol: str
+    reason: str
+
+
+def coverage() -> list[Item]:
+    """Every numbered table and figure of the five papers, as `coverage.toml` states them."""
+    with (FOLDER / "coverage.toml").open("rb") as file:
+        stated = tomllib.load(file)
+    return [
+        Item(paper, name, said if said in protocols.names() else "", "" if said in protocols.names() else said)
+        for paper, items in stated.items()
+        for name, said in items.items()
+    ]
+
+
+def reports(results: Path) -> dict[str, list[dict[str, Any]]]:
+    """The committed reports of each protocol, those of the most runs first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(results.glob("*/about.json")):
+        about = json.loads(path.read_text())
+        found.setdefault(about["protocol"], []).append(about | {"folder": path.parent.name})
+    return {name: sorted(those, key=lambda about: -about["runs"]) for name, those in found.items()}
+
+
+def state(those: list[dict[str, Any]]) -> str:
+    """In which budgets a protocol was run, and how much of each."""
+    parts = []
+    for about in those:
+        share = "" if about["runs"] == about["wanted"] else f", {about['runs']} of {about['wanted']} runs"
+        parts.append(f"{'run' if about['budget'] == 'full' else about['budget']}{share}")
+    return "; ".join(parts) or NOT_RUN
+
+
+def listing(results: Path) -> str:
+    """The papers' tables and figures, then the other protocols, each with title, state and hours."""
+    known, lines, named = reports(results), [], set()
+    paper = ""
+    for item in coverage():
+        if item.paper != paper:
+            paper = item.paper
+            lines += ["", f"{paper}:"]
+        if not item.protocol:
+            lines.append(f"  {item.name:10s} {item.reason}")
+            continue
+        named.add(item.protocol)
+        lines.append(f"  {item.name:10s} {_line(item.protocol, known)}")
+    lines += ["", "Others:"]
+    lines += [f"  {_line(name, known)}" for name in protocols.names() if name not in named]
+    return "\n".join(lines[1:])
+
+
+def _line(name: str, known: dict[str, list[dict[str, Any]]]) -> str:
+    stated = protocols.read(name)
+    size = len(list(stated.runs("")))
+    hours = sum(about["hours"] for about in known.get(name, []))
+    done = f"{state(known.get(name, []))}{f', {hours:.2f} h' if hours else ''}"
+    return f"{name:22s} {stated.title} [{done}; {size} runs in full; budgets {', '.join(stated.budgets)}]"
+
+
+def index(results: Path) -> str:
+    """The text of `INDEX.md`."""
+    known = reports(results)
+    lines = [
+        "# What of the papers is reproduced",
+        "Written by `python -m experiments index` from the reports beside this file. Means over data sets of the first "
+        "metric of each report: what the paper printed, the paper's method as we run it, opttree's default; ± half of "
+        "the 95 % confidence interval over seeds and splits. *Short* names data sets where opttree's default is behind "
+        "the printed number, or the paper's method where there is no default.",
+        "## Tables and figures",
+        "| paper | item | protocol | state | hours | report |",
+        "|:--|:--|:--|:--|--:|:--|",
+    ]
+    for item in coverage():
+        those = known.get(item.protocol, [])
+        hours = f"{sum(about['hours'] for about in those):.2f}" if those else ""
+        links = ", ".join(f"[{about['budget']}]({about['folder']}/report.md)" for about in those)
+        what = state(those) if item.protocol else item.reason
+        lines.append(f"| {item.paper} | {item.name} | {item.protocol} | {what} | {hours} | {links} |")
+    lines += ["## Means", "| protocol | metric | depth | method | printed | paper's method | default | short |"]
+    lines.append("|:--|:--|--:|:--|--:|--:|--:|:--|")
+    for name in dict.fromkeys(item.protocol for item in coverage() if item.protocol):
+        for about in known.get(name, [])[:1]:
+            lines += _means(name, results / about["folder"] / "numbers.csv")
+    joined = "\n".join(lines)
+    for head in ("## ", "| paper |", "Written by", "| protocol |"):
+        joined = joined.replace(f"\n{head}", f"\n\n{head}")
+    return joined + "\n"
+
+
+def _means(name: str, path: Path) -> list[str]:
+    """Lines of the table of means, one for each published method, depth and group that has any of ours."""
+    if not path.exists():
+        return []
+    numbers = pd.read_csv(path)
+    if "role" not in numbers:
+        return []
+    metric = numbers["metric"].iloc[0]
+    groups = protocols.read(name).means
+    part = numbers[(numbers["metric"] == metric) & numbers["published"].notna()]
+    found = []
+    for (depth, published), own in part.groupby(["depth", "published"], dropna=False, sort=False):
+        for group in groups:
+            here = own[own["dataset"] == group]
+            if here["ours"].isna().all() or not here["role"].isin(ROLES).any():
+                continue
+            printed = here["paper"].dropna()
+            cells = ["" if printed.empty else number(metric, printed.iloc[0])]
+            cells += [_ours(here[here["role"] == role], metric) for role in ROLES]
+            label = published if group == protocols.MEAN else f"{published}, {group}"
+            at = "" if np.isnan(depth) else f"{depth:g}"
+            found.append(f"| {name} | {metric} | {at} | {label} | {' | '.join(cells)} | {_short(own, metric)} |")
+    return found
+
+
+def _ours(rows: pd.DataFrame, metric: str) -> str:
+    """The best of our methods of one role, with its interval."""
+    rows = rows[rows["ours"].notna()]
+    if rows.empty:
+        return ""
+    row = rows.sort_values("ours", ascending=statistics.lower_is_better(metric)).iloc[0]
+    half = "" if np.isnan(row["deviation"]) else f" ± {number(metric, row['deviation'])}"
+    return f"{number(metric, row['ours'])}{half}"
+
+
+def _short(rows: pd.DataFrame, metric: str) -> str:
+    """Data sets where the best of our methods of the last role that there is falls behind the printed number."""
+    rows = rows[rows["ours"].notna() & rows["paper"].notna() & ~rows["dataset"].str.startswith(protocols.MEAN)]
+    for role in reversed(ROLES):
+        own = rows[rows["role"] == role]
+        if len(own):
+            lower = statistics.lower_is_better(metric)
+            best = own.groupby("dataset", sort=False).agg({"ours": "min" if lower else "max", "paper": "first"})
+            behind = best["ours"] > best["paper"] if lower else best["ours"] < best["paper"]
+            return ", ".join(best.index[behind])
+    return ""
