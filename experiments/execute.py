@@ -35,6 +35,7 @@ from solvers import Solver, solve
 
 FEW, MANY, MOST = 300, 2000, 10_000  # rows of a fit that compiles: FEW, or MOST where there are more than MANY
 WARM_LIMIT = 2.0  # seconds, of such a fit
+REPETITION_SECONDS = 0.5
 MOST_ROUTED = 2000  # test rows by which the operations of a prediction are counted
 LEAF_PENALTY = 1e-4  # l2, of linear leaves in a solve protocol
 
@@ -115,6 +116,8 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     predicted = model.predict(X.take(test, axis=0))
     row["predict_seconds"] = time.perf_counter() - began
     row["predict_microseconds"] = 1e6 * row["predict_seconds"] / len(test)
+    if run.predictions:
+        row["one_row_microseconds"] = one_row_microseconds(model, X.take(test[:1], axis=0), run.predictions)
     for part, rows, y_hat in (("train", train, model.predict(X.take(train, axis=0))), ("test", test, predicted)):
         row |= {f"{part}_{metric}": value for metric, value in scores(y[rows], shift + unit * y_hat, task).items()}
     if task == "classification":
@@ -133,6 +136,15 @@ def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     if result is None:
         return row, None
     return row | verdict(result), steps(result)
+
+
+def one_row_microseconds(model: Any, X: Any, most: int) -> float:
+    """Mean time of predicting the one row of ``X``, over ``most`` repetitions, or those that half a second holds."""
+    began, count = time.perf_counter(), 0
+    while count < most and time.perf_counter() - began < REPETITION_SECONDS:
+        model.predict(X)
+        count += 1
+    return 1e6 * (time.perf_counter() - began) / count
 
 
 def search(model: Any, run: Run, y: np.ndarray, task: str) -> Any:

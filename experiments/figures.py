@@ -147,9 +147,8 @@ def critical_difference(table: pd.DataFrame, *, lower: bool, title: str = "") ->
         return axes.figure  # type: ignore[return-value]
 
 
-def sweep(protocol: Protocol, table: pd.DataFrame, label: str) -> Figure:
+def sweep(protocol: Protocol, option: str, table: pd.DataFrame, label: str) -> Figure:
     """A metric against the swept option: a line for each method and data set, or depth."""
-    option = protocol.sweep
     table = table[table["ours"].notna() & table["method"].str.contains(f", {option}=", regex=False)]
     stem, value = zip(*(name.rsplit(f", {option}=", 1) for name in table["method"]), strict=True)
     table = table.assign(stem=stem, value=value)
@@ -159,7 +158,8 @@ def sweep(protocol: Protocol, table: pd.DataFrame, label: str) -> Figure:
         axes = _axes()
         keys = ["stem", "dataset", "depth"]
         groups = {_joined(key): part for key, part in table.groupby(keys, sort=False, dropna=False)}
-        order = list(dict.fromkeys(table["value"]))
+        stated = [name.rsplit(f", {option}=", 1)[1] for name in protocol.methods if f", {option}=" in name]
+        order = list(dict.fromkeys(stated))
         for name, style in lines(list(groups)).items():
             part = groups[name].set_index("value")["ours"].reindex(order)
             axes.plot(range(len(order)), part, marker="o", markersize=3, label=shown(name), **style)

@@ -14,7 +14,7 @@ from experiments import protocol as protocols, statistics
 from experiments.protocol import FOLDER
 from experiments.tables import number
 
-ROLES = ("printed", "default")  # of our methods, in the order of the columns
+ROLES = {"printed": ("printed", "reduced"), "default": ("default",)}  # of our methods, in the order of the columns
 NOT_RUN = "not run"
 
 
@@ -89,8 +89,8 @@ def index(results: Path) -> str:
         "# What of the papers is reproduced",
         "Written by `python -m experiments index` from the reports beside this file. Means over data sets of the first "
         "metric of each report: what the paper printed, the paper's method as we run it, opttree's default; ± half of "
-        "the 95 % confidence interval over seeds and splits. *Short* names data sets where opttree's default is behind "
-        "the printed number, or the paper's method where there is no default.",
+        "the 95 % confidence interval over seeds. *Short* names data sets where opttree's default is behind "
+        "the printed number, or the paper's method where there is no default; *reduced*: with options of a budget.",
         "## Tables and figures",
         "| paper | item | protocol | state | hours | report |",
         "|:--|:--|:--|:--|--:|:--|",
@@ -105,14 +105,14 @@ def index(results: Path) -> str:
     lines.append("|:--|:--|--:|:--|--:|--:|--:|:--|")
     for name in dict.fromkeys(item.protocol for item in coverage() if item.protocol):
         for about in known.get(name, [])[:1]:
-            lines += _means(name, results / about["folder"] / "numbers.csv")
+            lines += _means(name, about["budget"], results / about["folder"] / "numbers.csv")
     joined = "\n".join(lines)
     for head in ("## ", "| paper |", "Written by", "| protocol |"):
         joined = joined.replace(f"\n{head}", f"\n\n{head}")
     return joined + "\n"
 
 
-def _means(name: str, path: Path) -> list[str]:
+def _means(name: str, budget: str, path: Path) -> list[str]:
     """Lines of the table of means, one for each published method, depth and group that has any of ours."""
     if not path.exists():
         return []
@@ -120,41 +120,39 @@ def _means(name: str, path: Path) -> list[str]:
     if "role" not in numbers:
         return []
     metric = numbers["metric"].iloc[0]
-    groups = protocols.read(name).means
     part = numbers[(numbers["metric"] == metric) & numbers["published"].notna()]
     found = []
     for (depth, published), own in part.groupby(["depth", "published"], dropna=False, sort=False):
-        for group in groups:
+        for group, sets in protocols.read(name, budget).means.items():
             here = own[own["dataset"] == group]
-            if here["ours"].isna().all() or not here["role"].isin(ROLES).any():
-                continue
             printed = here["paper"].dropna()
+            ours = {role: here[here["role"].isin(roles) & here["ours"].notna()] for role, roles in ROLES.items()}
+            if all(rows.empty for rows in ours.values()):
+                continue
             cells = ["" if printed.empty else number(metric, printed.iloc[0])]
-            cells += [_ours(here[here["role"] == role], metric) for role in ROLES]
+            cells += [_ours(rows, metric) for rows in ours.values()]
             label = published if group == protocols.MEAN else f"{published}, {group}"
             at = "" if np.isnan(depth) else f"{depth:g}"
-            found.append(f"| {name} | {metric} | {at} | {label} | {' | '.join(cells)} | {_short(own, metric)} |")
+            short = _short(own[own["dataset"].isin(sets)], metric)
+            found.append(f"| {name} | {metric} | {at} | {label} | {' | '.join(cells)} | {short} |")
     return found
 
 
 def _ours(rows: pd.DataFrame, metric: str) -> str:
-    """The best of our methods of one role, with its interval."""
-    rows = rows[rows["ours"].notna()]
+    """The mean of a method, with its interval, and whether a budget has reduced it."""
     if rows.empty:
         return ""
-    row = rows.sort_values("ours", ascending=statistics.lower_is_better(metric)).iloc[0]
+    row = rows.iloc[0]
     half = "" if np.isnan(row["deviation"]) else f" ± {number(metric, row['deviation'])}"
-    return f"{number(metric, row['ours'])}{half}"
+    return f"{number(metric, row['ours'])}{half}{' (reduced)' if row['role'] == 'reduced' else ''}"
 
 
 def _short(rows: pd.DataFrame, metric: str) -> str:
-    """Data sets where the best of our methods of the last role that there is falls behind the printed number."""
-    rows = rows[rows["ours"].notna() & rows["paper"].notna() & ~rows["dataset"].str.startswith(protocols.MEAN)]
-    for role in reversed(ROLES):
-        own = rows[rows["role"] == role]
+    """Data sets where our default, or the paper's method where there is no default, is behind the printed number."""
+    rows = rows[rows["ours"].notna() & rows["paper"].notna()]
+    for roles in reversed(ROLES.values()):
+        own = rows[rows["role"].isin(roles)]
         if len(own):
-            lower = statistics.lower_is_better(metric)
-            best = own.groupby("dataset", sort=False).agg({"ours": "min" if lower else "max", "paper": "first"})
-            behind = best["ours"] > best["paper"] if lower else best["ours"] < best["paper"]
-            return ", ".join(best.index[behind])
+            behind = own["ours"] > own["paper"] if statistics.lower_is_better(metric) else own["ours"] < own["paper"]
+            return ", ".join(own["dataset"][behind])
     return ""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
 
 import solvers
@@ -24,6 +25,7 @@ class Entry:
 
     seed, threads : names of the options that take them, "" where there is none.
     compiled : whether a first fit compiles code, which is then done off the clock.
+    unfit : why its fits would fail here, or "".
     """
 
     regressor: str = ""
@@ -33,6 +35,7 @@ class Entry:
     seed: str = "random_state"
     threads: str = "n_jobs"
     compiled: bool = False
+    unfit: str = ""
 
 
 def _sklearn(module: str, name: str, threads: str = "n_jobs", **defaults: Any) -> Entry:
@@ -77,11 +80,14 @@ METHODS: dict[str, Entry] = {  # other libraries'
         seed="random_seed",
         threads="",
     ),
-    "linear-tree": Entry(  # 0.3.5 calls what scikit-learn 1.6 has taken away: its rows fail, with the traceback
+    "linear-tree": Entry(
         "lineartree:LinearTreeRegressor",
         needs="linear-tree",
         defaults={"base_estimator": LinearRegression()},
         seed="",
+        unfit=""
+        if hasattr(BaseEstimator, "_validate_data")
+        else "linear-tree 0.3.5 calls what scikit-learn 1.6 has not",
     ),
 }
 
@@ -100,6 +106,8 @@ def estimator_class(name: str, task: str) -> Any:
     place = found.regressor if task == "regression" else found.classifier
     if not place:
         raise UnavailableError(f"{name} has no estimator for {task}")
+    if found.unfit:
+        raise UnavailableError(found.unfit)
     module, attribute = place.split(":")
     try:
         return getattr(importlib.import_module(module), attribute)

@@ -93,6 +93,7 @@ class Method:
     warm : whether that last fit starts from the best of the trees that the chosen options gave on the parts.
     depth : whether the protocol's depths apply.
     per_dataset : further options on some data sets.
+    reduced : whether a budget has changed its options or grid.
 
     trials : how many of the grids' combinations are tried, drawn at random; 0: all.
     stands_for : label of the published numbers that it is compared with; by default its own.
@@ -118,6 +119,7 @@ class Method:
     stands_for: str = ""
     best_of: str | Sequence[str] = ""
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reduced: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.use) == bool(self.best_of):
@@ -136,6 +138,11 @@ class Method:
         """The grids, one or several; none where there is nothing to choose."""
         several = [self.grid] if isinstance(self.grid, Mapping) else self.grid
         return [dict(grid) for grid in several if grid]
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether it is a paper's method, by its preset."""
+        return self.options.get("preset") == "paper" or ".paper(" in self.use
 
     @property
     def peers(self) -> tuple[str, ...]:
@@ -176,6 +183,7 @@ class Run:
     code_version: str
     given: Given | None = None
     without: tuple[str, ...] = ()
+    predictions: int = 0
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -269,6 +277,7 @@ class Protocol:
     without: Mapping[str, Sequence[str]] = field(default_factory=dict)
     improvement: str = ""
     sweep: str = ""
+    predictions: int = 0
     time_limit: float | None = None
     memory_limit: float | None = None
     limits: tuple[float, ...] = ()
@@ -347,6 +356,11 @@ class Protocol:
         """The data sets of each mean of the report."""
         return dict(self.groups) or {MEAN: self.datasets}
 
+    @property
+    def sweeps(self) -> tuple[str, ...]:
+        """The swept options."""
+        return tuple(filter(None, self.sweep.split(", ")))
+
     def stands_for(self, label: str) -> str:
         """The published label that a method is compared with."""
         return self.methods[label].stands_for or label if label in self.methods else label
@@ -380,6 +394,7 @@ class Protocol:
                                     self.memory_limit,
                                     version,
                                     without=tuple(self.without.get(dataset, ())),
+                                    predictions=self.predictions,
                                 )
 
 
@@ -405,9 +420,10 @@ class Collection(Protocol):
 
 def sliced(part: Protocol, rows: int, seconds: float, most_methods: int | None) -> Protocol:
     """A protocol on the first of its data sets, seeds and depths, on few rows, with one value for each option of its
-    grids; ``most_methods`` of its methods, or all.
+    grids; ``most_methods`` of its methods, or all: first those of a paper's method.
     """
-    labels = [label for label, method in part.methods.items() if method.use][:most_methods]
+    used = [label for label, method in part.methods.items() if method.use]
+    labels = sorted(used, key=lambda label: not part.methods[label].is_printed)[:most_methods]
     methods = {}
     for label in labels:
         method = part.methods[label]
@@ -461,9 +477,9 @@ def read(name: str, budget: str = "full") -> Protocol:
             if label not in methods:
                 raise ValueError(f"budget {budget} must name methods among {', '.join(methods)}; got {label!r}")
         for label, extra in options.items():
-            methods[label] = replace(methods[label], options={**methods[label].options, **extra})
+            methods[label] = replace(methods[label], options={**methods[label].options, **extra}, reduced=True)
         for label, grid in grids.items():
-            methods[label] = replace(methods[label], grid=grid)
+            methods[label] = replace(methods[label], grid=grid, reduced=True)
         if chosen is not None:
             methods = {label: methods[label] for label in chosen}
         splits = Splits(**{**stated.pop("splits", {}), **overrides.pop("splits", {})})
@@ -487,16 +503,14 @@ def read(name: str, budget: str = "full") -> Protocol:
 
 
 def _collection(name: str, budget: str, stated: Mapping[str, Any], budgets: tuple[str, ...]) -> Collection:
-    parts = []
-    for other in stated["slices"]:
-        quick = "quick" if "quick" in read(other).budgets else "full"
-        parts.append(sliced(read(other, quick), stated["rows"], float(stated["seconds"]), stated.get("methods")))
+    rows, seconds, methods = stated["rows"], float(stated["seconds"]), stated.get("methods")
+    parts = tuple(sliced(read(other), rows, seconds, methods) for other in stated["slices"])
     return Collection(
         name=name,
         title=stated["title"],
         source=stated.get("source", ""),
         note=stated.get("note", ""),
-        parts=tuple(parts),
+        parts=parts,
         budget=budget,
         budgets=budgets,
         store=name,
@@ -552,7 +566,12 @@ def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
         known = {**inherited.get("methods", {}), **stated["methods"]}
         stated["methods"] = {label: _alike(name, method, known) for label, method in dict(stated["methods"]).items()}
     there = set(stated.get("methods", inherited.get("methods", {})))
-    budgets = {name: _of_methods(budget, there) for name, budget in inherited.get("budgets", {}).items()}
+    sets = set(stated.get("datasets", inherited.get("datasets", [])))
+    budgets = {
+        name: _of_methods(budget, there)
+        for name, budget in inherited.get("budgets", {}).items()
+        if set(budget.get("datasets", [])) <= sets and ("methods" not in budget or there & set(budget["methods"]))
+    }
     return {**inherited, **stated, "budgets": {**budgets, **stated.get("budgets", {})}}
 
 
@@ -566,15 +585,13 @@ def _restrict(values: dict[str, Any], methods: Mapping[str, Method]) -> None:
 
 
 def _of_methods(budget: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """An inherited budget without what it says of methods that are not there."""
+    """An inherited budget without what it says of methods that are not there; at least one is."""
     kept = dict(budget)
     for key in ("options", "grid"):
         if key in kept:
             kept[key] = {label: said for label, said in kept[key].items() if label in known}
     if "methods" in kept:
         kept["methods"] = [label for label in kept["methods"] if label in known]
-        if not kept["methods"]:
-            del kept["methods"]
     return kept
 
 

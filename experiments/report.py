@@ -29,6 +29,7 @@ LABELS = {
     "cpu_seconds": "CPU seconds to fit",
     "predict_seconds": "seconds to predict the test rows",
     "predict_microseconds": "microseconds to predict a test row",
+    "one_row_microseconds": "microseconds to predict one row, mean of up to 10,000 repetitions",
     "n_parameters": "parameters",
     "n_flops": "operations to predict a row",
     "n_nodes": "nodes",
@@ -91,7 +92,7 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     if protocol.kind == "solve" and not protocol.summary:
         race = Race(protocol, rows, store.traces())
         sections += _proofs(Proofs(race), folder) + _race(race, folder)
-    sections += [_missing(protocol, every), _about(protocol, rows, store.sessions())]
+    sections += [_methods(protocol), _missing(protocol, every), _about(protocol, rows, store.sessions())]
     for section in sections:
         if section.table is not None and section.name:
             tables.save(section.table, folder / section.name, f"{protocol.title}: {section.title}")
@@ -128,7 +129,7 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
     if lines["dataset"].isin(list(protocol.means)).any():
         text.append(
             "Means over data sets are over those that all our methods have, ± half of their 95 % confidence interval "
-            "over seeds and splits; the paper's as printed, or over these."
+            "over seeds; the paper's as printed, or over these."
         )
     metrics = [m for m in protocol.metrics if (lines["metric"] == m).any()]
     if protocol.summary and not metrics:
@@ -159,12 +160,13 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
                 f"At {'most' if lower else 'least'} the paper's number in {int(better.sum())} of {len(part)} pairs of "
                 f"a data set and a method: {tables.ROLES[str(kind)]}."
             )
-    if protocol.sweep:
+    for option in protocol.sweeps:
         for metric in metrics:
-            figure = figures.sweep(protocol, lines[lines["metric"] == metric], LABELS.get(metric, metric))
-            figures.save(figure, folder / f"sweep_{metric}")
-            caption = f"{LABELS.get(metric, metric)} against {protocol.sweep}."
-            sections[-1].figures.append((f"sweep_{metric}", caption))
+            own = lines[lines["metric"] == metric]
+            figure = figures.sweep(protocol, option, own, LABELS.get(metric, metric))
+            figures.save(figure, folder / f"sweep_{option}_{metric}")
+            caption = f"{LABELS.get(metric, metric)} against {option}."
+            sections[-1].figures.append((f"sweep_{option}_{metric}", caption))
     return sections + _tests(protocol, rows, folder)
 
 
@@ -350,6 +352,27 @@ def _slices(protocol: Collection, every: pd.DataFrame) -> Section:
         lines.append({"protocol": part.name, "source": part.source, "runs": len(ids), **ends, "seconds": seconds})
     text = ["A slice of each protocol: its methods on the first of its data sets, with few rows and one split."]
     return Section("Slices", text, tables.pretty(pd.DataFrame(lines)), name="slices")
+
+
+def _methods(protocol: Protocol) -> Section:
+    """What each method is, with its options under the budget."""
+    lines = []
+    for label, method in protocol.methods.items():
+        searched = "; ".join(f"{option} in {values}" for grid in method.grids for option, values in grid.items())
+        tried = f"{searched}{f' ({method.trials} drawn)' if method.trials else ''}"
+        options = [f"{option}={value!r}" for option, value in method.options.items()]
+        options += [f"on {len(method.per_dataset)} data sets others"] if method.per_dataset else []
+        line = {
+            "method": label,
+            "stands for": protocol.stands_for(label),
+            "is": tables.ROLES[tables.role(protocol, label)],
+            "use": method.use or f"best of {', '.join(method.peers)}",
+            "options": ", ".join(options),
+            "searched": tried,
+        }
+        lines.append(line)
+    text = ["Options under this budget; of an estimator, the others are its defaults."]
+    return Section("Methods", text, pd.DataFrame(lines))
 
 
 def _summary(protocol: Protocol, rows: pd.DataFrame) -> dict[str, object]:

@@ -58,7 +58,8 @@ def flops(model: Any, X: np.ndarray) -> dict[str, float]:
     """
     own = getattr(model, "forest_", None) or getattr(model, "tree_", None)
     if isinstance(own, (Tree, Forest)):
-        return {"n_flops": own.flops(X)} if own.n_features == X.shape[1] else {}
+        counted = own.n_features == X.shape[1] and (isinstance(own, Tree) or len(own.layers) == 1)
+        return {"n_flops": own.flops(X)} if counted else {}
     inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
     if not inner:
         return {}

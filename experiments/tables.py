@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,15 @@ from scipy import stats
 
 from experiments import statistics
 from experiments.methods import METHODS
-from experiments.protocol import FOLDER, MEAN, Protocol
+from experiments.protocol import FOLDER, MEAN, Protocol, read
 
-ROLES = {"printed": "paper's method, ours", "library": "library's, here", "default": "opttree's default"}
+ROLES = {
+    "printed": "paper's method, ours",
+    "reduced": "paper's method, reduced",
+    "library": "library's, here",
+    "default": "opttree's default",
+    "variant": "variant",
+}
 PLACE = ["depth", "dataset"]
 
 
@@ -61,7 +68,7 @@ def long(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     """One line per data set, depth, method and metric: ours (mean over seeds and splits, its deviation, how many) and
     the paper's, of the published method that it ``stands_for``. Means over data sets are lines of the data set "mean",
     or of the protocol's groups: ours over the data sets that every method with rows has, at the depth, with the half of
-    the 95 % confidence interval over seeds and splits as the deviation; the paper's as printed, or over the same data
+    the 95 % confidence interval over seeds as the deviation; the paper's as printed, or over the same data
     sets.
     """
     paper = published(protocol)
@@ -84,7 +91,8 @@ def long(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     theirs = theirs[theirs["dataset"].isin([*protocol.datasets, *protocol.means])]
     if protocol.depths:
         theirs = theirs[theirs["depth"].isna() | theirs["depth"].isin(protocol.depths)]
-    theirs = pd.concat([theirs, _paper_means(protocol, theirs, ours)], ignore_index=True)
+    single = theirs[~theirs["dataset"].isin(list(protocol.means))]
+    theirs = pd.concat([single, _paper_means(protocol, theirs, ours)], ignore_index=True)
     both = ours.merge(theirs, how="outer", on=["dataset", "depth", "published", "metric"], sort=False)
     both["method"] = both["method"].fillna(both["published"])
     if protocol.summary:
@@ -99,15 +107,18 @@ def long(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def role(protocol: Protocol, label: str) -> str:
-    """What a method is: "printed", the paper's method by ours; "library", another library's; or "default"."""
-    method = protocol.methods[label]
+    """What a method is: "printed", the paper's method by ours; "reduced", the same with options of a budget; "library",
+    another library's; "default", ours; or "variant", which stands for a published one but is neither.
+    """
+    method, stands_for = protocol.methods[label], protocol.stands_for(label)
     if method.peers:
         return role(protocol, method.peers[0])
-    if protocol.kind == "solve":
-        return "printed" if ".paper(" in method.use else "library" if "external." in method.use else "default"
-    if method.use in METHODS:
+    if method.use in METHODS or "external." in method.use:
         return "library"
-    return "printed" if method.options.get("preset") == "paper" else "default"
+    swept = any(f", {option}=" in label for option in protocol.sweeps)
+    if method.is_printed and (label == stands_for or swept):
+        return "reduced" if method.reduced else "printed"
+    return "default" if label in (stands_for, f"{stands_for}, default") and not method.is_printed else "variant"
 
 
 def derived(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
@@ -170,30 +181,47 @@ def _means(protocol: Protocol, means: pd.DataFrame, rows: pd.DataFrame) -> list[
 
 
 def half_interval(rows: pd.DataFrame, metric: str, n_sets: int) -> float:
-    """Half of the 95 % confidence interval of a mean over data sets, by its values for each seed and split."""
-    table = rows.pivot_table(index=["seed", "split"], columns="dataset", values=metric)
-    values = table.dropna().mean(axis=1) if table.shape[1] == n_sets else table.iloc[:0].mean(axis=1)
-    if len(values) < 2:
+    """Half of the 95 % confidence interval of a mean over data sets, by its values for each seed.
+
+    Splits of a seed share rows, and are averaged first.
+    """
+    table = rows.pivot_table(index="seed", columns="dataset", values=metric, aggfunc="mean").dropna()
+    values = table.mean(axis=1)
+    if table.shape[1] != n_sets or len(values) < 2:
         return np.nan
     return float(stats.t.ppf(0.975, len(values) - 1) * values.std() / np.sqrt(len(values)))
 
 
 def _paper_means(protocol: Protocol, theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """The paper's means over the data sets of our means, for methods whose means it does not print."""
-    out = []
+    """The paper's means over the data sets of our means, a line for each metric, method, depth and group.
+
+    Of its numbers for these sets, where it prints them all; else the mean that it prints, if ours is over all data sets
+    of the protocol.
+    """
+    out: list[Any] = []
+    whole = full_means(protocol)
     for (metric, method), part in theirs.groupby(["metric", "published"], sort=False):
         for depth in part["depth"].unique():
             here = part[_same(part["depth"], depth)]
             for name, members in protocol.means.items():
-                if (here["dataset"] == name).any():
-                    continue
                 mine = ours[(ours["metric"] == metric) & _same(ours["depth"], depth) & ours["dataset"].isin(members)]
                 sets = complete(mine.pivot(index="dataset", columns="method", values="ours")).index
-                common = here[here["dataset"].isin(sets)]
-                if len(common) == len(sets) > 1:
-                    line = {"dataset": name, "depth": depth, "published": method, "metric": metric}
+                cells, printed = here[here["dataset"].isin(members)], here[here["dataset"] == name]
+                common = cells[cells["dataset"].isin(sets)]
+                line = {"dataset": name, "depth": depth, "published": method, "metric": metric}
+                if len(cells) > len(common) == len(sets) > 1 or (printed.empty and len(common) == len(sets) > 1):
                     out.append({**line, "paper": common["paper"].mean()})
+                elif len(printed) and len(members) == len(whole[name]) and (mine.empty or len(sets) == len(members)):
+                    out.append(printed.iloc[0].to_dict())
     return pd.DataFrame(out, columns=theirs.columns)
+
+
+def full_means(protocol: Protocol) -> dict[str, Sequence[str]]:
+    """The data sets of each mean under the full budget."""
+    if protocol.budget == "full":
+        return protocol.means
+    whole = read(protocol.name).means
+    return {name: whole.get(name, sets) for name, sets in protocol.means.items()}
 
 
 def _same(column: pd.Series, value: float) -> pd.Series:

@@ -16,7 +16,9 @@ def weight_shares(tree: Tree, epsilon: float = EPSILON) -> NDArray[np.float64]:
 
     Weights are multiplied by the standard deviations of their features if the tree stores them (`Tree.spread`; fitted
     trees do); otherwise features are comparable only if they have the same scale. In a tree without gates the length of
-    a weight vector has no meaning, so its largest entry is set to 1 before ``epsilon`` is added.
+    a weight vector has no meaning, so its largest entry is set to 1 before ``epsilon`` is added. In soft trees of SDTR
+    the weights are those of the gates, w times beta: the paper does not say whether beta is in them, and shares depend
+    on it by ``epsilon`` alone.
     """
     if not epsilon > 0.0:
         raise ValueError(f"epsilon must be > 0; got {epsilon}")
@@ -45,8 +47,9 @@ def feature_importance(model: Tree | Forest, epsilon: float = EPSILON) -> NDArra
     """Importance of each feature from the weights near the root: (p,), sums to 1.
 
     The shares of `weight_shares`, branches weighted by 2^-d_t as in eqs. (7) and (12): the paper regards branches near
-    the root as more important, since the path penalty keeps the tree balanced. For a forest, the mean over the trees of
-    its first layer. Zeros for a tree without branches.
+    the root as more important, since the path penalty keeps the tree balanced. The importance by gains of its eq. (6),
+    which it finds hard to compute for soft trees, is `importances`. For a forest, the mean over the trees of its first
+    layer. Zeros for a tree without branches.
     """
     if isinstance(model, Forest):
         return np.mean([feature_importance(tree, epsilon) for tree in model.layers[0]], axis=0)

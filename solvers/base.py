@@ -100,21 +100,20 @@ def changed_steps(inner: Generator[T | None, Any, R], change: Callable[[T], Step
             raise
 
 
-def last_step(work: Steps) -> Steps:
-    """The last step of ``work`` alone, or the last so far at its last call; None in between."""
-    kept: Step | None = None
+def last_step(work: Steps, kept: Step) -> Steps:
+    """The last step of ``work`` alone, or the last so far at its last call, ``kept`` if it has none; None in
+    between.
+    """
     while True:
         try:
             kept = next(work) or kept
         except StopIteration as stop:
-            if kept is not None:
-                yield kept
+            yield kept
             return stop.value
         try:
             yield None
         except LastCall:
-            if kept is not None:
-                yield kept
+            yield kept
             raise
 
 

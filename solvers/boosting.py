@@ -48,7 +48,9 @@ class Boosting(Solver):
     makes_forests = True
 
     base: Solver = option(
-        factory=lambda: TAOForest(1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7),
+        factory=lambda: TAOForest(
+            1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7, split_lasso=0.0
+        ),
         doc="""Solver of the trees. With a `TAOForest`, single trees are grown with its options and kind, on samples of
         ``subsample`` of data that is prepared once; any other solver solves a separate `TreeProblem` for each tree.""",
     )

@@ -99,7 +99,12 @@ class Distilled(Solver):
         linear = "linear" if problem.leaves == "linear" and not problem.is_classification else "constant"
         weight = np.concatenate([problem.w, np.full(len(X) - problem.n_samples, 1.0 / problem.n_samples)])
         grower = TAOForest(
-            1, kind="oblique", sample=1.0, max_iter=self.max_iter, constant_iterations=min(3, self.max_iter)
+            1,
+            kind="oblique",
+            sample=1.0,
+            max_iter=self.max_iter,
+            constant_iterations=min(3, self.max_iter),
+            split_lasso=0.0,
         )
         if self.student is not None:
             taught = taught_of(problem, X, answers, weight)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments import index, render, report, tables
-from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
+from experiments import figures, index, render, report, tables
+from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits, read
 from experiments.race import Race
 from experiments.store import Store
 
@@ -135,19 +135,41 @@ def test_like_stands_beside_like(tmp_path):
         "GET, paper (printed)",
         "GET, paper's method, ours",
         "GET, opttree's default",
-        "GET, ten starts, opttree's default",
+        "GET, ten starts, variant",
         "RF, paper (printed)",
     ]
     assert "RF, library's, here" in table.columns
     assert table["GET, paper (printed)"].iloc[0].startswith("0.892")
     roles = lines.dropna(subset=["ours"]).set_index("method")["role"].to_dict()
-    assert roles == {"GET": "printed", "GET, default": "default", "RF": "library", "GET, ten starts": "default"}
+    assert roles == {"GET": "printed", "GET, default": "default", "RF": "library", "GET, ten starts": "variant"}
     sections = report.write(stated, store, tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text()
     assert "At least the paper's number in 3 of 3 pairs of a data set and a method: paper's method, ours." in text
     about = json.loads((tmp_path / "out" / "about.json").read_text())
     assert (about["protocol"], about["runs"], about["wanted"]) == ("get_table7", 24, 24)
     assert sections
+
+
+def test_a_method_that_a_budget_changes_is_reduced(tmp_path):
+    path = tmp_path / "some.toml"
+    path.write_text(
+        "title = 't'\ndatasets = ['airfoil']\n[methods.GET]\nuse = 'get'\noptions = { preset = 'paper' }\n"
+        "[budgets.few]\noptions.GET = { n_starts = 2 }\n"
+    )
+    assert tables.role(read(str(path)), "GET") == "printed"
+    assert tables.role(read(str(path), "few"), "GET") == "reduced"
+
+
+def test_a_papers_mean_stands_beside_ours_over_the_same_sets(fits):
+    """Of the sets that ours is over, where the paper prints them; its printed mean only beside a mean over all."""
+    few = replace(FIT, datasets=FIT.datasets[:2], budget="quick")
+    lines = tables.long(few, tables.measured(few, fits.rows()))
+    mean = lines[(lines["dataset"] == "mean") & (lines["method"] == "GET") & (lines["metric"] == "test_r2")].iloc[0]
+    assert mean["paper"] == pytest.approx((0.8921 + 0.6207) / 2)
+    only = replace(FIT, name="get_table8", published="get_table8", depths=(2,), metrics=("train_r2",), budget="quick")
+    theirs = tables.published(only).rename(columns={"value": "paper", "method": "published"})
+    ours = pd.DataFrame({"metric": "train_r2", "depth": 2, "dataset": FIT.datasets, "method": "GET", "ours": 0.5})
+    assert tables._paper_means(only, theirs, ours).empty  # its means are over 16 sets, and these are three
 
 
 def test_means_have_confidence_intervals_over_seeds(fits):
@@ -183,7 +205,7 @@ def test_improvements_and_paired_tests_are_metrics_too(fits):
 
 
 def test_a_sweep_is_drawn(tmp_path):
-    values = [1, 10, 100]
+    values = [1, 5, 10, 100]
     chosen = {f"RF, n_estimators={n}": Method("random-forest", options={"n_estimators": n}) for n in values}
     stated = replace(
         FIT, methods=chosen, tests=(), baseline="", published="", sweep="n_estimators", metrics=("test_r2",)
@@ -195,8 +217,12 @@ def test_a_sweep_is_drawn(tmp_path):
         lambda one: {"status": "ok", "reason": "", "row": {"test_r2": 0.1 * len(one.label), "fit_seconds": 0.1}},
     )
     report.write(stated, store, tmp_path / "out")
-    assert (tmp_path / "out" / "sweep_test_r2.png").stat().st_size > 5000
-    assert "sweep_test_r2.png" in (tmp_path / "out" / "report.md").read_text()
+    assert (tmp_path / "out" / "sweep_n_estimators_test_r2.png").stat().st_size > 5000
+    assert "sweep_n_estimators_test_r2.png" in (tmp_path / "out" / "report.md").read_text()
+    lines = tables.long(stated, tables.measured(stated, store.rows()))
+    axes = figures.sweep(stated, "n_estimators", lines, "R2").axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "5", "10", "100"]  # as stated, not as text
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.1 * len(label) for label in chosen])
 
 
 def test_the_index_says_what_was_run_and_where_we_fall_short(fits, tmp_path):

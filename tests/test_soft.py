@@ -434,13 +434,17 @@ def test_printed_penalties_are_the_papers():
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (SRTRegressor, {"l2": "none"}, "l2 must be 'auto', 'paper', a number >= 0 or a pair of them; got 'none'"),
+        (
+            SRTRegressor,
+            {"l2": "none"},
+            "l2 must be 'auto', 'paper', 'paper, sum', a number >= 0 or a pair of them; got 'none'",
+        ),
         (SRTRegressor, {"l2": (1.0, -1.0)}, "l2 must be"),
         (SRTRegressor, {"init": "best"}, "init must be one of .*; got 'best'"),
         (
             SRTRegressor,
             {"init": HingeInit},
-            r"init must be one of \['hinge', 'cluster', 'cart', 'random'\], an initial tree of `solvers` or a Tree",
+            r"init must be one of \['auto', 'hinge', 'cluster', 'cart', 'random'\], an initial tree of `solvers`",
         ),
         (SRTRegressor, {"k0": 1.5}, r"k0 must be an integer or None; got 1\.5"),
         (SRTRegressor, {"n_init": 0}, "n_init must be an integer >= 1; got 0"),

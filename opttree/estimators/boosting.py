@@ -35,7 +35,9 @@ def boosting_base(kind: str) -> TAOForest:
     """The solver of "oblique" trees (TAO), or of "axis" and "cart" ones (scikit-learn's, of limited depth, with our
     leaves).
     """
-    base = bridge.solvers.TAOForest(1, kind="oblique", max_iter=PASSES, constant_iterations=1, shrinkage=ROWS)
+    base = bridge.solvers.TAOForest(
+        1, kind="oblique", max_iter=PASSES, constant_iterations=1, shrinkage=ROWS, split_lasso=0.0
+    )
     return base if kind == "oblique" else replace(base, kind="cart")
 
 

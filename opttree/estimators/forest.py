@@ -123,7 +123,8 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
     )
     split_lasso: float | None = option(
         None,
-        """l1 penalty in the logistic regression of each split, see `solvers.TAOForest`. None: .001, and .01 for the
+        """l1 penalty in the logistic regression of each split, see `solvers.TAOForest`. None: .001 for at most 64
+        features, and .01 for the
         paper's preset.""",
         least=0,
     )

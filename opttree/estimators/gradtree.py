@@ -173,7 +173,10 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`; class weights multiply the sample weights."""
         weight = self._weighted(y, np.ones(len(X)) if sample_weight is None else sample_weight)
         if self._either(self.rebalance) and np.ptp(used := weight[weight > 0.0]) > 0.0:
-            raise ValueError(f"rebalance needs rows and classes of one weight; got {used.min():g} to {used.max():g}")
+            raise ValueError(
+                "rebalance, which is True for preset='paper' unless it is given, needs rows and classes of one weight; "
+                f"got {used.min():g} to {used.max():g}"
+            )
         return super().state(X, y, sample_weight)
 
     def _run(

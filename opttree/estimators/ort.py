@@ -160,7 +160,7 @@ class _OptimalTree(Preset, SingleTree):
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
         """Linear leaves of "mip" are not clipped during the proof; bounds are added here for prediction."""
-        return tree if tree.lower is not None or self._as_printed else problem.bound_leaves(tree)
+        return tree if tree.lower is not None else problem.bound_leaves(tree)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

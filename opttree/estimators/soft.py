@@ -117,6 +117,9 @@ class _SRT(MinLeaf, _SoftTree):
         """None: the early-stopped version of the paper's experiments. An integer: from inner iteration k0 on, steps are
         exact and the conditions for convergence are enforced; see `solvers.NODEC`.""",
     )
+    branch_tolerance: float | None = option(
+        None, "Change of the objective at which SLSQP ends, see `solvers.NODEC`; None: 1e-6.", above=0
+    )
     joint_iterations: int | None = option(
         None, "Final iterations of L-BFGS on all variables; None: 50, and none for the paper's preset.", least=0
     )

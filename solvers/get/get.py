@@ -119,13 +119,13 @@ class GET(Solver):
         Each of ``n_starts`` random trees is annealed with one gate scale of each range, drawn uniformly, for ``epochs``
         epochs over all rows each, all variables by gradients; after each scale the leaves are fitted to the rows of the
         hard tree (all of them, linear ones by least squares without a penalty, and not clipped), and the tree of the
-        lowest training loss is kept. GET is then polished (Algorithm 2); GET-Linear is not (appendix H.6).
+        lowest objective is kept. GET is then polished (Algorithm 2); GET-Linear is not (appendix H.6).
 
         What the paper leaves open: the optimizer is Adam; the learning rate, .01 under cosine annealing with warm
         restarts, restarts with each scale; the random starts are `SmoothTreeProblem.random_theta`. Algorithm 2 names
         one warm start for each subtree and "Algorithm 1", which has N_start starts: ``polish_starts=1`` is the first
         reading, ``polish_starts=10``, the same warm start under ten draws of the scales, the second (protocol
-        ``get_polish``). Trees are compared by the objective, penalties included; by eq. 3, the loss alone, as in
+        ``get_table9``). Trees are compared by the objective, penalties included; by eq. 3, the loss alone, as in
         Algorithm 1, `GETRegressor` keeps the best of its steps under ``preset="paper"``.
 
         Tables 5 and 9: ``polish=False`` and, for a fixed scale factor a, ``scale_ranges=((a, a),)``.

@@ -87,6 +87,7 @@ class NODEC(Solver):
         the number of variables.""",
     )
     branch_iterations: int = option(10, "Largest number of its iterations in a BN step.", least=1)
+    branch_tolerance: float = option(1e-6, "SLSQP ends when the objective changes by less.", above=0)
     imbalance: tuple[float, float, float] = option(
         (0.1, 0.1, 0.4),
         """The paper's eps_1, eps_2, eps_3. Nodes that send at most a share ``eps_1`` of their rows one way are
@@ -138,9 +139,10 @@ class NODEC(Solver):
         What the paper leaves open: SLSQP's settings, here SciPy's defaults (100 iterations, tolerance 1e-6); the
         repetitions of the start, 3 of them, each 2-means with ten starts (scikit-learn's default then); theta of lines
         15 and 16, .5, for the gradient of the working set's own problem, since the decomposition is early stopped.
-        Printed eps_1 < eps_2 contradicts the text; taken as printed, every imbalanced node has rows reassigned. Where
-        leaves have no unique least squares solution, the one of least norm is taken. Eq. (7) penalises constant terms,
-        too; these are free here.
+        Printed eps_1 < eps_2 contradicts the text; taken as printed, every imbalanced node has rows reassigned, but for
+        nodes with fewer than ``4 (p + 1)`` rows, and weights of the regressions are those of the new sides, see
+        ``imbalance``. Where leaves have no unique least squares solution, the one of least norm is taken. Eq. (7)
+        penalises constant terms, too; these are free here.
         """
         return NODEC(
             init=ClusterInit(n_init=10, n_repeats=3, routing="clusters"),
@@ -297,7 +299,7 @@ class NODEC(Solver):
                 left[order[:count]] = ~left[order[:count]]
             return self._reroute(proxy, left, start)
         if self.branch_solver == "SLSQP":
-            return slsqp(part, start, self.branch_iterations, least)
+            return slsqp(part, start, self.branch_iterations, self.branch_tolerance, least)
         return part.lbfgs(start, self.branch_iterations, least)
 
     def _reroute(self, proxy: SubtreeProblem, left: NDArray[np.bool_], start: Floats) -> Floats:
@@ -359,12 +361,12 @@ def printed_ridge(n_features: int, depth: int) -> tuple[float, float]:
     return n_features / (n_leaves - 1), 1.0 / (n_features * n_leaves)
 
 
-def slsqp(part: SubtreeProblem, start: Floats, iterations: int, least: float) -> Floats:
+def slsqp(part: SubtreeProblem, start: Floats, iterations: int, tolerance: float, least: float) -> Floats:
     """SciPy's SLSQP on a working set; ``start`` where its gradient is at most ``least``."""
     from scipy.optimize import minimize
 
     if least >= 0.0 and np.linalg.norm(part.value_and_grad(start)[1]) <= least:
         return start
-    options = {"maxiter": iterations, "ftol": 1e-6}
+    options = {"maxiter": iterations, "ftol": tolerance}
     found: Floats = minimize(part.value_and_grad, start, jac=True, method="SLSQP", options=options).x
     return found

@@ -19,7 +19,7 @@ from solvers.base import Solver, Step, Steps, at_last_call
 from solvers.parallel import spread
 from solvers.result import Termination
 from solvers.tao.growth import GrownTree, Shared, grow
-from solvers.tao.growth_options import GrowthOptions
+from solvers.tao.growth_options import MOST_FEATURES, GrowthOptions
 from solvers.tao.tao import PRINTED_STEPS
 
 Floats = NDArray[np.float64]
@@ -129,7 +129,7 @@ class TAOForest(GrowthOptions, Solver):
         common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
         seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
         shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
-        chosen = self.leaf_lasso == "oob" and problem.leaves == "linear"
+        chosen = self.leaf_lasso == "oob" and problem.leaves == "linear" and problem.n_features <= MOST_FEATURES
         lassos = (0.0, *LASSOS) if chosen else None
         shared = Shared.of(problem, self, shrinkages, common if self.common_start else None, lassos)
         yield from self._trees(shared, seeds, common, tallies)

@@ -184,7 +184,7 @@ def oblique(
         options.constant_iterations,
         shared.linear and (crowd >= PINNED or options.constant_iterations == 0),
         shared.l1 * mass,
-        options.split_lasso,
+        options.l1_of_splits(p),
         shared.l2 * mass,
         options.ridge * max(PINNED / crowd, 1.0) ** 2,
         shared.leaf_l1 * mass,

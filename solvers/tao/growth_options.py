@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from opttree.options import Checked, option
 
+MOST_FEATURES = 64  # up to which trees are made sparse by default
+SPLIT_LASSO = 0.001
+
 
 @dataclass(frozen=True)
 class GrowthOptions(Checked):
@@ -70,17 +73,18 @@ class GrowthOptions(Checked):
     )
 
     _: KW_ONLY
-    split_lasso: float = option(
-        0.001,
+    split_lasso: float | None = option(
+        None,
         """l1 penalty on the weights of each split in its logistic regression, whose weights sum to one: unlike the
-        statement's `L1`, it does not grow with the depth, where there are fewer rows. For oblique trees.""",
+        statement's `L1`, it does not grow with the depth, where there are fewer rows. For oblique trees. None: .001 for
+        at most 64 features, and none for more, since its fits take up to the fourth power of their number.""",
         least=0,
     )
     leaf_lasso: float | Literal["oob"] = option(
         "oob",
         """l1 penalty on the weights of each linear leaf against half the mean squared error on its rows (scikit-learn's
         ``Lasso(alpha)``), in units of the outputs, after the last pass. "oob": the largest of `LASSOS` that
-        raises the expected out-of-bag error by half a percent at most, in trees of TAO.""",
+        raises the expected out-of-bag error by half a percent at most, in trees of TAO of at most 64 features.""",
         least=0,
     )
     relaxed: bool = option(
@@ -99,6 +103,12 @@ class GrowthOptions(Checked):
         test=lambda signs: signs is None or all(sign in (-1, 0, 1) for sign in signs),
         words="a tuple of -1, 0 and 1, or None",
     )
+
+    def l1_of_splits(self, n_features: int) -> float:
+        """``split_lasso``, where it is not given for so many features."""
+        if self.split_lasso is not None:
+            return float(self.split_lasso)
+        return SPLIT_LASSO if n_features <= MOST_FEATURES else 0.0
 
     def masks(self, n_branches: int, p: int, rng: Rng) -> NDArray[np.bool_]:
         """Features (B, p) that each node of a tree may use; empty for all."""

@@ -19,11 +19,23 @@ GROUP_WORK = 4_000_000  # numbers of X read per group of nodes, between two chec
 class State:
     """Mutable working copy of a tree: ``A, b`` of branches, leaf arrays, and each row's leaf and loss."""
 
-    def __init__(self, problem: TreeProblem, tree: Tree, options: Any) -> None:
-        """``options`` are those of a `TAO`."""
+    def __init__(
+        self,
+        problem: TreeProblem,
+        tree: Tree,
+        min_linear_rows: int | None,
+        improve: bool,
+        *,
+        split_lasso: float = 0.0,
+        leaf_lasso: float = 0.0,
+        clip: bool = True,
+    ) -> None:
         self.problem = problem
-        self.options = options
-        self.improve = options.accept == "improve"
+        self.improve = improve
+        self.min_linear_rows = min_linear_rows
+        self.split_lasso = split_lasso if problem.splits == "oblique" else 0.0
+        self.leaf_lasso = leaf_lasso
+        self.clip = clip
         self.children = tree.branch_arrays[0]
         self.depth = tree.node_depth
         self.A, self.b = tree.A.copy(), tree.b.copy()
@@ -83,8 +95,8 @@ class State:
         order, start = reduced.group_rows(self.slot, nodes.size, keep)
         u, current_cost = reduced.level_weights(order, start, self.u, self.side)
         l1, l2 = problem.strength(L1, "splits"), problem.strength(L2, "splits")
-        if self.options.split_lasso and problem.splits == "oblique":
-            l1, counts = self.options.split_lasso, np.diff(start)
+        if self.split_lasso:
+            l1, counts = self.split_lasso, np.diff(start)
             total = np.bincount(np.repeat(np.arange(nodes.size), counts), np.abs(u), nodes.size)
             total[total == 0.0] = 1.0
             u, current_cost = u / np.repeat(total, counts), current_cost / total
@@ -174,9 +186,8 @@ class State:
         number = self.leaf - self.n_branches
         if (coefs.shape[2] > 0) != linear:
             coefs = np.zeros((values.shape[0], problem.n_outputs, problem.n_features if linear else 0))
-        options = self.options
-        new = problem.fit_leaf_arrays(number, values, coefs, options.min_linear_rows, options.leaf_lasso)
-        if not options.clip:
+        new = problem.fit_leaf_arrays(number, values, coefs, self.min_linear_rows, self.leaf_lasso)
+        if not self.clip:
             new = (*new[:2], np.zeros((0, 0)), np.zeros((0, 0)))
         same_form = all(x.shape == y.shape for x, y in zip(new, self.leaf_arrays, strict=True))
         link = problem.link(linear)

@@ -72,7 +72,7 @@ class TAO(Solver):
     keep: Literal["best", "last"] = option(
         "best",
         """"best": every pass is a step, and `solve` keeps the best; "last": only the last one is, as in Algorithm 1,
-        which returns it even where an earlier tree was better.""",
+        which returns it even where an earlier tree, or the start, was better.""",
     )
     tol: float = option(
         1e-5,
@@ -132,16 +132,19 @@ class TAO(Solver):
                 yield None
                 start = tree
             assert start is not None  # growth ends with a tree
-        constant_first = problem.leaves == "linear" and not start.linear_leaves and self.constant_iterations > 0
-        state = State(problem, problem.enforce_min_leaf(start), self)
+        constant_first = problem.leaves == "linear" and not start.linear_leaves
+        given = {name: getattr(self, name) for name in ("split_lasso", "leaf_lasso", "clip")}
+        feasible = problem.enforce_min_leaf(start)
+        state = State(problem, feasible, self.min_linear_rows, self.accept == "improve", **given)
         if self.accept == "always" or constant_first:
             state.fit_leaves(linear=problem.leaves == "linear" and not constant_first)
         tree, objective = state.pruned()
-        yield Step(tree, objective, phase="start")
+        begun = Step(tree, objective, phase="start")
         passes = self._passes(problem, state, objective, node_solver, constant_first, rng)
-        if self.keep == "best":
-            return (yield from passes)
-        return (yield from last_step(passes))
+        if self.keep == "last":
+            return (yield from last_step(passes, begun))
+        yield begun
+        return (yield from passes)
 
     def _passes(
         self,
