@@ -117,7 +117,7 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
     if not path.exists():
         return []
     numbers = pd.read_csv(path)
-    if "role" not in numbers:
+    if numbers.empty or "role" not in numbers:
         return []
     metric = numbers["metric"].iloc[0]
     part = numbers[(numbers["metric"] == metric) & numbers["published"].notna()]

@@ -355,7 +355,7 @@ def test_rebalancing_leaves_the_held_out_rows_as_they_are(monkeypatch):
     assert np.ptp(np.unique(seen["y"], return_counts=True)[1]) == 0
     assert model.result_.trace.rows[0].objective == pytest.approx(0.5)  # the constant, on the rebalanced rows
     assert f1_score(y, model.predict(X), average="macro") > 0.7
-    with pytest.raises(ValueError, match="rebalance.* needs rows and classes of one weight"):
+    with pytest.raises(ValueError, match=r"rebalance.* needs rows and classes of one weight"):
         GradTreeClassifier(3, rebalance=True, class_weight="balanced").fit(X, y)
 
 

@@ -227,7 +227,15 @@ def test_a_sweep_is_drawn(tmp_path):
 
 def test_the_index_says_what_was_run_and_where_we_fall_short(fits, tmp_path):
     report.write(FIT, fits, tmp_path / "get_table7_full")
+    empty = tmp_path / "get_table8_full"  # a report without a number has no means
+    empty.mkdir()
+    about = json.loads((tmp_path / "get_table7_full" / "about.json").read_text())
+    (empty / "about.json").write_text(json.dumps(about | {"protocol": "get_table8"}))
+    header = (tmp_path / "get_table7_full" / "numbers.csv").read_text().splitlines()[0]
+    (empty / "numbers.csv").write_text(f"{header}\n")
     text = index.index(tmp_path)
+    assert "(get_table8_full/report.md)" in text
+    assert "\n| get_table8 |" not in text
     assert "| GET | Table 7 | get_table7 | run, 18 of 24 runs | 0.00 | [full](get_table7_full/report.md) |" in text
     assert "| TAO | Table 3 |  | not to be had: MNIST" in text
     assert "| SRT | Table 2 | srt_table2 | not run |" in text
