@@ -147,9 +147,13 @@ def critical_difference(table: pd.DataFrame, *, lower: bool, title: str = "") ->
         return axes.figure  # type: ignore[return-value]
 
 
+def swept(option: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The lines of a table that have a value of ours for the swept option."""
+    return table[table["ours"].notna() & table["method"].str.contains(f", {option}=", regex=False)]
+
+
 def sweep(protocol: Protocol, option: str, table: pd.DataFrame, label: str) -> Figure:
-    """A metric against the swept option: a line for each method and data set, or depth."""
-    table = table[table["ours"].notna() & table["method"].str.contains(f", {option}=", regex=False)]
+    """A metric against the swept option: a line for each method and data set, or depth, of `swept` lines."""
     stem, value = zip(*(name.rsplit(f", {option}=", 1) for name in table["method"]), strict=True)
     table = table.assign(stem=stem, value=value)
     means = table[table["dataset"].isin(list(protocol.means))]

@@ -162,7 +162,9 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
             )
     for option in protocol.sweeps:
         for metric in metrics:
-            own = lines[lines["metric"] == metric]
+            own = figures.swept(option, lines[lines["metric"] == metric])
+            if own.empty:
+                continue
             figure = figures.sweep(protocol, option, own, LABELS.get(metric, metric))
             figures.save(figure, folder / f"sweep_{option}_{metric}")
             caption = f"{LABELS.get(metric, metric)} against {option}."

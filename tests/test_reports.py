@@ -208,7 +208,7 @@ def test_a_sweep_is_drawn(tmp_path):
     values = [1, 5, 10, 100]
     chosen = {f"RF, n_estimators={n}": Method("random-forest", options={"n_estimators": n}) for n in values}
     stated = replace(
-        FIT, methods=chosen, tests=(), baseline="", published="", sweep="n_estimators", metrics=("test_r2",)
+        FIT, methods=chosen, tests=(), baseline="", published="", sweep="n_estimators, max_depth", metrics=("test_r2",)
     )
     store = Store("sweep", tmp_path / "store")
     fill(
@@ -219,7 +219,8 @@ def test_a_sweep_is_drawn(tmp_path):
     report.write(stated, store, tmp_path / "out")
     assert (tmp_path / "out" / "sweep_n_estimators_test_r2.png").stat().st_size > 5000
     assert "sweep_n_estimators_test_r2.png" in (tmp_path / "out" / "report.md").read_text()
-    lines = tables.long(stated, tables.measured(stated, store.rows()))
+    assert not list((tmp_path / "out").glob("sweep_max_depth*"))  # no run has it yet
+    lines = figures.swept("n_estimators", tables.long(stated, tables.measured(stated, store.rows())))
     axes = figures.sweep(stated, "n_estimators", lines, "R2").axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "5", "10", "100"]  # as stated, not as text
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.1 * len(label) for label in chosen])
