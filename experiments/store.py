@@ -121,13 +121,13 @@ class Store:
 
     def _read(self, table: str) -> pd.DataFrame | None:
         path = self.path(table)
-        return pd.read_parquet(path) if path.exists() else None
+        return read_table(path) if path.exists() else None
 
     def _read_parts(self, table: str) -> list[pd.DataFrame]:
         frames = []
         for path in self._parts.glob(f"*.{table}.parquet"):
             with suppress(FileNotFoundError):  # moved into the table meanwhile
-                frames.append((path.stat().st_mtime_ns, path.name, pd.read_parquet(path)))
+                frames.append((path.stat().st_mtime_ns, path.name, read_table(path)))
         return [frame for _time, _name, frame in sorted(frames, key=lambda f: f[:2])]
 
     def _write(self, frame: pd.DataFrame, path: Path) -> None:
@@ -135,6 +135,12 @@ class Store:
         unfinished = self._parts / f"{path.name}.{os.getpid()}.unfinished"
         frame.to_parquet(unfinished, index=False)
         os.replace(unfinished, path)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """The table in a file, by one open file: pyarrow opens a name twice, and a writer may replace it in between."""
+    with path.open("rb") as file:
+        return pd.read_parquet(file)
 
 
 def _concatenate(frames: list[pd.DataFrame | None], columns: list[str]) -> pd.DataFrame:

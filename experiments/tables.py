@@ -88,10 +88,9 @@ def long(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     theirs = paper[paper["metric"].isin(protocol.metrics)].rename(
         columns={"value": "paper", "deviation": "paper_deviation", "method": "published"}
     )
-    theirs = theirs[theirs["dataset"].isin([*protocol.datasets, *protocol.means])]
     if protocol.depths:
         theirs = theirs[theirs["depth"].isna() | theirs["depth"].isin(protocol.depths)]
-    single = theirs[~theirs["dataset"].isin(list(protocol.means))]
+    single = theirs[theirs["dataset"].isin([name for name in protocol.datasets if name not in protocol.means])]
     theirs = pd.concat([single, _paper_means(protocol, theirs, ours)], ignore_index=True)
     both = ours.merge(theirs, how="outer", on=["dataset", "depth", "published", "metric"], sort=False)
     both["method"] = both["method"].fillna(both["published"])
@@ -195,24 +194,28 @@ def half_interval(rows: pd.DataFrame, metric: str, n_sets: int) -> float:
 def _paper_means(protocol: Protocol, theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     """The paper's means over the data sets of our means, a line for each metric, method, depth and group.
 
-    Of its numbers for these sets, where it prints them all; else the mean that it prints, if ours is over all data sets
-    of the protocol.
+    The mean that it prints, if that is over these sets; else of its numbers for them, if it prints all of these.
     """
     out: list[Any] = []
     whole = full_means(protocol)
+    ours = ours[ours["dataset"].isin(protocol.datasets)]
+    measured = {str(metric): at_every_depth(part) for metric, part in ours.groupby("metric")}
     for (metric, method), part in theirs.groupby(["metric", "published"], sort=False):
+        known = measured.get(str(metric), ours.iloc[:0])
         for depth in part["depth"].unique():
             here = part[_same(part["depth"], depth)]
+            others = here[~here["dataset"].isin([*protocol.datasets, *protocol.means])]
             for name, members in protocol.means.items():
-                mine = ours[(ours["metric"] == metric) & _same(ours["depth"], depth) & ours["dataset"].isin(members)]
+                mine = known[_same(known["depth"], depth) & known["dataset"].isin(members)]
                 sets = complete(mine.pivot(index="dataset", columns="method", values="ours")).index
-                cells, printed = here[here["dataset"].isin(members)], here[here["dataset"] == name]
-                common = cells[cells["dataset"].isin(sets)]
-                line = {"dataset": name, "depth": depth, "published": method, "metric": metric}
-                if len(cells) > len(common) == len(sets) > 1 or (printed.empty and len(common) == len(sets) > 1):
-                    out.append({**line, "paper": common["paper"].mean()})
-                elif len(printed) and len(members) == len(whole[name]) and (mine.empty or len(sets) == len(members)):
+                printed, common = here[here["dataset"] == name], here[here["dataset"].isin(sets)]
+                alike = len(members) == len(whole[name]) and (mine.empty or len(sets) == len(members))
+                alike &= name != MEAN or others.empty  # it prints sets that are not ours
+                if len(printed) and alike:
                     out.append(printed.iloc[0].to_dict())
+                elif len(common) == len(sets) > 1:
+                    line = {"dataset": name, "depth": depth, "published": method, "metric": metric}
+                    out.append({**line, "paper": common["paper"].mean()})
     return pd.DataFrame(out, columns=theirs.columns)
 
 

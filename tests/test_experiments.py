@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
@@ -19,7 +20,7 @@ from sklearn.model_selection import ShuffleSplit, train_test_split
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from experiments import baselines, execute, index, methods, protocol, report, runner, sandbox
+from experiments import baselines, execute, index, methods, protocol, report, runner, sandbox, store as store_module
 from experiments.__main__ import main
 from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
 from experiments.sizes import flops, sizes
@@ -572,6 +573,22 @@ def test_a_run_killed_ten_times_ends_in_the_same_store(tmp_path):
 
 
 # ---- the store -------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_that_is_replaced_while_it_is_read_is_read_as_it_was(tmp_path, monkeypatch):
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pd.DataFrame({"x": np.arange(1000)}).to_parquet(path)
+    pd.DataFrame({"y": ["text"] * 3}).to_parquet(other)
+    read = pq.ParquetDataset.read
+
+    def replaced(self, *args, **kwargs):  # the schema has been read, the values have not
+        if other.exists():
+            os.replace(other, path)
+        return read(self, *args, **kwargs)
+
+    monkeypatch.setattr(pq.ParquetDataset, "read", replaced)
+    assert list(store_module.read_table(path).columns) == ["x"]
+    assert not other.exists()
 
 
 def test_a_crash_within_compaction_loses_and_doubles_nothing(tmp_path, monkeypatch):

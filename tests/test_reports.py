@@ -172,6 +172,20 @@ def test_a_papers_mean_stands_beside_ours_over_the_same_sets(fits):
     assert tables._paper_means(only, theirs, ours).empty  # its means are over 16 sets, and these are three
 
 
+def test_a_papers_printed_mean_is_kept_for_its_own_sets_alone():
+    cells = {"airfoil": 0.9, "space_ga": 0.5, "abalone": 0.4, "mean": 0.65}
+    theirs = pd.DataFrame({"dataset": cells.keys(), "paper": cells.values(), "published": "GET", "metric": "train_r2"})
+    theirs["depth"] = 2
+    ours = pd.DataFrame({"metric": "train_r2", "depth": 2, "dataset": FIT.datasets, "method": "GET", "ours": 0.5})
+    stated = replace(FIT, depths=(2,), metrics=("train_r2",))
+    assert tables._paper_means(stated, theirs, ours)["paper"].tolist() == [0.65]
+    more = pd.concat([theirs, theirs.iloc[:1].assign(dataset="kin8nm")], ignore_index=True)  # its mean is over four
+    assert tables._paper_means(stated, more, ours)["paper"].tolist() == [pytest.approx(0.6)]
+    fewer = ours.iloc[:2].assign(method="RF", depth=np.nan)
+    both = pd.concat([ours, fewer], ignore_index=True)
+    assert tables._paper_means(stated, theirs, both)["paper"].tolist() == [pytest.approx(0.7)]
+
+
 def test_means_have_confidence_intervals_over_seeds(fits):
     lines = tables.long(FIT, tables.measured(FIT, fits.rows()))
     mean = lines[(lines["method"] == "GET") & (lines["dataset"] == "mean") & (lines["metric"] == "test_r2")].iloc[0]
