@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-FOLDER = Path(__file__).parent
+from experiments.files import FOLDER as FOLDER, names as names, stated_in, swept
+
 ROOT = FOLDER.parent
 KINDS = ("fit", "solve")
 SPLITS = ("holdout", "kfold")
@@ -447,16 +447,11 @@ def sliced(part: Protocol, rows: int, seconds: float, most_methods: int | None) 
     )
 
 
-def names() -> list[str]:
-    """The protocols that ship; `read` also takes the path of any other TOML file."""
-    return sorted(path.stem for path in (FOLDER / "protocols").glob("*.toml"))
-
-
 def read(name: str, budget: str = "full") -> Protocol:
     """The protocol called ``name``, or in the file of that path, which ends in ``.toml``, under a budget; ValueError in
     one sentence for what its file should not hold.
     """
-    stated = _file(name)
+    stated = stated_in(name)
     name = Path(name).stem if name.endswith(".toml") else name
     budgets = stated.pop("budgets", {})
     if budget != "full" and budget not in budgets:
@@ -472,7 +467,7 @@ def read(name: str, budget: str = "full") -> Protocol:
                 raise ValueError(f"{key} must be stated; got none")
         methods: dict[str, Method] = {}
         for label, method in dict(stated.pop("methods")).items():
-            methods |= {name: _method(name, one) for name, one in _swept(label, method).items()}
+            methods |= {name: _method(name, one) for name, one in swept(label, method).items()}
         for label in [*options, *grids, *(chosen or ())]:
             if label not in methods:
                 raise ValueError(f"budget {budget} must name methods among {', '.join(methods)}; got {label!r}")
@@ -520,59 +515,12 @@ def _collection(name: str, budget: str, stated: Mapping[str, Any], budgets: tupl
     )
 
 
-def _swept(label: str, stated: Any) -> dict[str, Any]:
-    """A method for each value of its ``sweep``, or the method itself."""
-    if not isinstance(stated, dict) or "sweep" not in stated:
-        return {label: stated}
-    own = dict(stated)
-    sweep = own.pop("sweep")
-    if not (isinstance(sweep, dict) and len(sweep) == 1 and isinstance(values := next(iter(sweep.values())), list)):
-        raise ValueError(f"method {label}: sweep must be one option with a list of values; got {sweep!r}")
-    ((option, _values),) = sweep.items()
-    found = {}
-    for value in values:
-        one = {**own, "use": str(own.get("use", "")).replace(f"{{{option}}}", str(value))}
-        if "stands_for" in own:
-            one["stands_for"] = str(own["stands_for"]).replace(f"{{{option}}}", str(value))
-        if one["use"] == own.get("use", ""):
-            one["options"] = {**own.get("options", {}), option: value}
-        found[f"{label}, {option}={value}"] = one
-    return found
-
-
 def _method(label: str, stated: Mapping[str, Any]) -> Method:
     known = {f.name for f in fields(Method)}
     if not isinstance(stated, dict) or set(stated) - known:
         got = repr(stated) if not isinstance(stated, dict) else ", ".join(set(stated) - known)
         raise ValueError(f"method {label} must be a table of {', '.join(sorted(known))}; got {got}")
     return Method(**stated)
-
-
-def _file(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a file states, on top of the file that it extends."""
-    if name in extending:
-        raise ValueError(f"protocol {extending[0]}: extends must not lead back to itself; got {name!r}")
-    path = Path(name) if name.endswith(".toml") else FOLDER / "protocols" / f"{name}.toml"
-    if not path.is_file():
-        raise ValueError(f"protocol must be one of {', '.join(names())}, or a .toml file; got {name!r}")
-    with path.open("rb") as file:
-        try:
-            stated = tomllib.load(file)
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"protocol {name}: not TOML, {error}") from error
-    base = stated.pop("extends", None)
-    inherited = {} if base is None else _file(base, (*extending, name))
-    if isinstance(stated.get("methods"), dict):
-        known = {**inherited.get("methods", {}), **stated["methods"]}
-        stated["methods"] = {label: _alike(name, method, known) for label, method in dict(stated["methods"]).items()}
-    there = set(stated.get("methods", inherited.get("methods", {})))
-    sets = set(stated.get("datasets", inherited.get("datasets", [])))
-    budgets = {
-        name: _of_methods(budget, there)
-        for name, budget in inherited.get("budgets", {}).items()
-        if set(budget.get("datasets", [])) <= sets and ("methods" not in budget or there & set(budget["methods"]))
-    }
-    return {**inherited, **stated, "budgets": {**budgets, **stated.get("budgets", {})}}
 
 
 def _restrict(values: dict[str, Any], methods: Mapping[str, Method]) -> None:
@@ -582,29 +530,6 @@ def _restrict(values: dict[str, Any], methods: Mapping[str, Method]) -> None:
         values["tests"] = tuple(test for test in values.get("tests", ()) if test not in PAIRED)
     kept = {name: [one for one in sets if one in values["datasets"]] for name, sets in values.get("groups", {}).items()}
     values["groups"] = {name: sets for name, sets in kept.items() if sets}
-
-
-def _of_methods(budget: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """An inherited budget without what it says of methods that are not there; at least one is."""
-    kept = dict(budget)
-    for key in ("options", "grid"):
-        if key in kept:
-            kept[key] = {label: said for label, said in kept[key].items() if label in known}
-    if "methods" in kept:
-        kept["methods"] = [label for label in kept["methods"] if label in known]
-    return kept
-
-
-def _alike(name: str, method: Any, known: Mapping[str, Any]) -> Any:
-    """A method with what that called ``like`` states, its own options on top."""
-    if not isinstance(method, dict) or "like" not in method:
-        return method
-    own = dict(method)
-    like = own.pop("like")
-    if not isinstance(like, str) or not isinstance(known.get(like), dict):
-        raise ValueError(f"protocol {name}: like must be the label of another method; got {like!r}")
-    model = _alike(name, known[like], {k: v for k, v in known.items() if k != like})
-    return {**model, **own, "options": {**model.get("options", {}), **own.get("options", {})}}
 
 
 @cache

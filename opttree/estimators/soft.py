@@ -44,8 +44,8 @@ class _SoftTree(Preset, SingleTree):
         weights (which count as repeated rows) or the number of rows, whichever is larger; the factors were chosen by
         inner cross-validation on ten of the paper's data sets. "paper": features are scaled to [0, 1], and the lambdas
         are, to the letter of eq. (7), ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit; "paper, sum":
-        the same lambdas beside the sum over the rows, and for gates without the factor 1/p, with which the paper's
-        numbers can be had (protocol ``srt_readings``). Under ``preset="paper"`` features are scaled to [0, 1] in any
+        the same lambdas beside the sum over the rows, and for gates without the factor 1/p, which comes nearer to the
+        paper's numbers, see `solvers.NODEC.paper`. Under ``preset="paper"`` features are scaled to [0, 1] in any
         case, and "auto" is "paper, sum" for SRT, and none for ORRT.""",
         test=lambda l2: is_l2(l2),
         words="'auto', 'paper', 'paper, sum', a number >= 0 or a pair of them",
