@@ -7,28 +7,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.toml"))
 
 
-def names() -> list[str]:
-    """The protocols that ship; `read` also takes the path of any other TOML file."""
-    return sorted(path.stem for path in (FOLDER / "protocols").glob("*.toml"))
-
-
-def stated_in(name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a file states, on top of the file that it extends."""
+def stated_in(folder: Path, name: str, extending: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What the file called ``name`` in ``folder``, or at that path, states, on top of the file that it extends."""
     if name in extending:
         raise ValueError(f"protocol {extending[0]}: extends must not lead back to itself; got {name!r}")
-    path = Path(name) if name.endswith(".toml") else FOLDER / "protocols" / f"{name}.toml"
+    path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
     if not path.is_file():
-        raise ValueError(f"protocol must be one of {', '.join(names())}, or a .toml file; got {name!r}")
+        raise ValueError(f"protocol must be one of {', '.join(names(folder))}, or a .toml file; got {name!r}")
     with path.open("rb") as file:
         try:
             stated = tomllib.load(file)
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"protocol {name}: not TOML, {error}") from error
     base = stated.pop("extends", None)
-    inherited = {} if base is None else stated_in(base, (*extending, name))
+    inherited = {} if base is None else stated_in(folder, base, (*extending, name))
     if isinstance(stated.get("methods"), dict):
         known = {**inherited.get("methods", {}), **stated["methods"]}
         stated["methods"] = {label: _alike(name, method, known) for label, method in dict(stated["methods"]).items()}

@@ -88,9 +88,11 @@ def index(results: Path) -> str:
     lines = [
         "# What of the papers is reproduced",
         "Written by `python -m experiments index` from the reports beside this file. Means over data sets of the first "
-        "metric of each report: what the paper printed, the paper's method as we run it, opttree's default; ± half of "
-        "the 95 % confidence interval over seeds. *Short* names data sets where opttree's default is behind "
-        "the printed number, or the paper's method where there is no default; *reduced*: with options of a budget.",
+        "metric of each report, over as many of the protocol's sets as all its methods have: what the paper printed "
+        "(over these sets, where it prints each), the paper's method as we run it, opttree's default; ± half of the "
+        "95 % confidence interval over seeds, where several seeds have every set. *Short* names data sets where "
+        "opttree's default is behind the printed number, or the paper's method where there is no default; *reduced*: "
+        "with options of a budget.",
         "## Tables and figures",
         "| paper | item | protocol | state | hours | report |",
         "|:--|:--|:--|:--|--:|:--|",
@@ -101,8 +103,8 @@ def index(results: Path) -> str:
         links = ", ".join(f"[{about['budget']}]({about['folder']}/report.md)" for about in those)
         what = state(those) if item.protocol else item.reason
         lines.append(f"| {item.paper} | {item.name} | {item.protocol} | {what} | {hours} | {links} |")
-    lines += ["## Means", "| protocol | metric | depth | method | printed | paper's method | default | short |"]
-    lines.append("|:--|:--|--:|:--|--:|--:|--:|:--|")
+    lines += ["## Means", "| protocol | metric | depth | method | sets | printed | paper's method | default | short |"]
+    lines.append("|:--|:--|--:|:--|--:|--:|--:|--:|:--|")
     for name in dict.fromkeys(item.protocol for item in coverage() if item.protocol):
         for about in known.get(name, [])[:1]:
             lines += _means(name, about["budget"], results / about["folder"] / "numbers.csv")
@@ -133,8 +135,9 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
             cells += [_ours(rows, metric) for rows in ours.values()]
             label = published if group == protocols.MEAN else f"{published}, {group}"
             at = "" if np.isnan(depth) else f"{depth:g}"
+            over = f"{here['runs'].max():.0f} of {len(protocols.read(name).means.get(group, sets))}"
             short = _short(own[own["dataset"].isin(sets)], metric)
-            found.append(f"| {name} | {metric} | {at} | {label} | {' | '.join(cells)} | {short} |")
+            found.append(f"| {name} | {metric} | {at} | {label} | {over} | {' | '.join(cells)} | {short} |")
     return found
 
 

@@ -15,8 +15,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from experiments.files import FOLDER as FOLDER, names as names, stated_in, swept
+from experiments import files
 
+FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 KINDS = ("fit", "solve")
 SPLITS = ("holdout", "kfold")
@@ -447,11 +448,16 @@ def sliced(part: Protocol, rows: int, seconds: float, most_methods: int | None) 
     )
 
 
+def names() -> list[str]:
+    """The protocols that ship; `read` also takes the path of any other TOML file."""
+    return files.names(FOLDER / "protocols")
+
+
 def read(name: str, budget: str = "full") -> Protocol:
     """The protocol called ``name``, or in the file of that path, which ends in ``.toml``, under a budget; ValueError in
     one sentence for what its file should not hold.
     """
-    stated = stated_in(name)
+    stated = files.stated_in(FOLDER / "protocols", name)
     name = Path(name).stem if name.endswith(".toml") else name
     budgets = stated.pop("budgets", {})
     if budget != "full" and budget not in budgets:
@@ -467,7 +473,7 @@ def read(name: str, budget: str = "full") -> Protocol:
                 raise ValueError(f"{key} must be stated; got none")
         methods: dict[str, Method] = {}
         for label, method in dict(stated.pop("methods")).items():
-            methods |= {name: _method(name, one) for name, one in swept(label, method).items()}
+            methods |= {name: _method(name, one) for name, one in files.swept(label, method).items()}
         for label in [*options, *grids, *(chosen or ())]:
             if label not in methods:
                 raise ValueError(f"budget {budget} must name methods among {', '.join(methods)}; got {label!r}")
@@ -541,8 +547,8 @@ def code_version() -> str:
 
     digest = hashlib.sha1()
     own = [FOLDER / name for name in ("methods.py", "baselines.py", "execute.py", "sizes.py")]
-    files = [*ROOT.glob("opttree/**/*.py"), *ROOT.glob("solvers/**/*.py"), *own]
-    for path in sorted(files):
+    sources = [*ROOT.glob("opttree/**/*.py"), *ROOT.glob("solvers/**/*.py"), *own]
+    for path in sorted(sources):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
