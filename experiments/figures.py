@@ -187,7 +187,12 @@ def against_published(table: pd.DataFrame, label: str) -> Figure:
         for i, (name, style) in enumerate(lines(sorted(table["method"].unique())).items()):
             part = table[table["method"] == name]
             axes.plot(
-                part["paper"], part["ours"], marks[i % len(marks)], color=style["color"], markersize=3.5, label=name
+                part["paper"],
+                part["ours"],
+                marks[(i + i // len(COLORS)) % len(marks)],
+                color=style["color"],
+                markersize=3.5,
+                label=name,
             )
         low = float(table[["ours", "paper"]].min().min())
         high = float(table[["ours", "paper"]].max().max())

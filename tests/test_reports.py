@@ -420,3 +420,9 @@ def test_a_split_is_told_in_words():
     kfold = Protocol(name="k", title="", datasets=("a",), methods={"c": Method("cart")}, splits=Splits("kfold", k=4))
     assert report._splits(kfold) == "4-fold, new folds for every seed"
     assert report._splits(FIT) == "random, 75 % of the rows for training"
+
+
+def test_no_two_methods_look_alike_against_the_published():
+    table = pd.DataFrame({"method": [f"m{i:02d}" for i in range(20)], "ours": 0.5, "paper": np.linspace(0.4, 0.6, 20)})
+    drawn = figures.against_published(table, "R2").axes[0].lines[:20]
+    assert len({(line.get_marker(), line.get_color()) for line in drawn}) == 20
