@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 DATA ?= diabetes friedman1
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs lowest clean
 
 demo: $(VENV)/.installed
 	$(BIN)/opttree warm-up tao-c tao-l get get-linear
@@ -20,6 +20,19 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+
+docs: $(VENV)/.installed
+	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
+	$(BIN)/python docs/tools/check.py docs/_build/html
+
+# the suite with the oldest libraries that setup.cfg allows, in a virtual environment of its own
+lowest: $(VENV)/.installed
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --output-file build/lowest.txt setup.cfg
+	$(BIN)/uv venv --quiet --clear build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest --constraint build/lowest.txt --editable ".[test]"
+	build/lowest/bin/opttree warm-up
+	build/lowest/bin/python -m pytest -n 2 --dist loadfile
 
 $(VENV)/.installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,4 +41,4 @@ $(VENV)/.installed: setup.cfg pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) out build dist docs/_build docs/generated docs/gallery *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -11,8 +11,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments import protocol as protocols
-from experiments.store import DEFAULT, Store
+try:
+    from experiments import protocol as protocols
+    from experiments.store import DEFAULT, Store
+except ImportError as error:
+    sys.exit(f"experiments needs pip install opttree[experiments]; {error.name} is missing")
 
 RESULTS = DEFAULT.parent / "results" if DEFAULT.is_absolute() else DEFAULT / "results"
 

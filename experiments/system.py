@@ -23,6 +23,7 @@ LIBRARIES = (
     "highspy",
     "pyomo",
     "xgboost",
+    "xgboost-cpu",
     "lightgbm",
     "catboost",
     "pystreed",

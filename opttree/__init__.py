@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from opttree.racing import race as race
     from opttree.tree import Tree as Tree
+    from opttree.versions import show_versions as show_versions
     from opttree.warming import warm_up as warm_up
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ _HOMES = {
     "Model": "opttree.io",
     "load": "opttree.io",
     "save": "opttree.io",
+    "show_versions": "opttree.versions",
     "warm_up": "opttree.warming",
     "Cost": "opttree.costs",
     "estimate_cost": "opttree.costs",

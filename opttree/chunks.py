@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Chunks", "predict_chunks"]
+
 Floats = NDArray[np.float64]
 ROWS = 65_536
 
@@ -29,6 +31,19 @@ class Chunks:
     ------
     ValueError
         For an unknown kind of source, or a target that it does not contain.
+
+    See Also
+    --------
+    predict_chunks : predicts them
+    opttree.GETRegressor.fit_chunks : learns from them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TAORegressor, chunks, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> [len(part) for part, _ in chunks.Chunks((X, y), rows=200)]
+    [200, 200, 42]
     """
 
     source: Any
@@ -126,6 +141,20 @@ def predict_chunks(
     """Predictions of any fitted estimator for each chunk of ``source`` in turn; ``target`` columns are left out.
 
     ``method`` is the name of the estimator's method: "predict", "predict_proba" or "apply". For the rest see `Chunks`.
+
+    See Also
+    --------
+    Chunks : what is read
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TAORegressor, chunks, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = TAORegressor(max_depth=2, random_state=0).fit(X, y)
+    >>> parts = list(chunks.predict_chunks(model, X, rows=200))
+    >>> bool(np.array_equal(np.concatenate(parts), model.predict(X)))
+    True
     """
     answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
     for X, _y in Chunks(source, target, rows):

@@ -58,10 +58,23 @@ def _leaves(n: float, depth: int) -> float:
 class Cost:
     """What a fit takes.
 
+    Attributes
+    ----------
     seconds : of one thread.
     bytes : peak memory beyond what the process held before the fit, the data among it.
     seconds_factor, bytes_factor : of ten measured fits, nine are within this factor of what the model says that was
         fitted to the other fits (bytes below `FLOOR` count as `FLOOR`).
+
+    See Also
+    --------
+    estimate_cost : what returns it
+
+    Examples
+    --------
+    >>> import opttree
+    >>> cost = opttree.estimate_cost("tao-l", n=10_000, p=20, depth=4)
+    >>> cost.seconds < 60 and cost.bytes < 1e9 and cost.seconds_factor > 1
+    True
     """
 
     seconds: float
@@ -93,6 +106,17 @@ def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
     ------
     ValueError
         For an unknown method, or a number that is no integer >= 1.
+
+    See Also
+    --------
+    Cost : what it returns
+
+    Examples
+    --------
+    >>> import opttree
+    >>> small, large = (opttree.estimate_cost("get", n=n, p=20, depth=6) for n in (1_000, 100_000))
+    >>> small.seconds < large.seconds
+    True
     """
     models = _table()["methods"]
     if method not in models:

@@ -21,6 +21,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+__all__ = ["Dataset", "guess_task", "load", "names", "read_csv", "read_table"]
+
 TASKS = {"regression": "regression", "binary": "classification", "multiclass": "classification"}
 GENERATED_ROWS = 2000
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
@@ -30,6 +32,17 @@ ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
 class Dataset:
     """A data set: ``X`` (DataFrame), ``y`` (Series, or DataFrame for several outputs), ``task`` ("regression" or
     "classification"), ``name`` and ``source``.
+
+    See Also
+    --------
+    load : what returns it
+
+    Examples
+    --------
+    >>> from opttree import datasets
+    >>> X, y = datasets.load("diabetes").as_arrays()
+    >>> X.shape, y.shape
+    ((442, 10), (442,))
     """
 
     X: pd.DataFrame
@@ -122,7 +135,18 @@ def _files() -> dict[str, Path]:
 
 
 def names() -> list[str]:
-    """Names that `load` knows without a network: the files in OPTTREE_DATA and the built-in sets, sorted."""
+    """Names that `load` knows without a network: the files in OPTTREE_DATA and the built-in sets, sorted.
+
+    See Also
+    --------
+    load : loads one
+
+    Examples
+    --------
+    >>> from opttree import datasets
+    >>> "diabetes" in datasets.names() and "friedman1" in datasets.names()
+    True
+    """
     return sorted({*_files(), *_BUILT_IN})
 
 
@@ -137,6 +161,21 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
     ------
     ValueError
         For an unknown name; the message lists near matches.
+
+    See Also
+    --------
+    names : what there is
+    read_csv, read_table : files of your own
+
+    Examples
+    --------
+    >>> from opttree import datasets
+    >>> data = datasets.load("diabetes")
+    >>> data.X.shape, data.task
+    ((442, 10), 'regression')
+    >>> X, y = datasets.load("friedman1", as_arrays=True)
+    >>> X.shape
+    (2000, 10)
     """
     files = _files()
     if name in files:
@@ -149,7 +188,21 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
 
 
 def read_csv(path: str | Path) -> pd.DataFrame:
-    """A CSV file (also gzip) as a DataFrame; ValueError if it cannot be read."""
+    r"""A CSV file (also gzip) as a DataFrame; ValueError if it cannot be read.
+
+    See Also
+    --------
+    read_table : Parquet as well
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from opttree import datasets
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.csv"
+    >>> _ = file.write_text("colour,size\nred,1\nblue,\n")
+    >>> datasets.read_csv(file).shape
+    (2, 2)
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows with more values than the header has names
@@ -164,12 +217,25 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """A CSV or Parquet file as a DataFrame; columns of ISO dates, such as 2024-03-01, are read as dates.
+    r"""A CSV or Parquet file as a DataFrame; columns of ISO dates, such as 2024-03-01, are read as dates.
 
     Raises
     ------
     ValueError
         If it cannot be read, or holds no rows.
+
+    See Also
+    --------
+    read_csv : CSV alone
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from opttree import datasets
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.csv"
+    >>> _ = file.write_text("colour,size\nred,1\nblue,\n")
+    >>> list(datasets.read_table(file).columns)
+    ['colour', 'size']
     """
     if Path(path).suffix.lower() not in (".parquet", ".pq"):
         frame = read_csv(path)
@@ -192,6 +258,17 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def guess_task(y: pd.Series) -> str:
     """The task by y: "regression" for numbers; "classification" for text, booleans, categories, 0 and 1, and other two
     integers.
+
+    See Also
+    --------
+    load : data sets know their task
+
+    Examples
+    --------
+    >>> from opttree import datasets
+    >>> import pandas as pd
+    >>> datasets.guess_task(pd.Series(["yes", "no"])), datasets.guess_task(pd.Series([1.5, 2.5, 3.25]))
+    ('classification', 'regression')
     """
     if not pd.api.types.is_numeric_dtype(y) or y.dtype == bool:
         return "classification"

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from opttree.text import number, shown
 
+__all__ = ["Encoding", "Levels", "Missing", "Value"]
+
 Floats = NDArray[np.float64]
 Kind = Literal["number", "boolean", "date", "category"]
 KINDS = ("number", "boolean", "date", "category")
@@ -36,6 +38,22 @@ class Value:
 
     With ``low`` and ``high``, numbers are clipped to this range and ``fill`` lies outside of it, so that a threshold
     sends missing ones to one side.
+
+    See Also
+    --------
+    Encoding : what holds it
+    Levels, Missing : the other kinds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAOClassifier
+    >>> table = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": [1.0, None, 3.0] * 20})
+    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no"] * 30)
+    >>> encoding = model.tree_.encoding
+    >>> from opttree.encoding import Value
+    >>> any(isinstance(feature, Value) for feature in encoding.features)
+    True
     """
 
     column: int
@@ -46,7 +64,23 @@ class Value:
 
 @dataclass(frozen=True)
 class Missing:
-    """1 where the column is missing, 0 elsewhere."""
+    """1 where the column is missing, 0 elsewhere.
+
+    See Also
+    --------
+    Encoding : what holds it
+    Levels, Value : the other kinds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAORegressor
+    >>> from opttree.encoding import Missing
+    >>> table = pd.DataFrame({"size": [1.0, None, 3.0] * 20})
+    >>> model = TAORegressor(max_depth=1, random_state=0).fit(table, [0.0, 5.0, 1.0] * 20)
+    >>> any(isinstance(feature, Missing) for feature in model.tree_.encoding.features)
+    True
+    """
 
     column: int
 
@@ -57,6 +91,22 @@ class Levels:
 
     "indicator": 1 for the levels in ``numbers``, 0 for the others. Else the mean of the target in each category, or the
     share of a class, which ``of`` names.
+
+    See Also
+    --------
+    Encoding : what holds it
+    Value, Missing : the other kinds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAOClassifier
+    >>> table = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": [1.0, None, 3.0] * 20})
+    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no"] * 30)
+    >>> encoding = model.tree_.encoding
+    >>> from opttree.encoding import Levels
+    >>> any(isinstance(feature, Levels) for feature in encoding.features)
+    True
     """
 
     column: int
@@ -94,6 +144,21 @@ class Encoding:
     ----------
     columns : the columns, in the order of the training table.
     features : the features, `Value`, `Missing` or `Levels`.
+
+    See Also
+    --------
+    opttree.TableEncoder : learns it from a table
+    Levels, Value, Missing : what a feature is made of
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAOClassifier
+    >>> table = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": [1.0, None, 3.0] * 20})
+    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no"] * 30)
+    >>> encoding = model.tree_.encoding
+    >>> [column.name for column in encoding.columns]
+    ['colour', 'size']
     """
 
     columns: tuple[Column, ...]

@@ -55,6 +55,19 @@ class Forest:
     ------
     ValueError
         If a tree has the wrong number of features, or too few outputs.
+
+    See Also
+    --------
+    Tree : one of them
+    TAOForestRegressor, BoostedTreesRegressor : what makes forests
+
+    Examples
+    --------
+    >>> from opttree import TAOForestRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> forest = TAOForestRegressor(3, kind="oblique", random_state=0).fit(X, y).forest_
+    >>> len(forest.trees), forest.predict(X[:2]).shape
+    (3, (2,))
     """
 
     layers: tuple[tuple[Tree, ...], ...]

@@ -24,7 +24,20 @@ _dispensable: list[None] = []  # one entry per active `compilation_can_end` bloc
 
 
 class InterruptedFitWarning(UserWarning):
-    """A fit was interrupted: its model is the best so far, not the result of a complete fit."""
+    """A fit was interrupted: its model is the best so far, not the result of a complete fit.
+
+    See Also
+    --------
+    solvers.Termination : a solver's word for it is INTERRUPTED
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import opttree
+    >>> with warnings.catch_warnings():        # a script that takes what there is after Ctrl-C, and says nothing
+    ...     warnings.simplefilter("ignore", opttree.InterruptedFitWarning)
+    ...     model = opttree.TAORegressor(max_depth=2, on_interrupt="keep")
+    """
 
 
 @contextmanager

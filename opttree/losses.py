@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from opttree.options import Checked, option
 
+__all__ = ["Exponential", "Gamma", "Huber", "Loss", "Poisson", "Quantile", "weighted_quantile"]
+
 Floats = NDArray[np.float64]
 SMALLEST = 1e-12  # least prediction of a positive quantity, in units of the largest outcome
 LEAST = 1e-100  # and in any case
@@ -24,6 +26,30 @@ class Loss(Checked):
     """Base class of losses of one output; several outputs are summed. Subclasses are frozen dataclasses.
 
     `value` and `constant` are needed by all solvers that take such losses; `majorizer` by `solvers.Boosting`.
+
+    See Also
+    --------
+    opttree.TreeProblem : takes it as ``loss``
+    opttree.TAORegressor : takes most by name, and any as ``loss``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.losses import Loss
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Relative(Loss):
+    ...     # squared error relative to the outcome
+    ...     def value(self, y, prediction):
+    ...         return ((y - prediction) / y) ** 2
+    ...     def constant(self, y, w):
+    ...         return float(np.sum(w / y) / np.sum(w / y**2))
+    >>> problem = TreeProblem(X, 1.0 + X[:, 0], depth=2, splits="axis", loss=Relative())
+    >>> bool(problem.objective(problem.best_constant()) < 0.05)
+    True
     """
 
     positive = False  # whether predictions must be > 0, so that sums of trees may leave the domain
@@ -67,7 +93,19 @@ class Loss(Checked):
 
 
 def weighted_quantile(y: Floats, w: Floats, q: float) -> float:
-    """The smallest minimiser of the pinball loss."""
+    """The smallest minimiser of the pinball loss.
+
+    See Also
+    --------
+    Quantile : the loss whose best constant it is
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree.losses import weighted_quantile
+    >>> float(weighted_quantile(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 5.0]), 0.5))
+    3.0
+    """
     order = np.argsort(y)
     below = np.cumsum(w[order])
     return float(y[order][min(int(np.searchsorted(below, q * below[-1] * (1.0 - 1e-12))), y.size - 1)])
@@ -75,7 +113,24 @@ def weighted_quantile(y: Floats, w: Floats, q: float) -> float:
 
 @dataclass(frozen=True)
 class Quantile(Loss):
-    """Pinball loss: ``q (y - f)`` above the prediction, ``(1 - q) (f - y)`` below; a leaf predicts its q-quantile."""
+    """Pinball loss: ``q (y - f)`` above the prediction, ``(1 - q) (f - y)`` below; a leaf predicts its q-quantile.
+
+    See Also
+    --------
+    opttree.TreeProblem : takes it as ``loss``
+    opttree.TAORegressor : takes most by name, and any as ``loss``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.losses import Quantile
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> problem = TreeProblem(X, X[:, 0], depth=0, loss=Quantile(0.9))
+    >>> bool(abs(problem.best_constant().values[0, 0] - np.quantile(X, 0.9)) < 0.02)
+    True
+    """
 
     q: float = option(0.5, "Level of the quantile.", above=0, below=1)
     criterion = "absolute_error"
@@ -104,7 +159,24 @@ class Quantile(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """``r^2 / 2`` for residuals of at most ``delta``, ``delta (|r| - delta / 2)`` beyond."""
+    """``r^2 / 2`` for residuals of at most ``delta``, ``delta (|r| - delta / 2)`` beyond.
+
+    See Also
+    --------
+    opttree.TreeProblem : takes it as ``loss``
+    opttree.TAORegressor : takes most by name, and any as ``loss``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.losses import Huber
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> problem = TreeProblem(X, np.append(X[1:, 0], 1e6), depth=0, loss=Huber(1.0))
+    >>> bool(problem.best_constant().values[0, 0] < 1.0)         # the outlier hardly moves it
+    True
+    """
 
     delta: float = option(1.0, "Residual from which the loss is linear, in units of y.", above=0)
 
@@ -149,7 +221,25 @@ class _Positive(Loss):
 
 @dataclass(frozen=True)
 class Poisson(_Positive):
-    """Poisson deviance ``2 (y log(y / f) - y + f)`` of counts y >= 0; a leaf predicts the mean."""
+    """Poisson deviance ``2 (y log(y / f) - y + f)`` of counts y >= 0; a leaf predicts the mean.
+
+    See Also
+    --------
+    opttree.TreeProblem : takes it as ``loss``
+    opttree.TAORegressor : takes most by name, and any as ``loss``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.losses import Poisson
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> y = rng.poisson(1.0 + 5.0 * X[:, 0]) + 0
+    >>> problem = TreeProblem(X, y, depth=0, loss=Poisson())
+    >>> bool(abs(problem.best_constant().values[0, 0] - y.mean()) < 1e-9)
+    True
+    """
 
     criterion = "poisson"
 
@@ -170,7 +260,25 @@ class Poisson(_Positive):
 
 @dataclass(frozen=True)
 class Gamma(_Positive):
-    """Gamma deviance ``2 (log(f / y) + y / f - 1)`` of amounts y > 0; a leaf predicts the mean."""
+    """Gamma deviance ``2 (log(f / y) + y / f - 1)`` of amounts y > 0; a leaf predicts the mean.
+
+    See Also
+    --------
+    opttree.TreeProblem : takes it as ``loss``
+    opttree.TAORegressor : takes most by name, and any as ``loss``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.losses import Gamma
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> y = rng.poisson(1.0 + 5.0 * X[:, 0]) + 1.0
+    >>> problem = TreeProblem(X, y, depth=0, loss=Gamma())
+    >>> bool(abs(problem.best_constant().values[0, 0] - y.mean()) < 1e-9)
+    True
+    """
 
     def check(self, y: Floats) -> None:
         """Amounts are positive."""
@@ -193,6 +301,23 @@ class Exponential(_Positive):
     sight after the time -y. A leaf predicts the mean survival time: total time over number of events.
 
     ``log f + t / f`` for an event, ``t / f`` for a time that was cut off, plus a constant so that no loss is negative.
+
+    See Also
+    --------
+    opttree.TreeProblem : takes it as ``loss``
+    opttree.TAORegressor : takes most by name, and any as ``loss``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.losses import Exponential
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 1))
+    >>> times, ended = rng.exponential(2.0, 200), np.ones(200)
+    >>> loss = Exponential()
+    >>> bool(np.isfinite(loss.value(times, np.full(200, 0.5))).all())
+    True
     """
 
     def check(self, y: Floats) -> None:

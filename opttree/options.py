@@ -16,7 +16,15 @@ import numpy as np
 
 COUNTS = {2: "two", 3: "three"}
 MOST_BITS = 63  # of an integer, beside its sign
-SECTIONS = ("Attributes", "Returns", "Raises", "Notes", "References", "Examples")  # sections that follow the parameters
+SECTIONS = (
+    "Attributes",
+    "Returns",
+    "Raises",
+    "See Also",
+    "Notes",
+    "References",
+    "Examples",
+)  # sections that follow the parameters
 
 
 @dataclass(frozen=True)

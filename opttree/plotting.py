@@ -15,6 +15,16 @@ from opttree.models import as_tree
 from opttree.tree import Tree
 from opttree.tree_picture import draw_tree
 
+__all__ = [
+    "plot_importances",
+    "plot_node_weights",
+    "plot_partition",
+    "plot_rows",
+    "plot_split_evolution",
+    "plot_trace",
+    "plot_tree",
+]
+
 FACTOR_OF_LOG = 3.0  # between the largest and the least objective of a trace on a linear axis
 GAP_FLOOR = 1e-6  # relative gaps below are drawn as this one
 
@@ -51,6 +61,21 @@ def plot_tree(
     max_depth : largest depth drawn; subtrees below are shown as "... (k leaves)".
     ax : axes to draw on; by default a new figure with room for the texts, of at most 24 by 14 inches.
     fontsize : largest size of the texts, in points; they become smaller where they would overlap.
+
+    See Also
+    --------
+    opttree.export.to_html : a page that opens and closes branches
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> ax = opttree.plotting.plot_tree(model)
+    >>> len(ax.texts) >= 7
+    True
+    >>> plt.close("all")
     """
     tree, names = _tree_of(model, feature_names)
     if max_depth is not None and max_depth < 0:
@@ -67,6 +92,21 @@ def plot_importances(
     ----------
     model : a fitted estimator, of opttree or another library, or the importances themselves (p,).
     most : bars, at most; the others are added up in one more.
+
+    See Also
+    --------
+    opttree.interpret.importances : the numbers
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> ax = opttree.plotting.plot_importances(model)
+    >>> len(ax.patches) > 0
+    True
+    >>> plt.close("all")
     """
     found = getattr(model, "feature_importances_", model)
     values = np.asarray(found, np.float64) if np.iterable(found) else np.zeros((0, 0))
@@ -111,6 +151,21 @@ def plot_trace(
     scale : of the objective. "linear"; "log"; "gap": ``(objective - best) / |best|`` on a logarithmic axis, with the
         best objective of all results, or the best bound where that is a proof, as ``best``; "auto": "log" where
         objectives are positive and differ by more than a factor of 3, else "linear".
+
+    See Also
+    --------
+    solvers.Trace : what it draws
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> ax = opttree.plotting.plot_trace(model.result_)
+    >>> ax.get_xlabel()
+    'seconds'
+    >>> plt.close("all")
     """
     if not isinstance(results, Mapping):
         several = list(results) if isinstance(results, Sequence) else [results]
@@ -142,6 +197,21 @@ def plot_rows(
 ) -> Axes:
     """`plot_trace` of traces alone, up to ``end`` seconds; ``bounds`` are the final ones, by default those of the
     traces.
+
+    See Also
+    --------
+    plot_trace : of a result, or of several
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> ax = opttree.plotting.plot_rows({"TAO": model.result_.trace})
+    >>> ax.get_xlabel()
+    'seconds'
+    >>> plt.close("all")
     """
     if scale not in ("auto", "linear", "log", "gap"):
         raise ValueError(f"scale must be 'auto', 'linear', 'log' or 'gap'; got {scale!r}")
@@ -202,6 +272,22 @@ def plot_partition(
     Colours are predictions (class indices for classification) and lines are the boundaries between leaves; the rows of
     X are drawn on top, coloured by ``y`` if given. ``features`` are numbers or names; of a model with the encoding of a
     table, X is the table, and features are those of its encoding.
+
+    See Also
+    --------
+    plot_tree : of more features
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> two = opttree.TAORegressor(max_depth=2, random_state=0).fit(X[:, [2, 8]], y)
+    >>> ax = opttree.plotting.plot_partition(two, X[:, [2, 8]], y)
+    >>> ax.get_xlabel()
+    'x0'
+    >>> plt.close("all")
     """
     tree, names = _tree_of(model, feature_names)
     X = tree.encoding.transform(X) if tree.encoding is not None and is_table(X) else np.asarray(X, np.float64)
@@ -273,6 +359,20 @@ def plot_node_weights(
     Returns
     -------
     The axes of the branches drawn, in the order of their numbers.
+
+    See Also
+    --------
+    opttree.interpret.weight_shares : the numbers
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> opttree.plotting.plot_node_weights(model).shape
+    (3,)
+    >>> plt.close("all")
     """
     tree, names = _tree_of(model, feature_names)
     if levels < 1:
@@ -324,6 +424,24 @@ def plot_split_evolution(
     Returns
     -------
     The axes, root first, each level from left to right.
+
+    See Also
+    --------
+    plot_trace : the objective
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> from solvers import GradTree, solve
+    >>> steps = []
+    >>> problem = opttree.TreeProblem.standardized(X, y, depth=1, splits="axis")
+    >>> _ = solve(problem, GradTree(epochs=30), callback=lambda step, trace: steps.append(step), random_state=0)
+    >>> opttree.plotting.plot_split_evolution(steps).shape
+    (3,)
+    >>> plt.close("all")
     """
     if levels < 1:
         raise ValueError(f"levels must be >= 1; got {levels}")

@@ -49,6 +49,26 @@ class Tree:
         features by weight times spread. Ignored by ``==``.
     feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
     encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
+
+    See Also
+    --------
+    Forest : a sum of trees
+    save, load : files
+    plotting.plot_tree : a picture
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import Tree
+    >>> children, values = np.array([[1, 2]]), np.array([[1.0], [3.0]])
+    >>> tree = Tree(children, A=np.array([[1.0, 0.0]]), b=np.array([0.5]), values=values)
+    >>> tree.predict(np.array([[0.2, 9.0], [0.7, 9.0]])).ravel().tolist()
+    [1.0, 3.0]
+    >>> print(tree.to_text())
+    if x0 <= 0.5:
+        1
+    else:  # x0 > 0.5
+        3
     """
 
     children: NDArray[np.int32]

@@ -31,6 +31,21 @@ class Step:
 
     ``n_evaluations`` counts the passes over the data since the last step; ``info`` holds additional numbers for the
     trace.
+
+    See Also
+    --------
+    Solver : yields them
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, Step, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> seen = []
+    >>> result = solve(problem, TAO(), callback=lambda step, trace: seen.append(step), random_state=0)
+    >>> isinstance(seen[0], Step), seen[0].tree.n_leaves <= 4
+    (True, True)
     """
 
     tree: Model
@@ -118,7 +133,23 @@ def last_step(work: Steps, kept: Step) -> Steps:
 
 
 class Solver(Checked):
-    """Base class of solvers: frozen dataclasses of options, without state or data."""
+    """Base class of solvers: frozen dataclasses of options, without state or data.
+
+    See Also
+    --------
+    Step : what a solver yields
+    check_solver : what a solver must do
+    solve : runs it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, Solver, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> isinstance(TAO(), Solver), TAO().refusal(problem) is None
+    (True, True)
+    """
 
     takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
     makes_forests = False  # whether its models may be forests, from which no solver starts

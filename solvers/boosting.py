@@ -23,9 +23,7 @@ from solvers.tao import TAOForest
 Floats = NDArray[np.float64]
 REPEATS, FEW_ROWS = 4, 1000
 NEGLIGIBLE = 1e-3  # share of the held-out log loss of the class frequencies, below which no more trees are added
-SMALLEST_ERROR = (
-    1.0  # of the mean absolute error: below it the absolute loss is treated as quadratic, as in Huber's loss
-)
+SMALLEST_ERROR = 1.0  # of the mean absolute error: below, the absolute loss is treated as quadratic, as in Huber's loss
 SMALLEST_CURVATURE = 0.05  # lower limit for the curvature of the log loss in a class score
 
 
@@ -34,7 +32,7 @@ class Boosting(Solver):
     """Gradient boosting (Friedman, Annals of Statistics 2001) with optimised trees.
 
     Every tree is fitted by weighted least squares to a quadratic majoriser of each row's loss, tangent at the current
-    prediction F; weights w and targets t (relative to F) are
+    prediction F; weights w and targets t (relative to F) are::
 
         squared    w = 1                                      t = y - F
         absolute   w = 1 / (2 max(|y - F|, small))            t = y - F
@@ -42,6 +40,21 @@ class Boosting(Solver):
 
     p is the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
     Gershgorin's theorem. An `opttree.losses.Loss` gives weights and targets by its ``majorizer``.
+
+    See Also
+    --------
+    opttree.BoostedTreesRegressor : the estimator
+    TAOForest : averaged trees
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import Boosting, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> sums = solve(problem, Boosting(n_trees=20), random_state=0)
+    >>> sums.objective < 0.6
+    True
     """
 
     takes_losses = True

@@ -70,6 +70,20 @@ def certify(
     ------
     ValueError
         For an infeasible tree, or options that the solver does not have.
+
+    See Also
+    --------
+    BranchAndBound, BlockBounds, ObliqueBranchAndBound : what it runs
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import CartInit, certify, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=3, splits="axis")
+    >>> verdict = certify(problem, solve(problem, CartInit()).tree)
+    >>> verdict.gap > 0, verdict.bound <= verdict.objective
+    (True, True)
     """
     tree = as_tree(tree, "tree")
     if blocks != "auto" and not (isinstance(blocks, (int, np.integer)) and blocks >= 1):

@@ -24,6 +24,20 @@ class MultiStart(Solver):
     """Run ``solver`` ``n`` times with independent random numbers; `solve` keeps the tree with the lowest objective.
 
     A start tree, if given, is used in the first run only. Phases are numbered: "2: ..." belongs to the second run.
+
+    See Also
+    --------
+    Chain : solvers after one another
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, MultiStart, RandomInit, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> many = solve(problem, MultiStart(TAO(init=RandomInit()), n=5), random_state=0)
+    >>> many.objective < 1.0
+    True
     """
 
     takes_gates = True
@@ -85,7 +99,22 @@ def _run(shared: tuple[TreeProblem, Solver], task: tuple[Tree | None, Rng]) -> A
 
 @dataclass(frozen=True, init=False)
 class Chain(Solver):
-    """Run solvers one after another, each from the best tree so far: ``Chain(TAO(), LocalSearch())``."""
+    """Run solvers one after another, each from the best tree so far: ``Chain(TAO(), LocalSearch())``.
+
+    See Also
+    --------
+    MultiStart : one solver from many starts
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, CartInit, Chain, LocalSearch, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> chain = Chain(CartInit(), TAO(), LocalSearch(n_starts=1))
+    >>> solve(problem, chain, random_state=0).objective <= solve(problem, CartInit()).objective
+    True
+    """
 
     takes_gates = True
     solvers: tuple[Solver, ...]

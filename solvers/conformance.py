@@ -45,6 +45,17 @@ def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None)
     ------
     AssertionError
         Names the solver, the problem and the violated rule; exceptions of the solver itself are passed on.
+
+    See Also
+    --------
+    Solver : the interface that it checks
+
+    Examples
+    --------
+    >>> from solvers import CartInit, check_solver
+    >>> refused = check_solver(CartInit())
+    >>> all(isinstance(reason, str) for reason in refused.values())
+    True
     """
     _require(isinstance(solver, Solver), f"{solver!r} must be an instance of a subclass of solvers.Solver")
     check_frozen(solver)

@@ -45,6 +45,20 @@ class Distilled(Solver):
     Trees of every depth in ``depths`` and ``n_starts`` random starts are grown; the steps are those that agree best
     with the forest, one per depth. `solve` keeps the one with the lowest objective, as always. A ``student`` that makes
     soft trees comes closer to the forest than hard trees do.
+
+    See Also
+    --------
+    TAOForest : its teacher
+    opttree.AutoTreeRegressor : tries it among others
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import Distilled, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> solve(problem, Distilled(), random_state=0).tree.n_leaves <= 4
+    True
     """
 
     teacher: Solver = option(

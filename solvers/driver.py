@@ -65,6 +65,24 @@ def solve(
     KeyboardInterrupt
         On Ctrl-C before there is any tree; later the result so far is returned as INTERRUPTED. The first Ctrl-C takes
         effect at the solver's next step or pause, the second at once.
+
+    See Also
+    --------
+    Result : what it returns
+    opttree.race : many solvers on many problems
+    certify : a bound for any tree
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> result = solve(problem, TAO(), time_limit=10, random_state=0)
+    >>> result.termination.name in ("STALLED", "LOCALLY_OPTIMAL")
+    True
+    >>> problem.objective(result.tree) == result.objective
+    True
     """
     if time_limit is not None and not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")

@@ -36,6 +36,20 @@ class HRT(Initial):
     ``max_iter`` (here the best of them is kept, and the cut where no step leaves enough rows on either side). Leaves
     are those of the statement, with its penalties; a tree of one leaf is the result if its objective is lower. At a
     time limit the nodes that are not yet split become leaves.
+
+    See Also
+    --------
+    opttree.HRTRegressor : the estimator
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import HRT, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> result = solve(problem, HRT(), random_state=0)
+    >>> result.objective < problem.objective(problem.best_constant())
+    True
     """
 
     step: float | Literal["auto"] = option(

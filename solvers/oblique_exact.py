@@ -42,6 +42,20 @@ class ObliqueBranchAndBound(Solver):
 
     Two sets of rows count as separable if their hulls are more than ``tolerance`` apart, on features scaled to [0, 1].
     OPTIMAL is returned only with a proof over these hyperplanes; ``step.info`` holds the number of nodes.
+
+    See Also
+    --------
+    BranchAndBound : axis-aligned splits, any number of rows
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import ObliqueBranchAndBound, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=1)
+    >>> few = TreeProblem(X[:20, 2:4], problem.y[:20], depth=1)
+    >>> solve(few, ObliqueBranchAndBound(), random_state=0).termination.name
+    'OPTIMAL'
     """
 
     init: Solver | None = option(

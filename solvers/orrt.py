@@ -33,6 +33,20 @@ class ORRT(Solver):
 
     Minimises the loss of the mixture's prediction, plus the statement's l1 and l2 penalties, with SciPy from several
     starts. Steps are mixtures, whose objective is `TreeProblem.objective`.
+
+    See Also
+    --------
+    opttree.ORRTRegressor : the estimator
+    NODEC : soft trees that answer with one leaf
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import ORRT, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> solve(problem, ORRT(), random_state=0).tree.mixture
+    True
     """
 
     takes_gates = True

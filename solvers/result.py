@@ -16,7 +16,23 @@ if TYPE_CHECKING:
 
 
 class Termination(Enum):
-    """Why a solver stopped; the value is the sentence a user reads."""
+    """Why a solver stopped; the value is the sentence a user reads.
+
+    See Also
+    --------
+    Result : holds it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import BranchAndBound, Termination, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> solve(problem, BranchAndBound()).termination is Termination.OPTIMAL
+    True
+    >>> [kind.name for kind in Termination][:3]
+    ['OPTIMAL', 'LOCALLY_OPTIMAL', 'ITERATION_LIMIT']
+    """
 
     OPTIMAL = "Proved optimal."
     LOCALLY_OPTIMAL = "No further descent was found; nothing is proved."
@@ -43,6 +59,24 @@ class SolverError(RuntimeError):
     ----------
     result : the `Result` of the run with the true objective, infinite where the tree is infeasible; None where the
         solver yielded no tree.
+
+    See Also
+    --------
+    Result : for what ends well
+    Solver : its ``refusal`` says beforehand
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, SolverError, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> from solvers import BranchAndBound
+    >>> try:
+    ...     solve(problem, BranchAndBound())
+    ... except (SolverError, ValueError) as error:
+    ...     print(str(error)[:14])
+    BranchAndBound
     """
 
     def __init__(self, message: str, result: Result | None = None) -> None:
@@ -71,7 +105,23 @@ class TraceRow(NamedTuple):
 
 @dataclass
 class Trace:
-    """Objective and bound against time, one row per step."""
+    """Objective and bound against time, one row per step.
+
+    See Also
+    --------
+    Result : holds it
+    opttree.plotting.plot_trace : draws it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> trace = solve(problem, TAO(), random_state=0).trace
+    >>> list(trace.to_frame().columns)
+    ['seconds', 'step', 'phase', 'objective', 'best', 'bound']
+    """
 
     rows: list[TraceRow] = field(default_factory=list)
 
@@ -112,6 +162,22 @@ class Result:
     trace : objective, best and bound against time.
     solver : the solver's repr, options included.
     compile_seconds : wall-clock time in which kernels were compiled or loaded during the run.
+
+    See Also
+    --------
+    solve : returns it
+    Termination : why it ended
+    Trace : how it went
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> result = solve(problem, TAO(), random_state=0)
+    >>> result.bound is None, result.gap is None, result.n_steps > 0
+    (True, True, True)
     """
 
     tree: Model

@@ -21,6 +21,8 @@ from opttree.tree import Tree
 from solvers.sdtr import SDTR
 from solvers.sdtr.descent import DIVERGED, QHADAM, rates
 
+__all__ = ["ForestStream", "TreeStream"]
+
 BATCH = 4096  # rows of a gradient step
 RATE = 1e-3  # learning rate of Adam, from a trained tree
 SCALE = 20.0  # gate scale
@@ -31,6 +33,22 @@ class TreeStream:
     """Training of GET's smooth tree with steep gates, from a tree that solves ``problem``.
 
     After every part the hard tree, with leaves fitted to the first rows, is kept if its objective on them is lower.
+
+    See Also
+    --------
+    opttree.GETRegressor.fit_chunks : what runs it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, solve, streaming
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> import numpy as np
+    >>> stream = streaming.TreeStream(problem, solve(problem, TAO(), random_state=0).tree, np.random.default_rng(0))
+    >>> stream.learn(problem.with_rows(problem.X, problem.y))
+    >>> problem.violation(stream.tree) is None
+    True
     """
 
     def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng) -> None:
@@ -86,7 +104,24 @@ class TreeStream:
 
 
 class ForestStream:
-    """Training by SDTR's QHAdam from a random start; after every part theta is validated on the first rows."""
+    """Training by SDTR's QHAdam from a random start; after every part theta is validated on the first rows.
+
+    See Also
+    --------
+    opttree.SDTRRegressor.fit_chunks : what runs it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import SDTR, streaming
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> import numpy as np
+    >>> stream = streaming.ForestStream(SDTR(n_trees=2), problem, np.random.default_rng(0))
+    >>> stream.learn(problem.with_rows(problem.X, problem.y))
+    >>> stream.model.predict(problem.X).shape
+    (442,)
+    """
 
     def __init__(self, solver: SDTR, problem: TreeProblem, rng: Rng) -> None:
         self.solver, self.rng = solver, rng

@@ -372,6 +372,19 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
         "folds") and "seconds".
     best_member_, validation_loss_ : the chosen member and its held-out loss; of one part that is held out the lowest.
     result_ : `solvers.Result` of the last run.
+
+    See Also
+    --------
+    AutoTreeClassifier : the same for classes
+    TAOForestRegressor : where it need not be one tree
+
+    Examples
+    --------
+    >>> from opttree import AutoTreeRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = AutoTreeRegressor(time_limit=2, random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.3
+    True
     """
 
     loss = "squared"
@@ -384,6 +397,20 @@ class AutoTreeClassifier(ClassificationTree, _AutoTree):
     Attributes
     ----------
     classes_ : (K,) class labels; the others are those of `AutoTreeRegressor`.
+
+    See Also
+    --------
+    AutoTreeRegressor : the same for numbers
+    TAOForestClassifier : where it need not be one tree
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import AutoTreeClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = AutoTreeClassifier(time_limit=2, random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.9
+    True
     """
 
     loss = "log"

@@ -167,6 +167,21 @@ class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
     base_ : the kind that ``base="auto"`` chose.
     validation_loss_ : mean loss of the standardised outputs on the held-out rows.
     result_ : `solvers.Result` of the run.
+
+    See Also
+    --------
+    BoostedTreesClassifier : the same for classes
+    TAOForestRegressor : averaged trees
+    solvers.Boosting : the solver
+
+    Examples
+    --------
+    >>> from opttree import BoostedTreesRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = BoostedTreesRegressor(n_estimators=40, random_state=0)
+    >>> model = model.fit(X[:250], y[:250], eval_set=(X[250:330], y[250:330]))
+    >>> model.score(X[330:], y[330:]) > 0.3
+    True
     """
 
     monotonic_cst: Any = option(
@@ -185,6 +200,20 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     Attributes
     ----------
     classes_ : (K,) class labels.
+
+    See Also
+    --------
+    BoostedTreesRegressor : the same for numbers
+    TAOForestClassifier : averaged trees
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import BoostedTreesClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BoostedTreesClassifier(n_estimators=10, random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.9
+    True
     """
 
     loss: Literal["log"] = option(

@@ -327,10 +327,24 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     n_parameters_ : parameters of all trees.
     result_ : `solvers.Result` of the run, on the standardised problem.
 
+    See Also
+    --------
+    TAOForestClassifier : the same for classes
+    BoostedTreesRegressor : trees added up
+    solvers.TAOForest, solvers.StackedForest : the solvers
+
     References
     ----------
     Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
     optimization", ICML 2020.
+
+    Examples
+    --------
+    >>> from opttree import TAOForestRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = TAOForestRegressor(random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.4, model.kind_, len(model.forest_.trees)
+    (True, 'stacked', 30)
     """
 
     loss = "squared"
@@ -385,6 +399,20 @@ class TAOForestClassifier(ClassificationTree, _TAOForest):
     ----------
     classes_ : (K,) class labels.
     oob_loss_ : expected Brier score of new rows, summed over the classes.
+
+    See Also
+    --------
+    TAOForestRegressor : the same for numbers
+    BoostedTreesClassifier : trees added up
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import TAOForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = TAOForestClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.9
+    True
     """
 
     loss = "log"

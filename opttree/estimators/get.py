@@ -171,9 +171,23 @@ class GETRegressor(RegressionTree, _GETTree):
     n_iter_ : steps taken.
     validation_loss_ : mean loss of ``result_.tree`` on the held-out rows, with ``validation_fraction``.
 
+    See Also
+    --------
+    GETClassifier : the same for classes
+    TAORegressor : alternating optimization
+    solvers.GET : the solver, and ``GET.paper()``, the method as printed
+
     References
     ----------
     "Can a single tree outperform an entire forest?", under review (2024).
+
+    Examples
+    --------
+    >>> from opttree import GETRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = GETRegressor(max_depth=2, random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.3, model.get_n_leaves()
+    (True, 4)
     """
 
     loss = "squared"
@@ -187,6 +201,20 @@ class GETClassifier(ClassificationTree, _GETTree):
     ----------
     classes_ : (K,) class labels.
     tree_, result_, n_iter_, validation_loss_ : as `GETRegressor`.
+
+    See Also
+    --------
+    GETRegressor : the same for numbers
+    solvers.GET : the solver
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import GETClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GETClassifier(max_depth=2, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
     """
 
     loss = "log"

@@ -152,10 +152,24 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
     validation_loss_ : loss on the held-out rows by which the tree was chosen; infinite if nothing was chosen, as with
         one class.
 
+    See Also
+    --------
+    GradTreeRegressor : the same for numbers
+    preprocessing.gradtree_pipeline : with the preprocessing of the paper
+
     References
     ----------
     Marton, Luedtke, Bartelt and Stuckenschmidt, "GradTree: learning axis-aligned decision trees with gradient
     descent", AAAI 2024.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import GradTreeClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = GradTreeClassifier(max_depth=3, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     loss = "zero_one"
@@ -202,6 +216,20 @@ class GradTreeRegressor(RegressionTree, _GradTree):
     ----------
     tree_, result_, n_iter_, validation_loss_ : as `GradTreeClassifier`; the objective is the mean squared error of
         standardised outputs on all training rows.
+
+    See Also
+    --------
+    GradTreeClassifier : the same for classes
+    preprocessing.gradtree_pipeline : with the preprocessing of the paper
+    solvers.GradTree : the solver
+
+    Examples
+    --------
+    >>> from opttree import GradTreeRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = GradTreeRegressor(max_depth=3, random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.2, model.tree_.is_axis_aligned
+    (True, True)
     """
 
     loss = "squared"

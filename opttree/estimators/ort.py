@@ -176,10 +176,24 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
     n_iter_ : steps taken.
 
+    See Also
+    --------
+    OCTClassifier : the same for classes
+    solvers.BranchAndBound, solvers.MIP, solvers.LocalSearch : the solvers
+    solvers.certify : how far any tree is from optimal
+
     References
     ----------
     Bertsimas and Dunn, "Optimal classification trees", Machine Learning 106 (2017); "Machine Learning Under a Modern
     Optimization Lens" (2019).
+
+    Examples
+    --------
+    >>> from opttree import ORTRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = ORTRegressor(max_depth=2, random_state=0).fit(X, y)
+    >>> model.result_.termination.name, round(model.result_.gap, 6)
+    ('OPTIMAL', 0.0)
     """
 
     leaves: Literal["constant", "linear"] = option("constant", "Constants or linear functions.")
@@ -204,9 +218,23 @@ class OCTClassifier(ClassificationTree, _OptimalTree):
     tree_, bound_, gap_, is_optimal_, result_, n_iter_ : as in `ORTRegressor`.
     classes_ : (K,) labels.
 
+    See Also
+    --------
+    ORTRegressor : the same for numbers
+    solvers.BranchAndBound, solvers.MIP : the solvers
+
     References
     ----------
     As in `ORTRegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import OCTClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = OCTClassifier(max_depth=2, random_state=0).fit(X, y)
+    >>> model.result_.termination.name, model.score(X, y) > 0.95
+    ('OPTIMAL', True)
     """
 
     loss: Literal["zero_one", "log"] = option("zero_one", "Misclassification rate, or capped cross-entropy.")

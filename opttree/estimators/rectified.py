@@ -92,9 +92,23 @@ class RADDTRegressor(RegressionTree, _RADDT):
     result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
     n_iter_ : steps taken.
 
+    See Also
+    --------
+    RADDTClassifier : the same for classes
+    GETRegressor : whole trees by sigmoids
+    solvers.RADDT : the solver
+
     References
     ----------
     "Differentiable decision tree via ReLU+Argmin reformulation", NeurIPS 2025.
+
+    Examples
+    --------
+    >>> from opttree import RADDTRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = RADDTRegressor(max_depth=2, random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.2
+    True
     """
 
     loss = "squared"
@@ -108,6 +122,20 @@ class RADDTClassifier(ClassificationTree, _RADDT):
     ----------
     classes_ : (K,) class labels.
     tree_, result_, n_iter_ : as `RADDTRegressor`.
+
+    See Also
+    --------
+    RADDTRegressor : the same for numbers
+    solvers.RADDT : the solver
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import RADDTClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = RADDTClassifier(max_depth=2, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     loss = "log"
@@ -139,9 +167,22 @@ class DTSemNetRegressor(RegressionTree, _DTSemNet):
     ----------
     tree_, result_, n_iter_ : as `RADDTRegressor`.
 
+    See Also
+    --------
+    DTSemNetClassifier : the same for classes
+    solvers.DTSemNet : the solver
+
     References
     ----------
     "Vanilla gradient descent for oblique decision trees", ECAI 2024.
+
+    Examples
+    --------
+    >>> from opttree import DTSemNetRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = DTSemNetRegressor(max_depth=2, random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.2
+    True
     """
 
     loss = "squared"
@@ -158,6 +199,20 @@ class DTSemNetClassifier(ClassificationTree, _DTSemNet):
     ----------
     classes_ : (K,) class labels.
     tree_, result_, n_iter_ : as `RADDTRegressor`.
+
+    See Also
+    --------
+    DTSemNetRegressor : the same for numbers
+    solvers.DTSemNet : the solver
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import DTSemNetClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DTSemNetClassifier(max_depth=2, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     loss = "log"
@@ -174,9 +229,22 @@ class HRTRegressor(RegressionTree, SingleTree):
     ----------
     tree_, result_, n_iter_ : as `RADDTRegressor`.
 
+    See Also
+    --------
+    TAORegressor : with ``leaves="linear"``, the tree as a whole
+    solvers.HRT : the solver
+
     References
     ----------
     "Hinge regression tree: a Newton method for oblique regression tree splitting", ICLR 2026, arXiv 2602.05371.
+
+    Examples
+    --------
+    >>> from opttree import HRTRegressor, datasets
+    >>> X, y = datasets.load("friedman1", as_arrays=True)
+    >>> model = HRTRegressor(max_depth=2, random_state=0).fit(X[:600], y[:600])
+    >>> model.score(X[600:], y[600:]) > 0.7
+    True
     """
 
     splits, leaves, loss = "oblique", "linear", "squared"

@@ -183,9 +183,24 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
     result_ : `solvers.Result` of the run; its model and objective are on the scaled problem.
     n_iter_ : steps taken.
 
+    See Also
+    --------
+    SDTRClassifier : the same for classes
+    ORRTRegressor : soft trees with linear leaves
+    interpret.feature_importance : the paper's importances
+    solvers.SDTR : the solver
+
     References
     ----------
     Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular data", IEEE Access 9 (2021).
+
+    Examples
+    --------
+    >>> from opttree import SDTRRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = SDTRRegressor(max_depth=3, n_trees=8, random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.3
+    True
     """
 
     def predict(self, X: Any) -> Floats:
@@ -204,6 +219,20 @@ class SDTRClassifier(ClassificationTree, StreamingSDTR, _SDTR):
     classes_ : (K,) class labels.
     validation_loss_ : log loss on the held-out rows, by which theta was chosen.
     forest_, tree_, transformer_, average_entropy_, feature_importances_, result_, n_iter_ : as in `SDTRRegressor`.
+
+    See Also
+    --------
+    SDTRRegressor : the same for numbers
+    solvers.SDTR : the solver
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import SDTRClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SDTRClassifier(max_depth=3, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
     """
 
     loss = "log"

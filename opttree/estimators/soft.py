@@ -180,9 +180,23 @@ class SRTRegressor(RegressionTree, _SRT):
     result_ : `solvers.Result` of the run; its tree and (hard) objective are on the scaled problem.
     n_iter_ : steps taken.
 
+    See Also
+    --------
+    SRTClassifier : the same for classes
+    ORRTRegressor : answers with the mixture of all leaves
+    solvers.NODEC : the solver
+
     References
     ----------
     Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm" (2024).
+
+    Examples
+    --------
+    >>> from opttree import SRTRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = SRTRegressor(max_depth=2, random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.3, model.tree_.leaf_proba(X).shape
+    (True, (442, 4))
     """
 
 
@@ -195,6 +209,20 @@ class SRTClassifier(ClassificationTree, _SRT):
     ----------
     classes_ : (K,) class labels.
     tree_, smooth_objective_, result_, n_iter_ : as in `SRTRegressor`.
+
+    See Also
+    --------
+    SRTRegressor : the same for numbers
+    solvers.NODEC : the solver
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import SRTClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SRTClassifier(max_depth=2, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
     """
 
     loss = "log"
@@ -224,9 +252,23 @@ class ORRTRegressor(RegressionTree, _ORRT):
     ----------
     tree_, result_, n_iter_ : as in `SRTRegressor`; ``tree_`` is a mixture (one leaf for constant y).
 
+    See Also
+    --------
+    ORRTClassifier : the same for classes
+    SRTRegressor : answers with the likeliest leaf
+    solvers.ORRT : the solver
+
     References
     ----------
     Blanquero, Carrizosa, Molero-Rio and Romero Morales, "On sparse optimal regression trees", EJOR 299 (2022).
+
+    Examples
+    --------
+    >>> from opttree import ORRTRegressor, datasets
+    >>> X, y = datasets.load("friedman1", as_arrays=True)
+    >>> model = ORRTRegressor(max_depth=2, random_state=0).fit(X[:600], y[:600])
+    >>> model.score(X[600:], y[600:]) > 0.8, model.tree_.mixture
+    (True, True)
     """
 
 
@@ -239,6 +281,20 @@ class ORRTClassifier(ClassificationTree, _ORRT):
     ----------
     classes_ : (K,) class labels.
     tree_, result_, n_iter_ : as in `ORRTRegressor`.
+
+    See Also
+    --------
+    ORRTRegressor : the same for numbers
+    solvers.ORRT : the solver
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import ORRTClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = ORRTClassifier(max_depth=2, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
     """
 
     loss = "log"

@@ -71,6 +71,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     encoding_ : `opttree.encoding.Encoding`, which holds all that was learned.
     feature_names_in_, n_features_in_ : as in scikit-learn.
+
+    See Also
+    --------
+    encoding.Encoding : the same as part of a tree
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TableEncoder
+    >>> table = pd.DataFrame({"colour": ["red", "blue", "red", None], "size": [1.0, None, 3.0, 4.0]})
+    >>> encoder = TableEncoder().fit(table, [1.0, 2.0, 1.5, 3.0])
+    >>> encoder.transform(table).shape[0], len(encoder.get_feature_names_out()) >= 3
+    (4, True)
     """
 
     def __init__(

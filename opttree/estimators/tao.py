@@ -131,10 +131,30 @@ class TAORegressor(RegressionTree, RegressionLoss, _TAOTree):
     result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
     n_iter_ : steps taken.
 
+    See Also
+    --------
+    TAOClassifier : the same for classes
+    TAOForestRegressor : the sum of such trees
+    GETRegressor : whole trees by gradients
+    solvers.TAO : the solver
+
     References
     ----------
     Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
     optimization", ICML 2020.
+
+    Examples
+    --------
+    >>> from opttree import TAORegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = TAORegressor(max_depth=3, leaves="linear", random_state=0).fit(X[:300], y[:300])
+    >>> model.score(X[300:], y[300:]) > 0.3
+    True
+    >>> print(TAORegressor(max_depth=1, splits="axis", random_state=0).fit(X, y).to_text())
+    if x8 <= -0.003761:
+        115.1
+    else:  # x8 > -0.003761
+        188.3
     """
 
 
@@ -146,6 +166,21 @@ class TAOClassifier(ClassificationTree, _TAOTree):
     ----------
     classes_ : (K,) class labels.
     tree_, result_, n_iter_ : as `TAORegressor`.
+
+    See Also
+    --------
+    TAORegressor : the same for numbers
+    TAOForestClassifier : the sum of such trees
+    OCTClassifier : optimal trees
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from opttree import TAOClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = TAOClassifier(max_depth=2, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.95, model.predict_proba(X).shape
+    (True, (150, 3))
     """
 
     loss: Literal["zero_one", "log"] = option(

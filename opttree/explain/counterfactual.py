@@ -32,6 +32,19 @@ class Counterfactual:
     answer : what the model answers for the new row.
     features : (p,) the new row as the tree's features.
     leaf : the leaf that it reaches.
+
+    See Also
+    --------
+    counterfactual : what returns it
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> other = opttree.explain.counterfactual(model, X[:1], target=(0.0, 120.0))
+    >>> other.distance > 0, len(other.changes) > 0
+    (True, True)
     """
 
     changes: Mapping[str, tuple[Any, Any]]
@@ -99,6 +112,20 @@ def counterfactual(
     ------
     ValueError
         For a soft tree, a forest, several outputs, an unknown column or class, and if no row has such an answer.
+
+    See Also
+    --------
+    Counterfactual : what it returns
+    path : the way of the row as it is
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> other = opttree.explain.counterfactual(model, X[:1], target=(200.0, 300.0))
+    >>> bool(model.predict(other.features[None])[0] >= 200.0)
+    True
     """
     saved = as_saved(model)
     tree = as_tree(saved.tree)

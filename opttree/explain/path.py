@@ -32,6 +32,19 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
     ------
     ValueError
         For more rows than one.
+
+    See Also
+    --------
+    shap_values : contributions
+    counterfactual : what would change the answer
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> print(opttree.explain.path(model, X[:1]).splitlines()[0][:8])
+    target =
     """
     saved = as_saved(model)
     x = one_row(saved, row)

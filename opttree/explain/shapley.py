@@ -36,6 +36,20 @@ class Shapley:
     is_exact : whether all coalitions of columns were tried, rather than samples of orders.
     names : the p columns.
     data : (n, p) the rows: features, or the columns of a table as its encoding reads them.
+
+    See Also
+    --------
+    shap_values : what returns it
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> values = opttree.explain.shap_values(model, X[:3], X[100:140])
+    >>> gap = values.values.sum(axis=1) + values.base - model.predict(X[:3])
+    >>> bool(abs(gap).max() < 1e-8)
+    True
     """
 
     values: Floats
@@ -84,6 +98,20 @@ def shap_values(
     ------
     ValueError
         For rows that do not fit the model, no background, or ``n_samples`` below 1.
+
+    See Also
+    --------
+    Shapley : what it returns
+    to_shap : axis-aligned trees for the package shap
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> values = opttree.explain.shap_values(model, X[:3], X[100:140])
+    >>> values.values.shape, values.is_exact
+    ((3, 10), True)
     """
     if n_samples is not None and not (isinstance(n_samples, (int, np.integer)) and n_samples >= 1):
         raise ValueError(f"n_samples must be an integer >= 1 or None; got {n_samples!r}")
@@ -223,6 +251,18 @@ def to_shap(model: Any) -> dict[str, Any]:
         For oblique splits, linear leaves, soft trees and layers, for which `shap_values` is there, and for forests
         whose trees do not know the share of the training rows in their nodes (`Tree.with_share`) or answer with scores
         that are normalised after their mean.
+
+    See Also
+    --------
+    shap_values : of all models
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> "trees" in opttree.explain.to_shap(model)
+    True
     """
     from opttree.export.sklearn import check_plain, check_proper
 

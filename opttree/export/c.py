@@ -41,6 +41,21 @@ def to_c(
     name : prefix of the names, an identifier of C.
     dtype : "float64" for double, "float32" for float, where rows within the rounding of a threshold may take its other
         side.
+
+    See Also
+    --------
+    opttree.to_onnx : for ONNX runtimes
+    to_sql : for databases
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> import tempfile
+    >>> header, source = opttree.export.to_c(model, tempfile.mkdtemp())
+    >>> header.name, source.name
+    ('model.h', 'model.c')
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be an identifier of C; got {name!r}")

@@ -18,6 +18,18 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
     ----------
     model : a tree, a saved model or an estimator of one tree.
     most_terms : most terms of a split or an equation that are shown; None: all.
+
+    See Also
+    --------
+    to_html : a page that opens and closes branches
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> opttree.export.to_dot(model)[:7]
+    'digraph'
     """
     saved = as_saved(model)
     tree = as_tree(saved.tree)

@@ -30,6 +30,19 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
     title : of the page; by default the target and the method.
     open_levels : levels of branches that are open at first.
     digits : significant digits of numbers.
+
+    See Also
+    --------
+    opttree.plotting.plot_tree : a picture
+    to_dot : for Graphviz
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> opttree.export.to_html(model)[:15]
+    '<!DOCTYPE html>'
     """
     if not (isinstance(open_levels, (int, np.integer)) and open_levels >= 0):
         raise ValueError(f"open_levels must be an integer >= 0; got {open_levels!r}")

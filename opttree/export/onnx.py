@@ -68,6 +68,20 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
         Without the package onnx: ``pip install opttree[export]``.
     ValueError
         If the model has transformed features, or answers differently from its estimator.
+
+    See Also
+    --------
+    export.register_skl2onnx : for pipelines
+    export.to_c : without a runtime
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, random_state=0).fit(X, y)
+    >>> graph = opttree.to_onnx(model)
+    >>> graph.graph.input[0].name
+    'X'
     """
     if dtype not in ("float64", "float32"):
         raise ValueError(f"dtype must be 'float64' or 'float32'; got {dtype!r}")
@@ -169,6 +183,23 @@ def register_skl2onnx() -> None:
     ------
     ImportError
         Without the package skl2onnx: ``pip install opttree[export]``.
+
+    See Also
+    --------
+    opttree.to_onnx : a model alone
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skl2onnx import to_onnx
+    >>> opttree.export.register_skl2onnx()
+    >>> pipeline = make_pipeline(StandardScaler(), opttree.TAORegressor(max_depth=1, random_state=0)).fit(X, y)
+    >>> len(to_onnx(pipeline, X[:1]).graph.node) > 1
+    True
     """
     try:
         from skl2onnx import update_registered_converter

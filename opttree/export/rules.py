@@ -22,6 +22,18 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
     Parameters
     ----------
     model : a tree, a saved model or an estimator of one tree.
+
+    See Also
+    --------
+    opttree.Tree.to_text : nested conditions
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> opttree.export.to_rules(model).shape[0]
+    4
     """
     import pandas as pd
 

@@ -24,6 +24,21 @@ def to_sklearn(model: Any) -> Any:
     ValueError
         For oblique splits, linear leaves, soft trees, layers, and class scores (as of `TAOForestClassifier`), which
         scikit-learn's trees do not have.
+
+    See Also
+    --------
+    to_treelite : forests for treelite
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> import numpy as np
+    >>> plain = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> theirs = opttree.export.to_sklearn(plain)
+    >>> bool(np.allclose(theirs.predict(X), plain.predict(X)))
+    True
     """
     saved = as_saved(model)
     inside = saved.tree

@@ -28,6 +28,18 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     ----------
     table : name of the table.
     keep : columns of the table to select beside the answers, such as a key.
+
+    See Also
+    --------
+    to_c : for devices
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> opttree.export.to_sql(model, "patients")[:4]
+    'WITH'
     """
     saved = as_saved(model)
     inside = saved.tree

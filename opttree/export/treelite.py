@@ -24,6 +24,18 @@ def to_treelite(model: Any) -> Any:
         Without the package treelite: ``pip install opttree[export]``.
     ValueError
         For oblique splits, linear leaves, soft trees, layers, and forests whose trees answer with class scores.
+
+    See Also
+    --------
+    to_sklearn : as scikit-learn's tree
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> opttree.export.to_treelite(model).num_tree
+    1
     """
     try:
         import treelite

@@ -83,7 +83,28 @@ class Limits(NamedTuple):
 
 
 class Constraint(Checked):
-    """Base class of side constraints; all are frozen dataclasses without data of the problem, `MaxDifference` apart."""
+    """Base class of side constraints; all are frozen dataclasses without data of the problem, `MaxDifference` apart.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    LeafConstraint : those that bind leaves together
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import Constraint
+    >>> from solvers import TAO, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> from opttree.constraints import MaxSplits
+    >>> isinstance(MaxSplits(1), Constraint)
+    True
+    >>> problem = TreeProblem(X, y, depth=1, constraints=MaxSplits(0))
+    >>> problem.violation(solve(TreeProblem(X, y, depth=1), TAO(), random_state=0).tree)
+    'the tree has 1 splits; MaxSplits(k=0) allows 0'
+    """
 
     def refusal(self, problem: Statement) -> str | None:
         """Why ``problem`` cannot have this constraint, in one sentence, or None."""
@@ -103,7 +124,25 @@ class Constraint(Checked):
 
 
 class LeafConstraint(Constraint):
-    """A constraint on the answers of several leaves, which are therefore fitted together."""
+    """A constraint on the answers of several leaves, which are therefore fitted together.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    Monotone, MaxDifference : its kinds
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import LeafConstraint
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> from opttree.constraints import Monotone
+    >>> isinstance(Monotone(0), LeafConstraint)
+    True
+    """
 
     def limits(self, problem: Statement, tree: Tree) -> Limits:
         """The limits on the answers of the leaves."""
@@ -154,7 +193,24 @@ def _features(tree: Tree) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class MaxSplits(Constraint):
-    """At most ``k`` branch nodes."""
+    """At most ``k`` branch nodes.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    opttree.SplitPrice : a price instead of a largest number
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MaxSplits
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> solve(TreeProblem(X, y, depth=2, splits="axis", constraints=[MaxSplits(2)]), MIP()).tree.n_branches
+    2
+    """
 
     k: int = option(least=0)
 
@@ -165,7 +221,25 @@ class MaxSplits(Constraint):
 
 @dataclass(frozen=True)
 class MaxFeatures(Constraint):
-    """At most ``k`` different features in the splits; one with a weight other than 0 counts."""
+    """At most ``k`` different features in the splits; one with a weight other than 0 counts.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    FeatureCost : features that cost different amounts
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MaxFeatures
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> tree = solve(TreeProblem(X, y, depth=2, splits="axis", constraints=[MaxFeatures(1)]), MIP()).tree
+    >>> len({int(j) for j in np.nonzero(tree.A)[1]})
+    1
+    """
 
     k: int = option(least=0)
 
@@ -177,7 +251,25 @@ class MaxFeatures(Constraint):
 
 @dataclass(frozen=True)
 class MinLeaf(Constraint):
-    """At least ``k`` rows in every nonempty leaf: ``TreeProblem(min_leaf=k)`` in other words, which it becomes."""
+    """At least ``k`` rows in every nonempty leaf: ``TreeProblem(min_leaf=k)`` in other words, which it becomes.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    opttree.TreeProblem : its ``min_leaf`` is the same
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MinLeaf
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> tree = solve(TreeProblem(X, y, depth=2, splits="axis", constraints=[MinLeaf(3)]), MIP()).tree
+    >>> int(np.bincount(tree.apply(X))[tree.n_branches:].min()) >= 3
+    True
+    """
 
     k: int = option(least=1)
 
@@ -190,6 +282,24 @@ class FeatureCost(Constraint):
     ----------
     costs : (p,) numbers >= 0, or a mapping from features to them; features that it does not name are free.
     budget : >= 0.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    MaxFeatures : where all cost the same
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import FeatureCost
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[FeatureCost([3.0, 1.0], budget=2.0)])
+    >>> tree = solve(stated, MIP()).tree
+    >>> bool((tree.A[:, 0] == 0.0).all())
+    True
     """
 
     costs: Any
@@ -255,7 +365,26 @@ class _Split(Constraint):
 
 @dataclass(frozen=True)
 class ForbidSplit(_Split):
-    """No split on ``feature``, at the levels ``where`` (the root is level 0) or anywhere."""
+    """No split on ``feature``, at the levels ``where`` (the root is level 0) or anywhere.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    RequireSplit : the opposite
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import ForbidSplit
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[ForbidSplit(0, where=0)])
+    >>> tree = solve(stated, MIP()).tree
+    >>> bool(tree.A[0, 0] == 0.0)
+    True
+    """
 
     def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The splits on the feature."""
@@ -267,6 +396,23 @@ class RequireSplit(_Split):
     """At least one split on ``feature``, at one of the levels ``where`` (the root is level 0) or anywhere.
 
     A split that sends all rows one way does not count. Axis-aligned splits.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    ForbidSplit : the opposite
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import RequireSplit
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[RequireSplit(1, where=0)])
+    >>> bool(solve(stated, MIP()).tree.A[0, 1] != 0.0)
+    True
     """
 
     def refusal(self, problem: Statement) -> str | None:
@@ -289,6 +435,24 @@ class Monotone(LeafConstraint):
 
     Answers are values, probabilities of the second class under log loss, and classes in the order of their labels under
     0/1 loss. Axis-aligned splits, constant leaves, one output.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    opttree.ORTRegressor : takes ``monotonic_cst``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import Monotone
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[Monotone(0), Monotone(1)])
+    >>> answers = solve(stated, MIP("flow")).tree.predict(X[np.argsort(X[:, 0])])
+    >>> bool((np.diff(answers) >= -1e-6).all())
+    True
     """
 
     feature: int = option(doc="Number of the feature.", least=0)
@@ -345,6 +509,24 @@ class MaxDifference(LeafConstraint):
     ----------
     group : number of the feature whose values are the groups, or (n,) the group of each row.
     tolerance : >= 0, in units of y, or of shares.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MaxDifference
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> group = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[MaxDifference(group, 1.0)])
+    >>> answers = solve(stated, MIP("flow"), time_limit=10).tree.predict(X)
+    >>> bool(abs(answers[group == 0].mean() - answers[group == 1].mean()) <= 1.0 + 1e-6)
+    True
     """
 
     group: Any
@@ -445,7 +627,26 @@ class _Pair(Constraint):
 
 @dataclass(frozen=True)
 class SameLeaf(_Pair):
-    """Rows ``i`` and ``j`` reach the same leaf."""
+    """Rows ``i`` and ``j`` reach the same leaf.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    DifferentLeaf : the opposite
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import SameLeaf
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> tree = solve(TreeProblem(X, y, depth=1, splits="axis", constraints=[SameLeaf(0, 2)]), MIP()).tree
+    >>> leaves = tree.apply(X)
+    >>> bool(leaves[0] == leaves[2])
+    True
+    """
 
     def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The two leaves."""
@@ -455,7 +656,26 @@ class SameLeaf(_Pair):
 
 @dataclass(frozen=True)
 class DifferentLeaf(_Pair):
-    """Rows ``i`` and ``j`` reach different leaves."""
+    """Rows ``i`` and ``j`` reach different leaves.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    SameLeaf : the opposite
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import DifferentLeaf
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> tree = solve(TreeProblem(X, y, depth=1, splits="axis", constraints=[DifferentLeaf(0, 1)]), MIP()).tree
+    >>> leaves = tree.apply(X)
+    >>> bool(leaves[0] != leaves[1])
+    True
+    """
 
     def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The two leaves."""

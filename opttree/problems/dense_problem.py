@@ -38,6 +38,24 @@ class DenseTreeProblem(Checked):
     ------
     ValueError
         For a statement without a dense form, or an invalid option.
+
+    See Also
+    --------
+    solvers.GradTree : trains it
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import DenseTreeProblem
+    >>> dense = DenseTreeProblem(TreeProblem(X, y, depth=2, splits="axis"))
+    >>> theta = dense.random_theta(rng)
+    >>> value, gradient = dense.value_and_grad(theta)
+    >>> gradient.shape == theta.shape, dense.harden(theta).is_axis_aligned
+    (True, True)
     """
 
     problem: TreeProblem = option(

@@ -40,6 +40,23 @@ class ExactTreeProblem(Checked):
     ------
     ValueError
         For a statement that has no such form.
+
+    See Also
+    --------
+    solvers.BranchAndBound : searches it
+    MIPTreeProblem : the statement as a program
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import ExactTreeProblem
+    >>> exact = ExactTreeProblem(TreeProblem(X, y, depth=2, splits="axis"))
+    >>> exact.problem.depth
+    2
     """
 
     problem: TreeProblem = option(doc="The statement; see `refusal`.")

@@ -49,6 +49,25 @@ class L1:
 
     a_t is the weight vector of split t at unit length, ``A_t / |A_t|_2``, so that the term is between 1, for a split on
     a single feature, and ``sqrt(p)``: it selects features. In a tree with gates it is ``A_t`` itself.
+
+    See Also
+    --------
+    L2 : squared norms
+    SplitPrice : a price for each branch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import L1
+    >>> problem = TreeProblem(X, y, depth=1, penalties=L1(splits=0.01))
+    >>> from solvers import TAO, solve
+    >>> tree = solve(problem, TAO(), random_state=0).tree
+    >>> bool(abs(problem.penalty(tree) - 0.01 * np.abs(tree.A[0] / np.linalg.norm(tree.A[0])).sum()) < 1e-12)
+    True
     """
 
     splits: float = 0.0
@@ -69,6 +88,23 @@ class L2:
     a_t is the weight vector of split t at unit length, as in `L1`, so that the first term only counts splits; its other
     effect is to keep the weights finite in the surrogate problems of node solvers. In a tree with gates a_t is ``A_t``
     itself.
+
+    See Also
+    --------
+    L1 : lasso
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import L2
+    >>> problem = TreeProblem(X, y, depth=1, leaves="linear", penalties=L2(leaves=0.01))
+    >>> tree = problem.best_constant()
+    >>> float(L2(leaves=0.01).value(tree))
+    0.0
     """
 
     splits: float = 0.0
@@ -85,7 +121,25 @@ class L2:
 
 @dataclass(frozen=True)
 class SplitPrice:
-    """``price`` for every branch node: the complexity price of CART and of Bertsimas and Dunn."""
+    """``price`` for every branch node: the complexity price of CART and of Bertsimas and Dunn.
+
+    See Also
+    --------
+    constraints.MaxSplits : a largest number instead of a price
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import SplitPrice
+    >>> from solvers import BranchAndBound, solve
+    >>> dear = TreeProblem(X, y, depth=2, splits="axis", penalties=SplitPrice(0.1))
+    >>> solve(dear, BranchAndBound()).tree.n_branches
+    3
+    """
 
     price: float
 

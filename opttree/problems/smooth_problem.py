@@ -43,6 +43,16 @@ class SmoothTreeProblem(Checked):
     statement (GET eq. 5); other penalties, such as `SplitPrice`, are ignored. As alpha grows, both tend to the mean
     loss of the hard tree plus those penalties (under log loss, where no row hits the cap of the statement).
 
+    Raises
+    ------
+    ValueError
+        For a statement without a smooth form, an invalid option, or "gpu" without a GPU.
+
+    See Also
+    --------
+    solvers.GET : anneals it
+    SubtreeProblem : the part below one branch
+
     Examples
     --------
     >>> import numpy as np
@@ -57,11 +67,6 @@ class SmoothTreeProblem(Checked):
     >>> tree = smooth.problem.fit_leaves(smooth.harden(found.x))
     >>> bool(smooth.problem.objective(tree) < 0.1 < smooth.value(theta))
     True
-
-    Raises
-    ------
-    ValueError
-        For a statement without a smooth form, an invalid option, or "gpu" without a GPU.
     """
 
     problem: TreeProblem = option(

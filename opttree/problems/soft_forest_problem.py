@@ -50,6 +50,25 @@ class SoftForestProblem(Checked):
     ------
     ValueError
         For a statement that has no such form, or an invalid option.
+
+    See Also
+    --------
+    solvers.SDTR : trains it
+    SmoothTreeProblem : one tree, with linear leaves
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import SoftForestProblem
+    >>> soft = SoftForestProblem(TreeProblem(X, y, depth=2), n_trees=3)
+    >>> theta = soft.random_theta(rng)
+    >>> value, gradient = soft.value_and_grad(theta)
+    >>> gradient.shape == theta.shape, bool(np.isfinite(value))
+    (True, True)
     """
 
     problem: TreeProblem = option(

@@ -47,6 +47,25 @@ class SubtreeProblem:
     ------
     ValueError
         For another aggregation, or a node that is not a branch; on evaluation, if no row passes the node.
+
+    See Also
+    --------
+    solvers.NODEC, solvers.SubtreePolish : what decomposes so
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import SmoothTreeProblem, SubtreeProblem
+    >>> smooth = SmoothTreeProblem(TreeProblem(X, y, depth=2), alpha=5.0)
+    >>> theta = smooth.random_theta(rng)
+    >>> part = SubtreeProblem(smooth, theta, node=1)
+    >>> value, gradient = part.value_and_grad(part.start)
+    >>> value > 0
+    True
     """
 
     whole: SmoothTreeProblem

@@ -54,6 +54,26 @@ class TreeProblem:
     ------
     ValueError
         For wrong shapes, values that are not finite or too large, negative weights, or an unknown option.
+
+    See Also
+    --------
+    solvers.solve : solves it
+    SmoothTreeProblem, MIPTreeProblem, ExactTreeProblem : what is derived from it
+    constraints : side constraints
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> problem = TreeProblem(X, y, depth=1)
+    >>> constant = problem.best_constant()
+    >>> from solvers import TAO, solve
+    >>> result = solve(problem, TAO(), random_state=0)
+    >>> bool(result.objective < problem.objective(constant)), problem.violation(result.tree)
+    (True, None)
     """
 
     X: Floats = field(repr=False)

@@ -41,7 +41,24 @@ class FirstOrder(Protocol):
 
 @dataclass(frozen=True)
 class Adam(Checked):
-    """Adam (Kingma and Ba, ICLR 2015) on full batches or mini-batches, with cosine annealing and warm restarts."""
+    """Adam (Kingma and Ba, ICLR 2015) on full batches or mini-batches, with cosine annealing and warm restarts.
+
+    See Also
+    --------
+    Anneal : takes it
+    LBFGS : without a learning rate
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import GET, Adam, Anneal, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> anneal = Anneal(optimizer=Adam(learning_rate=0.05), epochs=200)
+    >>> annealed = solve(problem, GET(n_starts=2, anneal=anneal), random_state=0)
+    >>> annealed.objective < 1.0
+    True
+    """
 
     learning_rate: float = option(0.01, "Learning rate at the start of each period of the schedule.", above=0)
     beta1: float = option(0.9, "Decay of the first moment.", least=0, below=1)
@@ -131,7 +148,24 @@ class Adam(Checked):
 
 @dataclass(frozen=True)
 class QHAdam(Adam):
-    """`Adam` with the quasi-hyperbolic terms and decays that Ma and Yarats (ICLR 2019) recommend."""
+    """`Adam` with the quasi-hyperbolic terms and decays that Ma and Yarats (ICLR 2019) recommend.
+
+    See Also
+    --------
+    Anneal : takes it
+    LBFGS : without a learning rate
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import GET, Anneal, QHAdam, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> anneal = Anneal(optimizer=QHAdam(learning_rate=0.05), epochs=200)
+    >>> annealed = solve(problem, GET(n_starts=2, anneal=anneal), random_state=0)
+    >>> annealed.objective < 1.0
+    True
+    """
 
     beta1: float = changed(0.995)
     nu1: float = changed(0.7)
@@ -142,6 +176,22 @@ class LBFGS(Checked):
     """SciPy's L-BFGS-B, with one run per gate scale of the schedule, warm-started from the run before.
 
     Use it with few scales, ``Anneal(scale_ranges=...)``: if the scale grows every epoch, each run is a single step.
+
+    See Also
+    --------
+    Anneal : takes it
+    Adam, QHAdam : with a learning rate
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import GET, LBFGS, Anneal, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> anneal = Anneal(optimizer=LBFGS(), epochs=20, closed_leaves=False)
+    >>> annealed = solve(problem, GET(n_starts=2, anneal=anneal), random_state=0)
+    >>> annealed.objective < 1.0
+    True
     """
 
     memory: int = option(10, "Pairs of the quasi-Newton approximation.", least=1)

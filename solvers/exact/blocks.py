@@ -41,6 +41,21 @@ class BlockBounds(Solver):
     block no tree has a lower objective than the block's optimum: the weighted mean of the optima, each without the
     smallest leaf, is a lower bound. `BranchAndBound` proves them, in parallel, each within its share of the time; where
     it does not end, its bound counts. The larger the blocks, the closer the bound.
+
+    See Also
+    --------
+    certify : chooses between the three provers
+    BranchAndBound : on all rows at once
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import BlockBounds, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> blocks = solve(problem, BlockBounds(blocks=4), random_state=0)
+    >>> blocks.bound <= blocks.objective
+    True
     """
 
     blocks: int | Literal["auto"] = option(

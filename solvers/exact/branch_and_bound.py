@@ -41,6 +41,22 @@ class BranchAndBound(Solver):
     ``step.info`` holds the number of searches ("nodes"), of evaluated cuts ("evaluations"), of buckets whose rows were
     visited ("scans"), and of intervals that wait ("intervals", at depth 2 those at the start). At a time limit,
     Ctrl-C or the limit of `queue_memory` both are valid. OPTIMAL is returned only with a proof.
+
+    See Also
+    --------
+    certify : a bound for any tree
+    MIP : under side constraints
+    BlockBounds : for very many rows
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import BranchAndBound, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> exact = solve(problem, BranchAndBound())
+    >>> exact.termination.name, round(exact.gap, 9)
+    ('OPTIMAL', 0.0)
     """
 
     respects = (MaxSplits,)

@@ -20,6 +20,20 @@ class ExactInit(Initial):
     """Grow an axis-aligned tree by optimal subtrees of constant leaves: at every node the best one of ``levels`` levels
     for its rows, all of whose splits are kept; then at its leaves, down to the depth limit. In the end leaves are
     refitted.
+
+    See Also
+    --------
+    BranchAndBound : the whole tree at once
+    CartInit : one level at a time
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import ExactInit, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=3, splits="axis")
+    >>> solve(problem, ExactInit(), random_state=0).tree.is_axis_aligned
+    True
     """
 
     levels: int = option(2, "Levels grown at a time; 1: CART over all thresholds.", least=1, most=6)

@@ -34,6 +34,20 @@ class External(Solver):
     The library runs in a process of its own, which is ended if it does not keep to the time limit. It reports nothing
     until it ends. Its splits are taken over and the leaves fitted anew, so that the tree is judged by this problem's
     objective; a proof is the library's own word.
+
+    See Also
+    --------
+    opttree.race : runs them beside ours
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import external, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> cart = solve(problem, external.CART(), random_state=0)
+    >>> cart.objective < 1.0
+    True
     """
 
     library: ClassVar[str]

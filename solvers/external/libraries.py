@@ -19,7 +19,22 @@ CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one"
 
 @dataclass(frozen=True)
 class CART(External):
-    """scikit-learn's CART: greedy, under its own criterion for the loss (Gini's for 0/1 loss); nothing is proved."""
+    """scikit-learn's CART: greedy, under its own criterion for the loss (Gini's for 0/1 loss); nothing is proved.
+
+    See Also
+    --------
+    opttree.race : runs them beside ours
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import external, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> cart = solve(problem, external.CART(), random_state=0)
+    >>> cart.objective < 1.0
+    True
+    """
 
     library = "sklearn"
     losses = ("squared", "absolute", "zero_one", "log")
@@ -44,7 +59,22 @@ class CART(External):
 
 @dataclass(frozen=True)
 class ConTree(External):
-    """pycontree, the authors' ConTree (Brita, van der Linden and Demirovic, AAAI 2025)."""
+    """pycontree, the authors' ConTree (Brita, van der Linden and Demirovic, AAAI 2025).
+
+    See Also
+    --------
+    opttree.race : runs them beside ours
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import external
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> solver = external.ConTree()
+    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    False
+    """
 
     library = "pycontree"
 
@@ -84,6 +114,20 @@ def _of_arrays(tree: Any, *, binary: bool) -> Any:
 class PyTrees(External):
     """pytrees-rs, in Rust: ConTree over all thresholds; DL8.5 (Aglin, Nijssen and Schaus, AAAI 2020) or LGDT, greedy
     with one level of lookahead, on a binary feature for each threshold.
+
+    See Also
+    --------
+    opttree.race : runs them beside ours
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import external
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> solver = external.PyTrees()
+    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    False
     """
 
     library = "pytrees"
@@ -116,6 +160,20 @@ class STreeD(External):
 
     Without its lower bound for regression. On all rows of airfoil, the tree that it calls optimal at depth 3 is not
     (version 1.4.0).
+
+    See Also
+    --------
+    opttree.race : runs them beside ours
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import external
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> solver = external.STreeD()
+    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    False
     """
 
     library = "pystreed"
@@ -150,6 +208,20 @@ class STreeD(External):
 class OSRT(External):
     """osrt (Zhang, Xin, Seltzer and Rudin, "Optimal sparse regression trees", AAAI 2023), on a binary feature for each
     threshold. Its price per leaf is in units of its own, so that nothing of it counts as proved here.
+
+    See Also
+    --------
+    opttree.race : runs them beside ours
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import external
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> solver = external.OSRT()
+    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    False
     """
 
     library = "osrt"

@@ -51,6 +51,22 @@ class GET(Solver):
 
     Features are not scaled: gate scales and learning rates are for standardised features (`GETRegressor` standardises),
     and data far from that (offsets of 100, units of 1e-5) can give the constant tree.
+
+    See Also
+    --------
+    opttree.GETRegressor : the estimator
+    Anneal, SubtreePolish : its parts
+    opttree.SmoothTreeProblem : what it minimises
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import GET, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> result = solve(problem, GET(), random_state=0)
+    >>> result.objective < problem.objective(problem.best_constant())
+    True
     """
 
     n_starts: int | None = option(

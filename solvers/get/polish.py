@@ -27,6 +27,21 @@ class SubtreePolish(Solver):
 
     Nodes of one level share no rows and are annealed in parallel. Usable after any solver: ``Chain(TAO(),
     SubtreePolish())``; without a start tree it polishes CART's tree.
+
+    See Also
+    --------
+    GET : which ends with it
+    opttree.SubtreeProblem : the subtree's own problem
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, Chain, SubtreePolish, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> polished = solve(problem, Chain(TAO(), SubtreePolish()), random_state=0)
+    >>> polished.objective <= solve(problem, TAO(), random_state=0).objective
+    True
     """
 
     anneal: Anneal = option(

@@ -35,6 +35,21 @@ class GradTree(Solver):
 
     Features are not scaled: the arguments of the gates are in units of the feature (the paper transforms features to
     normal quantiles, the estimators standardise).
+
+    See Also
+    --------
+    opttree.GradTreeRegressor : the estimator
+    opttree.DenseTreeProblem : what it minimises
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import GradTree, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> result = solve(problem, GradTree(n_starts=1, epochs=100), random_state=0)
+    >>> result.objective < problem.objective(problem.best_constant())
+    True
     """
 
     learning_rates: tuple[float, float, float] = option(

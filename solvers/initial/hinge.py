@@ -24,6 +24,20 @@ class HingeInit(Initial):
     Trial splits cut at the median along the directions that best explain ``|residual|`` and ``residual^2`` of one
     ridge model, and along random ones. With several outputs (or classes, as indicators) the boundary is found on the
     leading principal component of the residuals.
+
+    See Also
+    --------
+    TAO : starts so for linear leaves
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import HingeInit, TAO, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> start = solve(problem, HingeInit(), random_state=0)
+    >>> solve(problem, TAO(), start=start.tree, random_state=0).objective <= start.objective
+    True
     """
 
     n_random: int = option(2, "Random trial splits per node.", least=0)

@@ -19,6 +19,20 @@ from solvers.initial.base import Growth, Initial, Rows, Split, grow, weighted_qu
 class RandomInit(Initial):
     """A tree of the problem's full depth with random splits: Gaussian (0, 1) weight vectors normalised to unit length;
     for axis-aligned problems, one random feature per split.
+
+    See Also
+    --------
+    MultiStart : many of them
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import RandomInit, TAO, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> start = solve(problem, RandomInit(), random_state=0)
+    >>> solve(problem, TAO(), start=start.tree, random_state=0).objective <= start.objective
+    True
     """
 
     takes_losses = True

@@ -47,6 +47,21 @@ class LocalSearch(Solver):
     replacement by one of its children, and, for constant leaves, the optimal subtree of small depth. Another split is
     the exact best threshold over all features; for oblique problems also the present hyperplane optimally shifted, or
     rotated about either end of one feature's range. The objective never increases.
+
+    See Also
+    --------
+    opttree.ORTRegressor : the estimator
+    BranchAndBound : proves how good its trees are
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import LocalSearch, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> result = solve(problem, LocalSearch(n_starts=2), random_state=0)
+    >>> result.objective < problem.objective(problem.best_constant())
+    True
     """
 
     respects = (MaxSplits, MaxFeatures, FeatureCost, ForbidSplit)

@@ -46,6 +46,22 @@ class MIP(Solver):
 
     Squared error in "flow" and "big-m" is bounded from below by tangents, added at the last solution until the gap is
     closed, since HiGHS does not support quadratic objectives with integer variables.
+
+    See Also
+    --------
+    opttree.MIPTreeProblem : the program
+    BranchAndBound : over all thresholds, faster
+    opttree.constraints : side constraints
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import MIP, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X[:100], y[:100], depth=2, splits="axis")
+    >>> proved = solve(problem, MIP(n_thresholds=8))
+    >>> proved.termination.name
+    'OPTIMAL'
     """
 
     respects = (Constraint,)

@@ -20,6 +20,20 @@ class ArmijoLineSearch(Checked):
     Sufficient decrease is ``f(x + alpha d) <= f(x) + gamma alpha g.d``; for ``d = -g`` the right side is the paper's
     ``f(x) - gamma alpha |g|^2``. As printed, the loop of the procedure shrinks steps that are already good, and (14)
     has the sign of ``g.d`` reversed; Proposition 2 needs the version here.
+
+    See Also
+    --------
+    NODEC : takes it as ``line_search``
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import NODEC, ArmijoLineSearch, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> result = solve(problem, NODEC(k0=0, max_iter=3, line_search=ArmijoLineSearch()), random_state=0)
+    >>> result.objective < 1.0
+    True
     """
 
     a: float = option(1.0, "First step.", above=0)

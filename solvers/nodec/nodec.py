@@ -56,6 +56,22 @@ class NODEC(Solver):
 
     Penalties are those of the statement, `L1` and `L2`; constant terms are not penalised, unlike in the paper's (7).
     Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
+
+    See Also
+    --------
+    opttree.SRTRegressor : the estimator
+    opttree.SubtreeProblem : its working sets
+    ArmijoLineSearch : its line search
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import NODEC, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> soft = solve(problem, NODEC(), random_state=0).tree
+    >>> soft.gate is not None, soft.leaf_proba(X).shape
+    (True, (442, 4))
     """
 
     takes_gates = True

@@ -22,6 +22,19 @@ class AxisNode(NodeSolver):
 
     Weights are +1 (low values left) or -1 (low values right). If sending all rows one way is best, the split is the
     zero vector with a threshold of +1 (all left) or -1 (all right).
+
+    See Also
+    --------
+    TAO : takes it as ``node_solver``, by default for axis-aligned splits
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, AxisNode, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> solve(problem, TAO(node_solver=AxisNode()), random_state=0).tree.is_axis_aligned
+    True
     """
 
     axis_aligned = True

@@ -23,6 +23,20 @@ L1_LOGISTIC, L2_LOGISTIC = 6, 0
 class LiblinearNode(NodeSolver):
     """LIBLINEAR's logistic regression with unpenalised intercept, and the two substitutes for instance weights of the
     TAO paper (section 3.3). Its `problem` has no field for them, and its class weights are one per label.
+
+    See Also
+    --------
+    TAO : takes it as ``node_solver``
+
+    Examples
+    --------
+    >>> from opttree import L1, TreeProblem, datasets
+    >>> from solvers import TAO, LiblinearNode, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=1, penalties=L1(splits=1e-3))
+    >>> result = solve(problem, TAO(node_solver=LiblinearNode()), random_state=0)
+    >>> result.objective < 1.0
+    True
     """
 
     weighting: Literal["replicate", "resample"] = option(

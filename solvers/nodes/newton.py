@@ -19,7 +19,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NewtonNode(NodeSolver):
-    """Weighted logistic regression by `opttree.kernels.logistic.fit_logistic`, warm-started at the current split."""
+    """Weighted logistic regression by `opttree.kernels.logistic.fit_logistic`, warm-started at the current split.
+
+    See Also
+    --------
+    TAO : takes it as ``node_solver``
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, NewtonNode, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=1)
+    >>> result = solve(problem, TAO(node_solver=NewtonNode()), random_state=0)
+    >>> result.objective < 1.0
+    True
+    """
 
     tol: float = option(1e-2, "Stopping tolerance of liblinear's rule; 1e-2 is enough inside a tree.", above=0)
     max_iter: int = option(

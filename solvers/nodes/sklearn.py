@@ -23,6 +23,20 @@ class SklearnNode(NodeSolver):
 
     liblinear penalises the intercept too; ``intercept_scaling`` shrinks that penalty by its value, which brings the
     minimum to within about 1e-7 relative of the unpenalised one at the default. There is no warm start.
+
+    See Also
+    --------
+    TAO : takes it as ``node_solver``
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, SklearnNode, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=1)
+    >>> result = solve(problem, TAO(node_solver=SklearnNode()), random_state=0)
+    >>> result.objective < 1.0
+    True
     """
 
     tol: float = option(1e-2, "Liblinear's stopping tolerance.", above=0)

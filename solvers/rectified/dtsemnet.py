@@ -38,6 +38,20 @@ class DTSemNet(Solver):
     gradients are not clipped, in regression that of the choice of the leaf has two thirds of their length, and there
     are no layers in front of the splits and the leaves (products of matrices, which leave the tree as it is). Steps are
     hard trees with leaves refitted; an epoch whose tree has the lowest objective so far of its start is one.
+
+    See Also
+    --------
+    opttree.DTSemNetRegressor : the estimator
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import DTSemNet, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> result = solve(problem, DTSemNet(), random_state=0)
+    >>> result.objective < problem.objective(problem.best_constant())
+    True
     """
 
     n_starts: int = option(3, "Random starts; a start tree given to `solve` replaces the first.", least=1)

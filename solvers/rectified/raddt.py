@@ -44,6 +44,20 @@ class RADDT(Solver):
     the gradients. From depth 5 on, weights of at most ``2**-depth`` count as zero, as in the program; unlike there,
     leaves of weight below 1e-7 of the row's own are not visited at all, boundaries are not moved by support vector
     machines, and splits are not made steeper in runs that gain nothing.
+
+    See Also
+    --------
+    opttree.RADDTRegressor : the estimator
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import RADDT, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> result = solve(problem, RADDT(n_starts=2), random_state=0)
+    >>> result.objective < problem.objective(problem.best_constant())
+    True
     """
 
     n_starts: int = option(

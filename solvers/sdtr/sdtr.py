@@ -34,6 +34,20 @@ class SDTR(Solver):
     several trees; predictions are mixtures. Each step has a lower validation loss, ``info["validation"]``, than the one
     before of its phase, the aggregation; `solve` ranks steps by the loss on all rows, the estimator keeps the one with
     the lowest validation loss. A start tree replaces the random initial values of the first tree.
+
+    See Also
+    --------
+    opttree.SDTRRegressor : the estimator
+    opttree.SoftForestProblem : what it minimises
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import SDTR, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> solve(problem, SDTR(n_trees=4, max_batches=400), random_state=0).objective < 1.0
+    True
     """
 
     takes_gates = True

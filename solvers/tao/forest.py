@@ -45,6 +45,21 @@ class TAOForest(GrowthOptions, Solver):
     penalty on the difference, with the weight of ``shrinkage`` rows. "oob" takes the value of `SHRINKAGES` with the
     lowest out-of-bag error: with r_t the out-of-bag residual of tree t, the squared error of T averaged trees is the
     mean of ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
+
+    See Also
+    --------
+    opttree.TAOForestRegressor : the estimator
+    StackedForest : of several kinds of trees
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAOForest, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> forest = solve(problem, TAOForest(n_trees=4), random_state=0)
+    >>> len(forest.tree.trees), forest.objective < 1.0
+    (4, True)
     """
 
     makes_forests = True

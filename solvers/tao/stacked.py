@@ -39,6 +39,21 @@ class StackedForest(Solver):
 
     For squared loss and classification. ``step.info`` holds the expected squared error of new rows, from the rows that
     each tree leaves out ("oob", as in `TAOForest`), and each kind's number of trees ("oblique", "axis", ...).
+
+    See Also
+    --------
+    opttree.TAOForestRegressor : the estimator
+    TAOForest : of one kind
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import StackedForest, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> forest = solve(problem, StackedForest(n_trees=10), random_state=0)
+    >>> len(forest.tree.trees)
+    10
     """
 
     makes_forests = True

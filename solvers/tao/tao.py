@@ -29,6 +29,22 @@ class TAO(Solver):
 
     The node problems include the l1 and l2 penalties. A `SplitPrice` or a user-defined penalty counts in the objective
     by which the best tree is kept, but is ignored when nodes are refitted.
+
+    See Also
+    --------
+    opttree.TAORegressor : the estimator
+    Chain, MultiStart : with other starts
+    NewtonNode, LiblinearNode, SklearnNode, AxisNode : its node solvers
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> result = solve(problem, TAO(), random_state=0)
+    >>> result.objective < problem.objective(problem.best_constant())
+    True
     """
 
     takes_losses = True

@@ -29,28 +29,43 @@ class MIPTreeProblem(MIPStatement):
     ValueError
         For an invalid option, or a problem that the formulation cannot express exactly, with the reason.
 
+    See Also
+    --------
+    solvers.MIP : solves it
+    ExactTreeProblem : what branch and bound searches
+
     Notes
     -----
     Variables of the models, for functions among ``constraints`` (branch 0 of the complete tree is the root, 2t + 1 and
     2t + 2 are the children of t; leaves are numbered from left to right):
 
     - "flow": ``split[t, j, threshold]`` is 1 if branch t splits feature j there; ``leaf[i, l]`` is 1 if row i is at
-    leaf
-      l (the flow of its group).
+      leaf l (the flow of its group).
     - "big-m": ``splits[t]`` is 1 if branch t splits, by the weights ``a[t, j]`` and the threshold ``b[t]`` (of ranks,
-    if
-      axis-aligned; of features scaled to [0, 1], if oblique); ``leaf[i, l]`` as in "flow". With functions, oblique
+      if axis-aligned; of features scaled to [0, 1], if oblique); ``leaf[i, l]`` as in "flow". With functions, oblique
       trees are not restricted to one of two mirror images.
     - both: ``value[l, k]`` is a leaf's output (the probability of the second class under log loss), scaled to [0, 1];
       under 0/1 loss ``answers[k, l]`` is 1 for the class that it predicts.
     - "hyperflow": ``split[d, s, name]`` and ``leaf[d, s]``, the actions at state s of d remaining levels, see
-    `Hyperflow`.
+      `Hyperflow`.
 
     References
     ----------
     Bertsimas and Dunn, "Optimal classification trees", Machine Learning 106 (2017), and "Machine Learning Under a
     Modern Optimization Lens" (2019); Aghaei, Gomez and Vayanos, "Strong optimal classification trees" (2021), for
     flows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import MIPTreeProblem
+    >>> stated = MIPTreeProblem(TreeProblem(X[:40], y[:40], depth=2, splits="axis"), "flow", n_thresholds=3)
+    >>> stated.build().name
+    'flow'
     """
 
     def formulation_of(self, *, complete: bool) -> Formulation:

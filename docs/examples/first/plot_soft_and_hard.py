@@ -1,0 +1,42 @@
+"""
+Soft against hard
+=================
+
+A soft tree sends a row down both sides of a branch, with probabilities; a hard one down one side.
+"""
+
+# %%
+# One feature, so that the answers can be drawn as a curve. SRT answers with its likeliest leaf; ORRT with the mixture
+# of all its leaves; both have linear leaves. TAO's tree is hard.
+import matplotlib.pyplot as plt
+import numpy as np
+
+from opttree import ORRTRegressor, SRTRegressor, TAORegressor
+
+rng = np.random.default_rng(1)
+x = np.sort(rng.uniform(-3, 3, 300))
+y = np.sin(2 * x) + 0.15 * rng.normal(size=300)
+X, grid = x[:, None], np.linspace(-3, 3, 800)[:, None]
+
+models = {
+    "TAO, hard, constant leaves": TAORegressor(max_depth=2, random_state=0),
+    "SRT, soft, likeliest leaf": SRTRegressor(max_depth=2, random_state=0),
+    "ORRT, soft, mixture": ORRTRegressor(max_depth=2, random_state=0),
+}
+_, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained", sharey=True)
+for ax, (name, model) in zip(axes, models.items(), strict=True):
+    model.fit(X, y)
+    ax.plot(x, y, ".", ms=3, color="0.6")
+    ax.plot(grid, model.predict(grid), lw=2)
+    ax.set_title(name)
+
+# %%
+# The gates of the mixture: the probability of each leaf along x. They sum to one everywhere.
+tree = models["ORRT, soft, mixture"].tree_
+_, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+ax.stackplot(grid[:, 0], tree.leaf_proba(grid).T, alpha=0.8)
+ax.set(xlabel="x", ylabel="probability of the leaves", xlim=(-3, 3), ylim=(0, 1))
+
+# %%
+# ``as_hard`` and ``as_mixture`` turn one kind of answer into the other, without a new fit:
+print(f"largest difference of the two answers: {np.abs(tree.predict(grid) - tree.as_hard.predict(grid)).max():.2f}")

@@ -1,0 +1,205 @@
+"""Pages that come from the code and from committed results, written before Sphinx reads its sources.
+
+Nothing in them is typed by hand: the command line's help, the table of methods, the reports of the papers' tables, the
+leaderboards, what was measured, and what the cost models say of large tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from experiments import index
+from opttree import estimate_cost
+from opttree.cli import _parser
+from opttree.methods import METHODS
+
+RESULTS = Path(__file__).parent.parent / "experiments" / "results"
+PAPERS = ("GET", "GradTree", "TAO", "SRT", "SDTR")
+BOARDS = {
+    "leaderboard_regression_default": "Regression, default settings",
+    "leaderboard_regression_tuned": "Regression, at most 2000 training rows, methods marked * tuned",
+    "leaderboard_classification_default": "Classification, default settings",
+}
+SCALE = {"p": 30, "depth": 6}
+ORPHAN = "---\norphan: true\n---\n\n"  # in no table of contents
+ROWS = (10**5, 10**6, 10**7, 10**8, 10**9)
+
+
+def write(folder: Path) -> None:
+    """Write every page; a page whose text has not changed is left alone, so that Sphinx need not read it again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pages: dict[str, Callable[[], str]] = {
+        "command_line": command_line,
+        "methods": methods,
+        "leaderboards": leaderboards,
+        "scale": scale,
+        "sizes": sizes,
+        **{f"measured_{page}": lambda page=page: measured(page) for page in ("fast", "accurate", "exact", "reliable")},
+        **{f"reproduced_{paper.lower()}": lambda paper=paper: reproduced(paper) for paper in PAPERS},
+    }
+    for name, text in pages.items():
+        _write(folder / f"{name}.md", text())
+    _reports(folder / "reports")
+    _write(folder / "reports" / "scaling.md", ORPHAN + (RESULTS / "scaling" / "scaling.md").read_text())
+    shutil.copy2(RESULTS / "scaling" / "scaling.png", folder / "reports" / "scaling.png")
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]], align: str = "") -> str:
+    """A table in Markdown; ``align`` holds l or r for each column."""
+    marks = ["--:" if mark == "r" else ":--" for mark in align.ljust(len(head), "l")]
+    lines = [head, marks, *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def command_line() -> str:
+    """The help of every command."""
+    parser = _parser()
+    commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    parts = [f"```text\n{_help(parser)}```\n"]
+    parts += [f"## `opttree {name}`\n\n```text\n{_help(sub)}```\n" for name, sub in commands.choices.items()]
+    return "\n".join(parts)
+
+
+def _help(parser: argparse.ArgumentParser) -> str:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        parser.print_help()
+    return text.getvalue()
+
+
+def methods() -> str:
+    """The table of methods, with links to their estimators."""
+    rows = []
+    for name, method in METHODS.items():
+        classes = [method.estimator_class(task) for task in ("regression", "classification")]
+        links = ", ".join(f"{{py:obj}}`~opttree.{c.__name__}`" for c in classes if c is not None)
+        if method.family:
+            rows.append((f"`{name}`", method.doc, links))
+    return _table(("name", "what it is", "estimators"), rows)
+
+
+def leaderboards() -> str:
+    """Means over data sets of each leaderboard's first metric, and mean ranks over the sets that all methods have."""
+    parts = []
+    for folder, title in BOARDS.items():
+        numbers = pd.read_csv(RESULTS / folder / "numbers.csv")
+        metric = numbers["metric"].iloc[0]
+        board = numbers[(numbers["metric"] == metric) & (numbers["dataset"] != "mean")]
+        board = board.pivot_table(index="dataset", columns="method", values="ours").dropna()
+        ranks = board.rank(axis=1, ascending=False).mean()
+        seconds = numbers[(numbers["metric"] == "cpu_seconds") & (numbers["dataset"] != "mean")]
+        seconds = seconds.pivot_table(index="dataset", columns="method", values="ours").median()
+        best = board.mean().sort_values(ascending=False)
+        head = ("method", f"mean {metric}", f"mean rank of {board.shape[1]}", "median CPU seconds")
+        rows = [
+            (name, f"{mean:.3f}", f"{ranks[name]:.1f}", f"{seconds[name]:.2g}" if name in seconds else "")
+            for name, mean in best.items()
+        ]
+        link = f"[the whole report](generated/reports/{folder}.md)"
+        parts.append(
+            f"## {title}\n\n{board.shape[0]} data sets that every method has; {link}.\n\n{_table(head, rows, 'lrrr')}"
+        )
+    return "\n".join(parts)
+
+
+def sizes() -> str:
+    """Single trees and sums of trees: mean test R2 beside their size and what a fit and a prediction take."""
+    numbers = pd.read_csv(RESULTS / "leaderboard_regression_default" / "numbers.csv")
+    wanted = {"test_r2": "mean test R2", "n_parameters": "parameters, median", "cpu_seconds": "CPU seconds, median"}
+    cells = {}
+    for metric in wanted:
+        part = numbers[(numbers["metric"] == metric) & (numbers["dataset"] != "mean")]
+        wide = part.pivot_table(index="dataset", columns="method", values="ours")
+        cells[metric] = wide.mean() if metric == "test_r2" else wide.median()
+    frame = pd.DataFrame(cells).dropna().sort_values("test_r2", ascending=False)
+    rows = [
+        (name, f"{row['test_r2']:.3f}", f"{row['n_parameters']:,.0f}", f"{row['cpu_seconds']:.2g}")
+        for name, row in frame.iterrows()
+    ]
+    return _table(("method", *wanted.values()), rows, "lrrr")
+
+
+def scale() -> str:
+    """What the cost models say of large tables: seconds of one thread and memory beside the data."""
+    parts = []
+    for quantity in ("seconds", "memory"):
+        rows = []
+        for name in (name for name, method in METHODS.items() if method.family and name != "auto"):
+            costs = [estimate_cost(name, n=n, **SCALE) for n in ROWS]
+            told = [_time(cost.seconds) if quantity == "seconds" else _bytes(cost.bytes) for cost in costs]
+            rows.append((f"`{name}`", *told))
+        title = "Seconds of one thread" if quantity == "seconds" else "Memory beside the data"
+        parts.append(f"**{title}**, {SCALE['p']} features, depth {SCALE['depth']}, by rows:\n")
+        parts.append(_table(("method", *(f"{n:,}" for n in ROWS)), rows, "l" + "r" * len(ROWS)))
+    return "\n".join(parts)
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.2g} s"
+
+
+def _bytes(count: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.2g} {unit}" if count < 100 * size else f"{count / size:,.0f} {unit}"
+    return f"{count / 1e3:.0f} kB"
+
+
+def measured(page: str) -> str:
+    """The rows of `measured.csv` for a page."""
+    frame = pd.read_csv(RESULTS / "measured.csv", keep_default_na=False)
+    rows = frame.loc[frame["page"] == page, ["what", "figure", "command"]].to_numpy().tolist()
+    return _table(("what", "figure", "command"), rows)
+
+
+def reproduced(paper: str) -> str:
+    """Every table and figure of a paper with its report, and the means of printed, preset and default."""
+    known = index.reports(RESULTS)
+    rows, names = [], []
+    for item in index.coverage():
+        if item.paper != paper:
+            continue
+        those = known.get(item.protocol, [])
+        names += [item.protocol] if those else []
+        links = ", ".join(f"[{about['budget']}](../generated/reports/{about['folder']}.md)" for about in those)
+        said = f"`{item.protocol}`: {index.state(those)}" if item.protocol else item.reason
+        rows.append((item.name, said, links))
+    means = _means(dict.fromkeys(names))
+    return f"{_table(('item', 'protocol and runs', 'report'), rows)}\n{means}"
+
+
+def _means(names: Iterable[str]) -> str:
+    """The lines of INDEX.md's table of means that are about these protocols."""
+    lines = (RESULTS / "INDEX.md").read_text().split("## Means", 1)[1].strip().splitlines()
+    wanted = [line for line in lines[2:] if line.split("|")[1].strip() in names]
+    return "\n".join([*lines[:2], *wanted]) + "\n"
+
+
+def _reports(folder: Path) -> None:
+    """The committed reports as pages of the site, with their pictures."""
+    folder.mkdir(exist_ok=True)
+    for report in sorted(RESULTS.glob("*/report.md")):
+        name = report.parent.name
+        text = re.sub(r"\]\((\w+\.png)\)", rf"]({name}/\1)", report.read_text())
+        _write(folder / f"{name}.md", ORPHAN + text)
+        pictures = list(report.parent.glob("*.png"))
+        if pictures:
+            (folder / name).mkdir(exist_ok=True)
+        for picture in pictures:
+            shutil.copy2(picture, folder / name / picture.name)

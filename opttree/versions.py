@@ -1,0 +1,55 @@
+"""`show_versions`: what a report of a problem should say about the machine and its libraries."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from importlib import metadata
+
+
+def show_versions() -> None:
+    """Print the versions of opttree, Python and the libraries, and the machine: for a report of a problem.
+
+    The libraries are those that opttree needs, and those of its extras that are installed.
+
+    See Also
+    --------
+    opttree.warm_up : compiles the kernels, whose cache is for one version and one machine
+
+    Examples
+    --------
+    >>> import opttree
+    >>> opttree.show_versions()                                # doctest: +ELLIPSIS
+    opttree             ...
+    Python              3...
+    system              ...
+    """
+    from opttree import __version__
+    from opttree.threads import available
+
+    lines = {
+        "opttree": __version__,
+        "Python": sys.version.split()[0],
+        "system": f"{platform.platform()}, {available()} of {os.cpu_count()} cores",
+        **_libraries(),
+    }
+    print("\n".join(f"{name:19s} {what}" for name, what in lines.items()))
+
+
+def _libraries() -> dict[str, str]:
+    """The version of each library that opttree's metadata names, those of extras if they are there."""
+    try:
+        stated = metadata.requires("opttree") or []
+    except metadata.PackageNotFoundError:
+        return {"libraries": "unknown, since opttree is not installed"}
+    found = {}
+    for line in stated:
+        name = re.split(r"[\s\[;<>=!~]", line, maxsplit=1)[0]
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            if "extra ==" not in line:
+                found[name] = "missing"
+    return found
