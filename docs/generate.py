@@ -28,6 +28,30 @@ BOARDS = {
     "leaderboard_regression_tuned": "Regression, at most 2000 training rows, methods marked * tuned",
     "leaderboard_classification_default": "Classification, default settings",
 }
+LEADERS = {
+    "leaderboard_regression_default": {
+        "forest": "forest", "boosted": "boosting", "auto": "one tree, AutoTree", "catboost": "CatBoost",
+        "lightgbm": "LightGBM", "xgboost": "XGBoost", "rf": "random forest", "cart": "CART",
+    },
+    "leaderboard_regression_tuned": {
+        "forest*": "forest", "boosted*": "boosting", "catboost*": "CatBoost", "xgboost*": "XGBoost",
+        "lightgbm*": "LightGBM", "rf*": "random forest", "cart*": "CART",
+    },
+    "leaderboard_classification_default": {
+        "boosted": "boosting", "forest": "forest", "catboost": "CatBoost", "lightgbm": "LightGBM", "xgboost": "XGBoost",
+        "rf": "random forest", "cart": "CART",
+    },
+}  # fmt: skip
+METRICS = {"test_r2": "test R2", "test_accuracy": "test accuracy"}
+PRINTED = (
+    ("get_table8_shallow", "GET, Table 8: training R2 at depth 2, 16 sets", "GET", 2),
+    ("get_table8_shallow", "the same at depth 4", "GET", 4),
+    ("get_table7_shallow", "GET, Table 7: test R2 of GET-Linear, 16 sets", "GET-Linear", None),
+    ("srt_table2_evening", "SRT, Table 2: test R2 of SRT-l2 at depth 3, 15 sets", "SRT-l2", 3),
+    ("gradtree_table1_evening", "GradTree, Table 1: macro F1, 22 sets of two classes", "GradTree", None),
+    ("gradtree_table2_evening", "GradTree, Table 2: macro F1, 14 sets of more classes", "GradTree", None),
+    ("sdtr_table2_evening", "SDTR, Table 2: MSE of one tree (less is better), wine_red", "SDTR-Single", None),
+)
 SCALE = {"p": 30, "depth": 6}
 ORPHAN = "---\norphan: true\n---\n\n"  # in no table of contents
 ROWS = (10**5, 10**6, 10**7, 10**8, 10**9)
@@ -113,6 +137,35 @@ def leaderboards() -> str:
             f"## {title}\n\n{board.shape[0]} data sets that every method has; {link}.\n\n{_table(head, rows, 'lrrr')}"
         )
     return "\n".join(parts)
+
+
+def headline() -> str:
+    """The README's table: the leaderboards' means, and the papers' tables beside what they printed."""
+    rows = []
+    for folder, methods in LEADERS.items():
+        numbers = pd.read_csv(RESULTS / folder / "numbers.csv")
+        metric = numbers["metric"].iloc[0]
+        board = numbers[(numbers["metric"] == metric) & (numbers["dataset"] == "mean")].set_index("method")
+        told = ", ".join(f"{name} {_short(board.loc[key, 'ours'])}" for key, name in methods.items())
+        title = BOARDS[folder].replace("methods marked * tuned", "tuned alike")
+        rows.append((f"{title}: mean {METRICS[metric]} of {board['runs'].max():.0f} sets", told, folder))
+    for folder, what, method, depth in PRINTED:
+        numbers = pd.read_csv(RESULTS / folder / "numbers.csv")
+        part = numbers[(numbers["metric"] == numbers["metric"].iloc[0]) & numbers["dataset"].isin(["mean", "wine_red"])]
+        part = part[(part["published"] == method) & (part["depth"].isna() if depth is None else part["depth"] == depth)]
+        roles = part.set_index("role")["ours"]
+        ours = roles.get("printed", roles.get("reduced"))
+        preset = f"{_short(ours)}{'' if 'printed' in roles else ' (reduced)'}"
+        printed = _short(part["paper"].dropna().iloc[0])
+        rows.append(
+            (what, f"printed {printed}, the paper's method {preset}, default {_short(roles['default'])}", folder)
+        )
+    links = [(what, told, f"[{name}](experiments/results/{name}/report.md)") for what, told, name in rows]
+    return _table(("what", "figures", "report"), links)
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}".lstrip("0")
 
 
 def sizes() -> str:

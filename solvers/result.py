@@ -67,16 +67,19 @@ class SolverError(RuntimeError):
 
     Examples
     --------
-    >>> from opttree import TreeProblem, datasets
-    >>> from solvers import TAO, SolverError, solve
-    >>> X, y = datasets.load("diabetes", as_arrays=True)
-    >>> problem = TreeProblem.standardized(X, y, depth=2)
-    >>> from solvers import BranchAndBound
+    >>> from opttree import TreeProblem
+    >>> from solvers import Solver, SolverError, Termination, solve
+    >>> class Idle(Solver):
+    ...     def supports(self, problem):
+    ...         return None
+    ...     def steps(self, problem, start, rng):
+    ...         yield None
+    ...         return Termination.STALLED
     >>> try:
-    ...     solve(problem, BranchAndBound())
-    ... except (SolverError, ValueError) as error:
-    ...     print(str(error)[:14])
-    BranchAndBound
+    ...     solve(TreeProblem([[0.0], [1.0]], [0.0, 1.0], depth=1), Idle())
+    ... except SolverError as error:
+    ...     print(type(error).__name__)
+    SolverError
     """
 
     def __init__(self, message: str, result: Result | None = None) -> None:

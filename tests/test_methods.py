@@ -1,8 +1,6 @@
 """The table of methods, and that everything follows from it."""
 
-import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,8 +18,6 @@ from opttree.problems import TreeProblem
 from solvers import Solver, Step, Termination
 from solvers.conformance import check_solver, example_solvers
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_row_of_the_table_can_be_made(name):
@@ -38,16 +34,6 @@ def test_every_row_of_the_table_can_be_made(name):
         assert options["random_state"] == 0
         assert ("device" in options) == method.has_device
         assert hasattr(solvers, method.solver) == bool(method.family)
-
-
-def test_the_readme_has_the_table():
-    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| (.*?) \|$", README.read_text(), re.M)
-    assert rows == [
-        (name, method.doc, ", ".join(f"`{c.__name__}`" for c in classes if c is not None))
-        for name, method in METHODS.items()
-        if method.family
-        for classes in [[method.estimator_class(task) for task in ("regression", "classification")]]
-    ]
 
 
 def test_exports_follow_from_the_table():

@@ -80,7 +80,8 @@ def test_wheel_holds_everything(built):
 @pytest.mark.slow
 def test_sdist_holds_everything(built):
     (sdist,) = (built / "dist").glob("*.tar.gz")
-    held = {name.partition("/")[2] for name in tarfile.open(sdist).getnames()}
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
     for pattern in CARRIED + SOURCES:
         wanted = files(pattern, built / "source")
         assert wanted, f"{pattern} names no file"

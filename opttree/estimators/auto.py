@@ -360,6 +360,8 @@ def valid_loss(valid: TreeProblem, model: Model) -> float:
 class AutoTreeRegressor(RegressionTree, _AutoTree):
     """The best tree, or forest, that the toolkit finds in the time given: several solvers, chosen on held-out rows.
 
+    Take it for the best single tree when there are seconds or minutes to spare, and no wish to choose.
+
     For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), CART with shrunk leaves, soft trees (one
     taught by a forest, one with linear and one with constant leaves, see `solvers.ORRT`), TAO from hinge splits at two
     depths, a tree distilled from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of
@@ -393,6 +395,8 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 @dataclass(eq=False, repr=False, kw_only=True)
 class AutoTreeClassifier(ClassificationTree, _AutoTree):
     """`AutoTreeRegressor` for classification: members are compared by held-out log loss.
+
+    Take it for the best single tree when there are seconds or minutes to spare, and no wish to choose.
 
     Attributes
     ----------

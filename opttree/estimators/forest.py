@@ -309,6 +309,9 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
 class TAOForestRegressor(RegressionTree, _TAOForest):
     """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
 
+    Take it where accuracy counts most and the model need not be read: it is first on our leaderboard of numbers, and
+    fits in seconds.
+
     The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` some of the trees are extremely
     randomised ones on small data, and all are scikit-learn's CART trees with our leaf models on larger data where the
     out-of-bag error is lower; see ``kind_``. The paper's method is
@@ -389,6 +392,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
 @dataclass(eq=False, repr=False, kw_only=True)
 class TAOForestClassifier(ClassificationTree, _TAOForest):
     """Classification forest of oblique trees, each by tree alternating optimization under Brier's score.
+
+    Take it where accuracy counts most and the model need not be read.
 
     Regression trees predict class indicators (`solvers.TAOForest`); their predictions are averaged and scaled to sum to
     one.

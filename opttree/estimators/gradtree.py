@@ -141,6 +141,10 @@ class _GradTree(Preset, MinLeaf, SingleTree):
 class GradTreeClassifier(ClassificationTree, _GradTree):
     """Axis-aligned classification tree by gradient descent on all its splits at once (GradTree).
 
+    Take it where a hard axis-aligned tree is to be trained by gradients, in batches; on many sets CART, tuned, is as
+    good. A hard tree is held in a dense form, and gradients pass straight through the choice of a feature and the
+    rounding of a split.
+
     Features are standardised; if they have long tails, scikit-learn's ``QuantileTransformer`` (used in the paper)
     before this estimator helps the gradient.
 
@@ -211,6 +215,10 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradTreeRegressor(RegressionTree, _GradTree):
     """Axis-aligned regression tree by gradient descent on all its splits at once; squared loss.
+
+    Take it to compare with the GradTree paper; `TAORegressor` with ``splits="axis"`` is more accurate on our data. A
+    hard tree is held in a dense form, and gradients pass straight through the choice of a feature and the rounding of a
+    split.
 
     Attributes
     ----------

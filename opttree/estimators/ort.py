@@ -167,6 +167,10 @@ class _OptimalTree(Preset, SingleTree):
 class ORTRegressor(RegressionTree, _OptimalTree):
     """Optimal regression tree (ORT, ORT-L; with oblique splits ORT-H, ORT-LH).
 
+    Take it for a small axis-aligned tree that is proved to be the best of its depth, or says how far from it it can be
+    (``result_.gap``): branch and bound over all thresholds, a mixed-integer program under ``monotonic_cst``, and local
+    search where a proof is out of reach or leaves are linear.
+
     Attributes
     ----------
     tree_ : `opttree.Tree` on raw features; linear leaves are clipped to the intersection of the ranges of y and of the
@@ -212,6 +216,9 @@ class ORTRegressor(RegressionTree, _OptimalTree):
 @dataclass(eq=False, repr=False, kw_only=True)
 class OCTClassifier(ClassificationTree, _OptimalTree):
     """Optimal classification tree (OCT; with oblique splits OCT-H), leaves of class frequencies.
+
+    Take it for a small tree that is proved to make the fewest errors of its depth, or says how far from it it can be
+    (``result_.gap``); see `ORTRegressor` for how.
 
     Attributes
     ----------

@@ -86,6 +86,9 @@ class _RADDT(_Gradient):
 class RADDTRegressor(RegressionTree, _RADDT):
     """Regression tree by the softmin of violations, see `solvers.RADDT`.
 
+    Take it to compare with the RADDT paper, or for a low training error when there is time for many starts: each start
+    takes seconds.
+
     Attributes
     ----------
     tree_ : `opttree.Tree` on raw features.
@@ -117,6 +120,8 @@ class RADDTRegressor(RegressionTree, _RADDT):
 @dataclass(eq=False, repr=False, kw_only=True)
 class RADDTClassifier(ClassificationTree, _RADDT):
     """Classification tree by the softmin of violations, by log loss (capped at ``-log(1e-6)``), see `solvers.RADDT`.
+
+    Take it to compare with the RADDT paper; each start takes seconds.
 
     Attributes
     ----------
@@ -163,6 +168,9 @@ class _DTSemNet(_Gradient):
 class DTSemNetRegressor(RegressionTree, _DTSemNet):
     """Regression tree as a network whose largest output is the row's leaf, see `solvers.DTSemNet`.
 
+    Take it to compare with the DTSemNet paper. The tree is written as a network, trained in batches by its gradients,
+    and read back exactly.
+
     Attributes
     ----------
     tree_, result_, n_iter_ : as `RADDTRegressor`.
@@ -192,6 +200,8 @@ class DTSemNetRegressor(RegressionTree, _DTSemNet):
 @dataclass(eq=False, repr=False, kw_only=True)
 class DTSemNetClassifier(ClassificationTree, _DTSemNet):
     """Classification tree as a network whose largest output is the row's leaf, see `solvers.DTSemNet`.
+
+    Take it to compare with the DTSemNet paper; see `DTSemNetRegressor` for how.
 
     Its log loss is that of the class shares in the leaves, capped at ``-log(1e-6)``.
 
@@ -224,6 +234,9 @@ class DTSemNetClassifier(ClassificationTree, _DTSemNet):
 @dataclass(eq=False, repr=False, kw_only=True)
 class HRTRegressor(RegressionTree, SingleTree):
     """Hinge regression tree, see `solvers.HRT`: linear leaves, top-down, each split by Newton steps; one output.
+
+    Take it for piecewise linear functions, and where a fit has to take a fraction of a second: no split is revised once
+    it is made.
 
     Attributes
     ----------

@@ -170,6 +170,9 @@ class _SDTR(ForestEstimator, Preset, SingleTree):
 class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
     """Soft decision tree regressor (SDTR): a single tree, averaged trees (``n_trees``) or layers (``n_layers``).
 
+    Take it for soft trees that learn in batches, from chunks of a table larger than memory or on a GPU. Each branch has
+    a temperature of its own; QHAdam trains until held-out rows gain no more.
+
     Attributes
     ----------
     forest_ : `opttree.Forest` of all trees, which are mixtures. With ``quantile_transform`` its input is
@@ -213,6 +216,8 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
 class SDTRClassifier(ClassificationTree, StreamingSDTR, _SDTR):
     """`SDTRRegressor` for classes: leaves hold class scores, trained by log loss as in the paper's section V-E; trees
     and layers answer with the mean of the class probabilities.
+
+    Take it for soft classification trees that learn in batches; see `SDTRRegressor` for how.
 
     Attributes
     ----------

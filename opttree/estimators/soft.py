@@ -173,6 +173,9 @@ class _SRT(MinLeaf, _SoftTree):
 class SRTRegressor(RegressionTree, _SRT):
     """Soft regression tree with single-leaf predictions, trained by node-based decomposition (NODEC-DR).
 
+    Take it for answers of one linear leaf, from splits that were trained softly. The splits of a subtree and the leaves
+    below it are optimised in turn, node by node; a row gets the answer of its likeliest leaf.
+
     Attributes
     ----------
     tree_ : `opttree.Tree` on raw features, with its gates.
@@ -204,6 +207,8 @@ class SRTRegressor(RegressionTree, _SRT):
 class SRTClassifier(ClassificationTree, _SRT):
     """`SRTRegressor` for classes, which the paper does not treat: the expected log loss of the leaves' class
     probabilities; linear leaves are multinomial logistic regressions.
+
+    Take it for answers of one leaf, from splits that were trained softly; see `SRTRegressor` for how.
 
     Attributes
     ----------
@@ -248,6 +253,9 @@ class _ORRT(_SoftTree):
 class ORRTRegressor(RegressionTree, _ORRT):
     """Soft regression tree that predicts with the mixture of all leaves, trained as one smooth problem (ORRT).
 
+    Take it for a small model whose answers change smoothly with the features: on our leaderboard it is the most
+    accurate soft tree. All weights are trained at once, by L-BFGS.
+
     Attributes
     ----------
     tree_, result_, n_iter_ : as in `SRTRegressor`; ``tree_`` is a mixture (one leaf for constant y).
@@ -276,6 +284,8 @@ class ORRTRegressor(RegressionTree, _ORRT):
 class ORRTClassifier(ClassificationTree, _ORRT):
     """`ORRTRegressor` for classes: the log loss of the mixture of the leaves' class probabilities (capped at
     ``-log(1e-6)``); linear leaves are multinomial logistic regressions.
+
+    Take it for a small model whose probabilities change smoothly with the features; see `ORRTRegressor` for how.
 
     Attributes
     ----------

@@ -125,6 +125,10 @@ class _TAOTree(Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
 class TAORegressor(RegressionTree, RegressionLoss, _TAOTree):
     """Regression tree by tree alternating optimization (TAO-c and TAO-l).
 
+    Take it for a single tree that is accurate for its size: ``leaves="linear"`` gives few leaves, each a formula, and
+    ``splits="axis"`` conditions on one feature each. From a start tree, each branch in turn is refitted as a weighted
+    classifier of the rows that are better off on its left or right, and each leaf to its rows, until nothing improves.
+
     Attributes
     ----------
     tree_ : `opttree.Tree` on raw features.
@@ -161,6 +165,9 @@ class TAORegressor(RegressionTree, RegressionLoss, _TAOTree):
 @dataclass(eq=False, repr=False, kw_only=True)
 class TAOClassifier(ClassificationTree, _TAOTree):
     """Classification tree by tree alternating optimization.
+
+    Take it for a single tree that is accurate for its size; see `TAORegressor` for what its options make of it. Each
+    branch in turn is refitted as a weighted classifier of the rows that are better off on its left or right.
 
     Attributes
     ----------

@@ -1,13 +1,15 @@
-"""Docstrings of the public interface: each has an example that runs, and says where to look further."""
+"""Public docstrings, each with an example that runs; what the site and the README take from results."""
 
 from __future__ import annotations
 
 import doctest
 import inspect
+import sys
 import types
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import opttree
@@ -24,7 +26,12 @@ PUBLIC: dict[str, Any] = {
     for name in module.__all__
     if not isinstance(getattr(module, name), types.ModuleType)
 }
-REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
+DOCS = Path(__file__).parent.parent / "docs"
+sys.path[:0] = [str(DOCS), str(DOCS / "tools")]
+import check  # noqa: E402
+import decision  # noqa: E402
+import generate  # noqa: E402
+import house  # noqa: E402
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -43,7 +50,7 @@ def test_example_runs(name, tmp_path, monkeypatch):
 def test_reference_lists_every_public_name():
     listed = {
         line.strip()
-        for page in REFERENCE.glob("*.md")
+        for page in (DOCS / "reference").glob("*.md")
         for line in page.read_text().splitlines()
         if "opttree." in line or "solvers." in line
     }
@@ -71,3 +78,35 @@ def _resolves(other: str, name: str) -> bool:
         if here is not None:
             return True
     return False
+
+
+def test_readme_quotes_committed_results():
+    assert generate.headline() in (DOCS.parent / "README.md").read_text()
+
+
+def test_drawings_are_those_of_their_scripts():
+    assert (DOCS / "_static" / "decision.html").read_text() == decision.picture()
+    assert (DOCS / "_static" / "house.html").read_text() == house.picture()
+
+
+def test_generated_pages_are_whole(tmp_path):
+    generate.write(tmp_path)
+    for command in ("fit", "solve", "race", "export"):
+        assert f"## `opttree {command}`" in (tmp_path / "command_line.md").read_text()
+    for paper in generate.PAPERS:
+        text = (tmp_path / f"reproduced_{paper.lower()}.md").read_text()
+        assert text.count("\n| Table") >= 3
+        assert text.count("\n| ") > 12
+    measured = pd.read_csv(generate.RESULTS / "measured.csv")
+    told = sum((tmp_path / f"measured_{page}.md").read_text().count("\n") - 2 for page in measured["page"].unique())
+    assert told == len(measured)
+
+
+def test_checker_finds_what_is_wrong(tmp_path):
+    (tmp_path / "a.html").write_text('<a href="b.html#there">b</a><a href="c.html">c</a><p id="here">')
+    (tmp_path / "b.html").write_text('<a href="a.html#here">a</a><script src="https://example.org/x.js"></script>')
+    assert sorted(check.problems(tmp_path)) == [
+        "a.html: no c.html",
+        "a.html: no place b.html#there",
+        "b.html: fetches https://example.org/x.js",
+    ]
