@@ -43,14 +43,31 @@ LEADERS = {
     },
 }  # fmt: skip
 METRICS = {"test_r2": "test R2", "test_accuracy": "test accuracy"}
-PRINTED = (
-    ("get_table8_shallow", "GET, Table 8: training R2 at depth 2, 16 sets", "GET", 2),
-    ("get_table8_shallow", "the same at depth 4", "GET", 4),
-    ("get_table7_shallow", "GET, Table 7: test R2 of GET-Linear, 16 sets", "GET-Linear", None),
-    ("srt_table2_evening", "SRT, Table 2: test R2 of SRT-l2 at depth 3, 15 sets", "SRT-l2", 3),
-    ("gradtree_table1_evening", "GradTree, Table 1: macro F1, 22 sets of two classes", "GradTree", None),
-    ("gradtree_table2_evening", "GradTree, Table 2: macro F1, 14 sets of more classes", "GradTree", None),
-    ("sdtr_table2_evening", "SDTR, Table 2: MSE of one tree (less is better), wine_red", "SDTR-Single", None),
+PRINTED = (  # report, what it is, published method, depth, data set or mean, another method beside it
+    ("get_table8_shallow", "GET, Table 8: training R2 at depth 2, 16 sets", "GET", 2, "mean", "CART"),
+    ("get_table8_shallow", "the same at depth 4", "GET", 4, "mean", "CART"),
+    ("get_table7_shallow", "GET, Table 7: test R2 of GET, 16 sets", "GET", None, "mean", "RF"),
+    ("get_table7_shallow", "the same of GET-Linear", "GET-Linear", None, "mean", "RF"),
+    ("srt_table2_evening", "SRT, Table 2: test R2 of SRT-l2 at depth 3, 15 sets", "SRT-l2", 3, "mean", ""),
+    (
+        "gradtree_table1_evening",
+        "GradTree, Table 1: macro F1, 22 sets of two classes",
+        "GradTree",
+        None,
+        "mean",
+        "CART",
+    ),
+    (
+        "gradtree_table2_evening",
+        "GradTree, Table 2: macro F1, 14 sets of more classes",
+        "GradTree",
+        None,
+        "mean",
+        "CART",
+    ),
+    ("tao_table1_evening", "TAO, Table 1: test RMSE of TAO-l-30, abalone", "TAO-l-30", None, "abalone", "RF-100"),
+    ("tao_table1_evening", "the same on cpu_act", "TAO-l-30", None, "cpu_act", "RF-100"),
+    ("sdtr_table2_evening", "SDTR, Table 2: test MSE of one tree, wine_red", "SDTR-Single", None, "wine_red", "RF"),
 )
 SCALE = {"p": 30, "depth": 6}
 ORPHAN = "---\norphan: true\n---\n\n"  # in no table of contents
@@ -64,6 +81,7 @@ def write(folder: Path) -> None:
         "command_line": command_line,
         "methods": methods,
         "leaderboards": leaderboards,
+        "race": race,
         "scale": scale,
         "sizes": sizes,
         **{f"measured_{page}": lambda page=page: measured(page) for page in ("fast", "accurate", "exact", "reliable")},
@@ -149,23 +167,23 @@ def headline() -> str:
         told = ", ".join(f"{name} {_short(board.loc[key, 'ours'])}" for key, name in methods.items())
         title = BOARDS[folder].replace("methods marked * tuned", "tuned alike")
         rows.append((f"{title}: mean {METRICS[metric]} of {board['runs'].max():.0f} sets", told, folder))
-    for folder, what, method, depth in PRINTED:
+    for folder, what, method, depth, dataset, rival in PRINTED:
         numbers = pd.read_csv(RESULTS / folder / "numbers.csv")
-        part = numbers[(numbers["metric"] == numbers["metric"].iloc[0]) & numbers["dataset"].isin(["mean", "wine_red"])]
-        part = part[(part["published"] == method) & (part["depth"].isna() if depth is None else part["depth"] == depth)]
+        here = numbers[(numbers["metric"] == numbers["metric"].iloc[0]) & (numbers["dataset"] == dataset)]
+        here = here[here["depth"].isna() if depth is None else here["depth"] == depth]
+        part = here[here["published"] == method]
         roles = part.set_index("role")["ours"]
-        ours = roles.get("printed", roles.get("reduced"))
-        preset = f"{_short(ours)}{'' if 'printed' in roles else ' (reduced)'}"
+        preset = _short(roles["printed"]) if "printed" in roles else f"{_short(roles['reduced'])} (reduced)"
         printed = _short(part["paper"].dropna().iloc[0])
-        rows.append(
-            (what, f"printed {printed}, the paper's method {preset}, default {_short(roles['default'])}", folder)
-        )
+        told = f"printed {printed}, the paper's method {preset}, default {_short(roles['default'])}"
+        beside = here.loc[here["method"] == rival, "ours"]
+        rows.append((what, told if beside.empty else f"{told}; {rival} {_short(beside.iloc[0])}", folder))
     links = [(what, told, f"[{name}](experiments/results/{name}/report.md)") for what, told, name in rows]
     return _table(("what", "figures", "report"), links)
 
 
 def _short(value: float) -> str:
-    return f"{value:.3f}".lstrip("0")
+    return f"{value:.3f}".lstrip("0") if value < 1 else f"{value:.2f}"
 
 
 def sizes() -> str:
@@ -185,33 +203,53 @@ def sizes() -> str:
     return _table(("method", *wanted.values()), rows, "lrrr")
 
 
+def race() -> str:
+    """The best solver of each kind of problem within each limit, and its mean gap, from the protocol `race`."""
+    rows = []
+    for line in pd.read_csv(RESULTS / "race_full" / "by_depth.csv").to_dict("records"):
+        told = f"{line['best']}: {line[line['best']]:.3g} %"
+        rows.append((line["problems of"], line["limit s"], told))
+    wide = pd.DataFrame(rows, columns=["problems", "limit", "told"]).pivot(
+        index="problems", columns="limit", values="told"
+    )
+    return _table(("problems", *(f"within {limit} s" for limit in wide)), wide.reset_index().to_numpy().tolist())
+
+
 def scale() -> str:
     """What the cost models say of large tables: seconds of one thread and memory beside the data."""
+    measured = pd.read_csv(RESULTS / "scaling" / "measured.csv")
     parts = []
     for quantity in ("seconds", "memory"):
         rows = []
         for name in (name for name, method in METHODS.items() if method.family and name != "auto"):
             costs = [estimate_cost(name, n=n, **SCALE) for n in ROWS]
             told = [_time(cost.seconds) if quantity == "seconds" else _bytes(cost.bytes) for cost in costs]
-            rows.append((f"`{name}`", *told))
+            most = measured.loc[measured["method"] == name, "n"].max()
+            told = [text if n <= most else f"*{text}*" for n, text in zip(ROWS, told, strict=True)]
+            rows.append((f"`{name}`", f"{most:,}", *told))
         title = "Seconds of one thread" if quantity == "seconds" else "Memory beside the data"
         parts.append(f"**{title}**, {SCALE['p']} features, depth {SCALE['depth']}, by rows:\n")
-        parts.append(_table(("method", *(f"{n:,}" for n in ROWS)), rows, "l" + "r" * len(ROWS)))
+        parts.append(_table(("method", "measured to", *(f"{n:,}" for n in ROWS)), rows, "lr" + "r" * len(ROWS)))
     return "\n".join(parts)
 
 
 def _time(seconds: float) -> str:
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
-            return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.2g} s"
+            return f"{_number(seconds / size)} {unit}"
+    return f"{_number(seconds)} s"
 
 
 def _bytes(count: float) -> str:
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if count >= size:
-            return f"{count / size:.2g} {unit}" if count < 100 * size else f"{count / size:,.0f} {unit}"
-    return f"{count / 1e3:.0f} kB"
+            return f"{_number(count / size)} {unit}"
+    return f"{_number(count / 1e3)} kB"
+
+
+def _number(value: float) -> str:
+    """Two digits, or all before the point."""
+    return f"{value:.2g}" if value < 100 else f"{value:,.0f}"
 
 
 def measured(page: str) -> str:

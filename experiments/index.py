@@ -15,6 +15,7 @@ from experiments.protocol import FOLDER
 from experiments.tables import number
 
 ROLES = {"printed": ("printed", "reduced"), "default": ("default",)}  # of our methods, in the order of the columns
+IN_UNITS = ("rmse", "mse")  # ends of names of metrics in units of the target
 NOT_RUN = "not run"
 
 
@@ -90,9 +91,9 @@ def index(results: Path) -> str:
         "Written by `python -m experiments index` from the reports beside this file. Means over data sets of the first "
         "metric of each report, over as many of the protocol's sets as all its methods have: what the paper printed "
         "(over these sets, where it prints each), the paper's method as we run it, opttree's default; ± half of the "
-        "95 % confidence interval over seeds, where several seeds have every set. *Short* names data sets where "
-        "opttree's default is behind the printed number, or the paper's method where there is no default; *reduced*: "
-        "with options of a budget.",
+        "95 % confidence interval over seeds, where several seeds have every set. Errors in units of the target stand "
+        "set by set. *Short* names data sets where opttree's default is behind the printed number, or the paper's "
+        "method where there is no default; *reduced*: with options of a budget.",
         "## Tables and figures",
         "| paper | item | protocol | state | hours | report |",
         "|:--|:--|:--|:--|--:|:--|",
@@ -124,8 +125,11 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
     metric = numbers["metric"].iloc[0]
     part = numbers[(numbers["metric"] == metric) & numbers["published"].notna()]
     found = []
+    groups = protocols.read(name, budget).means
+    if metric.endswith(IN_UNITS):  # each data set has its own unit, so that a mean over them says nothing
+        groups = {name: [name] for name in protocols.read(name, budget).datasets}
     for (depth, published), own in part.groupby(["depth", "published"], dropna=False, sort=False):
-        for group, sets in protocols.read(name, budget).means.items():
+        for group, sets in groups.items():
             here = own[own["dataset"] == group]
             printed = here["paper"].dropna()
             ours = {role: here[here["role"].isin(roles) & here["ours"].notna()] for role, roles in ROLES.items()}
@@ -135,7 +139,11 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
             cells += [_ours(rows, metric) for rows in ours.values()]
             label = published if group == protocols.MEAN else f"{published}, {group}"
             at = "" if np.isnan(depth) else f"{depth:g}"
-            over = f"{here['runs'].max():.0f} of {len(protocols.read(name).means.get(group, sets))}"
+            over = (
+                ""
+                if group in sets
+                else f"{here['runs'].max():.0f} of {len(protocols.read(name).means.get(group, sets))}"
+            )
             short = _short(own[own["dataset"].isin(sets)], metric)
             found.append(f"| {name} | {metric} | {at} | {label} | {over} | {' | '.join(cells)} | {short} |")
     return found

@@ -6,8 +6,8 @@
 from pathlib import Path
 
 STEPS = [
-    (("Must people read the model,", "or must it be small?"), "no", ("Sums of trees", "TAOForest…, BoostedTrees…")),
     (("More rows than memory holds?",), "yes", ("Learned in chunks", "GET… and SDTR… fit_chunks")),
+    (("Must people read the model,", "or must it be small?"), "no", ("Sums of trees", "TAOForest…, BoostedTrees…")),
     (("Proved optimal,", "or under side constraints?"), "yes", ("Exact trees", "ORTRegressor, OCTClassifier; MIP")),
     (("One feature in each condition?",), "yes", ("Axis-aligned trees", 'TAO… splits="axis"; ORT-L')),
     (("Answers that change smoothly", "with the features?"), "yes", ("Soft trees", "ORRT…, SRT…, SDTR…")),

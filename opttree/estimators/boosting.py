@@ -160,9 +160,8 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
 class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
     """Gradient boosting with shallow trees that are optimised as a whole, by default with linear leaves.
 
-    Take it where accuracy counts most, above all for smooth functions of few features; the forest needs no early
-    stopping. Each tree is fitted to what the sum of those before it leaves, and the sum stops growing when rows held
-    out, or ``eval_set``, gain no more.
+    Take it where accuracy counts most, beside the forest, which needs no early stopping. Each tree is fitted to what
+    the sum of those before it leaves, and the sum stops growing when rows held out, or ``eval_set``, gain no more.
 
     Attributes
     ----------
@@ -199,7 +198,7 @@ class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
 class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     """Boosted classification trees under log loss: one multi-output tree per step for all classes' scores.
 
-    Take it where accuracy counts most: it is first on our leaderboard of classes.
+    Take it where accuracy counts most.
 
     Attributes are those of `BoostedTreesRegressor`, and:
 

@@ -164,9 +164,9 @@ class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
 class GETRegressor(RegressionTree, _GETTree):
     """Regression tree by gradient-based entire tree optimization (GET and GET-Linear).
 
-    Take it for the lowest training error of an oblique tree at a depth, above all with constant leaves, on a GPU, or
-    from chunks of a table larger than memory. All splits and leaves move together along the gradient of a smooth tree
-    whose gates become steeper; the best hard tree of several starts is polished.
+    Take it for a low training error of an oblique tree with constant leaves, or to learn from chunks of a table
+    larger than memory. All splits and leaves move together along the gradient of a smooth tree whose gates become
+    steeper; the best hard tree of several starts is polished.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class GETRegressor(RegressionTree, _GETTree):
 class GETClassifier(ClassificationTree, _GETTree):
     """Classification tree by gradient-based entire tree optimization of the log loss (capped at ``-log(1e-6)``).
 
-    Take it for the lowest training loss of an oblique tree at a depth; see `GETRegressor` for how.
+    Take it for a low training loss of an oblique tree with constant leaves; see `GETRegressor` for how.
 
     Attributes
     ----------

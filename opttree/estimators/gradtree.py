@@ -141,9 +141,9 @@ class _GradTree(Preset, MinLeaf, SingleTree):
 class GradTreeClassifier(ClassificationTree, _GradTree):
     """Axis-aligned classification tree by gradient descent on all its splits at once (GradTree).
 
-    Take it where a hard axis-aligned tree is to be trained by gradients, in batches; on many sets CART, tuned, is as
-    good. A hard tree is held in a dense form, and gradients pass straight through the choice of a feature and the
-    rounding of a split.
+    Take it where a hard axis-aligned tree is to be trained by gradients, in batches; CART is better on the mean of
+    the paper's sets. A hard tree is held in a dense form, and gradients pass straight through the choice of a feature
+    and the rounding of a split.
 
     Features are standardised; if they have long tails, scikit-learn's ``QuantileTransformer`` (used in the paper)
     before this estimator helps the gradient.
@@ -215,9 +215,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradTreeRegressor(RegressionTree, _GradTree):
     """Axis-aligned regression tree by gradient descent on all its splits at once; squared loss.
-
-    Take it to compare with the GradTree paper; `TAORegressor` with ``splits="axis"`` is more accurate on our data. A
-    hard tree is held in a dense form, and gradients pass straight through the choice of a feature and the rounding of a
+    Take it to compare with the GradTree paper. A hard tree is held in a dense form, and gradients pass straight through the choice of a feature and the rounding of a
     split.
 
     Attributes

@@ -86,8 +86,7 @@ class _RADDT(_Gradient):
 class RADDTRegressor(RegressionTree, _RADDT):
     """Regression tree by the softmin of violations, see `solvers.RADDT`.
 
-    Take it to compare with the RADDT paper, or for a low training error when there is time for many starts: each start
-    takes seconds.
+    Take it to compare with the RADDT paper; a start takes seconds to tens of seconds.
 
     Attributes
     ----------
@@ -121,7 +120,7 @@ class RADDTRegressor(RegressionTree, _RADDT):
 class RADDTClassifier(ClassificationTree, _RADDT):
     """Classification tree by the softmin of violations, by log loss (capped at ``-log(1e-6)``), see `solvers.RADDT`.
 
-    Take it to compare with the RADDT paper; each start takes seconds.
+    Take it to compare with the RADDT paper; a start takes seconds to tens of seconds.
 
     Attributes
     ----------
@@ -235,8 +234,7 @@ class DTSemNetClassifier(ClassificationTree, _DTSemNet):
 class HRTRegressor(RegressionTree, SingleTree):
     """Hinge regression tree, see `solvers.HRT`: linear leaves, top-down, each split by Newton steps; one output.
 
-    Take it for piecewise linear functions, and where a fit has to take a fraction of a second: no split is revised once
-    it is made.
+    Take it to compare with the HRT paper; no split is revised once it is made.
 
     Attributes
     ----------

@@ -170,7 +170,7 @@ class _SDTR(ForestEstimator, Preset, SingleTree):
 class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
     """Soft decision tree regressor (SDTR): a single tree, averaged trees (``n_trees``) or layers (``n_layers``).
 
-    Take it for soft trees that learn in batches, from chunks of a table larger than memory or on a GPU. Each branch has
+    Take it for soft trees that learn in batches, also from chunks of a table larger than memory. Each branch has
     a temperature of its own; QHAdam trains until held-out rows gain no more.
 
     Attributes

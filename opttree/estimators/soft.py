@@ -173,8 +173,9 @@ class _SRT(MinLeaf, _SoftTree):
 class SRTRegressor(RegressionTree, _SRT):
     """Soft regression tree with single-leaf predictions, trained by node-based decomposition (NODEC-DR).
 
-    Take it for answers of one linear leaf, from splits that were trained softly. The splits of a subtree and the leaves
-    below it are optimised in turn, node by node; a row gets the answer of its likeliest leaf.
+    Take it for answers of one linear leaf, from splits that were trained softly. The splits of a subtree and the
+    leaves below it are optimised in turn, node by node; a row gets the answer of one leaf, by the likelier side at
+    each branch.
 
     Attributes
     ----------
@@ -263,7 +264,7 @@ class ORRTRegressor(RegressionTree, _ORRT):
     See Also
     --------
     ORRTClassifier : the same for classes
-    SRTRegressor : answers with the likeliest leaf
+    SRTRegressor : answers with one leaf
     solvers.ORRT : the solver
 
     References

@@ -50,7 +50,7 @@ class SubtreeProblem:
 
     See Also
     --------
-    solvers.NODEC, solvers.SubtreePolish : what decomposes so
+    solvers.NODEC : what decomposes so
 
     Examples
     --------

@@ -31,7 +31,7 @@ class SubtreePolish(Solver):
     See Also
     --------
     GET : which ends with it
-    opttree.SubtreeProblem : the subtree's own problem
+        opttree.SmoothTreeProblem : what it minimises for each subtree
 
     Examples
     --------

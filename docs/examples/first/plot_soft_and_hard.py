@@ -6,8 +6,8 @@ A soft tree sends a row down both sides of a branch, with probabilities; a hard 
 """
 
 # %%
-# One feature, so that the answers can be drawn as a curve. SRT answers with its likeliest leaf; ORRT with the mixture
-# of all its leaves; both have linear leaves. TAO's tree is hard.
+# One feature, so that the answers can be drawn as a curve. SRT answers with one leaf, taking the likelier side at
+# each branch; ORRT with the mixture of all its leaves; both have linear leaves. TAO's tree is hard.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -20,7 +20,7 @@ X, grid = x[:, None], np.linspace(-3, 3, 800)[:, None]
 
 models = {
     "TAO, hard, constant leaves": TAORegressor(max_depth=2, random_state=0),
-    "SRT, soft, likeliest leaf": SRTRegressor(max_depth=2, random_state=0),
+    "SRT, soft, one leaf": SRTRegressor(max_depth=2, random_state=0),
     "ORRT, soft, mixture": ORRTRegressor(max_depth=2, random_state=0),
 }
 _, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained", sharey=True)
