@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
+from types import FunctionType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -14,7 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import generate
 import links
-import roles
+import names
 from sphinx_gallery.sorting import ExplicitOrder
 
 import opttree
@@ -53,19 +55,28 @@ numpydoc_xref_param_type = False
 OURS = ("opttree", "solvers", "experiments")
 
 
+def _own(fullname: str) -> list[tuple[str, Any]]:
+    """The public members of a class that opttree itself defines and describes."""
+    kind = resolve_name(":".join(fullname.rsplit(".", 1)))
+    found = []
+    for base in kind.__mro__:
+        if base.__module__.split(".")[0] in OURS:
+            found += [(name, value) for name, value in vars(base).items() if not name.startswith("_")]
+    members = {name: value for name, value in reversed(found) if getattr(value, "__doc__", None)}
+    return sorted(members.items())
+
+
 def own_methods(fullname: str) -> list[str]:
-    """Names of the public methods of a class that opttree itself defines and describes."""
-    found = resolve_name(":".join(fullname.rsplit(".", 1)))
-    names = []
-    for name in dir(found):
-        value = getattr(found, name, None)
-        home = getattr(value, "__module__", None) or ""
-        if not name.startswith("_") and callable(value) and home.split(".")[0] in OURS and value.__doc__:
-            names += [name] if not isinstance(value, type) else []
-    return names
+    """Names of a class's own methods."""
+    return [name for name, value in _own(fullname) if isinstance(value, (FunctionType, classmethod, staticmethod))]
 
 
-autosummary_context = {"own_methods": own_methods}
+def own_properties(fullname: str) -> list[str]:
+    """Names of a class's own properties."""
+    return [name for name, value in _own(fullname) if isinstance(value, (property, cached_property))]
+
+
+autosummary_context = {"own_methods": own_methods, "own_properties": own_properties}
 
 # mathematics without a network: MathJax as a package of the index brings it
 MATHJAX = Path(__import__("sphinx-mathjax-offline").__file__).parent / "static" / "mathjax"
@@ -92,6 +103,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "show_memory": False,
     "min_reported_time": 0,
     "show_signature": False,
+    "capture_repr": ("_repr_html_",),  # tables, and no addresses of objects
     "write_computation_times": False,  # their pages fetch scripts from elsewhere
     "copyfile_regex": r".*\.(csv|html)",
 }
@@ -126,4 +138,4 @@ def setup(app: Any) -> None:
     """Pages made from committed results, before anything is read."""
     warnings.filterwarnings("ignore", category=UserWarning, module="opttree.ahead")
     generate.write(HERE / "generated")
-    app.add_transform(roles.Names)
+    app.add_transform(names.Links)

@@ -79,6 +79,24 @@ class Race(Comparison):
 
     The reference of a problem is its proved optimum, where a solver proved one, else the best objective known; every
     table says which.
+
+    See Also
+    --------
+    opttree.race : runs it
+
+    Examples
+    --------
+    >>> import opttree
+    >>> from opttree import TreeProblem, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+    >>> race = opttree.race({"diabetes": problem}, "CartInit();BranchAndBound()", time_limit=5)
+    >>> race.gaps().round(4).to_dict("records")
+    [{'CartInit()': 0.0054, 'BranchAndBound()': 0.0}]
+    >>> list(race.to_frame()["termination"])
+    ['ITERATION_LIMIT', 'OPTIMAL']
+    >>> len(race.plot())                             # convergence, two profiles, primal integrals
+    4
     """
 
     def __init__(self, protocol: OwnProtocol, store: Store) -> None:
@@ -165,30 +183,7 @@ def race(
     progress: bool = False,
     **statement: Any,
 ) -> Race:
-    """Run every solver on every problem, each run in a process of its own, and compare them.
-
-    Parameters
-    ----------
-    problems : mapping from names to `TreeProblem`; or names of data sets, paths of CSV files or of a folder of them, in
-        a list or alone, which are stated with features and target in units of their deviation and with ``statement``.
-    solvers : mapping from labels to solvers; a sequence of solvers; or a text such as
-        ``"GET();Chain(TAO(),LocalSearch())"``.
-    time_limit : seconds for each run, > 0; kernels are compiled before.
-    seeds : random states; every solver runs once with each.
-    n_jobs : runs at a time; each has the machine's cores divided by this number.
-    store : folder that keeps the runs: a race that was stopped goes on where it was, and one with more solvers or
-        problems runs what is new. Without it, Ctrl-C returns the race so far.
-    target : column to predict of CSV files.
-    memory_limit : megabytes for each run, or None.
-    progress : whether to show a bar.
-    **statement : options of `TreeProblem` for data sets and files: ``depth`` (3 by default), ``splits``, ``leaves``,
-        ``loss`` (squared, or 0/1 for labels), ``penalties``, ``constraints``.
-
-    Raises
-    ------
-    ValueError
-        For no problem, no solver or a bad option; if no run ended well, with the reasons.
-    """
+    """What `opttree.race` calls; its options and what is raised stand there."""
     stated, entrants = problems_of(problems, target, statement), solvers_of(solvers)
     if not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
         raise ValueError(f"time_limit must be > 0 seconds; got {time_limit!r}")

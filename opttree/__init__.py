@@ -1,6 +1,18 @@
 """opttree: decision-tree training stated as an optimization problem and solved with interchangeable solvers.
 
-Names are resolved on first use (PEP 562), so that ``import opttree`` costs next to nothing.
+With a table, take an estimator of scikit-learn's kind: `TAOForestRegressor` or `BoostedTreesClassifier` where only
+accuracy counts, `TAORegressor` for a single tree to read, `AutoTreeRegressor` for the best one within a time,
+`ORTRegressor` and `OCTClassifier` for trees that are proved optimal. To find, bound and compare trees, state a
+`TreeProblem` and solve it with `solvers`.
+
+>>> import opttree
+>>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+>>> model = opttree.TAORegressor(max_depth=3, leaves="linear", random_state=0).fit(X[:300], y[:300])
+>>> model.score(X[300:], y[300:]) > 0.3                     # R2
+True
+
+`export` and `to_onnx` hand models to other programs, `explain` says why, `plotting` draws, `save` and `load` keep.
+All names are resolved on first use, so that ``import opttree`` costs next to nothing.
 """
 
 from __future__ import annotations

@@ -142,6 +142,14 @@ def predict_chunks(
 
     ``method`` is the name of the estimator's method: "predict", "predict_proba" or "apply". For the rest see `Chunks`.
 
+    Parameters
+    ----------
+    model : a fitted estimator.
+    source : see `Chunks`.
+    target : columns of the table to leave out.
+    rows : largest number of rows in a chunk.
+    method : of the estimator: "predict", "predict_proba" or "apply".
+
     See Also
     --------
     Chunks : what is read

@@ -157,6 +157,11 @@ def load(name: str, as_arrays: Literal[True]) -> tuple[NDArray[np.float64], NDAr
 def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The data set called ``name``; with ``as_arrays=True`` its float64 ``(X, y)`` (`Dataset.as_arrays`).
 
+    Parameters
+    ----------
+    name : one of `names`, or of a data set on OpenML.
+    as_arrays : whether to return (n, p) features and (n,) targets as float64 instead of a `Dataset`.
+
     Raises
     ------
     ValueError
@@ -190,6 +195,10 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
 def read_csv(path: str | Path) -> pd.DataFrame:
     r"""A CSV file (also gzip) as a DataFrame; ValueError if it cannot be read.
 
+    Parameters
+    ----------
+    path : of the file.
+
     See Also
     --------
     read_table : Parquet as well
@@ -218,6 +227,10 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""A CSV or Parquet file as a DataFrame; columns of ISO dates, such as 2024-03-01, are read as dates.
+
+    Parameters
+    ----------
+    path : of the file, ``.parquet`` or ``.pq``, or else CSV.
 
     Raises
     ------
@@ -258,6 +271,10 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def guess_task(y: pd.Series) -> str:
     """The task by y: "regression" for numbers; "classification" for text, booleans, categories, 0 and 1, and other two
     integers.
+
+    Parameters
+    ----------
+    y : (n,) the target.
 
     See Also
     --------

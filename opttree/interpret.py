@@ -22,6 +22,11 @@ def weight_shares(tree: Tree, epsilon: float = EPSILON) -> NDArray[np.float64]:
     the weights are those of the gates, w times beta: the paper does not say whether beta is in them, and shares depend
     on it by ``epsilon`` alone.
 
+    Parameters
+    ----------
+    tree : a `Tree`.
+    epsilon : added to every weight before shares are taken, > 0.
+
     See Also
     --------
     average_entropy : how many features share a split
@@ -51,6 +56,11 @@ def average_entropy(model: Tree | Forest, epsilon: float = EPSILON) -> float:
     Every full level adds its mean entropy, at most log p; small values mean few features per branch. For a forest, the
     mean over the trees of its first layer, whose inputs are the features.
 
+    Parameters
+    ----------
+    model : a `Tree` or a `Forest`.
+    epsilon : added to every weight before shares are taken, > 0.
+
     See Also
     --------
     weight_shares : what it is the entropy of
@@ -77,6 +87,11 @@ def feature_importance(model: Tree | Forest, epsilon: float = EPSILON) -> NDArra
     the root as more important, since the path penalty keeps the tree balanced. The importance by gains of its eq. (6),
     which it finds hard to compute for soft trees, is `importances`. For a forest, the mean over the trees of its first
     layer. Zeros for a tree without branches.
+
+    Parameters
+    ----------
+    model : a `Tree` or a `Forest`.
+    epsilon : added to every weight before shares are taken, > 0.
 
     See Also
     --------
@@ -115,6 +130,7 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
 
     Parameters
     ----------
+    model : a `Tree` or a `Forest`.
     X, weight : rows (n, p) and their weights (n,), such as those of the training; at most 10,000, at even distances,
         are used.
 

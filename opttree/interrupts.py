@@ -36,7 +36,9 @@ class InterruptedFitWarning(UserWarning):
     >>> import opttree
     >>> with warnings.catch_warnings():        # a script that takes what there is after Ctrl-C, and says nothing
     ...     warnings.simplefilter("ignore", opttree.InterruptedFitWarning)
-    ...     model = opttree.TAORegressor(max_depth=2, on_interrupt="keep")
+    ...     model = opttree.TAORegressor(max_depth=2, on_interrupt="keep").fit([[0.0], [1.0]], [0.0, 1.0])
+    >>> model.result_.termination.name == "INTERRUPTED"
+    False
     """
 
 

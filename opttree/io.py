@@ -159,6 +159,13 @@ def save(
 
     The write is atomic: a temporary file is moved into place.
 
+    Parameters
+    ----------
+    model : what to write.
+    path : ends in ``.json`` or ``.npz``.
+    feature_names : (p,) names in place of the model's own.
+    target : what the model predicts, for texts and SQL.
+
     Raises
     ------
     ValueError
@@ -265,6 +272,10 @@ def _check_members(file: IO[bytes]) -> None:
 
 def load(path: str | os.PathLike[str]) -> Model:
     """Read what `save` wrote.
+
+    Parameters
+    ----------
+    path : of a ``.json`` or ``.npz`` file.
 
     Raises
     ------

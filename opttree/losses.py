@@ -95,6 +95,12 @@ class Loss(Checked):
 def weighted_quantile(y: Floats, w: Floats, q: float) -> float:
     """The smallest minimiser of the pinball loss.
 
+    Parameters
+    ----------
+    y : (n,) values.
+    w : (n,) weights >= 0.
+    q : level, between 0 and 1.
+
     See Also
     --------
     Quantile : the loss whose best constant it is
@@ -305,18 +311,17 @@ class Exponential(_Positive):
     See Also
     --------
     opttree.TreeProblem : takes it as ``loss``
-    opttree.TAORegressor : takes most by name, and any as ``loss``
+    opttree.TAORegressor : takes it as ``loss``
 
     Examples
     --------
     >>> import numpy as np
     >>> from opttree import TreeProblem
     >>> from opttree.losses import Exponential
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(200, 1))
-    >>> times, ended = rng.exponential(2.0, 200), np.ones(200)
-    >>> loss = Exponential()
-    >>> bool(np.isfinite(loss.value(times, np.full(200, 0.5))).all())
+    >>> times = np.random.default_rng(0).exponential(2.0, 400)
+    >>> seen = np.where(times > 3.0, -3.0, times)               # lost from sight after three years
+    >>> problem = TreeProblem(np.zeros((400, 1)), seen, depth=0, loss=Exponential())
+    >>> bool(1.7 < problem.best_constant().values[0, 0] < 2.4)  # the mean time, lost rows counted
     True
     """
 

@@ -92,6 +92,8 @@ def plot_importances(
     ----------
     model : a fitted estimator, of opttree or another library, or the importances themselves (p,).
     most : bars, at most; the others are added up in one more.
+    feature_names : (p,) names in place of the model's own.
+    ax : axes to draw on; by default new ones.
 
     See Also
     --------
@@ -147,6 +149,7 @@ def plot_trace(
     Parameters
     ----------
     results : a `Result`, a sequence of them, or a mapping from label to `Result`.
+    ax : axes to draw on; by default new ones.
     log : logarithmic time axis.
     scale : of the objective. "linear"; "log"; "gap": ``(objective - best) / |best|`` on a logarithmic axis, with the
         best objective of all results, or the best bound where that is a proof, as ``best``; "auto": "log" where
@@ -197,6 +200,15 @@ def plot_rows(
 ) -> Axes:
     """`plot_trace` of traces alone, up to ``end`` seconds; ``bounds`` are the final ones, by default those of the
     traces.
+
+    Parameters
+    ----------
+    traces : mapping from label to `solvers.Trace`.
+    end : seconds up to which lines go on; 0: up to the last step.
+    bounds : final bound of each label, or None.
+    ax : axes to draw on; by default new ones.
+    log : logarithmic time axis.
+    scale : see `plot_trace`.
 
     See Also
     --------
@@ -272,6 +284,16 @@ def plot_partition(
     Colours are predictions (class indices for classification) and lines are the boundaries between leaves; the rows of
     X are drawn on top, coloured by ``y`` if given. ``features`` are numbers or names; of a model with the encoding of a
     table, X is the table, and features are those of its encoding.
+
+    Parameters
+    ----------
+    model : a tree, a saved model, or a fitted estimator of one tree.
+    X : (n, p) rows; of a model with the encoding of a table, the table.
+    y : (n,) targets that colour the rows, or None.
+    features : numbers or names of the two features.
+    feature_names : (p,) names in place of the model's own.
+    resolution : pixels on a side.
+    ax : axes to draw on; by default new ones.
 
     See Also
     --------
@@ -354,6 +376,7 @@ def plot_node_weights(
     ----------
     model : a `Tree`, a saved `Model` or a fitted estimator of one tree.
     levels : >= 1.
+    feature_names : (p,) names in place of the model's own.
     most_names : with more features than this, axes show feature numbers instead of names.
 
     Returns
@@ -420,6 +443,7 @@ def plot_split_evolution(
     steps : the solver's steps, as ``solve(..., callback=lambda step, trace: steps.append(step))`` collects them. Those
         of the start with the lowest validation loss are drawn.
     levels : >= 1.
+    feature_names : (p,) names; by default x0, x1, ...
 
     Returns
     -------

@@ -169,6 +169,12 @@ def rebalanced(X: NDArray[Any], y: NDArray[Any], random_state: int | None = None
 
     A class of one row has no neighbour to interpolate with; its row is repeated instead.
 
+    Parameters
+    ----------
+    X : (n, p) features, numbers.
+    y : (n,) classes.
+    random_state : seed of SMOTE.
+
     See Also
     --------
     gradtree_pipeline : with it

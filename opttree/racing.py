@@ -7,24 +7,40 @@ from typing import Any
 
 
 def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Any:
-    """Run every solver on every problem, each run in a process of its own, and compare them: see
-    `experiments.racing.race`, which this calls, for the options, and `experiments.racing.Race` for what it returns.
+    """Run every solver on every problem, each run in a process of its own, and compare them.
 
     Parameters
     ----------
-    problems : mapping from names to `TreeProblem`; or names of data sets, CSV files or folders of them.
-    solvers : mapping from labels to solvers, a sequence of them, or a text such as
-        ``"TAO();Chain(TAO(),LocalSearch())"``.
-    time_limit : seconds for each run, > 0.
-    options : ``seeds``, ``n_jobs``, ``store``, ``target``, ``memory_limit``, ``progress``, and those of the statement.
+    problems : mapping from names to `TreeProblem`; or names of data sets, paths of CSV files or of a folder of them, in
+        a list or alone, which are stated with features and target in units of their deviation and with ``statement``.
+    solvers : mapping from labels to solvers; a sequence of solvers; or a text such as
+        ``"GET();Chain(TAO(),LocalSearch())"``.
+    time_limit : seconds for each run, > 0; kernels are compiled before.
+    seeds : random states; every solver runs once with each.
+    n_jobs : runs at a time; each has the machine's cores divided by this number.
+    store : folder that keeps the runs: a race that was stopped goes on where it was, and one with more solvers or
+        problems runs what is new. Without it, Ctrl-C returns the race so far.
+    target : column to predict of CSV files.
+    memory_limit : megabytes for each run, or None.
+    progress : whether to show a bar.
+    statement : options of `TreeProblem` for data sets and files: ``depth`` (3 by default), ``splits``, ``leaves``,
+        ``loss`` (squared, or 0/1 for labels), ``penalties``, ``constraints``.
+
+    Returns
+    -------
+    `experiments.racing.Race`
+        Every run, with tables and pictures.
 
     Raises
     ------
     ImportError
         Without what the extra "experiments" installs.
+    ValueError
+        For no problem, no solver or a bad option; if no run ended well, with the reasons.
 
     See Also
     --------
+    experiments.racing.Race : what it returns
     solvers.solve : one run, in this process
     solvers.certify : a bound for one tree
 

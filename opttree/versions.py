@@ -23,17 +23,14 @@ def show_versions() -> None:
     >>> import opttree
     >>> opttree.show_versions()                                # doctest: +ELLIPSIS
     opttree             ...
-    Python              3...
     system              ...
     """
-    from opttree import __version__
     from opttree.threads import available
 
     lines = {
-        "opttree": __version__,
+        **_libraries(),
         "Python": sys.version.split()[0],
         "system": f"{platform.platform()}, {available()} of {os.cpu_count()} cores",
-        **_libraries(),
     }
     print("\n".join(f"{name:19s} {what}" for name, what in lines.items()))
 
@@ -41,10 +38,9 @@ def show_versions() -> None:
 def _libraries() -> dict[str, str]:
     """The version of each library that opttree's metadata names, those of extras if they are there."""
     try:
-        stated = metadata.requires("opttree") or []
+        stated, found = metadata.requires("opttree") or [], {"opttree": metadata.version("opttree")}
     except metadata.PackageNotFoundError:
-        return {"libraries": "unknown, since opttree is not installed"}
-    found = {}
+        return {"opttree": "not installed; its libraries are not known"}
     for line in stated:
         name = re.split(r"[\s\[;<>=!~]", line, maxsplit=1)[0]
         try:

@@ -1,4 +1,18 @@
-"""Solvers of `opttree.TreeProblem`: the driver `solve`, the algorithms, and combinators of solvers."""
+"""Solvers of `opttree.TreeProblem`: the driver `solve`, the algorithms, and combinators of solvers.
+
+A solver is a frozen dataclass of options; `solve` runs any of them under one clock and one objective, `certify` says
+how far a tree is from optimal. `TAO`, `GET` and `LocalSearch` find trees, `BranchAndBound` and `MIP` prove them,
+`NODEC`, `ORRT` and `SDTR` train soft ones, `Chain` and `MultiStart` make solvers of solvers; `check_solver` is for
+one of your own.
+
+>>> from opttree import TreeProblem, datasets
+>>> from solvers import BranchAndBound, CartInit, Chain, LocalSearch, TAO, solve
+>>> X, y = datasets.load("diabetes", as_arrays=True)
+>>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
+>>> tree = solve(problem, Chain(TAO(), LocalSearch(n_starts=1)), time_limit=10, random_state=0)
+>>> tree.objective >= solve(problem, BranchAndBound()).objective - 1e-9
+True
+"""
 
 from types import ModuleType as _Module
 

@@ -46,6 +46,10 @@ class Boosting(Solver):
     opttree.BoostedTreesRegressor : the estimator
     TAOForest : averaged trees
 
+    References
+    ----------
+    Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29 (2001).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -51,6 +51,10 @@ class Distilled(Solver):
     TAOForest : its teacher
     opttree.AutoTreeRegressor : tries it among others
 
+    References
+    ----------
+    Breiman and Shang, "Born again trees" (1996).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

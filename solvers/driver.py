@@ -42,6 +42,8 @@ def solve(
 
     Parameters
     ----------
+    problem : the statement.
+    solver : an instance of a solver, such as ``TAO()``.
     start : tree to start from, or a `Result`, an estimator (fitted to the problem's own X and y, as its tree is on raw
         data) or a scikit-learn tree that holds one, see `opttree.models.as_model`; by default the solver's initial
         tree.

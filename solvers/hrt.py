@@ -41,6 +41,10 @@ class HRT(Initial):
     --------
     opttree.HRTRegressor : the estimator
 
+    References
+    ----------
+    "Hinge regression tree: a Newton method for oblique regression tree splitting", ICLR 2026, arXiv 2602.05371.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -39,6 +39,10 @@ class ORRT(Solver):
     opttree.ORRTRegressor : the estimator
     NODEC : soft trees that answer with one leaf
 
+    References
+    ----------
+    Blanquero, Carrizosa, Molero-Rio and Romero Morales, "On sparse optimal regression trees", EJOR 299 (2022).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

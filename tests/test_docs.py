@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 import sys
 import types
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import experiments.racing
 import opttree
 import solvers
+from experiments.racing import Race
 
 MODULES = (
     opttree, opttree.chunks, opttree.constraints, opttree.datasets, opttree.encoding, opttree.explain, opttree.export,
@@ -26,6 +29,7 @@ PUBLIC: dict[str, Any] = {
     for name in module.__all__
     if not isinstance(getattr(module, name), types.ModuleType)
 }
+PUBLIC["experiments.racing.Race"] = Race
 DOCS = Path(__file__).parent.parent / "docs"
 sys.path[:0] = [str(DOCS), str(DOCS / "tools")]
 import check  # noqa: E402
@@ -47,12 +51,29 @@ def test_example_runs(name, tmp_path, monkeypatch):
     assert not failed, "".join(report)
 
 
+@pytest.mark.parametrize("name", [name for name, found in PUBLIC.items() if not isinstance(found, type)])
+def test_parameters_are_documented(name):
+    taken = inspect.signature(PUBLIC[name]).parameters
+    wanted = {key for key, value in taken.items() if value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)}
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    listed = text.split("Parameters\n----------\n")[-1].split("\n\n")[0] if "Parameters\n" in text else ""
+    told = re.findall(r"^(\w[\w, ]*) : ", listed, re.M)
+    assert wanted <= {key for line in told for key in line.split(", ")}
+
+
+@pytest.mark.parametrize("module", [opttree, solvers])
+def test_modules_have_examples_that_run(module):
+    test = doctest.DocTestParser().get_doctest(module.__doc__, {}, module.__name__, module.__file__, 0)
+    assert test.examples
+    assert not doctest.DocTestRunner(verbose=False).run(test, out=lambda text: None).failed
+
+
 def test_reference_lists_every_public_name():
     listed = {
         line.strip()
         for page in (DOCS / "reference").glob("*.md")
         for line in page.read_text().splitlines()
-        if "opttree." in line or "solvers." in line
+        if re.fullmatch(r" +(opttree|solvers|experiments)\.[\w.]+", line)
     }
     homes = {id(found): {name for name, other in PUBLIC.items() if other is found} for found in PUBLIC.values()}
     missing = [sorted(names)[0] for names in homes.values() if not names & listed]
@@ -72,7 +93,7 @@ def _resolves(other: str, name: str) -> bool:
     places = [parts[:k] for k in range(len(parts), 0, -1)] + [[]]
     for place in places:
         path = [*place, *other.split(".")]
-        here: Any = {"opttree": opttree, "solvers": solvers}.get(path[0])
+        here: Any = {"opttree": opttree, "solvers": solvers, "experiments": experiments}.get(path[0])
         for part in path[1:]:
             here = getattr(here, part, None)
         if here is not None:
@@ -105,8 +126,16 @@ def test_generated_pages_are_whole(tmp_path):
 def test_checker_finds_what_is_wrong(tmp_path):
     (tmp_path / "a.html").write_text('<a href="b.html#there">b</a><a href="c.html">c</a><p id="here">')
     (tmp_path / "b.html").write_text('<a href="a.html#here">a</a><script src="https://example.org/x.js"></script>')
+    (tmp_path / "c.css").write_text('@import "https://example.org/font.css";')
+    (tmp_path / "gallery").mkdir()
+    slow = "<p><strong>Total running time of the script:</strong> (1 minutes 2.5 seconds)</p>"
+    (tmp_path / "gallery" / "d.html").write_text(f'<style>p {{background: url("//example.org/a.png")}}</style>{slow}')
+    assert check.problems(tmp_path / "empty")
     assert sorted(check.problems(tmp_path)) == [
         "a.html: no c.html",
         "a.html: no place b.html#there",
         "b.html: fetches https://example.org/x.js",
+        'c.css: @import "https://example.org/font.css',
+        "gallery/d.html: took 1:2.5",
+        'gallery/d.html: url("//example.org/a.png',
     ]

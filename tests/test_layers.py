@@ -133,6 +133,7 @@ ALLOWED = {
     "opttree/preprocessing.py": set(),
     "opttree/comparison.py": {"opttree.bridge", "opttree.estimators.tables", "opttree.methods", "opttree.tree"},
     "opttree/warming.py": {"opttree.ahead", "opttree.methods"},
+    "opttree/versions.py": {"opttree.threads"},
     "opttree/racing.py": set(),
     "opttree/cli_race.py": set(),
     "opttree/cli_common.py": set(),

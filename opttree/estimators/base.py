@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_regressor
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from opttree import bridge, costs, devices
 from opttree.ahead import compiled_ahead
@@ -19,6 +19,7 @@ from opttree.clock import now
 from opttree.estimators.running import as_seed, progress
 from opttree.estimators.scaling import Scaling, moments, outputs_name
 from opttree.estimators.tables import TableEncoder, as_array, check_table, needs_encoding, signs_of
+from opttree.estimators.weights import check_sample_weight
 from opttree.interpret import importances
 from opttree.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.models import Model
@@ -162,7 +163,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
         """State the problem, solve it, and transform the tree back to raw features."""
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, allow_all_zero_weights=True)
+        weight = check_sample_weight(sample_weight, X)
         began = now()
         self._forget("best_depth_", "cv_results_", "validation_loss_")
         self._check_options()

@@ -177,6 +177,10 @@ class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
     TAOForestRegressor : averaged trees
     solvers.Boosting : the solver
 
+    References
+    ----------
+    Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29 (2001).
+
     Examples
     --------
     >>> from opttree import BoostedTreesRegressor, datasets
@@ -210,6 +214,10 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     --------
     BoostedTreesRegressor : the same for numbers
     TAOForestClassifier : averaged trees
+
+    References
+    ----------
+    Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29 (2001).
 
     Examples
     --------

@@ -410,6 +410,11 @@ class TAOForestClassifier(ClassificationTree, _TAOForest):
     TAOForestRegressor : the same for numbers
     BoostedTreesClassifier : trees added up
 
+    References
+    ----------
+    Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
+    optimization", ICML 2020.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -213,6 +213,10 @@ class GETClassifier(ClassificationTree, _GETTree):
     GETRegressor : the same for numbers
     solvers.GET : the solver
 
+    References
+    ----------
+    "Can a single tree outperform an entire forest?", under review (2024).
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

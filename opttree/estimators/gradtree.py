@@ -215,8 +215,8 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradTreeRegressor(RegressionTree, _GradTree):
     """Axis-aligned regression tree by gradient descent on all its splits at once; squared loss.
-    Take it to compare with the GradTree paper. A hard tree is held in a dense form, and gradients pass straight through the choice of a feature and the rounding of a
-    split.
+    Take it to compare with the GradTree paper. A hard tree is held in a dense form, and gradients pass straight through
+    the choice of a feature and the rounding of a split.
 
     Attributes
     ----------
@@ -228,6 +228,11 @@ class GradTreeRegressor(RegressionTree, _GradTree):
     GradTreeClassifier : the same for classes
     preprocessing.gradtree_pipeline : with the preprocessing of the paper
     solvers.GradTree : the solver
+
+    References
+    ----------
+    Marton, Luedtke, Bartelt and Stuckenschmidt, "GradTree: learning axis-aligned decision trees with gradient
+    descent", AAAI 2024.
 
     Examples
     --------

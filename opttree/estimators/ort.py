@@ -232,7 +232,8 @@ class OCTClassifier(ClassificationTree, _OptimalTree):
 
     References
     ----------
-    As in `ORTRegressor`.
+    Bertsimas and Dunn, "Optimal classification trees", Machine Learning 106 (2017); "Machine Learning Under a Modern
+    Optimization Lens" (2019).
 
     Examples
     --------

@@ -132,6 +132,10 @@ class RADDTClassifier(ClassificationTree, _RADDT):
     RADDTRegressor : the same for numbers
     solvers.RADDT : the solver
 
+    References
+    ----------
+    "Differentiable decision tree via ReLU+Argmin reformulation", NeurIPS 2025.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -213,6 +217,10 @@ class DTSemNetClassifier(ClassificationTree, _DTSemNet):
     --------
     DTSemNetRegressor : the same for numbers
     solvers.DTSemNet : the solver
+
+    References
+    ----------
+    "Vanilla gradient descent for oblique decision trees", ECAI 2024.
 
     Examples
     --------

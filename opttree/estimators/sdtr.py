@@ -230,6 +230,10 @@ class SDTRClassifier(ClassificationTree, StreamingSDTR, _SDTR):
     SDTRRegressor : the same for numbers
     solvers.SDTR : the solver
 
+    References
+    ----------
+    Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular data", IEEE Access 9 (2021).
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -221,6 +221,11 @@ class SRTClassifier(ClassificationTree, _SRT):
     SRTRegressor : the same for numbers
     solvers.NODEC : the solver
 
+    References
+    ----------
+    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm"
+    (2024).
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -297,6 +302,10 @@ class ORRTClassifier(ClassificationTree, _ORRT):
     --------
     ORRTRegressor : the same for numbers
     solvers.ORRT : the solver
+
+    References
+    ----------
+    Blanquero, Carrizosa, Molero-Rio and Romero Morales, "On sparse optimal regression trees", EJOR 299 (2022).
 
     Examples
     --------

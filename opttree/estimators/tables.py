@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, TargetEncoder
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from opttree.checks import check_names
 from opttree.encoding import (
@@ -30,6 +30,7 @@ from opttree.encoding import (
     raw_columns,
     table_names,
 )
+from opttree.estimators.weights import check_sample_weight
 from opttree.problems import check_weight
 
 __all__ = ["TableEncoder"]
@@ -138,7 +139,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         raw = raw_columns(X, columns)
         used = np.arange(len(raw[0]))
         if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, used[:, None], dtype=np.float64, allow_all_zero_weights=True)
+            weight = check_sample_weight(sample_weight, used[:, None])
             check_weight(weight)
             used = np.flatnonzero(weight)
         target = None if y is None else np.asarray(y)[used].reshape(len(used), -1)

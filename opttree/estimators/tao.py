@@ -180,6 +180,11 @@ class TAOClassifier(ClassificationTree, _TAOTree):
     TAOForestClassifier : the sum of such trees
     OCTClassifier : optimal trees
 
+    References
+    ----------
+    Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
+    optimization", ICML 2020.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

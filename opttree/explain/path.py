@@ -25,8 +25,10 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
 
     Parameters
     ----------
+    model : a tree, a forest, a saved model, or a fitted estimator.
     row : one row of a table, or an array (p,) or (1, p).
     most_terms : most terms of a hyperplane or an equation.
+    digits : significant digits of numbers.
 
     Raises
     ------
@@ -43,8 +45,11 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
     >>> import opttree
     >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
     >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
-    >>> print(opttree.explain.path(model, X[:1]).splitlines()[0][:8])
-    target =
+    >>> print(opttree.explain.path(model, X[:1]))
+    target = 230
+      x8 > -0.001054  (x8 = 0.01991)
+      x2 > 0.01804  (x2 = 0.0617)
+      leaf 6: 230
     """
     saved = as_saved(model)
     x = one_row(saved, row)

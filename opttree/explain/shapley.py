@@ -87,9 +87,10 @@ def shap_values(
 
     Parameters
     ----------
-    X : the rows to explain, a table or an array.
-    background : rows that stand for all, such as a sample of the training rows; at most 100 of them, at even distances,
-        are used.
+    model : a tree, a forest, a saved model, or a fitted estimator.
+    X : the rows to explain, a table or an array (n, p).
+    background : a table or an array (m, p) of rows that stand for all, such as a sample of the training rows; at
+        most 100 of them, at even distances, are used.
     n_samples : pairs of orders for each row; None: exact if it can be, else the first multiple of the background's rows
         from 100 on. A number always samples.
     random_state : seed of the orders.
@@ -103,6 +104,11 @@ def shap_values(
     --------
     Shapley : what it returns
     to_shap : axis-aligned trees for the package shap
+
+    References
+    ----------
+    Lundberg et al., "From local explanations to global understanding with explainable AI for trees", Nature Machine
+    Intelligence 2 (2020).
 
     Examples
     --------
@@ -244,6 +250,10 @@ def to_shap(model: Any) -> dict[str, Any]:
     Its values are those of exact TreeSHAP: ``shap.TreeExplainer(to_shap(model)).shap_values(Z)``, of the features
     ``Z``, path-dependent by the share of the training rows in each node, or interventional with ``data=``. Classes have
     their probabilities, or their scores in boosted models.
+
+    Parameters
+    ----------
+    model : a tree, a forest, a saved model, or a fitted estimator.
 
     Raises
     ------

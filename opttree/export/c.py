@@ -37,6 +37,7 @@ def to_c(
 
     Parameters
     ----------
+    model : a tree, a forest, a saved model, or a fitted estimator.
     folder : an existing folder.
     name : prefix of the names, an identifier of C.
     dtype : "float64" for double, "float32" for float, where rows within the rounding of a threshold may take its other

@@ -12,11 +12,12 @@ MOST_TERMS = 3
 
 
 def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) -> str:
-    """The tree in the DOT language of Graphviz: branches as boxes with their conditions, "yes" to the left.
+    r"""The tree in the DOT language of Graphviz: branches as boxes with their conditions, "yes" to the left.
 
     Parameters
     ----------
     model : a tree, a saved model or an estimator of one tree.
+    digits : significant digits of numbers.
     most_terms : most terms of a split or an equation that are shown; None: all.
 
     See Also
@@ -28,8 +29,17 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
     >>> import opttree
     >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
     >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
-    >>> opttree.export.to_dot(model)[:7]
-    'digraph'
+    >>> small = opttree.TAORegressor(max_depth=1, splits="axis", random_state=0).fit(X, y)
+    >>> print(opttree.export.to_dot(small))
+    digraph tree {
+        node [shape=box, style=rounded, fontname="sans-serif"];
+        0 [label="x8 <= -0.003761\n100 % of rows"];
+        1 [label="115.1\n49.3 % of rows"];
+        2 [label="188.3\n50.7 % of rows"];
+        0 -> 1 [label="yes"];
+        0 -> 2 [label="no"];
+    }
+    <BLANKLINE>
     """
     saved = as_saved(model)
     tree = as_tree(saved.tree)

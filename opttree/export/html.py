@@ -41,8 +41,9 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
     >>> import opttree
     >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
     >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
-    >>> opttree.export.to_html(model)[:15]
-    '<!DOCTYPE html>'
+    >>> page = opttree.export.to_html(model, title="Diabetes")
+    >>> "<title>Diabetes</title>" in page, "https://" in page        # whole in itself
+    (True, False)
     """
     if not (isinstance(open_levels, (int, np.integer)) and open_levels >= 0):
         raise ValueError(f"open_levels must be an integer >= 0; got {open_levels!r}")

@@ -60,6 +60,7 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
     Parameters
     ----------
     model : a tree, a forest, a saved model, or a fitted estimator.
+    path : where to write it, or None.
     dtype : type of the numbers.
 
     Raises

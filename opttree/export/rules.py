@@ -22,6 +22,7 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
     Parameters
     ----------
     model : a tree, a saved model or an estimator of one tree.
+    digits : significant digits of numbers.
 
     See Also
     --------

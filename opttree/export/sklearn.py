@@ -19,6 +19,10 @@ def to_sklearn(model: Any) -> Any:
 
     scikit-learn routes rows in float32: one within the rounding of a threshold may take its other side.
 
+    Parameters
+    ----------
+    model : a tree, a forest, a saved model, or a fitted estimator.
+
     Raises
     ------
     ValueError

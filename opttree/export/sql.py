@@ -26,6 +26,7 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
 
     Parameters
     ----------
+    model : a tree, a forest, a saved model, or a fitted estimator.
     table : name of the table.
     keep : columns of the table to select beside the answers, such as a key.
 
@@ -38,8 +39,14 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     >>> import opttree
     >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
     >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
-    >>> opttree.export.to_sql(model, "patients")[:4]
-    'WITH'
+    >>> import sqlite3
+    >>> connection = sqlite3.connect(":memory:")
+    >>> table = ", ".join(f"x{j} REAL" for j in range(10))
+    >>> _ = connection.execute(f"CREATE TABLE patients ({table})")
+    >>> _ = connection.executemany(f"INSERT INTO patients VALUES ({', '.join('?' * 10)})", X[:5].tolist())
+    >>> answers = connection.execute(opttree.export.to_sql(model, "patients")).fetchall()
+    >>> bool(abs(model.predict(X[:5]) - [answer for (answer,) in answers]).max() < 1e-9)
+    True
     """
     saved = as_saved(model)
     inside = saved.tree

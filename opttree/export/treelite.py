@@ -18,6 +18,10 @@ def to_treelite(model: Any) -> Any:
 
     Of a model with the encoding of a table, the rows are those that its ``encoding.transform`` makes.
 
+    Parameters
+    ----------
+    model : a tree, a forest, a saved model, or a fitted estimator.
+
     Raises
     ------
     ImportError

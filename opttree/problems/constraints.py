@@ -133,15 +133,14 @@ class LeafConstraint(Constraint):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from opttree import TreeProblem
-    >>> from opttree.constraints import LeafConstraint
+    >>> from opttree.constraints import LeafConstraint, Monotone
     >>> from solvers import MIP, solve
-    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
-    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
-    >>> from opttree.constraints import Monotone
     >>> isinstance(Monotone(0), LeafConstraint)
     True
+    >>> stated = TreeProblem([[0], [1], [2], [3]], [0, 2, 1, 3], depth=2, splits="axis", constraints=[Monotone(0)])
+    >>> solve(stated, MIP("flow")).tree.predict([[0], [1], [2], [3]]).round(6).tolist()
+    [0.0, 1.5, 1.5, 3.0]
     """
 
     def limits(self, problem: Statement, tree: Tree) -> Limits:
@@ -234,10 +233,11 @@ class MaxFeatures(Constraint):
     >>> from opttree import TreeProblem
     >>> from opttree.constraints import MaxFeatures
     >>> from solvers import MIP, solve
-    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
-    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
-    >>> tree = solve(TreeProblem(X, y, depth=2, splits="axis", constraints=[MaxFeatures(1)]), MIP()).tree
-    >>> len({int(j) for j in np.nonzero(tree.A)[1]})
+    >>> rows, target = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0.0, 1.0, 3.0, 4.0])
+    >>> for constraints in ([], [MaxFeatures(1)]):
+    ...     tree = solve(TreeProblem(rows, target, depth=2, splits="axis", constraints=constraints), MIP()).tree
+    ...     print(len({int(j) for j in np.nonzero(tree.A)[1]}))
+    2
     1
     """
 

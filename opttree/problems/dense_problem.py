@@ -43,6 +43,11 @@ class DenseTreeProblem(Checked):
     --------
     solvers.GradTree : trains it
 
+    References
+    ----------
+    Marton, Luedtke, Bartelt and Stuckenschmidt, "GradTree: learning axis-aligned decision trees with gradient
+    descent", AAAI 2024.
+
     Examples
     --------
     >>> import numpy as np

@@ -55,8 +55,8 @@ class ExactTreeProblem(Checked):
     >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
     >>> from opttree import ExactTreeProblem
     >>> exact = ExactTreeProblem(TreeProblem(X, y, depth=2, splits="axis"))
-    >>> exact.problem.depth
-    2
+    >>> exact.refusal(exact.problem) is None, exact.refusal(TreeProblem(X, y, depth=2))
+    (True, 'its splits are oblique; branch and bound over thresholds is for axis-aligned ones')
     """
 
     problem: TreeProblem = option(doc="The statement; see `refusal`.")

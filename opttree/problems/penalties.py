@@ -96,15 +96,13 @@ class L2:
     Examples
     --------
     >>> import numpy as np
-    >>> from opttree import TreeProblem
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(200, 2))
-    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
-    >>> from opttree import L2
-    >>> problem = TreeProblem(X, y, depth=1, leaves="linear", penalties=L2(leaves=0.01))
-    >>> tree = problem.best_constant()
-    >>> float(L2(leaves=0.01).value(tree))
-    0.0
+    >>> from opttree import L2, TreeProblem
+    >>> from solvers import CartInit, solve
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(200, 2))
+    >>> ridge = TreeProblem(X, X[:, 0], depth=0, leaves="linear", penalties=L2(leaves=0.01))
+    >>> tree = solve(ridge, CartInit()).tree
+    >>> bool(0.9 < tree.coefs[0, 0, 0] < 1.0), bool(np.isclose(ridge.penalty(tree), 0.01 * np.square(tree.coefs).sum()))
+    (True, True)
     """
 
     splits: float = 0.0
@@ -136,9 +134,10 @@ class SplitPrice:
     >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
     >>> from opttree import SplitPrice
     >>> from solvers import BranchAndBound, solve
-    >>> dear = TreeProblem(X, y, depth=2, splits="axis", penalties=SplitPrice(0.1))
-    >>> solve(dear, BranchAndBound()).tree.n_branches
-    3
+    >>> dear = TreeProblem(X, y, depth=2, splits="axis", penalties=SplitPrice(0.2))
+    >>> free = dear.restated(penalties=())
+    >>> [solve(problem, BranchAndBound()).tree.n_branches for problem in (free, dear)]
+    [3, 2]
     """
 
     price: float

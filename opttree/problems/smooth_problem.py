@@ -53,6 +53,10 @@ class SmoothTreeProblem(Checked):
     solvers.GET : anneals it
     SubtreeProblem : the part below one branch
 
+    References
+    ----------
+    "Can a single tree outperform an entire forest?", under review (2024).
+
     Examples
     --------
     >>> import numpy as np

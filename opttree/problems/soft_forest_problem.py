@@ -56,6 +56,10 @@ class SoftForestProblem(Checked):
     solvers.SDTR : trains it
     SmoothTreeProblem : one tree, with linear leaves
 
+    References
+    ----------
+    Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular data", IEEE Access 9 (2021).
+
     Examples
     --------
     >>> import numpy as np

@@ -52,6 +52,11 @@ class SubtreeProblem:
     --------
     solvers.NODEC : what decomposes so
 
+    References
+    ----------
+    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm"
+    (2024).
+
     Examples
     --------
     >>> import numpy as np
@@ -61,10 +66,10 @@ class SubtreeProblem:
     >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
     >>> from opttree import SmoothTreeProblem, SubtreeProblem
     >>> smooth = SmoothTreeProblem(TreeProblem(X, y, depth=2), alpha=5.0)
-    >>> theta = smooth.random_theta(rng)
+    >>> theta = smooth.best_leaves(smooth.random_theta(rng))
     >>> part = SubtreeProblem(smooth, theta, node=1)
-    >>> value, gradient = part.value_and_grad(part.start)
-    >>> value > 0
+    >>> before, gradient = part.value_and_grad(part.start)
+    >>> part.value_and_grad(part.start - 0.1 * gradient)[0] < before
     True
     """
 

@@ -48,6 +48,10 @@ class Adam(Checked):
     Anneal : takes it
     LBFGS : without a learning rate
 
+    References
+    ----------
+    Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets
@@ -56,7 +60,7 @@ class Adam(Checked):
     >>> problem = TreeProblem.standardized(X, y, depth=2)
     >>> anneal = Anneal(optimizer=Adam(learning_rate=0.05), epochs=200)
     >>> annealed = solve(problem, GET(n_starts=2, anneal=anneal), random_state=0)
-    >>> annealed.objective < 1.0
+    >>> annealed.objective < 0.47          # of the variance
     True
     """
 
@@ -155,6 +159,10 @@ class QHAdam(Adam):
     Anneal : takes it
     LBFGS : without a learning rate
 
+    References
+    ----------
+    Ma and Yarats, "Quasi-hyperbolic momentum and Adam for deep learning", ICLR 2019.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets
@@ -163,7 +171,7 @@ class QHAdam(Adam):
     >>> problem = TreeProblem.standardized(X, y, depth=2)
     >>> anneal = Anneal(optimizer=QHAdam(learning_rate=0.05), epochs=200)
     >>> annealed = solve(problem, GET(n_starts=2, anneal=anneal), random_state=0)
-    >>> annealed.objective < 1.0
+    >>> annealed.objective < 0.47          # of the variance
     True
     """
 
@@ -182,6 +190,11 @@ class LBFGS(Checked):
     Anneal : takes it
     Adam, QHAdam : with a learning rate
 
+    References
+    ----------
+    Byrd, Lu, Nocedal and Zhu, "A limited memory algorithm for bound constrained optimization", SIAM Journal on
+    Scientific Computing 16 (1995).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets
@@ -190,7 +203,7 @@ class LBFGS(Checked):
     >>> problem = TreeProblem.standardized(X, y, depth=2)
     >>> anneal = Anneal(optimizer=LBFGS(), epochs=20, closed_leaves=False)
     >>> annealed = solve(problem, GET(n_starts=2, anneal=anneal), random_state=0)
-    >>> annealed.objective < 1.0
+    >>> annealed.objective < 0.47          # of the variance
     True
     """
 

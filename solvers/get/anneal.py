@@ -33,6 +33,10 @@ class Anneal(Checked):
     GET : anneals from many starts
     opttree.SmoothTreeProblem : what is minimised at one scale
 
+    References
+    ----------
+    "Can a single tree outperform an entire forest?", under review (2024).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets
@@ -40,7 +44,7 @@ class Anneal(Checked):
     >>> X, y = datasets.load("diabetes", as_arrays=True)
     >>> problem = TreeProblem.standardized(X, y, depth=2)
     >>> annealed = solve(problem, GET(n_starts=2, anneal=Anneal(epochs=200)), random_state=0)
-    >>> annealed.objective < 1.0
+    >>> annealed.objective < 0.47          # of the variance
     True
     """
 

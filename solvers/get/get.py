@@ -58,6 +58,10 @@ class GET(Solver):
     Anneal, SubtreePolish : its parts
     opttree.SmoothTreeProblem : what it minimises
 
+    References
+    ----------
+    "Can a single tree outperform an entire forest?", under review (2024).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -31,7 +31,11 @@ class SubtreePolish(Solver):
     See Also
     --------
     GET : which ends with it
-        opttree.SmoothTreeProblem : what it minimises for each subtree
+    opttree.SmoothTreeProblem : what it minimises for each subtree
+
+    References
+    ----------
+    "Can a single tree outperform an entire forest?", under review (2024).
 
     Examples
     --------

@@ -41,6 +41,11 @@ class GradTree(Solver):
     opttree.GradTreeRegressor : the estimator
     opttree.DenseTreeProblem : what it minimises
 
+    References
+    ----------
+    Marton, Luedtke, Bartelt and Stuckenschmidt, "GradTree: learning axis-aligned decision trees with gradient
+    descent", AAAI 2024.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

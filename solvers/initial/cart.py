@@ -27,6 +27,10 @@ class CartInit(Initial):
     --------
     GreedyInit, HingeInit, ClusterInit, RandomInit, ExactInit : other starts
 
+    References
+    ----------
+    Breiman, Friedman, Olshen and Stone, "Classification and Regression Trees" (1984).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

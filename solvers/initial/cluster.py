@@ -30,6 +30,11 @@ class ClusterInit(Initial):
     --------
     NODEC : whose paper starts so
 
+    References
+    ----------
+    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm"
+    (2024).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -29,6 +29,11 @@ class HingeInit(Initial):
     --------
     TAO : starts so for linear leaves
 
+    References
+    ----------
+    Breiman, "Hinging hyperplanes for regression, classification, and function approximation", IEEE Transactions on
+    Information Theory 39 (1993).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -53,6 +53,11 @@ class LocalSearch(Solver):
     opttree.ORTRegressor : the estimator
     BranchAndBound : proves how good its trees are
 
+    References
+    ----------
+    Bertsimas and Dunn, "Optimal classification trees", Machine Learning 106 (2017); "Machine Learning Under a
+    Modern Optimization Lens" (2019).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

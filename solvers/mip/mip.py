@@ -53,6 +53,11 @@ class MIP(Solver):
     BranchAndBound : over all thresholds, faster
     opttree.constraints : side constraints
 
+    References
+    ----------
+    Bertsimas and Dunn, "Optimal classification trees", Machine Learning 106 (2017); Aghaei, Gomez and Vayanos,
+    "Strong optimal classification trees" (2021).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -25,6 +25,11 @@ class ArmijoLineSearch(Checked):
     --------
     NODEC : takes it as ``line_search``
 
+    References
+    ----------
+    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm"
+    (2024).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -63,6 +63,11 @@ class NODEC(Solver):
     opttree.SubtreeProblem : its working sets
     ArmijoLineSearch : its line search
 
+    References
+    ----------
+    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm"
+    (2024).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

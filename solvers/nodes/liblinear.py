@@ -28,6 +28,10 @@ class LiblinearNode(NodeSolver):
     --------
     TAO : takes it as ``node_solver``
 
+    References
+    ----------
+    Fan, Chang, Hsieh, Wang and Lin, "LIBLINEAR: a library for large linear classification", JMLR 9 (2008).
+
     Examples
     --------
     >>> from opttree import L1, TreeProblem, datasets
@@ -35,7 +39,7 @@ class LiblinearNode(NodeSolver):
     >>> X, y = datasets.load("diabetes", as_arrays=True)
     >>> problem = TreeProblem.standardized(X, y, depth=1, penalties=L1(splits=1e-3))
     >>> result = solve(problem, TAO(node_solver=LiblinearNode()), random_state=0)
-    >>> result.objective < 1.0
+    >>> result.objective < 0.62          # of the variance
     True
     """
 

@@ -32,7 +32,7 @@ class NewtonNode(NodeSolver):
     >>> X, y = datasets.load("diabetes", as_arrays=True)
     >>> problem = TreeProblem.standardized(X, y, depth=1)
     >>> result = solve(problem, TAO(node_solver=NewtonNode()), random_state=0)
-    >>> result.objective < 1.0
+    >>> result.objective < 0.62          # of the variance
     True
     """
 

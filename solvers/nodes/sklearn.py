@@ -28,6 +28,10 @@ class SklearnNode(NodeSolver):
     --------
     TAO : takes it as ``node_solver``
 
+    References
+    ----------
+    Fan, Chang, Hsieh, Wang and Lin, "LIBLINEAR: a library for large linear classification", JMLR 9 (2008).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets
@@ -35,7 +39,7 @@ class SklearnNode(NodeSolver):
     >>> X, y = datasets.load("diabetes", as_arrays=True)
     >>> problem = TreeProblem.standardized(X, y, depth=1)
     >>> result = solve(problem, TAO(node_solver=SklearnNode()), random_state=0)
-    >>> result.objective < 1.0
+    >>> result.objective < 0.62          # of the variance
     True
     """
 

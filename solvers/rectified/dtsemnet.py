@@ -43,6 +43,10 @@ class DTSemNet(Solver):
     --------
     opttree.DTSemNetRegressor : the estimator
 
+    References
+    ----------
+    "Vanilla gradient descent for oblique decision trees", ECAI 2024.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

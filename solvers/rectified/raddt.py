@@ -49,6 +49,10 @@ class RADDT(Solver):
     --------
     opttree.RADDTRegressor : the estimator
 
+    References
+    ----------
+    "Differentiable decision tree via ReLU+Argmin reformulation", NeurIPS 2025.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

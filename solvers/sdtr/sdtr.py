@@ -40,6 +40,10 @@ class SDTR(Solver):
     opttree.SDTRRegressor : the estimator
     opttree.SoftForestProblem : what it minimises
 
+    References
+    ----------
+    Luo, Cheng, Yu and Yi, "SDTR: soft decision tree regressor for tabular data", IEEE Access 9 (2021).
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

@@ -51,6 +51,11 @@ class TAOForest(GrowthOptions, Solver):
     opttree.TAOForestRegressor : the estimator
     StackedForest : of several kinds of trees
 
+    References
+    ----------
+    Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
+    optimization", ICML 2020.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

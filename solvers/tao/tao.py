@@ -36,6 +36,11 @@ class TAO(Solver):
     Chain, MultiStart : with other starts
     NewtonNode, LiblinearNode, SklearnNode, AxisNode : its node solvers
 
+    References
+    ----------
+    Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
+    optimization", ICML 2020.
+
     Examples
     --------
     >>> from opttree import TreeProblem, datasets

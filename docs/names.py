@@ -12,7 +12,7 @@ from sphinx.transforms import SphinxTransform
 PUBLIC = re.compile(r"(opttree|solvers|experiments)(\.\w+)+")
 
 
-class Names(SphinxTransform):
+class Links(SphinxTransform):
     """Replaces literals that are dotted names of ours by references; those that lead nowhere stay literals."""
 
     default_priority = 5
