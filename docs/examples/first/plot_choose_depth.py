@@ -2,7 +2,7 @@
 Choosing a depth
 ================
 
-Deeper trees fit the training rows better, and new rows only up to a point; ``max_depth="cv"`` finds it.
+Deeper trees fit the training rows better, and new rows only up to a point; ``max_depth="cv"`` looks for it.
 """
 
 # %%

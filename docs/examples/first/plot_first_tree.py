@@ -2,7 +2,7 @@
 A first tree
 ============
 
-From a table with a category and blanks to a tree that is drawn, read and saved.
+From a table with categories and blanks to a tree that is drawn, read and saved.
 """
 
 # %%
@@ -32,5 +32,13 @@ print(model.to_text())
 plot_importances(model)
 
 # %%
-# One row's way through it, in words:
+# One row's way through it, in words, and the whole of it in a file, as JSON:
+import tempfile
+from pathlib import Path
+
+import opttree
+
 print(model.explain(X[:1]))
+file = Path(tempfile.mkdtemp()) / "tree.json"
+opttree.save(model, file)
+print(file.read_text()[:70], "...")

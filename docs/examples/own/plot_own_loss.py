@@ -43,7 +43,7 @@ y = np.sin(2 * x) + 0.3 * x * rng.normal(size=600)
 
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.plot(x, y, ".", ms=3, color="0.7")
-for share in (0.1, 0.5, 0.9):
+for share in (0.25, 0.5, 0.75):
     problem = TreeProblem(x[:, None], y, depth=3, splits="axis", loss=Expectile(share))
     result = solve(problem, Chain(CartInit(), TAO(accept="improve")), random_state=0)
     ax.plot(x, result.tree.predict(x[:, None]), lw=2, label=f"share {share}: loss {result.objective:.3f}")

@@ -30,11 +30,8 @@ ax.set_xlabel("contribution to the probability of malignant")
 
 # %%
 # They sum to the answer less the mean answer of the background:
-print(
-    f"{one.sum():.4f} = {model.predict_proba(row)[0, 1] - model.predict_proba(X[:60])[:, 1].mean():.4f}"
-    if model.classes_[1] == "malignant"
-    else f"{one.sum():.4f}"
-)
+mean = model.predict_proba(X[:60])[:, 1].mean()
+print(f"{one.sum():.4f} = {model.predict_proba(row)[0, 1]:.4f} - {mean:.4f}")
 
 # %%
 # The nearest row with another answer, found exactly, a small program for each leaf:

@@ -35,6 +35,7 @@ header, source = export.to_c(model, folder)
 print(header.read_text()[:600])
 subprocess.run(["make", "-s", "-C", folder], check=True)
 library = CDLL(folder / "libmodel.so")
+library.model_predict_rows.restype = None
 library.model_predict_rows.argtypes = [POINTER(c_double), c_size_t, POINTER(c_double)]
 by_c = np.empty(len(X))
 rows = np.ascontiguousarray(X)

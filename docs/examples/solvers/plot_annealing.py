@@ -36,8 +36,8 @@ def anneal(seed):
 
 
 # %%
-# One start. After each scale: what the soft tree answers, its smooth loss, and the objective of the hard tree with the
-# same splits. The gates become steeper, and the two losses meet.
+# One start. After each scale: what the soft tree answers, its smooth loss, and the objective of the hard tree with
+# the same splits. The gates become steeper, and the two losses meet.
 side = np.linspace(-1.75, 1.75, 160)
 grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 _, axes = plt.subplots(1, 4, figsize=(13, 3.6), layout="constrained", sharey=True)
