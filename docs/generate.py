@@ -30,7 +30,7 @@ BOARDS = {
 }
 LEADERS = {
     "leaderboard_regression_default": {
-        "forest": "forest", "boosted": "boosting", "auto": "one tree, AutoTree", "catboost": "CatBoost",
+        "forest": "forest", "boosted": "boosting", "auto": "AutoTree (a single tree)", "catboost": "CatBoost",
         "lightgbm": "LightGBM", "xgboost": "XGBoost", "rf": "random forest", "cart": "CART",
     },
     "leaderboard_regression_tuned": {
@@ -90,13 +90,13 @@ def write(folder: Path) -> None:
     for name, text in pages.items():
         _write(folder / f"{name}.md", text())
     _reports(folder / "reports")
-    _write(folder / "reports" / "scaling.md", ORPHAN + (RESULTS / "scaling" / "scaling.md").read_text())
+    _write(folder / "reports" / "scaling.md", ORPHAN + (RESULTS / "scaling" / "scaling.md").read_text(encoding="utf-8"))
     shutil.copy2(RESULTS / "scaling" / "scaling.png", folder / "reports" / "scaling.png")
 
 
 def _write(path: Path, text: str) -> None:
-    if not path.exists() or path.read_text() != text:
-        path.write_text(text)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]], align: str = "") -> str:
@@ -164,7 +164,8 @@ def headline() -> str:
         numbers = pd.read_csv(RESULTS / folder / "numbers.csv")
         metric = numbers["metric"].iloc[0]
         board = numbers[(numbers["metric"] == metric) & (numbers["dataset"] == "mean")].set_index("method")
-        told = ", ".join(f"{name} {_short(board.loc[key, 'ours'])}" for key, name in methods.items())
+        best = sorted(methods, key=lambda key: -board.loc[key, "ours"])
+        told = ", ".join(f"{methods[key]} {_short(board.loc[key, 'ours'])}" for key in best)
         title = BOARDS[folder].replace("methods marked * tuned", "tuned alike")
         rows.append((f"{title}: mean {METRICS[metric]} of {board['runs'].max():.0f} sets", told, folder))
     for folder, what, method, depth, dataset, rival in PRINTED:
@@ -277,7 +278,7 @@ def reproduced(paper: str) -> str:
 
 def _means(names: Iterable[str]) -> str:
     """The lines of INDEX.md's table of means that are about these protocols."""
-    lines = (RESULTS / "INDEX.md").read_text().split("## Means", 1)[1].strip().splitlines()
+    lines = (RESULTS / "INDEX.md").read_text(encoding="utf-8").split("## Means", 1)[1].strip().splitlines()
     wanted = [line for line in lines[2:] if line.split("|")[1].strip() in names]
     return "\n".join([*lines[:2], *wanted]) + "\n"
 
@@ -287,7 +288,7 @@ def _reports(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for report in sorted(RESULTS.glob("*/report.md")):
         name = report.parent.name
-        text = re.sub(r"\]\((\w+\.png)\)", rf"]({name}/\1)", report.read_text())
+        text = re.sub(r"\]\((\w+\.png)\)", rf"]({name}/\1)", report.read_text(encoding="utf-8"))
         _write(folder / f"{name}.md", ORPHAN + text)
         pictures = list(report.parent.glob("*.png"))
         if pictures:

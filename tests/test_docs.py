@@ -72,7 +72,7 @@ def test_reference_lists_every_public_name():
     listed = {
         line.strip()
         for page in (DOCS / "reference").glob("*.md")
-        for line in page.read_text().splitlines()
+        for line in page.read_text(encoding="utf-8").splitlines()
         if re.fullmatch(r" +(opttree|solvers|experiments)\.[\w.]+", line)
     }
     homes = {id(found): {name for name, other in PUBLIC.items() if other is found} for found in PUBLIC.values()}
@@ -102,24 +102,27 @@ def _resolves(other: str, name: str) -> bool:
 
 
 def test_readme_quotes_committed_results():
-    assert generate.headline() in (DOCS.parent / "README.md").read_text()
+    assert generate.headline() in (DOCS.parent / "README.md").read_text(encoding="utf-8")
 
 
 def test_drawings_are_those_of_their_scripts():
-    assert (DOCS / "_static" / "decision.html").read_text() == decision.picture()
-    assert (DOCS / "_static" / "house.html").read_text() == house.picture()
+    assert (DOCS / "_static" / "decision.html").read_text(encoding="utf-8") == decision.picture()
+    assert (DOCS / "_static" / "house.html").read_text(encoding="utf-8") == house.picture()
 
 
 def test_generated_pages_are_whole(tmp_path):
     generate.write(tmp_path)
     for command in ("fit", "solve", "race", "export"):
-        assert f"## `opttree {command}`" in (tmp_path / "command_line.md").read_text()
+        assert f"## `opttree {command}`" in (tmp_path / "command_line.md").read_text(encoding="utf-8")
     for paper in generate.PAPERS:
-        text = (tmp_path / f"reproduced_{paper.lower()}.md").read_text()
+        text = (tmp_path / f"reproduced_{paper.lower()}.md").read_text(encoding="utf-8")
         assert text.count("\n| Table") >= 3
         assert text.count("\n| ") > 12
     measured = pd.read_csv(generate.RESULTS / "measured.csv")
-    told = sum((tmp_path / f"measured_{page}.md").read_text().count("\n") - 2 for page in measured["page"].unique())
+    told = sum(
+        (tmp_path / f"measured_{page}.md").read_text(encoding="utf-8").count("\n") - 2
+        for page in measured["page"].unique()
+    )
     assert told == len(measured)
 
 

@@ -10,7 +10,7 @@ STEPS = [
     (("Must people read the model,", "or must it be small?"), "no", ("Sums of trees", "TAOForest…, BoostedTrees…")),
     (("Proved optimal,", "or under side constraints?"), "yes", ("Exact trees", "ORTRegressor, OCTClassifier; MIP")),
     (("One feature in each condition?",), "yes", ("Axis-aligned trees", 'TAO… splits="axis"; ORT-L')),
-    (("Answers that change smoothly", "with the features?"), "yes", ("Soft trees", "ORRT…, SRT…, SDTR…")),
+    (("Answers that change smoothly", "with the features?"), "yes", ("Soft trees", "ORRT…, SDTR…")),
     (("A minute to spare?",), "yes", ("The best of a portfolio", "AutoTreeRegressor, …Classifier")),
 ]
 LAST = ("Oblique trees", 'TAO… leaves="linear"; GET…')

@@ -1,4 +1,4 @@
-"""Writes rentals.csv, the table of the first pages: 1,200 made-up flats, with a category, a date and blanks."""
+"""Writes rentals.csv, the table of the first pages: 1,200 made-up flats, with categories and blanks."""
 
 from pathlib import Path
 
