@@ -71,6 +71,8 @@ PRINTED = (  # report, what it is, published method, depth, data set or mean, an
 )
 SCALE = {"p": 30, "depth": 6}
 ORPHAN = "---\norphan: true\n---\n\n"  # in no table of contents
+FEATURES, DEPTHS = (10, 100, 300), (2, 4, 8, 10)
+TREES, NETWORK = 30, 1.25e9  # trees of a forest; bytes a second, 10 Gbit/s
 ROWS = (10**5, 10**6, 10**7, 10**8, 10**9)
 
 
@@ -83,6 +85,8 @@ def write(folder: Path) -> None:
         "leaderboards": leaderboards,
         "race": race,
         "scale": scale,
+        "growth": growth,
+        "cluster": cluster,
         "sizes": sizes,
         **{f"measured_{page}": lambda page=page: measured(page) for page in ("fast", "accurate", "exact", "reliable")},
         **{f"reproduced_{paper.lower()}": lambda paper=paper: reproduced(paper) for paper in PAPERS},
@@ -232,6 +236,32 @@ def scale() -> str:
         parts.append(f"**{title}**, {SCALE['p']} features, depth {SCALE['depth']}, by rows:\n")
         parts.append(_table(("method", "measured to", *(f"{n:,}" for n in ROWS)), rows, "lr" + "r" * len(ROWS)))
     return "\n".join(parts)
+
+
+def growth() -> str:
+    """What the cost models say of features and depth: seconds of one thread at 100,000 rows."""
+    head = [*(f"{p} features" for p in FEATURES), *(f"depth {depth}" for depth in DEPTHS)]
+    rows = []
+    for name, method in METHODS.items():
+        if method.family and name != "auto":
+            costs = [estimate_cost(name, n=10**5, p=p, depth=SCALE["depth"]) for p in FEATURES]
+            if method.has_depth:
+                costs += [estimate_cost(name, n=10**5, p=SCALE["p"], depth=depth) for depth in DEPTHS]
+            told = [_time(cost.seconds) for cost in costs]
+            rows.append((f"`{name}`", *told, *["its own"] * (len(head) - len(told))))
+    return _table(("method", *head), rows, "l" + "r" * len(head))
+
+
+def cluster() -> str:
+    """A forest on a Dask cluster with a thread for each tree: what each worker holds and waits for, by the model."""
+    rows = []
+    for n in ROWS:
+        table, cost = 8.0 * n * SCALE["p"], estimate_cost("forest", n=n, **SCALE)
+        sent = table / NETWORK
+        held = table + cost.bytes / TREES
+        rows.append((f"{n:,}", _bytes(table), _time(sent), _bytes(held), _time(cost.seconds / TREES)))
+    head = ("rows", "the table", "sent to a worker in", "a worker holds, for one tree at a time", "a tree takes")
+    return _table(head, rows, "rrrrr")
 
 
 def _time(seconds: float) -> str:

@@ -176,6 +176,15 @@ class Tree:
         """The `Tree` of a fitted scikit-learn ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``.
 
         scikit-learn routes float32 inputs: a value within float32 rounding of a threshold may take the other side.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> theirs = DecisionTreeRegressor(max_depth=2).fit(X, y)
+        >>> bool(abs(opttree.Tree.from_sklearn(theirs).predict(X) - theirs.predict(X)).max() < 1e-9)
+        True
         """
         nodes = model.tree_
         branch = nodes.children_left >= 0
@@ -305,7 +314,16 @@ class Tree:
         return hard.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
-        """Probability of each leaf (n, B + 1) under the gates; ValueError for a hard tree."""
+        """Probability of each leaf (n, B + 1) under the gates; ValueError for a hard tree.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> tree = opttree.ORRTRegressor(max_depth=2, random_state=0).fit(X, y).tree_
+        >>> tree.leaf_proba(X).sum(axis=1).round(9).min()
+        np.float64(1.0)
+        """
         if self.gate is None:
             raise ValueError("leaf_proba needs a soft tree; this one has no gates")
         X = self._check(X)
@@ -514,7 +532,16 @@ class Tree:
         return tree_text(self, self.names(feature_names), digits, in_words=feature_names is None)
 
     def to_html(self, **options: Any) -> str:
-        """The tree as one page of HTML to look at in a browser, see `opttree.export.to_html`."""
+        """The tree as one page of HTML to look at in a browser, see `opttree.export.to_html`.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+        >>> model.tree_.to_html()[:15]
+        '<!DOCTYPE html>'
+        """
         page: str = import_module("opttree.export.html").to_html(self, **options)
         return page
 

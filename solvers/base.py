@@ -169,7 +169,17 @@ class Solver(Checked):
         return f"{type(self).__name__}({', '.join(options)})"
 
     def refusal(self, problem: TreeProblem) -> str | None:
-        """None, or the reason why this solver cannot solve ``problem``, its side constraints included."""
+        """None, or the reason why this solver cannot solve ``problem``, its side constraints included.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> from solvers import GET, solve
+        >>> GET().refusal(problem)
+        'its splits are axis-aligned, and the gates are hyperplanes'
+        """
         for constraint in problem.constraints:
             if not isinstance(constraint, self.respects):
                 return f"its trees may violate {constraint!r}; solvers.MIP states side constraints"

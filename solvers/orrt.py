@@ -95,6 +95,12 @@ class ORRT(Solver):
         and are SciPy's defaults (100 iterations, tolerance 1e-6); neither are its starts, which are standard normal
         here in all variables. From there SLSQP often stops while all gates are nearly constant, and the mixture nearly
         one linear function: which is what the paper's numbers for it look like.
+
+        Examples
+        --------
+        >>> from solvers import ORRT
+        >>> ORRT.paper().method
+        'SLSQP'
         """
         return ORRT(method="SLSQP", n_starts=n_starts, max_iter=100, tol=1e-6, per_feature=True)
 

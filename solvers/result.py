@@ -142,6 +142,16 @@ class Trace:
         """The trace as a DataFrame with columns seconds, step, phase, objective, best, bound.
 
         Additional numbers of the solver's steps (see `Step.info`) are additional columns.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> from solvers import TAO, solve
+        >>> frame = solve(problem, TAO(), random_state=0).trace.to_frame()
+        >>> bool((frame["best"].diff().dropna() <= 0).all())
+        True
         """
         import pandas as pd
 

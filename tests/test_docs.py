@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import pkgutil
 import re
 import sys
 import types
@@ -49,6 +50,29 @@ def test_example_runs(name, tmp_path, monkeypatch):
     report: list[str] = []
     failed = doctest.DocTestRunner(verbose=False).run(test, out=report.append).failed
     assert not failed, "".join(report)
+
+
+METHODS = (
+    "opttree.TAORegressor.explain", "opttree.TAORegressor.to_text", "opttree.TAORegressor.apply",
+    "opttree.GETRegressor.fit_chunks", "opttree.GETRegressor.partial_fit",
+    "opttree.TAOForestRegressor.predict_interval", "opttree.TreeProblem.standardized", "opttree.TreeProblem.original",
+    "opttree.TreeProblem.restated", "opttree.TreeProblem.objective", "opttree.TreeProblem.violation",
+    "opttree.Tree.from_sklearn", "opttree.Tree.leaf_proba", "opttree.Tree.to_html", "opttree.MIPTreeProblem.build",
+    "opttree.MIPTreeProblem.write", "opttree.SmoothTreeProblem.harden", "solvers.Trace.to_frame",
+    "solvers.Solver.refusal", "solvers.GET.paper", "solvers.TAO.paper", "solvers.NODEC.paper", "solvers.SDTR.paper",
+    "solvers.GradTree.paper", "solvers.ORRT.paper", "solvers.LocalSearch.paper", "solvers.TAOForest.paper",
+    "opttree.datasets.Dataset.as_arrays",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_example_of_a_method_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = pkgutil.resolve_name(name)
+    test = doctest.DocTestParser().get_doctest(inspect.getdoc(found), {}, name, None, 0)
+    assert test.examples
+    report: list[str] = []
+    assert not doctest.DocTestRunner(verbose=False).run(test, out=report.append).failed, "".join(report)
 
 
 @pytest.mark.parametrize("name", [name for name, found in PUBLIC.items() if not isinstance(found, type)])

@@ -421,7 +421,16 @@ class TreeEstimator(Options, BaseEstimator):
         return tags
 
     def apply(self, X: Any) -> NDArray[np.int32]:
-        """Leaf node of each row, numbered as in ``tree_``: (n,) int."""
+        """Leaf node of each row, numbered as in ``tree_``: (n,) int.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+        >>> model.apply(X[:3]).tolist()                  # leaves, numbered after the branches
+        [6, 3, 6]
+        """
         X = self._validated(X)
         return self.tree_.apply(X)
 
@@ -431,14 +440,35 @@ class TreeEstimator(Options, BaseEstimator):
         return self.tree_.decision_path(X)
 
     def to_text(self) -> str:
-        """The tree as text, with the feature names seen in `fit`."""
+        """The tree as text, with the feature names seen in `fit`.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+        >>> model.to_text().splitlines()[0]
+        'if x8 <= -0.001054:'
+        """
         check_is_fitted(self, "result_")
         if getattr(self, "encoder_", None) is not None:
             return self.tree_.to_text()
         return self.tree_.to_text(getattr(self, "feature_names_in_", None))
 
     def explain(self, row: Any) -> str:
-        """How the model comes to its answer for one row, in words: see `opttree.explain.path`."""
+        """How the model comes to its answer for one row, in words: see `opttree.explain.path`.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+        >>> print(model.explain(X[:1]))
+        target = 230
+          x8 > -0.001054  (x8 = 0.01991)
+          x2 > 0.01804  (x2 = 0.0617)
+          leaf 6: 230
+        """
         check_is_fitted(self, "result_")
         words: str = import_module("opttree.explain").path(self, row)
         return words

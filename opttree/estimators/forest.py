@@ -363,6 +363,15 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         ------
         ValueError
             If ``coverage`` is not between 0 and 1, or no rows were left out in training.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> forest = opttree.TAOForestRegressor(random_state=0).fit(X[:350], y[:350])
+        >>> low, high = forest.predict_interval(X[350:], coverage=0.8).T
+        >>> bool(0.6 < ((low <= y[350:]) & (y[350:] <= high)).mean() < 1.0)
+        True
         """
         if not 0.0 < coverage < 1.0:
             raise ValueError(f"coverage must be between 0 and 1; got {coverage!r}")

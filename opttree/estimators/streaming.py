@@ -45,6 +45,15 @@ class Streaming(TreeEstimator):
         epochs : passes over all rows, after the one that draws the sample; >= 1.
         sample_rows : rows of the sample; it stays in memory and is used to select the best model.
         chunk_rows : largest number of rows in a chunk.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.GETRegressor(2, random_state=0)
+        >>> model = model.fit_chunks(lambda: iter([(X[:200], y[:200]), (X[200:], y[200:])]), sample_rows=300)
+        >>> model.n_rows_
+        442
         """
         for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
             if not isinstance(value, (int, np.integer)) or value < 1:
@@ -69,6 +78,16 @@ class Streaming(TreeEstimator):
         """Train on more rows. The first call is a `fit`; its rows are used to select the best model later.
 
         ``classes``, for the first call of a classifier: all labels that will occur; by default those of ``y``.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.GETRegressor(2, random_state=0)
+        >>> for part in (slice(0, 200), slice(200, 442)):
+        ...     model = model.partial_fit(X[part], y[part])
+        >>> model.score(X, y) > 0.3
+        True
         """
         if getattr(self, "encoder_", None) is not None and hasattr(self, "_stream"):
             X = self._prepared(X)

@@ -297,7 +297,18 @@ class SmoothTreeProblem(Checked):
     # ---- to trees and back ----------------------------------------------------------------------------------------
 
     def harden(self, theta: Floats) -> Tree:
-        """The complete hard tree of ``theta``; leaves are not refitted, see `TreeProblem.fit_leaves`."""
+        """The complete hard tree of ``theta``; leaves are not refitted, see `TreeProblem.fit_leaves`.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> import numpy as np
+        >>> smooth = opttree.SmoothTreeProblem(opttree.TreeProblem.standardized(X, y, depth=2), alpha=5.0)
+        >>> tree = smooth.harden(smooth.random_theta(np.random.default_rng(0)))
+        >>> tree.n_leaves, smooth.soften(tree).shape == (smooth.size,)
+        (4, True)
+        """
         A, b, values, coefs = self.parts(theta)
         problem = self.problem
         tree = Tree.complete(A, b, problem.n_outputs, problem.classes)

@@ -156,6 +156,14 @@ class TreeProblem:
         """The problem on features, and outputs of a named regression loss, in units of their weighted standard
         deviation about their mean; `original` is the way back. ``options`` are those of the class, ``depth`` among
         them.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> bool(abs(problem.X.mean()) < 1e-9), bool(abs(problem.y.std() - 1.0) < 1e-9)
+        (True, True)
         """
         raw = TreeProblem(X, y, **options)
         mean, deviation = raw.moments
@@ -173,7 +181,18 @@ class TreeProblem:
         return scaled
 
     def original(self, model: Any) -> Any:
-        """A tree or forest of a `standardized` problem, or a result that holds one, on the data as they were given."""
+        """A tree or forest of a `standardized` problem, or a result that holds one, on the data as they were given.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> from solvers import CartInit, solve
+        >>> tree = problem.original(solve(problem, CartInit()))
+        >>> bool(50 < tree.predict(X).mean() < 250)              # in units of y again
+        True
+        """
         scaling = self.__dict__.get("_scaling")
         if scaling is None:
             raise ValueError("original is for a problem that TreeProblem.standardized made; this one has its own units")
@@ -290,6 +309,16 @@ class TreeProblem:
         """Why ``model`` is infeasible for this problem, in one sentence, or None.
 
         ``model`` is anything that `opttree.models.as_model` accepts; a forest is feasible if all its trees are.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> from solvers import CartInit, solve
+        >>> tree = solve(problem.restated(depth=3), CartInit()).tree
+        >>> problem.violation(tree)
+        'the tree has depth 3; the problem allows 2'
         """
         model = as_model(model)
         if model.n_features != self.n_features or model.n_outputs != self.n_outputs:
@@ -390,6 +419,14 @@ class TreeProblem:
         """The objective of a model: mean loss plus penalties; infinite if the model is infeasible, see `violation`.
 
         ``model`` is anything that `opttree.models.as_model` accepts: a tree, a forest, a result, a fitted estimator.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> round(problem.objective(problem.best_constant()), 6)     # the variance, in units of itself
+        1.0
         """
         model = as_model(model)
         if self.violation(model) is not None:
@@ -403,7 +440,17 @@ class TreeProblem:
         return self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
 
     def restated(self, **changes: Any) -> TreeProblem:
-        """The same rows and classes with other options."""
+        """The same rows and classes with other options.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> deeper = problem.restated(depth=3)
+        >>> problem.depth, deeper.depth
+        (2, 3)
+        """
         changes.setdefault("constraints", self.constraints)
         return self.with_rows(self.X, self.y, self.sample_weight, **changes)
 

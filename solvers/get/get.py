@@ -149,6 +149,13 @@ class GET(Solver):
         Algorithm 1, `GETRegressor` keeps the best of its steps under ``preset="paper"``.
 
         Tables 5 and 9: ``polish=False`` and, for a fixed scale factor a, ``scale_ranges=((a, a),)``.
+
+        Examples
+        --------
+        >>> from solvers import GET
+        >>> printed = GET.paper()
+        >>> printed.n_starts, printed.anneal.epochs, printed.anneal.scale_ranges
+        (10, 3000, ((5.0, 25.0), (50.0, 150.0)))
         """
         polish = leaves == "constant" if polish is None else polish
         printed = Anneal(

@@ -112,6 +112,12 @@ class GradTree(Solver):
         200 epochs without a lower loss on a fifth of the rows, and the tree of the lowest loss there is kept, with the
         leaves that the gradient left. What the paper leaves open is as in the authors' program: batches of 128 rows,
         10,000 epochs at most, and the learning rates that it uses where none were searched.
+
+        Examples
+        --------
+        >>> from solvers import GradTree
+        >>> GradTree.paper().batch_size, GradTree.paper().patience
+        (128, 200)
         """
         printed = GradTree(learning_rates=(0.05, 0.01, 0.005), epochs=10_000, batch_size=128, stratify=True)
         return replace(printed, **options)

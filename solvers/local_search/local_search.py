@@ -103,6 +103,12 @@ class LocalSearch(Solver):
         The paper uses the authors' commercial program, whose number of restarts and least number of rows in a leaf it
         does not state: here ten searches, and one row. Where a lasso leaf's penalty is in the objective is not stated
         either; here it is added to the mean loss, for each leaf. Answers are clipped as by default.
+
+        Examples
+        --------
+        >>> from solvers import LocalSearch
+        >>> LocalSearch.paper().n_starts
+        10
         """
         return LocalSearch(n_starts=n_starts, exact_levels=0, min_linear_rows=1)
 

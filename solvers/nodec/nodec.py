@@ -164,6 +164,12 @@ class NODEC(Solver):
         nodes with fewer than ``4 (p + 1)`` rows, and weights of the regressions are those of the new sides, see
         ``imbalance``. Where leaves have no unique least squares solution, the one of least norm is taken. Eq. (7)
         penalises constant terms, too; these are free here.
+
+        Examples
+        --------
+        >>> from solvers import NODEC
+        >>> NODEC.paper().branch_solver
+        'SLSQP'
         """
         return NODEC(
             init=ClusterInit(n_init=10, n_repeats=3, routing="clusters"),

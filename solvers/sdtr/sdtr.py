@@ -98,6 +98,12 @@ class SDTR(Solver):
         and its classifier; the batch size, 1024 as for its deep models; QHAdam's constants, those that the authors of
         QHAdam recommend; the depth of the root in eqs. (5) and (7), 0. Its layer in front of the splits (section
         III-C), of which it reports no number, is not built.
+
+        Examples
+        --------
+        >>> from solvers import SDTR
+        >>> SDTR.paper().path_penalty, SDTR.paper().l1
+        (0.01, 0.01)
         """
         return SDTR(
             n_trees=n_trees,

@@ -90,6 +90,12 @@ class TAOForest(GrowthOptions, Solver):
 
         They are grown by the compiled passes: thresholds are the best of 256 along each hyperplane, and numbers of
         single precision.
+
+        Examples
+        --------
+        >>> from solvers import TAOForest
+        >>> TAOForest.paper().kind
+        'oblique'
         """
         return TAOForest(
             n_trees=n_trees,

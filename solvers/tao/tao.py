@@ -112,6 +112,12 @@ class TAO(Solver):
         (640 parameters on cpu_act in place of the 270 of Table 1); read for the mean over the rows of each reduced
         problem, as in scikit-learn's ``Lasso(alpha=.01)``, it gives trees of the paper's sizes, so that this is the
         reading here. Thresholds of the random start, which are not stated, are medians; leaves are fitted to it.
+
+        Examples
+        --------
+        >>> from solvers import TAO
+        >>> TAO.paper().max_iter, TAO.paper().keep
+        (40, 'last')
         """
         return TAO(
             max_iter=max_iter,

@@ -122,6 +122,16 @@ class MIPTreeProblem(MIPStatement):
         ------
         TooLargeError
             A ValueError, if the columns of "hyperflow" do not fit into memory.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem(X[:40], y[:40], depth=2, splits="axis")
+        >>> stated = opttree.MIPTreeProblem(problem, "flow", n_thresholds=3)
+        >>> model = stated.build()                               # a model of Pyomo, to add to
+        >>> model.name, len(model.split) > 0
+        ('flow', True)
         """
         model = self.formulation_of(complete=complete).build()
         model._built_as = self.formulation, complete
@@ -184,6 +194,17 @@ class MIPTreeProblem(MIPStatement):
         """Write the model of `build` to a file, ``.lp`` or ``.mps``, with readable names.
 
         The file appears complete or not at all.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "tree.lp"
+        >>> problem = opttree.TreeProblem(X[:40], y[:40], depth=2, splits="axis")
+        >>> opttree.MIPTreeProblem(problem, "hyperflow", n_thresholds=3).write(file)
+        >>> "Subject To" in file.read_text() or "s.t." in file.read_text()
+        True
         """
         path = Path(path)
         if path.suffix not in (".lp", ".mps"):
