@@ -139,3 +139,4 @@ def setup(app: Any) -> None:
     warnings.filterwarnings("ignore", category=UserWarning, module="opttree.ahead")
     generate.write(HERE / "generated")
     app.add_transform(names.Links)
+    app.connect("missing-reference", names.resolve)

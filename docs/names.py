@@ -1,4 +1,4 @@
-"""A name of opttree in backticks becomes a link to its page in the reference, in Markdown as in docstrings."""
+"""Names of opttree in backticks become links to the reference: whole ones in Markdown, short ones in docstrings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.util.nodes import make_refnode
 from sphinx.transforms import SphinxTransform
 
 PUBLIC = re.compile(r"(opttree|solvers|experiments)(\.\w+)+")
@@ -27,3 +28,16 @@ class Links(SphinxTransform):
                 )
                 literal.replace_self(reference)
                 reference += literal
+
+
+PLACES = ("opttree.", "solvers.", "opttree.constraints.", "opttree.losses.", "opttree.interpret.", "solvers.external.")
+
+
+def resolve(app: Any, env: Any, node: addnodes.pending_xref, content: nodes.Node) -> nodes.Node | None:
+    """Find a name of ours that a docstring uses without its module, as readers of the code do."""
+    target = node.get("reftarget", "")
+    for place in PLACES if node.get("refdomain") == "py" else ():
+        found = env.get_domain("py").objects.get(place + target)
+        if found is not None:
+            return make_refnode(app.builder, node["refdoc"], found.docname, found.node_id, content)
+    return None

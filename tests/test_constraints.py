@@ -193,13 +193,13 @@ def test_a_function_of_the_model_restricts_the_splits():
                 model.split[t, j, threshold].fix(0)
 
     problem = stated()
-    result = solve(problem, MIP(constraints=[no_high_thresholds]), time_limit=60)
+    result = solve(problem, MIP(constraints=[no_high_thresholds], n_thresholds=8), time_limit=60)
     on_first = result.tree.feature == 0
     assert result.termination.name == "OPTIMAL"
     assert np.all(result.tree.b[on_first] <= 0.0)
-    assert result.objective > solve(problem, MIP()).objective
-    start = solve(problem, MIP())
-    message = solve(problem, MIP(constraints=[no_high_thresholds]), start=start, time_limit=60).message
+    assert result.objective > solve(problem, MIP(n_thresholds=8)).objective
+    start = solve(problem, MIP(n_thresholds=8))
+    message = solve(problem, MIP(constraints=[no_high_thresholds], n_thresholds=8), start=start, time_limit=60).message
     assert "the start was not used: it violates a constraint of the model" in message
 
 
@@ -210,7 +210,7 @@ def test_a_function_of_the_model_restricts_the_leaves():
             model.own.add(model.value[leaf, 0] <= 0.5)  # of the range of y
 
     problem = stated()
-    result = solve(problem, MIP(constraints=[at_most]), time_limit=60)
+    result = solve(problem, MIP(constraints=[at_most], n_thresholds=8), time_limit=60)
     middle = 0.5 * (problem.Y.max() + problem.Y.min())
     assert result.tree.values.max() <= middle + 1e-6
     assert result.bound <= result.objective < problem.objective(problem.best_constant())
