@@ -7,8 +7,8 @@ from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
-from sphinx.util.nodes import make_refnode
 from sphinx.transforms import SphinxTransform
+from sphinx.util.nodes import make_refnode
 
 PUBLIC = re.compile(r"(opttree|solvers|experiments)(\.\w+)+")
 
