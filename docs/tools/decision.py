@@ -14,7 +14,7 @@ STEPS = [
     (("A minute to spare?",), "yes", ("The best of a portfolio", "AutoTreeRegressor, …Classifier")),
 ]
 LAST = ("Oblique trees", 'TAO… leaves="linear"; GET…')
-WIDTH, ROW, BOX = 720, 92, 58
+WIDTH, ROW, BOX = 540, 92, 58
 
 
 def box(x: int, y: int, width: int, kind: str, lines: tuple[str, ...]) -> str:
@@ -41,12 +41,12 @@ def picture() -> str:
     for k, (question, word, answer) in enumerate(STEPS):
         y = 8 + k * ROW
         other = "yes" if word == "no" else "no"
-        parts.append(box(58, y, 256, "question", question))
-        parts.append(arrow(314, y + BOX // 2, 414, y + BOX // 2, word))
-        parts.append(box(420, y, 292, "answer", answer))
-        parts.append(arrow(186, y + BOX, 186, y + ROW - 6, other))
+        parts.append(box(4, y, 230, "question", question))
+        parts.append(arrow(234, y + BOX // 2, 272, y + BOX // 2, word))
+        parts.append(box(278, y, 258, "answer", answer))
+        parts.append(arrow(119, y + BOX, 119, y + ROW - 6, other))
     y = 8 + len(STEPS) * ROW
-    parts.append(box(50, y, 272, "answer", LAST))
+    parts.append(box(4, y, 230, "answer", LAST))
     title = "Which method: six questions, from the top"
     return (
         f'<div class="decision"><svg viewBox="0 0 {WIDTH} {y + BOX + 8}" role="img" aria-label="{title}">'
