@@ -175,13 +175,13 @@ def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
             limits = f",{rule.range}" if rule.range else ""
             lines.append(f"{name} : {text}{limits}" + (f", default {default!r}" if default is not MISSING else ""))
             lines += [f"    {line.strip()}" for line in rule.doc.strip().splitlines()]
-    text = str(cls.__doc__)
-    if len(lines) == 2 or "\n    Parameters\n" in text:
+    text = inspect.cleandoc(str(cls.__doc__))  # as Python 3.13 stores it
+    if len(lines) == 2 or "\nParameters\n" in text:
         return text
-    section = "\n".join(f"    {line}" for line in lines)
-    heads = [f"\n    {title}\n    {'-' * len(title)}\n" for title in SECTIONS]
-    end = min([text.index(head) for head in heads if head in text], default=len(text.rstrip()) + 1)
-    return f"{text[:end].rstrip()}\n\n{section}\n{text[end:] or '    '}"
+    heads = [f"\n{title}\n{'-' * len(title)}\n" for title in SECTIONS]
+    end = min([text.index(head) for head in heads if head in text], default=len(text))
+    section = "\n".join(lines)
+    return f"{text[:end].rstrip()}\n\n{section}\n{text[end:]}".rstrip()
 
 
 class Options:

@@ -4,6 +4,7 @@ import ctypes
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +127,7 @@ def in_database(name, run):
 @pytest.mark.parametrize("name", MODELS)
 def test_sqlite_answers_alike(name):
     def run(frame, query):
-        with sqlite3.connect(":memory:") as database:
+        with closing(sqlite3.connect(":memory:")) as database:
             frame.to_sql("rows", database, index=False)
             return pd.read_sql_query(query, database)
 
@@ -282,7 +283,7 @@ def test_awkward_tables_leave_intact(splits, tmp_path):
     new = awkward(2000, 1)[0]
     expected = model.predict(new)
     query = export.to_sql(model, "rows", keep=["NULL"])
-    with sqlite3.connect(":memory:") as database:
+    with closing(sqlite3.connect(":memory:")) as database:
         new.to_sql("rows", database, index=False)
         found = pd.read_sql_query(query, database)
     order = np.argsort(new["NULL"].to_numpy())

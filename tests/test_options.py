@@ -95,15 +95,15 @@ def test_changed_options_keep_their_rule():
 
 
 def test_the_docstring_has_a_section_on_them():
-    head, parameters = Base.__doc__.split("Parameters\n    ----------\n")
+    head, parameters = Base.__doc__.split("Parameters\n----------\n")
     assert head.strip() == "A base."
-    assert "count : int, >= 1, default 3\n        How many." in parameters
+    assert "count : int, >= 1, default 3\n    How many." in parameters
     assert "kind : {'a', 'b'}, default 'a'" in parameters.replace('"', "'")
     assert "rate : float or 'auto', between 0 and 10, default 'auto'" in parameters.replace('"', "'")
-    assert parameters.index("Other options.") < parameters.index("Notes\n    -----\n    Of the base.")
+    assert parameters.index("Other options.") < parameters.index("Notes\n-----\nOf the base.")
     derived = Derived.__doc__
-    assert "count : int, >= 1, default 7\n        How many." in derived
-    assert "share : float or None, in (0, 1], default None\n        Of the derived class." in derived
+    assert "count : int, >= 1, default 7\n    How many." in derived
+    assert "share : float or None, in (0, 1], default None\n    Of the derived class." in derived
     assert "Which share." not in derived
 
 

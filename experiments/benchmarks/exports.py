@@ -13,6 +13,7 @@ import ctypes
 import sqlite3
 import subprocess
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def row_of(name: str) -> dict[str, Any]:
 
 
 def in_sqlite(frame: pd.DataFrame, query: str) -> pd.DataFrame:
-    with sqlite3.connect(":memory:") as database:
+    with closing(sqlite3.connect(":memory:")) as database:
         frame.to_sql("rows", database, index=False)
         return pd.read_sql_query(query, database)
 

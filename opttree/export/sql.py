@@ -47,6 +47,7 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     >>> answers = connection.execute(opttree.export.to_sql(model, "patients")).fetchall()
     >>> bool(abs(model.predict(X[:5]) - [answer for (answer,) in answers]).max() < 1e-9)
     True
+    >>> connection.close()
     """
     saved = as_saved(model)
     inside = saved.tree
