@@ -102,7 +102,8 @@ class NodeMoments:
     def __init__(self, problem: TreeProblem, tree: Tree) -> None:
         self.problem, self.tree = problem, tree
         leaf = problem.leaves_of(tree)
-        linear = problem.leaves == "linear"
+        # leaves of classes with equations hold scores; where a tree of theirs has constant leaves, these are shares
+        linear = problem.leaves == "linear" and not problem.is_classification
         used = problem.n_features + 1 if linear else 1
         weight = problem.w * len(observations(problem))
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y

@@ -268,3 +268,14 @@ def test_the_temperature_answers_overconfidence_and_keeps_the_order(rows):
     soft = shrinkage.tempered(tree, 3.0)
     assert np.array_equal(soft.predict(X), tree.predict(X))
     assert soft.predict_proba(X).max() < tree.predict_proba(X).max() or tree.predict_proba(X).max() == 1.0
+
+
+def test_constant_leaves_of_classes_stay_probabilities_where_equations_were_asked_for():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)).round(1), rng.integers(0, 2, 40)
+    problem = TreeProblem(X, y, depth=1, leaves="linear", loss="zero_one")
+    tree = problem.restated(leaves="constant").fit_leaves(solve(problem, TAO(max_iter=0), random_state=0).tree)
+    shrunk = NodeMoments(problem, tree).shrunk(3.0)
+    assert not shrunk.linear_leaves
+    assert shrunk.predict_proba(X).min() >= 0.0
+    np.testing.assert_allclose(shrunk.predict_proba(X).sum(axis=1), 1.0)
