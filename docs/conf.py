@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +36,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "examples", "generated/*.md", "gallery/*/*.py", "gallery/*.py", "jupyter_execute"]
+exclude_patterns = ["_build", "examples", "generated/*.md", "gallery/*/*.py", "gallery/*.py"]
 templates_path = ["_templates"]
 default_role = "py:obj"
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist", "attrs_inline"]
@@ -105,7 +104,6 @@ sphinx_gallery_conf: dict[str, Any] = {
     "show_signature": False,
     "capture_repr": ("_repr_html_",),  # tables, and no addresses of objects
     "write_computation_times": False,  # their pages fetch scripts from elsewhere
-    "copyfile_regex": r".*\.(csv|html)",
 }
 
 # the look
@@ -136,7 +134,6 @@ html_sidebars = {
 
 def setup(app: Any) -> None:
     """Pages made from committed results, before anything is read."""
-    warnings.filterwarnings("ignore", category=UserWarning, module="opttree.ahead")
     generate.write(HERE / "generated")
     app.add_transform(names.Links)
     app.connect("missing-reference", names.resolve)

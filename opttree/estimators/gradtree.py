@@ -215,6 +215,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradTreeRegressor(RegressionTree, _GradTree):
     """Axis-aligned regression tree by gradient descent on all its splits at once; squared loss.
+
     Take it to compare with the GradTree paper. A hard tree is held in a dense form, and gradients pass straight through
     the choice of a feature and the rounding of a split.
 
