@@ -88,6 +88,7 @@ def write(folder: Path) -> None:
         "growth": growth,
         "cluster": cluster,
         "sizes": sizes,
+        "registers": registers,
         **{f"measured_{page}": lambda page=page: measured(page) for page in ("fast", "accurate", "exact", "reliable")},
         **{f"reproduced_{paper.lower()}": lambda paper=paper: reproduced(paper) for paper in PAPERS},
     }
@@ -262,6 +263,21 @@ def cluster() -> str:
         rows.append((f"{n:,}", _bytes(table), _time(sent), _bytes(held), _time(cost.seconds / TREES)))
     head = ("rows", "the table", "sent to a worker in", "a worker holds, for one tree at a time", "a tree takes")
     return _table(head, rows, "rrrrr")
+
+
+def registers() -> str:
+    """What the GPU kernel that walks the smooth tree takes of a thread, by kind of tree, outputs and dtype."""
+    every = pd.read_csv(RESULTS / "gpu" / "registers.csv", keep_default_na=False)
+    rows: dict[tuple[str, int], dict[str, str]] = {}
+    for (name, outputs, dtype), own in every[every["kernel"] == "walk"].groupby(["name", "outputs", "dtype"]):
+        told = str(own["registers"].max())
+        if spilt := own["spills_written"].max():
+            told += f", {spilt} bytes spilt"
+        if default := ", ".join(sorted(set(own["default"]) - {""})):
+            told += f" ({default})"
+        rows.setdefault((name, outputs), {})[dtype] = told
+    head = ("loss, aggregation, leaves", "outputs", "float32", "float64")
+    return _table(head, [(*kind, told["float32"], told["float64"]) for kind, told in rows.items()], "lrll")
 
 
 def _time(seconds: float) -> str:

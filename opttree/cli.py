@@ -132,8 +132,11 @@ def _tree_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
     parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
-    where = f"where {', '.join(on_gpu())} compute; default %(default)s"
-    parser.add_argument("--device", choices=("cpu", "gpu", "auto"), default="cpu", help=where)
+    where = (
+        f"where {', '.join(on_gpu())} compute: gpu is CuPy, or PyTorch where there is no CuPy; torch is PyTorch; auto "
+        "is CuPy if there is a GPU and the problem is large; default %(default)s"
+    )
+    parser.add_argument("--device", choices=("cpu", "gpu", "torch", "auto"), default="cpu", help=where)
 
 
 def _fit(args: argparse.Namespace) -> None:
@@ -190,8 +193,8 @@ def _size(model: Any) -> str:
 def _check_device(device: str, methods: list[str]) -> None:
     from opttree import devices
 
-    if device == "gpu" and not set(methods) & set(on_gpu()):
-        raise ValueError(f"--device must be cpu but for {', '.join(on_gpu())}; got 'gpu' for {', '.join(methods)}")
+    if device in ("gpu", "torch") and not set(methods) & set(on_gpu()):
+        raise ValueError(f"--device must be cpu but for {', '.join(on_gpu())}; got {device!r} for {', '.join(methods)}")
     devices.require(device)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.devices import Device
 from opttree.forest import Forest
 from opttree.kernels import first_order
 from opttree.kernels.quadratic import solve_linear_leaf
@@ -33,6 +34,7 @@ class TreeStream:
     """Training of GET's smooth tree with steep gates, from a tree that solves ``problem``.
 
     After every part the hard tree, with leaves fitted to the first rows, is kept if its objective on them is lower.
+    ``device`` is where the steps on a part are taken, as `opttree.SmoothTreeProblem` has it.
 
     See Also
     --------
@@ -51,9 +53,9 @@ class TreeStream:
     True
     """
 
-    def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng) -> None:
+    def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng, device: Device = "cpu") -> None:
         self.problem = problem.restated(depth=max(tree.depth, 1))
-        self.tree, self.objective, self.rng = tree, problem.objective(tree), rng
+        self.tree, self.objective, self.rng, self.device = tree, problem.objective(tree), rng, device
         smooth = SmoothTreeProblem(self.problem.sample(np.arange(1)), dtype="float32")
         self.theta = smooth.unit_splits(smooth.soften(self.problem.fit_leaves(tree)))
         self.moments = np.zeros((2, self.theta.size), np.float32)
@@ -61,16 +63,31 @@ class TreeStream:
 
     def learn(self, part: TreeProblem) -> None:
         """One pass over the rows of ``part`` in mini-batches."""
-        smooth = SmoothTreeProblem(part, alpha=SCALE, dtype="float32")
-        data, bounds = smooth.pack_rows(batches(part.n_samples, BATCH, self.rng))
-        rates, scales = np.full(len(bounds), RATE), np.full(len(bounds), SCALE)
-        done, form, penalty = self.steps, smooth.form, smooth.penalty
-        first_order.descend(self.theta, self.moments, done, rates, scales, bounds, ADAM, False, data, form, penalty)
-        self.steps += len(bounds)
+        smooth = SmoothTreeProblem(part, alpha=SCALE, dtype="float32", device=self.device)
+        groups = batches(part.n_samples, BATCH, self.rng)
+        if smooth.elsewhere:
+            self._descend_elsewhere(smooth, groups)
+        else:
+            data, bounds = smooth.pack_rows(groups)
+            rates, scales = np.full(len(bounds), RATE), np.full(len(bounds), SCALE)
+            done, form, penalty = self.steps, smooth.form, smooth.penalty
+            first_order.descend(self.theta, self.moments, done, rates, scales, bounds, ADAM, False, data, form, penalty)
+        self.steps += len(groups)
         tree = self.problem.fit_leaves(smooth.harden(self.theta))
         objective = self.problem.objective(tree)
         if objective < self.objective:
             self.tree, self.objective = self.problem.trim(tree), objective
+
+    def _descend_elsewhere(self, smooth: SmoothTreeProblem, groups: list[NDArray[Any]]) -> None:
+        """The steps of `learn` on a device."""
+        batch = SmoothTreeProblem.batch_of([smooth])
+        with batch.within_memory():
+            theta, alpha = batch.upload(self.theta[None]), batch.upload([SCALE])
+            state = batch.upload(self.moments[:1]), batch.upload(self.moments[1:])
+            for i, group in enumerate(groups):
+                rows = batch.batch([group])
+                theta, state = batch.step(theta, state, self.steps + i + 1, RATE, alpha, rows, ADAM, False)
+            self.theta, self.moments = batch.download(theta)[0], np.concatenate([batch.download(s) for s in state])
 
     def refit(self, parts: Iterable[TreeProblem]) -> Tree:
         """The best tree, with leaves fitted exactly to the rows of all parts, by accumulated sums.
@@ -128,7 +145,7 @@ class ForestStream:
         self.whole = SoftForestProblem(problem, aggregation=solver.aggregations[0], **solver.shared)
         self.best = self.whole.random_theta(rng, solver.beta)
         self.loss = self.whole.mean_loss(self.best)
-        self.theta, self.moments = self.whole.descent_state(self.best)
+        self.theta, self.moments = self.best, np.zeros((2, self.best.size), self.best.dtype)
         self.rates = rates(solver, problem.depth)
         self.steps = 0
 
@@ -136,13 +153,15 @@ class ForestStream:
         """One pass over the rows of ``part`` in mini-batches."""
         soft = replace(self.whole, problem=part)
         groups = batches(part.n_samples, self.solver.batch_size, self.rng)
-        self.theta, self.moments, loss = soft.descend(self.theta, self.moments, self.steps, self.rates, groups, QHADAM)
-        if not (np.isfinite(loss) and np.isfinite(soft.to_numpy(self.theta)).all()):
+        theta, state = soft.descent_state(self.theta, self.moments)
+        theta, state, loss = soft.descend(theta, state, self.steps, self.rates, groups, QHADAM)
+        self.theta, self.moments = soft.to_numpy(theta), np.stack([soft.to_numpy(moment) for moment in state])
+        if not (np.isfinite(loss) and np.isfinite(self.theta).all()):
             raise FloatingPointError(DIVERGED)
         self.steps += len(groups)
         judged = self.whole.mean_loss(self.theta)
         if judged < self.loss:
-            self.best, self.loss = soft.to_numpy(self.theta), judged
+            self.best, self.loss = self.theta, judged
 
     @property
     def model(self) -> Tree | Forest:

@@ -4,19 +4,27 @@ CUDA C runs on the CPU too, see `tests.emulation`: indices, barriers and numbers
 Where there is one, the same tests run on it (marked ``gpu``).
 """
 
+import pickle
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
+import array_api_compat.numpy
+import array_api_strict
 import numpy as np
 import pytest
+from sklearn.base import clone, is_classifier
 
 from opttree import (
     L1,
     L2,
     DenseTreeProblem,
+    GETClassifier,
     GETRegressor,
+    GradTreeClassifier,
     GradTreeRegressor,
     ORRTRegressor,
+    SDTRClassifier,
     SDTRRegressor,
     SmoothTreeProblem,
     SoftForestProblem,
@@ -25,11 +33,11 @@ from opttree import (
     devices,
 )
 from opttree.cli import main
-from opttree.kernels import codes, fused, smooth, xp as twin, xp_soft_forest
+from opttree.kernels import codes, fused, smooth, xp as twin, xp_dense, xp_soft_forest
 from opttree.kernels.first_order import Moments
 from opttree.problems import SubtreeProblem
 from opttree.problems.smooth_batch import SmoothBatch
-from solvers import GET, NODEC, ORRT, SDTR, Chain, GradTree, GreedyInit, HingeInit, SubtreePolish, solve
+from solvers import GET, NODEC, ORRT, SDTR, Chain, GradTree, GreedyInit, HingeInit, SubtreePolish, solve, streaming
 from solvers.descent import LBFGS, Adam, QHAdam, geometric, run_all
 from solvers.get import Anneal
 from solvers.gradtree.descent import descents as dense_descents
@@ -44,19 +52,41 @@ TOLERANCE = {"float64": 1e-11, "float32": 1e-5}
 def cp(request, monkeypatch):
     """CuPy, or its stand-in on the CPU under the same name."""
     if request.param == "real":
-        if (reason := devices.refusal("gpu")) is not None:
-            pytest.skip(reason)
-        return devices.cupy()
+        if (reason := devices._no_cupy()) is not None:
+            pytest.skip(f"device='gpu' needs {reason}")
+        return devices.backend("gpu").kernels
     if emulation.COMPILER is None:
         pytest.skip("there is no C compiler")
     module = emulation.module()
     monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setitem(sys.modules, "array_api_compat.cupy", module)
     return module
 
 
 @pytest.fixture
 def no_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(devices, "_accelerator", lambda: None)
+
+
+@pytest.fixture(params=["numpy", "strict", "torch"])
+def arrays(request):
+    """Arrays of a library that follows the array API standard; of PyTorch on its own device."""
+    if request.param == "torch":
+        pytest.importorskip("torch")
+        return devices.TorchBackend()
+    return devices.Backend(array_api_compat.numpy if request.param == "numpy" else array_api_strict)
+
+
+@pytest.fixture(params=["strict", "torch"])
+def by_arrays(request, monkeypatch):
+    """device="torch" is PyTorch, or in its place the strict reference of the standard, which refuses all else."""
+    if request.param == "torch":
+        pytest.importorskip("torch")
+        return
+    monkeypatch.setattr(devices, "_no_torch", lambda: None)
+    monkeypatch.setattr(devices, "_accelerator", lambda: None)
+    monkeypatch.setattr(devices, "TorchBackend", lambda: devices.Backend(array_api_strict))
 
 
 def close(value, expected, dtype, scale=None):
@@ -107,7 +137,7 @@ def test_rows_of_different_starts_may_differ(cp):
     smooths = [SmoothTreeProblem(part) for part in parts]
     thetas = [some_theta(smooth) for smooth in smooths]
     tables, penalties = [s.table for s in smooths], [s.penalty for s in smooths]
-    for options in ({}, {"xp": np, "use_fused": False}):
+    for options in ({}, {"own": devices.Backend(array_api_compat.numpy)}):
         batch = SmoothBatch(tables, smooths[0].form, penalties, "float64", **options)
         values, gradients, _masses = batch.evaluate(thetas, [1.0, 1.0, 1.0])
         for k, smooth_problem in enumerate(smooths):
@@ -151,6 +181,7 @@ def test_missing_barriers_and_deadlocks_show_in_the_emulation():
     if emulation.COMPILER is None:
         pytest.skip("there is no C compiler")
     source = """
+#define real double
 #define KERNEL
 typedef struct { real v[4]; } pack;
 KERNEL void reverse(real *out, const int careful)
@@ -167,7 +198,7 @@ KERNEL void divergent(real *out)
     out[0] = __shfl_xor_sync(0xffffffffu, 1.0, 1);
 }
 """
-    module = emulation.RawModule(code=source, options=("-Dreal=double",))
+    module = emulation.RawModule(code=source)
     out = np.zeros(64).view(emulation.Array)
     module.get_function("reverse")((1,), (64,), (out, np.int32(1)), shared_mem=512)
     assert np.array_equal(out, np.arange(64)[::-1])
@@ -182,17 +213,15 @@ KERNEL void divergent(real *out)
 # ---- the array functions, on NumPy and on the strict reference ----------------------------------------------------
 
 
-@pytest.mark.parametrize("namespace", ["numpy", "array_api_strict"])
 @pytest.mark.parametrize("loss", ["squared", "log"])
 @pytest.mark.parametrize("leaves", ["constant", "linear"])
-def test_steps_of_the_array_functions_are_those_of_the_cpu(namespace, loss, leaves):
-    xp = pytest.importorskip(namespace)
+def test_steps_of_the_array_functions_are_those_of_the_cpu(arrays, loss, leaves):
     problem = statement(loss=loss, leaves=leaves, depth=3)
     here = SmoothTreeProblem(problem)
     closed = not (loss == "log" and leaves == "linear")
     rng = np.random.default_rng(0)
     thetas, scales = [here.random_theta(rng) for _ in range(2)], geometric(1.0, 10.0, 8)
-    batch = SmoothBatch([here.table] * 2, here.form, [here.penalty] * 2, "float64", xp=xp, use_fused=False)
+    batch = SmoothBatch([here.table] * 2, here.form, [here.penalty] * 2, "float64", own=arrays)
     state = batch.upload(np.zeros((2, here.size))), batch.upload(np.zeros((2, here.size)))
     moments = Moments(0.9, 0.999, 0.7, 1.0, 1e-8)
     rates = Adam(0.05).rates(8)
@@ -208,21 +237,20 @@ def test_steps_of_the_array_functions_are_those_of_the_cpu(namespace, loss, leav
         close(end, descent.thetas[0], "float64", 1e3)  # where gradients are nearly 0 Adam enlarges roundings
 
 
-@pytest.mark.parametrize("namespace", ["numpy", "array_api_strict"])
-def test_given_losses_and_the_order_of_rows_by_the_array_functions(namespace):
-    xp = pytest.importorskip(namespace)
+def test_given_losses_and_the_order_of_rows_by_the_array_functions(arrays):
     whole = SmoothTreeProblem(regression_problem(400, depth=3))
     part = SubtreeProblem(whole, some_theta(whole))
     table = whole.problem.X, part.losses, part.weights * (400 / part.share)
     _data, form, penalty = part.stated
-    batch = SmoothBatch([table], form, [penalty], "float64", xp=xp, use_fused=False)
+    batch = SmoothBatch([table], form, [penalty], "float64", own=arrays)
     values, gradients, _masses = batch.evaluate(part.start[None], [whole.alpha])
     value, gradient = part.value_and_grad(part.start)
     assert part.share * values[0] == pytest.approx(value, rel=1e-12)
     close(part.share * gradients[0], gradient, "float64")
     A, b, _values, _coefs = whole.unpack(some_theta(whole))
-    keys = twin.path_keys(xp, *map(xp.asarray, (A, b)), 50.0, xp.asarray(whole.problem.X), 3)
-    order = np.argsort(np.asarray(keys), kind="stable")
+    A_there, b_there, X = map(arrays.asarray, (A, b, whole.problem.X))
+    keys = arrays.asnumpy(twin.path_keys(arrays.xp, A_there, b_there, 50.0, X, 3))
+    order = np.argsort(keys, kind="stable")
     z = 50.0 * (b[0] - whole.problem.X[order] @ A[0])
     side = np.where(z > twin.SURE, 0, np.where(z < -twin.SURE, 2, 1))
     assert np.array_equal(side, np.sort(side))
@@ -243,12 +271,10 @@ def forest_statement(n_outputs=1, n=300):
     return TreeProblem(X, Y, depth=3, sample_weight=rng.uniform(0.5, 2.0, n))
 
 
-@pytest.mark.parametrize("namespace", ["numpy", "array_api_strict"])
 @pytest.mark.parametrize("classes", [False, True])
 @pytest.mark.parametrize("options", FORESTS.values(), ids=FORESTS)
-def test_soft_forests_by_the_array_functions(namespace, classes, options):
-    xp = pytest.importorskip(namespace)
-    options = dict(options)
+def test_soft_forests_by_the_array_functions(arrays, classes, options):
+    options, xp = dict(options), arrays.xp
     problem = forest_statement(options.pop("n_outputs", 1))
     if classes:
         options.pop("tree_output_dim", None)
@@ -256,11 +282,11 @@ def test_soft_forests_by_the_array_functions(namespace, classes, options):
         problem = TreeProblem(problem.X, y, depth=3, loss="log", sample_weight=problem.sample_weight)
     forest = SoftForestProblem(problem, path_penalty=0.3, l1=0.01, dtype="float64", **options)
     theta = forest.random_theta(np.random.default_rng(1))
-    rows = [xp.asarray(part) for part in (theta, problem.X, problem.Y, problem.w)]
+    rows = [arrays.asarray(part) for part in (theta, problem.X, problem.Y, problem.w)]
     value, gradient = xp_soft_forest.value_and_gradient(xp, *rows, forest.form)
     expected, slopes = forest.value_and_grad(theta)
     assert float(value) == pytest.approx(expected, rel=1e-12)
-    close(np.asarray(gradient), slopes, "float64")
+    close(arrays.asnumpy(gradient), slopes, "float64")
     assert float(xp_soft_forest.mean_loss(xp, *rows, forest.form)) == pytest.approx(forest.mean_loss(theta), rel=1e-12)
 
 
@@ -340,36 +366,57 @@ SOLVERS = {
 }
 
 
+def moved(solver, device):
+    """The solver with all its parts on a device."""
+    if isinstance(solver, Chain):
+        return Chain(solver.solvers[0], replace(solver.solvers[1], device=device))
+    if isinstance(getattr(solver, "polish", None), SubtreePolish):
+        solver = replace(solver, polish=replace(solver.polish, device=device))
+    return replace(solver, device=device)
+
+
 @pytest.mark.parametrize(("solver", "options", "n"), SOLVERS.values(), ids=SOLVERS)
 def test_a_solver_ends_at_the_objective_of_the_cpu(cp, solver, options, n):
     problem = regression_problem(n, **options)
-    there = (
-        Chain(solver.solvers[0], replace(solver.solvers[1], device="gpu"))
-        if isinstance(solver, Chain)
-        else replace(solver, device="gpu")
-    )
-    if isinstance(getattr(solver, "polish", None), SubtreePolish):
-        there = replace(there, polish=replace(solver.polish, device="gpu"))
     results = [solve(problem, solver, random_state=0)]
     before = emulation.RawKernel.launches
-    results.append(solve(problem, there, random_state=0))
+    results.append(solve(problem, moved(solver, "gpu"), random_state=0))
     if isinstance(cp, emulation.Module):
         assert (emulation.RawKernel.launches > before) == (not isinstance(solver, SDTR))  # which has no kernels
-    assert results[1].objective == pytest.approx(results[0].objective, abs=1e-4)
+    ends_alike(results)
+
+
+@pytest.mark.parametrize(("solver", "options", "n"), SOLVERS.values(), ids=SOLVERS)
+def test_a_solver_ends_there_by_array_functions_too(by_arrays, solver, options, n):
+    """In float64, since sums in another order take descents in float32 elsewhere; `GreedyInit` is always in float32."""
+    problem = regression_problem(n, **options)
+    if isinstance(solver, GET):
+        solver = replace(solver, dtype="float64")
+    results = [solve(problem, own, random_state=0) for own in (solver, moved(solver, "torch"))]
+    ends_alike(results, 1e-3 if isinstance(solver, GreedyInit) else 1e-4)
+
+
+def ends_alike(results, tolerance=1e-4):
+    assert results[1].objective == pytest.approx(results[0].objective, abs=tolerance)
     assert len(results[0].trace) == len(results[1].trace)
     assert results[0].objective < 0.9
 
 
-def test_estimators_and_the_command_line_take_a_device(cp, tmp_path):
-    problem = regression_problem(100, depth=2)
-    X, y = problem.X, problem.y
-    for estimator in (
+def small_estimators():
+    """Of every method that takes a device."""
+    return (
         GETRegressor(2, n_starts=2, polish=False, random_state=0),
         SRTRegressor(2, max_iter=1, joint_iterations=5, random_state=0),
         ORRTRegressor(2, max_iter=20, random_state=0),
         SDTRRegressor(2, max_batches=40, batch_size=50, random_state=0),
         GradTreeRegressor(2, epochs=5, random_state=0),
-    ):
+    )
+
+
+def test_estimators_and_the_command_line_take_a_device(cp, tmp_path):
+    problem = regression_problem(100, depth=2)
+    X, y = problem.X, problem.y
+    for estimator in small_estimators():
         here = estimator.fit(X, y).predict(X)
         before = emulation.RawKernel.launches
         there = estimator.set_params(device="gpu").fit(X, y).predict(X)
@@ -380,6 +427,83 @@ def test_estimators_and_the_command_line_take_a_device(cp, tmp_path):
     np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,y", comments="")
     options = ["--target", "y", "--depth", "1", "--out", str(tmp_path / "tree.json"), "--device", "gpu"]
     assert main(["fit", str(table), "--method", "orrt", *options]) == 0
+
+
+def test_estimators_and_the_command_line_take_pytorch(by_arrays, tmp_path):
+    problem = regression_problem(100, depth=2)
+    X, y = problem.X, problem.y
+    for estimator in small_estimators():
+        here = estimator.fit(X, y).predict(X)
+        np.testing.assert_allclose(estimator.set_params(device="torch").fit(X, y).predict(X), here, atol=1e-3)
+    labels = np.where(y > 0, "high", "low")
+    for classifier in (GETClassifier(2, polish=False, random_state=0), GradTreeClassifier(2, epochs=5, random_state=0)):
+        here = classifier.fit(X, labels).predict_proba(X)
+        there = classifier.set_params(device="torch").fit(X, labels).predict_proba(X)
+        np.testing.assert_allclose(there, here, atol=1e-3)
+    table = tmp_path / "rows.csv"
+    np.savetxt(table, np.column_stack([X, y]), delimiter=",", header="a,b,c,d,y", comments="")
+    options = ["--target", "y", "--depth", "1", "--out", str(tmp_path / "tree.json"), "--device", "torch"]
+    assert main(["fit", str(table), "--method", "orrt", *options]) == 0
+
+
+STREAMS = {
+    "get": GETRegressor(2, n_starts=1, polish=False, dtype="float64", random_state=0),
+    "get, classes": GETClassifier(2, n_starts=1, polish=False, random_state=0),
+    "get-linear": GETRegressor(1, leaves="linear", random_state=0),
+    "sdtr": SDTRRegressor(2, n_trees=2, batch_size=100, quantile_transform=False, random_state=0),
+    "sdtr, classes": SDTRClassifier(2, batch_size=100, quantile_transform=False, random_state=0),
+}
+EMULATED = {name: STREAMS[name] for name in ("get", "sdtr", "sdtr, classes")}  # the others take long
+
+
+def streamed(estimator, X, y, device):
+    """Trained on three parts, by `partial_fit` and by `fit_chunks`; saved and restored between parts."""
+    first = clone(estimator).set_params(device=device)
+    for i in range(0, 900, 300):
+        first = pickle.loads(pickle.dumps(first.partial_fit(X[i : i + 300], y[i : i + 300])))
+    chunks = [(X[i : i + 300], y[i : i + 300]) for i in range(0, 900, 300)]
+    second = clone(estimator).set_params(device=device).fit_chunks(lambda: iter(chunks), sample_rows=300, epochs=2)
+    return [model.predict_proba(X) if is_classifier(model) else model.predict(X) for model in (first, second)]
+
+
+def streams_alike(estimator, device):
+    problem = regression_problem(900, depth=2)
+    X, y = problem.X, problem.y
+    if is_classifier(estimator):
+        y = np.where(y > 0, "high", "low")
+    here = streamed(estimator, X, y, "cpu")
+    before = emulation.RawKernel.launches
+    for own, other in zip(here, streamed(estimator, X, y, device), strict=True):
+        np.testing.assert_allclose(other, own, atol=2e-3)
+    return emulation.RawKernel.launches > before
+
+
+@pytest.mark.parametrize("estimator", EMULATED.values(), ids=EMULATED)
+def test_rows_in_parts_are_learnt_on_the_device(cp, estimator):
+    ours = streams_alike(estimator, "gpu")
+    if isinstance(cp, emulation.Module):
+        assert ours == (not isinstance(estimator, (SDTRRegressor, SDTRClassifier)))
+
+
+@pytest.mark.parametrize("estimator", STREAMS.values(), ids=STREAMS)
+def test_rows_in_parts_are_learnt_by_array_functions(by_arrays, estimator):
+    streams_alike(estimator, "torch")
+
+
+@pytest.mark.parametrize("loss", ["squared", "log"])
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_steps_on_parts_are_taken_on_the_device(cp, leaves, loss):
+    make = regression_problem if loss == "squared" else classification_problem
+    problem = make(400, depth=2, leaves=leaves, loss=loss)
+    tree = solve(problem, HingeInit(), random_state=0).tree
+    streams = [streaming.TreeStream(problem, tree, np.random.default_rng(0), device) for device in ("cpu", "gpu")]
+    before = streams[0].theta.copy()
+    for stream in streams:
+        stream.learn(problem)
+        stream.learn(problem.sample(np.arange(300)))
+    close(streams[1].theta, streams[0].theta, "float32", 1e2)
+    assert np.abs(streams[0].theta - before).max() > 1e-3
+    assert streams[0].steps == streams[1].steps == 2
 
 
 def test_auto_takes_the_gpu_for_large_problems_only(cp, monkeypatch):
@@ -403,6 +527,17 @@ def test_auto_takes_the_gpu_for_large_problems_only(cp, monkeypatch):
 @pytest.mark.parametrize("index", ["entmax", "gumbel", "soft"])
 @pytest.mark.parametrize("loss", ["squared", "zero_one"])
 def test_dense_trees_descend_as_on_the_cpu(cp, loss, index, dtype):
+    dense_descents_alike("gpu", loss, index, dtype)
+
+
+@pytest.mark.parametrize("index", ["entmax", "gumbel", "soft"])
+@pytest.mark.parametrize("loss", ["squared", "zero_one"])
+def test_dense_trees_descend_by_array_functions_too(by_arrays, loss, index, monkeypatch):
+    monkeypatch.setattr(xp_dense, "NUMBERS", 1 << 10)  # rows that judge come in portions
+    dense_descents_alike("torch", loss, index, "float64")
+
+
+def dense_descents_alike(there, loss, index, dtype):
     """Three starts, batches, averages, temperatures, losses of rows that judge; more features than lanes of a warp."""
     make = regression_problem if loss == "squared" else classification_problem
     train, judge = (make(n, 40, depth=3, splits="axis", penalties=()) for n in (230, 150))
@@ -412,7 +547,7 @@ def test_dense_trees_descend_as_on_the_cpu(cp, loss, index, dtype):
     options = GradTree(epochs=6, batch_size=64, average=3, index=index, temperatures=(1.0, 0.5), dtype=dtype, **focus)
     dense, judging = (DenseTreeProblem(part, options.gamma, options.epsilon, index, dtype) for part in (train, judge))
     ends = []
-    for device in ("cpu", "gpu"):
+    for device in ("cpu", there):
         rngs = np.random.default_rng(1).spawn(3)
         thetas = [dense.random_theta(rng) for rng in rngs]
         runs = dense_descents(replace(options, device=device), dense, judging, thetas, rngs)
@@ -452,8 +587,54 @@ def test_without_cupy_there_is_one_sentence(no_cupy, solver):
         solve(problem, replace(solver, device="gpu"), callback=lambda *step: steps.append(step))
     assert not steps
     assert solve(problem, replace(solver, device="auto"), random_state=0, time_limit=5).tree is not None
-    with pytest.raises(ValueError, match=r"device must be one of \['cpu', 'gpu', 'auto'\]; got 'tpu'"):
+    with pytest.raises(ValueError, match=r"device must be one of \['cpu', 'gpu', 'torch', 'auto'\]; got 'tpu'"):
         replace(solver, device="tpu")
+
+
+def test_without_pytorch_there_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    problem = regression_problem(50, depth=2)
+    with pytest.raises(ValueError, match=r"device='torch' needs PyTorch, which cannot be imported .*: see pytorch.org"):
+        solve(problem, GET(device="torch"))
+    with pytest.raises(ValueError, match="device='gpu' needs CuPy"):
+        GETRegressor(device="gpu").fit(problem.X, problem.y)
+
+
+def test_pytorch_takes_the_place_of_cupy_that_is_missing(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(devices, "_accelerator", lambda: torch.device("cpu"))  # stands for a GPU
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
+    problem = regression_problem(200, depth=2)
+    assert SmoothTreeProblem(problem, device="gpu").device == "torch"
+    assert SmoothTreeProblem(regression_problem(60_000, 10, depth=6), device="auto").device == "cpu"
+    results = [
+        solve(problem, GET(n_starts=2, anneal=SHORT, device=device), random_state=0) for device in ("cpu", "gpu")
+    ]
+    assert results[1].objective == pytest.approx(results[0].objective, abs=1e-4)
+
+
+def test_apple_devices_have_no_float64(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(devices, "_no_torch", lambda: None)
+    monkeypatch.setattr(devices, "_accelerator", lambda: SimpleNamespace(type="mps"))
+    problem = regression_problem(50, depth=2)
+    with pytest.raises(ValueError, match=r"device must have float64, and Apple's \(mps\) has not; .*got 'gpu'"):
+        solve(problem, ORRT(device="gpu"))
+    assert devices.refusal("torch", "float32") is None
+
+
+def test_memory_of_pytorch_is_asked_for(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(devices, "_accelerator", lambda: torch.device("cpu"))
+    monkeypatch.setattr(torch.accelerator, "get_memory_info", lambda: (10_000, 10_000))
+    monkeypatch.setattr(torch.accelerator, "memory_reserved", lambda: 0)
+    monkeypatch.setattr(torch.accelerator, "memory_allocated", lambda: 0)
+    problem = regression_problem(400, depth=3, penalties=())
+    for solver in WITH_DEVICE:
+        with pytest.raises(ValueError, match=r"must have memory for .* GB are free; lower n_.*got device='torch'"):
+            solve(problem.restated(splits=splits_of(solver)), replace(solver, device="torch"))
 
 
 @pytest.mark.parametrize("estimator", [GETRegressor, SRTRegressor, ORRTRegressor, SDTRRegressor, GradTreeRegressor])
@@ -504,7 +685,7 @@ def test_sizes_are_those_that_the_kernels_count(cp):
     for depth in range(1, 13):
         for p, linear in ((1, 0), (4, 1), (30, 0)):
             form = smooth.Form(depth, 1, 0.0, codes.SQUARED, codes.EXPECTED, p, 2, linear)
-            size = fused.sizes(cp, form, "float32")
+            size = fused.own_sizes(cp, form, "float32")
             assert size.levels * size.n_tiles - size.pad == depth
             assert 0 <= size.pad < size.levels
             assert size.q >= p + 1
@@ -513,14 +694,29 @@ def test_sizes_are_those_that_the_kernels_count(cp):
             assert size.shared <= fused.shared_limit(cp)
 
 
+def test_amd_devices_are_not_asked_for_shared_memory(cp, monkeypatch):
+    """CuPy on HIP lists no such limit, and setting it is an error there."""
+    if not isinstance(cp, emulation.Module):
+        pytest.skip("the device is what it is")
+    here, there = on_both(regression_problem(300, 40, depth=3), "float64")
+    assert fused.own_sizes(cp, there.form, "float64").shared > fused.ORDINARY_SHARED
+    monkeypatch.delitem(cp.cuda.Device().attributes, "MaxSharedMemoryPerBlockOptin")
+    monkeypatch.setitem(cp.cuda.Device().attributes, "MaxSharedMemoryPerBlock", 65536)
+    monkeypatch.setattr(cp.cuda.runtime, "is_hip", True)
+    refused = property(lambda kernel: 65536)  # cannot be set
+    monkeypatch.setattr(emulation.RawKernel, "max_dynamic_shared_size_bytes", refused)
+    theta = some_theta(here)
+    close(there.value_and_grad(theta)[1], here.value_and_grad(theta)[1], "float64")
+
+
 def test_smaller_devices_keep_rows_out_of_shared_memory(cp, monkeypatch):
     if not isinstance(cp, emulation.Module):
         pytest.skip("the device is what it is")
     here, there = on_both(regression_problem(300, 40, depth=4), "float64")
     monkeypatch.setitem(cp.cuda.Device().attributes, "MaxSharedMemoryPerBlockOptin", 65536)
-    assert not fused.sizes(cp, there.form, "float64").features_shared
+    assert not fused.own_sizes(cp, there.form, "float64").features_shared
     theta = some_theta(here)
     close(there.value_and_grad(theta)[1], here.value_and_grad(theta)[1], "float64")
     monkeypatch.setitem(cp.cuda.Device().attributes, "MaxSharedMemoryPerBlockOptin", 9000)
-    with pytest.raises(ValueError, match="device must have 34048 bytes of shared memory"):
+    with pytest.raises(ValueError, match="device must have 9280 bytes of shared memory"):
         solve(here.problem, ORRT(device="gpu"))

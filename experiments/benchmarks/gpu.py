@@ -316,7 +316,7 @@ def main() -> None:
     args = parser.parse_args()
     if (reason := devices.refusal("gpu")) is not None:
         parser.error(reason)
-    cp = devices.cupy()
+    cp = devices.backend("gpu").kernels
     sizes = [tuple(map(int, size.split("x"))) for size in args.sizes.split(",")]
     cases = [
         (n, p, int(depth), int(starts))

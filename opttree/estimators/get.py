@@ -79,8 +79,9 @@ class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
     )
     device: Device = option(
         "cpu",
-        """Device of the anneals. "gpu" needs CuPy and a CUDA device (``pip install opttree[gpu]``); "auto" uses it if
-        there is one and the problem is large. `partial_fit` always runs on the CPU.""",
+        """Device of the anneals, and of the steps of `partial_fit` and `fit_chunks`. "gpu" is CuPy on a CUDA device
+        (``pip install opttree[gpu]``), or PyTorch's GPU where there is no CuPy; "torch" is PyTorch's GPU, or its CPU
+        where it has none; "auto" is CuPy if there is a device and the problem is large.""",
     )
 
     @property

@@ -85,9 +85,7 @@ class _GradTree(Preset, MinLeaf, SingleTree):
     improve: int = option(
         0, "Passes of TAO over the chosen tree, on all rows, of which only those are kept that lower the objective."
     )
-    device: Device = option(
-        "cpu", 'Device of the descents, see `solvers.GradTree`; "gpu" needs CuPy and a CUDA device.'
-    )
+    device: Device = option("cpu", "Device of the descents, see `solvers.GradTree` and `GETRegressor`.")
 
     @property
     def _held_out(self) -> Any:

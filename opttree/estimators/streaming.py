@@ -140,7 +140,7 @@ class StreamingGET(Streaming):
             X, y = np.concatenate([X, np.resize(X, (len(missing), X.shape[1]))]), np.concatenate([y, missing])
         problem, self._scaling = self._train(X, y, weight)
         rng = np.random.default_rng(len(X))
-        self._stream = bridge.solvers.streaming.TreeStream(problem, self.result_.tree, rng)
+        self._stream = bridge.solvers.streaming.TreeStream(problem, self.result_.tree, rng, self.device)
 
     def _part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
         return self._scaling.problem(self._stream.problem, X, y)

@@ -6,36 +6,28 @@
     judge     a thread for each row: the loss of the hard tree
 
 Results do not depend on which block comes first. Given as macros: real; DEPTH, P features, K outputs; LOSS, INDEX as in
-`dense`. Theta of a start is logits (B, P), thresholds (B, P), scores (L, K). It is C, but for what CUDA adds to it.
+`dense`. Theta of a start is logits (B, P), thresholds (B, P), scores (L, K).
 */
-
-#ifdef __cplusplus
-#define KERNEL extern "C" __global__
-#else
-#define KERNEL __global__
-#endif
 
 #define BRANCHES ((1 << DEPTH) - 1)
 #define LEAVES (1 << DEPTH)
 #define SIZE (2 * BRANCHES * P + LEAVES * K)
 #define PER ((P + 31) / 32) /* features of a lane: lane, lane + 32, ... */
 #define Y_WIDTH (LOSS == LOG ? 1 : K)
-#define EVERY 0xffffffffu
 #define TINY 1e-30
 
-typedef long long wide;
 typedef unsigned long long bits;
 
 static __device__ real warp_sum(real value)
 {
-    for (int w = 16; w > 0; w /= 2) value += __shfl_xor_sync(EVERY, value, w);
+    for (int w = 16; w > 0; w /= 2) value += SHUFFLE(value, w);
     return value;
 }
 
 static __device__ real warp_max(real value)
 {
     for (int w = 16; w > 0; w /= 2) {
-        const real other = __shfl_xor_sync(EVERY, value, w);
+        const real other = SHUFFLE(value, w);
         value = other > value ? other : value;
     }
     return value;
@@ -71,8 +63,8 @@ static __device__ void weigh(real *z)
             if (s > 0) sum += s * s, slope += 2 * s;
         }
         for (int w = 16; w > 0; w /= 2) {
-            sum += __shfl_xor_sync(EVERY, sum, w);
-            slope += __shfl_xor_sync(EVERY, slope, w);
+            sum += SHUFFLE(sum, w);
+            slope += SHUFFLE(slope, w);
         }
         if (!(slope > 0)) break;
         const double move = (sum - 1) / slope;
@@ -103,7 +95,7 @@ KERNEL void prepare(const real *__restrict__ theta, const wide *__restrict__ see
     const real top = warp_max(best);
     int first = best == top ? where : P; /* of equal ones */
     for (int w = 16; w > 0; w /= 2) {
-        const int other = __shfl_xor_sync(EVERY, first, w);
+        const int other = SHUFFLE(first, w);
         first = other < first ? other : first;
     }
     if (lane == 0) feature[blockIdx.y * BRANCHES + t] = first < P ? first : P - 1; /* of what is no number, any */
@@ -235,7 +227,7 @@ KERNEL void update(real *theta, real *first, real *second, const int *__restrict
     for (int i = 0; i < PER; i++) g[i] = 0;
     for (int base = 0; base < count; base += 32) {
         const int r = base + lane, mine = r < count && leaf[r] >> (DEPTH - level) == position;
-        unsigned present = __ballot_sync(EVERY, mine);
+        unsigned present = BALLOT(mine);
         visited |= present != 0;
         while (present) {
             const int next = base + __ffs(present) - 1;

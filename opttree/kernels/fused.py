@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from opttree.kernels.codes import GIVEN, MACROS, MIXTURE
+from opttree.kernels.codes import GIVEN, MACROS, MIXTURE, SQUARED
 from opttree.kernels.vectors import BLOCK
 
-SOURCES = [Path(__file__).with_name(name) for name in ("smooth_parts.cu", "smooth.cu")]
+COMMON = "common.cu"
+SOURCES = ("smooth_parts.cu", "smooth.cu")
+NAMES = ("lay_out", "walk", "gather", "adam")
 WIDTH = 256  # threads per block in elementwise kernels
 WAVES = 8  # blocks of threads per multiprocessor, about, over rows x starts
+ORDINARY_SHARED = 48 << 10  # shared memory, in bytes, that a kernel gets without asking for it
 SHARED_FEATURES = 96 << 10  # largest rows, in bytes, that go to shared memory; larger ones rely on the caches
 PARTS = 1 << 29  # largest size, in bytes, of the partial gradients
 
@@ -22,11 +25,18 @@ Sizes = namedtuple("Sizes", "levels n_tiles pad q rows splits leaves part theta 
 Space = namedtuple("Space", "lay_out walk gather adam sizes chunks W C parts values scratch gradient mass")
 
 
-def sizes(cp, form, dtype):
-    """The `Sizes` of a form for floats of ``dtype`` on the current device."""
+def most_levels(form, dtype):
+    """Most levels of a tile whose numbers fit into the registers of a thread, by `experiments.benchmarks.registers`."""
+    if form.linear:
+        return 3 if form.n_outputs <= 2 else 2
+    return 4 if form.loss == GIVEN or (form.loss == SQUARED and dtype == "float32") else 3
+
+
+def sizes(form, dtype, limit):
+    """The `Sizes` of a form for floats of ``dtype`` on a device with ``limit`` bytes of shared memory for a block."""
     depth, p, K, linear = form.depth, form.n_features, form.n_outputs, form.linear
-    levels = depth if depth <= 4 else 3 if depth in (5, 6, 9) else 4
-    n_tiles = -(-depth // levels)
+    n_tiles = -(-depth // most_levels(form, dtype))
+    levels = -(-depth // n_tiles)
     pad = levels * n_tiles - depth
     q, item = -(-(p + 1) // 4) * 4, np.dtype(dtype).itemsize
     rows = 16 // item
@@ -39,7 +49,7 @@ def sizes(cp, form, dtype):
     theta = (n_leaves - 1) * (p + 1) + n_leaves * K * (p + 1 if linear else 1)
     features = q * (BLOCK + rows) * item
     shared = slots * (BLOCK + rows) * item + -(-sums // 32) * (BLOCK // rows) * item
-    features_shared = features <= min(SHARED_FEATURES, shared_limit(cp) - shared)
+    features_shared = features <= min(SHARED_FEATURES, limit - shared)
     return Sizes(
         levels, n_tiles, pad, q, rows, splits, leaves, part, theta, shared + features * features_shared, features_shared
     )
@@ -47,16 +57,17 @@ def sizes(cp, form, dtype):
 
 def shared_limit(cp):
     """Largest shared memory, in bytes, of a block of threads on the current device."""
-    return cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    attributes = cp.cuda.Device().attributes
+    return attributes.get("MaxSharedMemoryPerBlockOptin") or attributes["MaxSharedMemoryPerBlock"]
 
 
-@cache
-def kernels(cp, device, form, dtype):
-    """Compiled kernels of a form: lay_out, walk, gather, adam; ``device``: number of the current device.
+def own_sizes(cp, form, dtype):
+    """The `Sizes` of a form on the current device."""
+    return sizes(form, dtype, shared_limit(cp))
 
-    CuPy caches them on disk.
-    """
-    size = sizes(cp, form, dtype)
+
+def program(form, size, dtype):
+    """The source of a form's kernels, see `source`."""
     double = dtype == "float64"
     macros = {
         **MACROS,
@@ -76,16 +87,35 @@ def kernels(cp, device, form, dtype):
         "X_SHARED": int(size.features_shared),
         **({"DOUBLE": 1} if double else {}),
     }
-    options = tuple(f"-D{name}={value}" for name, value in macros.items())
-    module = cp.RawModule(code="".join(source.read_text() for source in SOURCES), options=options)
-    lay_out, walk, gather, adam = (module.get_function(name) for name in ("lay_out", "walk", "gather", "adam"))
-    walk.max_dynamic_shared_size_bytes = size.shared
-    return lay_out, walk, gather, adam
+    return source(macros, SOURCES)
+
+
+def source(macros, names):
+    """C of `COMMON` and the files ``names`` of this folder, after definitions of ``macros``.
+
+    They stand in the source since options of the compiler would reach the headers that HIP includes before it.
+    """
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    return defined + "".join(Path(__file__).with_name(name).read_text() for name in (COMMON, *names))
+
+
+@cache
+def kernels(cp, device, form, dtype):
+    """Compiled kernels of a form, in the order of `NAMES`; ``device``: number of the current device.
+
+    CuPy caches them on disk.
+    """
+    size = own_sizes(cp, form, dtype)
+    module = cp.RawModule(code=program(form, size, dtype))
+    own = dict(zip(NAMES, map(module.get_function, NAMES), strict=True))
+    if size.shared > ORDINARY_SHARED and not cp.cuda.runtime.is_hip:  # HIP gives it without being asked
+        own["walk"].max_dynamic_shared_size_bytes = size.shared
+    return tuple(own.values())
 
 
 def n_chunks(cp, form, dtype, n_starts, n_blocks):
     """Number of chunks of rows with separate gradients: enough to keep the device busy, if memory allows."""
-    size = sizes(cp, form, dtype)
+    size = own_sizes(cp, form, dtype)
     busy = -(-WAVES * cp.cuda.Device().attributes["MultiProcessorCount"] // n_starts)
     fit = PARTS // (n_starts * size.part * np.dtype(dtype).itemsize)
     return max(1, min(n_blocks, busy, fit))
@@ -93,7 +123,7 @@ def n_chunks(cp, form, dtype, n_starts, n_blocks):
 
 def needed(cp, form, dtype, n_starts, n_blocks):
     """Bytes of a `Space` and of the state of a descent."""
-    size = sizes(cp, form, dtype)
+    size = own_sizes(cp, form, dtype)
     chunks = n_chunks(cp, form, dtype, n_starts, n_blocks)
     scratch = 0 if size.features_shared else chunks * size.q * (BLOCK + size.rows)
     each = size.splits + size.leaves + chunks * size.part + scratch + 5 * size.theta
@@ -102,7 +132,7 @@ def needed(cp, form, dtype, n_starts, n_blocks):
 
 def space(cp, form, dtype, n_starts, n_blocks):
     """A `Space` for ``n_starts`` thetas on up to ``n_blocks`` blocks of rows."""
-    size = sizes(cp, form, dtype)
+    size = own_sizes(cp, form, dtype)
     chunks = n_chunks(cp, form, dtype, n_starts, n_blocks)
     return Space(
         *kernels(cp, cp.cuda.Device().id, form._replace(eps=0.0, levels=0), dtype),

@@ -2,13 +2,13 @@
 
 from collections import namedtuple
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from opttree.kernels.codes import MACROS
+from opttree.kernels.fused import source
 
-SOURCE = Path(__file__).with_name("dense.cu")
+NAMES = ("prepare", "descend", "update", "judge")
 WIDTH = 128  # threads of a block
 JUDGING = 64  # blocks of threads per start in validation, at most
 
@@ -17,9 +17,8 @@ JUDGING = 64  # blocks of threads per start in validation, at most
 Space = namedtuple("Space", "prepare descend update judge feature weights leaf along slope loss sums")
 
 
-@cache
-def kernels(cp, device, form, dtype):
-    """Compiled kernels of a form: prepare, descend, update, judge; ``device``: number of the current device."""
+def program(form, dtype):
+    """The source of a form's kernels."""
     macros = {
         **MACROS,
         "real": "double" if dtype == "float64" else "float",
@@ -29,8 +28,14 @@ def kernels(cp, device, form, dtype):
         "LOSS": form.loss,
         "INDEX": form.index,
     }
-    module = cp.RawModule(code=SOURCE.read_text(), options=tuple(f"-D{name}={value}" for name, value in macros.items()))
-    return tuple(module.get_function(name) for name in ("prepare", "descend", "update", "judge"))
+    return source(macros, ["dense.cu"])
+
+
+@cache
+def kernels(cp, device, form, dtype):
+    """Compiled kernels of a form, in the order of `NAMES`; ``device``: number of the current device."""
+    module = cp.RawModule(code=program(form, dtype))
+    return tuple(map(module.get_function, NAMES))
 
 
 def needed(form, dtype, n_starts, n_batch):

@@ -148,8 +148,8 @@ KERNEL void gather(const real *__restrict__ parts, const int chunks, const real 
             l1 = penalty[2], l2 = penalty[3];
         }
     } else {
-        const wide e = i - sums_at(), leaf = e / SUMS * EXITS + e % EXITS;
-        const int k = (int)(e % SUMS / EXITS);
+        const wide e = i - sums_at(), leaf = e / EACH_LEAF;
+        const int k = (int)(e % EACH_LEAF);
         if (!LINEAR && k < K) to = (wide)BRANCHES * (P + 1) + leaf * K + k;
         else mass[leaf] = total;
     }

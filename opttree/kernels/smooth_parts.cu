@@ -15,14 +15,7 @@ those up in their order: results do not depend on which block comes first.
 
 Given as macros: real, ROWS (16 bytes of reals), BLOCK; DEPTH, LEVELS, TILES, PAD; P features, Q = P + 1 (a feature that
 is 1) rounded up to a multiple of 4; K outputs; LOSS, MIXTURE, LINEAR; X_SHARED: whether the rows are in shared memory.
-It is C, but for what CUDA adds to it.
 */
-
-#ifdef __cplusplus
-#define KERNEL extern "C" __global__
-#else
-#define KERNEL __global__
-#endif
 
 enum { EXPECTED, FORWARD, BACKWARD };
 
@@ -39,7 +32,8 @@ enum { EXPECTED, FORWARD, BACKWARD };
 #define N_TILES (first_tile(TILES))
 #define TILE (Q * SLOTS)
 #define HAS_LEAVES (LOSS != GIVEN)
-#define SUMS (HAS_LEAVES ? (LINEAR ? 1 : K + 1) * EXITS : 0) /* gradients of constants, and masses */
+#define EACH_LEAF (HAS_LEAVES ? LINEAR ? 1 : K + 1 : 0) /* sums over rows: gradients of the constants, mass */
+#define SUMS (EACH_LEAF * EXITS)
 #define GROUPS ((SUMS + 31) / 32)
 #define LEAF_TILE (LINEAR ? K * TILE : K * SLOTS)
 #define SIZE (BRANCHES * (P + 1) + (HAS_LEAVES ? LEAVES * K * (LINEAR ? P + 1 : 1) : 0))
@@ -61,7 +55,6 @@ enum { EXPECTED, FORWARD, BACKWARD };
 #define SURE ((real)40) /* argument of a gate that is always left */
 
 typedef struct __align__(16) { real v[ROWS]; } pack; /* of a thread's rows */
-typedef long long wide;
 
 #define EACH(r) _Pragma("unroll") for (int r = 0; r < ROWS; r++)
 
@@ -170,7 +163,7 @@ static __device__ void halve(real *v, int w)
     for (int i = 0; i < w; i++) {
         const int upper = threadIdx.x & w;
         const real mine = upper ? v[i + w] : v[i], other = upper ? v[i] : v[i + w];
-        v[i] = mine + __shfl_xor_sync(0xffffffffu, other, w);
+        v[i] = mine + SHUFFLE(other, w);
     }
 }
 
@@ -183,6 +176,13 @@ static __device__ real warp_sums(real *v)
     halve(v, 2);
     halve(v, 1);
     return v[0];
+}
+
+/* Number i of a tile's sums over the rows of a thread; every 32 of them are summed over the warp, so that few are held */
+static __device__ void collect(int i, real value, real *sums, real *shared_sums)
+{
+    sums[i % 32] = value;
+    if (i % 32 == 31) shared_sums[i / 32 * THREADS + threadIdx.x] = warp_sums(sums);
 }
 
 static __device__ real row_sum(pack a)
@@ -234,7 +234,7 @@ typedef struct {
 
 /* V of leaf l of a tile, probabilities p; gradient by the scores into T (LINEAR: where they stood) or summed into sums */
 static __device__ pack leaf_losses(int what, int l, wide leaf, const real *Y, rows_t *own, const real *C, pack p, pack *T,
-                                   real *sums)
+                                   real *sums, real *shared_sums)
 {
     pack V = constant(0);
 #if LOSS == GIVEN
@@ -283,9 +283,9 @@ static __device__ pack leaf_losses(int what, int l, wide leaf, const real *Y, ro
         }
         if (what == FORWARD) continue;
         if (LINEAR) T[k * SLOTS + l] = g;
-        else sums[k * EXITS + l] = row_sum(g);
+        else collect(l * EACH_LEAF + k, row_sum(g), sums, shared_sums);
     }
-    if (what != FORWARD) sums[(LINEAR ? 0 : K) * EXITS + l] = row_sum(p);
+    if (what != FORWARD) collect(l * EACH_LEAF + EACH_LEAF - 1, row_sum(p), sums, shared_sums);
 #endif
     return V;
 }
@@ -296,7 +296,7 @@ static __device__ pack bottom_tile(int what, int tile, const real *x, const real
 {
     pack S[SLOTS], p[LEVELS + 1], left[LEVELS + 1], V = constant(0);
     pack T[HAS_LEAVES && LINEAR ? K * SLOTS : 1];
-    real sums[GROUPS ? 32 * GROUPS : 1];
+    real sums[32];
     const int number = tile - first_tile(TILES - 1);
     gates(x, W, S);
 #if HAS_LEAVES
@@ -305,7 +305,6 @@ static __device__ pack bottom_tile(int what, int tile, const real *x, const real
     for (int k = 0; k < K; k++) products(x, C + k * TILE, T + k * SLOTS);
 #endif
 #endif
-    for (int i = SUMS; i < 32 * GROUPS; i++) sums[i] = 0;
     p[0] = top;
 #pragma unroll
     for (int l = 0; l < EXITS; l++) {
@@ -315,7 +314,7 @@ static __device__ pack bottom_tile(int what, int tile, const real *x, const real
                 const int o = l >> (LEVELS - d);
                 p[d] = share(p[d - 1], S[PLACE(d - 1, o >> 1)], o & 1);
             }
-        V = leaf_losses(what, l, (wide)number * EXITS + l, Y, own, C, p[LEVELS], T, sums);
+        V = leaf_losses(what, l, (wide)number * EXITS + l, Y, own, C, p[LEVELS], T, sums, shared_sums);
         if (what == FORWARD) continue;
 #pragma unroll
         for (int d = LEVELS; d > 0; d--)
@@ -330,7 +329,7 @@ static __device__ pack bottom_tile(int what, int tile, const real *x, const real
     for (int j = NODES; j < SLOTS; j++) S[j] = constant(0);
 #if HAS_LEAVES
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) shared_sums[g * THREADS + threadIdx.x] = warp_sums(sums + 32 * g);
+    for (int i = SUMS; i < 32 * GROUPS; i++) collect(i, 0, sums, shared_sums);
 #endif
     publish(S, G);
 #if HAS_LEAVES

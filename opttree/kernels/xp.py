@@ -1,14 +1,15 @@
-"""Array-API twin of the smooth kernels, batched over starts, for NumPy, CuPy and other array-API libraries.
+"""Array-API twin of the smooth kernels, batched over starts, for NumPy, CuPy, PyTorch and other array-API libraries.
 
 The functions of `smooth` and `first_order`, level by level on whole arrays with the starts as the leading axis; unlike
-the compiled kernels they form (S, n, leaves) arrays. ``xp`` is the array namespace of all arrays, which have one
-floating dtype (class codes are integers). The GPU kernels of `fused` are tested against them.
+the compiled kernels they form (S, n, leaves) arrays. ``xp`` is the array namespace of all arrays, as
+`opttree.devices.Backend` has it; they have one floating dtype (class codes are integers). The GPU kernels of `fused`
+are tested against them.
 """
 
 from opttree.kernels.codes import EXPECTED, GIVEN, LOG
 
 SURE = 18.0  # a gate with a larger |argument| sends less than 2e-8 the other way
-NUMBERS = 1 << 26  # largest size of an array over starts, rows and leaves: `evaluate` takes the rows in portions
+NUMBERS = 1 << 24  # largest size of an array over starts, rows and leaves: `evaluate` takes the rows in portions
 
 
 def value_and_gradient(xp, A, b, values, coefs, alpha, X, Y, w, loss, aggregation):
@@ -55,7 +56,7 @@ def gates(xp, A, b, alpha, X):
     z = alpha * (xp.expand_dims(b, axis=1) - xp.matmul(X, xp.matrix_transpose(A)))
     S = 1.0 / (1.0 + xp.exp(-xp.clip(z, -40.0, 40.0)))
     n_starts, n, n_branches = S.shape
-    P = xp.ones((n_starts, n, 1), dtype=S.dtype)
+    P = xp.ones_like(z[:, :, :1])
     levels = []
     first = 0
     while first < n_branches:
@@ -228,7 +229,7 @@ def path_keys(xp, A, b, alpha, X, depth):
 def best_constants(xp, values, slopes, mass, loss):
     """`first_order.best_constants`: the optimal leaf values (S, L, K) for the gates."""
     reached = xp.expand_dims(mass > 1e-9, axis=2)
-    weight = xp.where(reached, xp.expand_dims(mass, axis=2), xp.ones_like(mass[:, :, None]))
+    weight = xp.where(reached, xp.expand_dims(mass, axis=2), xp.ones_like(xp.expand_dims(mass, axis=2)))
     if loss == LOG:
         shifted = xp.exp(values - xp.max(values, axis=2, keepdims=True))
         shares = shifted / xp.sum(shifted, axis=2, keepdims=True)

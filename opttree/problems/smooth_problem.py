@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+import array_api_compat.numpy
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -89,17 +90,17 @@ class SmoothTreeProblem(Checked):
     data: Any = field(default=None, repr=False)  # the rows in blocks; packed when None
     device: Device = option(
         "cpu",
-        """Device of `value_and_grad`: "cpu", "gpu" (CuPy), or "auto", which selects one, see
-        `opttree.devices.on_gpu`.""",
+        """Device of `value_and_grad`: "cpu"; "gpu", by CuPy, or by PyTorch where there is no CuPy; "torch"; or "auto",
+        which selects one, see `opttree.devices.on_gpu`.""",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (reason := self.refusal(self.problem)) is not None:
             raise ValueError(f"problem cannot be smoothed: {reason}")
-        devices.require(self.device)
+        devices.require(self.device, self.dtype)
         object.__setattr__(self, "device", self.placed(self.problem, self.device, dtype=self.dtype))
-        if self.device == "gpu":
+        if self.elsewhere:
             object.__setattr__(self, "data", None)
         elif self.data is None:
             object.__setattr__(self, "data", packed(self.problem, self.dtype))
@@ -119,29 +120,35 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def placed(problem: TreeProblem, device: Device, n_starts: int = 1, **options: Any) -> Device:
-        """The device for ``n_starts`` thetas of ``problem`` evaluated together: "cpu" or "gpu".
+        """The device for ``n_starts`` thetas of ``problem`` evaluated together: "cpu", "gpu" or "torch".
 
         "auto" becomes "gpu" if `opttree.devices.on_gpu` says so and the total memory of the GPU suffices.
         """
         work = float(problem.n_samples) * 2**problem.depth * (problem.n_features + 1) * n_starts
         if not devices.on_gpu(device, work):
             return "cpu"
-        fits = device == "gpu" or SmoothTreeProblem._lacking(problem, n_starts, idle=True, **options) is None
-        return "gpu" if fits else "cpu"
+        if device == "auto" and SmoothTreeProblem._lacking(problem, n_starts, "gpu", idle=True, **options) is not None:
+            return "cpu"
+        return devices.resolved(device)
 
     @staticmethod
     def device_refusal(problem: TreeProblem, device: str, n_starts: int = 1, **options: Any) -> str | None:
         """Why ``n_starts`` thetas of ``problem`` cannot be evaluated on ``device``, or None."""
-        reason = devices.refusal(device)
-        if reason is not None or device != "gpu" or SmoothTreeProblem.refusal(problem) is not None:
+        reason = devices.refusal(device, options.get("dtype", "float64"))
+        if reason is not None or device in ("cpu", "auto") or SmoothTreeProblem.refusal(problem) is not None:
             return reason
-        return SmoothTreeProblem._lacking(problem, n_starts, idle=False, **options)
+        return SmoothTreeProblem._lacking(problem, n_starts, device, idle=False, **options)
 
     @staticmethod
-    def _lacking(problem: TreeProblem, n_starts: int, idle: bool, **options: Any) -> str | None:
-        smooth_problem = SmoothTreeProblem(problem, device="gpu", **options)
-        n, width = problem.n_samples, problem.Y.shape[1]
-        return memory_refusal(n_starts, n, n, width, smooth_problem.form, smooth_problem.dtype, idle)
+    def _lacking(problem: TreeProblem, n_starts: int, device: str, idle: bool, **options: Any) -> str | None:
+        stated: SmoothTreeProblem = SmoothTreeProblem(problem, device=device, **options)  # type: ignore[arg-type]
+        n, width, own = problem.n_samples, problem.Y.shape[1], devices.backend(device)
+        return memory_refusal(own, n_starts, n, n, width, stated.form, stated.dtype, idle)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is evaluated on another device than the CPU's kernels."""
+        return self.device != "cpu"
 
     # ---- sizes and layout -----------------------------------------------------------------------------------------
 
@@ -204,14 +211,21 @@ class SmoothTreeProblem(Checked):
             or len(known[0]) != len(tables)
             or any(a is not b for a, b in zip(known[0], tables, strict=True))
         ):
-            known = tables, SmoothBatch(tables, first.form, [smooth.penalty for smooth in smooths], first.dtype)
+            known = tables, first.sent(tables, first.form, [smooth.penalty for smooth in smooths])
             first.__dict__["_sent"] = known
         return known[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_batch", "_sent")}
 
     @cached_property
     def _batch(self) -> SmoothBatch:
         """The problem as a batch of one on the device."""
-        return SmoothBatch([self.table], self.form, [self.penalty], self.dtype)
+        return self.sent([self.table], self.form, [self.penalty])
+
+    def sent(self, tables: Sequence[Rows], form: Any, penalties: Sequence[Any]) -> SmoothBatch:
+        """Problems of one form on the device of this one."""
+        return SmoothBatch(tables, form, penalties, self.dtype, own=devices.backend(self.device))
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Views of theta: A (B, p), b (B,), values (L, K), coefs (L, K, p), or (L, K, 0) for constant leaves."""
@@ -257,7 +271,7 @@ class SmoothTreeProblem(Checked):
         ``memory``, from `lbfgs_memory`, is updated, so that a run can be split into parts.
         """
         memory = lbfgs_memory(theta.size) if memory is None else memory
-        if self.device == "gpu":
+        if self.elsewhere:
             return float(lbfgs_elsewhere(theta, self.value_and_grad, iterations, memory)[0])
         alpha = float(self.alpha)
         return float(lbfgs(theta, alpha, self.data, self.form, self.penalty, iterations, memory)[0])
@@ -270,7 +284,7 @@ class SmoothTreeProblem(Checked):
         theta = np.ascontiguousarray(theta, self.dtype)
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
-        if self.device == "gpu":
+        if self.elsewhere:
             values, gradients, masses = self._batch.evaluate(theta[None], [self.alpha])
             return float(values[0]), gradients[0], masses[0]
         gradient, mass = np.empty_like(theta), np.empty(self.n_branches + 1, self.dtype)
@@ -291,7 +305,7 @@ class SmoothTreeProblem(Checked):
     def sort(self, theta: Floats) -> SmoothTreeProblem:
         """The same problem with the rows sorted so that blocks share their paths under ``theta``; for ``eps > 0``."""
         A, b, _values, _coefs = self.unpack(np.asarray(theta))
-        keys = arrays.path_keys(np, A, b, self.alpha, self.problem.X, self.problem.depth)
+        keys = arrays.path_keys(array_api_compat.numpy, A, b, self.alpha, self.problem.X, self.problem.depth)
         return replace(self, data=self.pack_rows([np.argsort(keys, kind="stable")])[0])
 
     # ---- to trees and back ----------------------------------------------------------------------------------------

@@ -96,13 +96,14 @@ class SoftForestProblem(Checked):
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" (CuPy, by the array functions of `opttree.kernels.xp_soft_forest`), or "auto", which selects
-        one, see `opttree.devices.on_gpu`. Thetas are NumPy arrays in any case, except those of `descend`.""",
+        """"cpu", "gpu" (CuPy, or PyTorch where there is no CuPy) or "torch", by the array functions of
+        `opttree.kernels.xp_soft_forest`; or "auto", which selects one, see `opttree.devices.on_gpu`. Thetas are NumPy
+        arrays in any case, except those of `descend`.""",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        devices.require(self.device)
+        devices.require(self.device, self.dtype)
         if (reason := self.refusal(self.problem)) is not None:
             raise ValueError(f"problem has no soft forest: {reason}")
         if self.width < self.problem.n_outputs:
@@ -119,7 +120,7 @@ class SoftForestProblem(Checked):
             )
         work = float(min(self.problem.n_samples, BATCH)) * self.size
         there, auto = devices.on_gpu(self.device, work), self.device == "auto"
-        object.__setattr__(self, "device", "gpu" if there else "cpu")
+        object.__setattr__(self, "device", devices.resolved(self.device) if there else "cpu")
         if auto and self.memory_refusal(BATCH, idle=True) is not None:
             object.__setattr__(self, "device", "cpu")
 
@@ -136,7 +137,7 @@ class SoftForestProblem(Checked):
         """Why device memory is too small for such batches, or None; ``idle``: as if all of it were free."""
         if self.device == "cpu":
             return None
-        return memory_refusal(self.problem, self.form, self.dtype, batch_size, idle)
+        return memory_refusal(devices.backend(self.device), self.problem, self.form, self.dtype, batch_size, idle)
 
     # ---- sizes and layout -----------------------------------------------------------------------------------------
 
@@ -202,7 +203,7 @@ class SoftForestProblem(Checked):
     def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
         """The objective at ``theta (size,)`` on all rows as one batch, and its gradient (size,)."""
         theta = self._checked(theta)
-        if self.device == "gpu":
+        if self.device != "cpu":
             return self._on_device.value_and_grad(theta)
         gradient, (X, Y, w) = np.empty_like(theta), self.data
         return float(soft_forest.value_and_gradient(theta, X, Y, w, self.form, gradient)), gradient
@@ -211,7 +212,7 @@ class SoftForestProblem(Checked):
         """Loss of the forest's mixture predictions, averaged over all rows: squared error, summed over outputs, or log
         loss, capped as the statement's.
         """
-        if self.device == "gpu":
+        if self.device != "cpu":
             return self._on_device.mean_loss(theta)
         theta, total = self._checked(theta), 0.0
         X, Y, w = self.data
@@ -227,11 +228,12 @@ class SoftForestProblem(Checked):
             total += float(np.sum(w[some, None] * losses, dtype=np.float64))
         return total / float(np.sum(w, dtype=np.float64))
 
-    def descent_state(self, theta: Floats) -> tuple[Any, Any]:
-        """Theta and its two moments as arrays for `descend`, on the device in use."""
-        if self.device == "gpu":
-            return self._on_device.upload(theta), tuple(self._on_device.upload(np.zeros((2, theta.size))))
-        return np.array(theta, self.dtype), np.zeros((2, theta.size), self.dtype)
+    def descent_state(self, theta: Floats, moments: Floats | None = None) -> tuple[Any, Any]:
+        """Copies of theta and its two moments (2, size), zeros by default, for `descend`, on the device in use."""
+        moments = np.zeros((2, theta.size)) if moments is None else moments
+        if self.device != "cpu":
+            return self._on_device.upload(theta), tuple(self._on_device.upload(moment) for moment in moments)
+        return np.array(theta, self.dtype), np.array(moments, self.dtype)
 
     def descend(
         self,
@@ -248,18 +250,21 @@ class SoftForestProblem(Checked):
         -------
         theta, state, and the mean objective; the inputs may be overwritten.
         """
-        if self.device == "gpu":
+        if self.device != "cpu":
             return self._on_device.descend(theta, state, done, rates, groups, moments)
         data, bounds = self.pack_rows(groups)
         return theta, state, soft_forest.descend(theta, state, done, rates, bounds, data, self.form, moments)
 
     def to_numpy(self, theta: Any) -> Floats:
         """A copy of a theta of `descend` as a NumPy array."""
-        return self._on_device.download(theta) if self.device == "gpu" else theta.copy()
+        return theta.copy() if self.device == "cpu" else self._on_device.download(theta)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_on_device"}
 
     @cached_property
     def _on_device(self) -> ForestRows:
-        return ForestRows(self.problem, self.form, self.dtype)
+        return ForestRows(self.problem, self.form, self.dtype, devices.backend(self.device))
 
     def _checked(self, theta: ArrayLike) -> Floats:
         theta = np.ascontiguousarray(theta, self.dtype)

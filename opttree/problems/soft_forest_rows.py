@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree import devices
-from opttree.devices import DeviceArrays
+from opttree.devices import Backend, DeviceArrays
 from opttree.kernels import xp_soft_forest
 from opttree.kernels.soft_forest import layer_start
 from opttree.problems.tree_problem import TreeProblem
@@ -24,13 +24,17 @@ def described(form: Any, dtype: str) -> str:
     return f"a forest of {form.n_trees * form.n_layers} trees of depth {form.depth} in {dtype}"
 
 
-def memory_refusal(problem: TreeProblem, form: Any, dtype: str, batch_size: int, idle: bool = False) -> str | None:
-    """Why GPU memory is too small for batches of ``batch_size`` rows, or None; ``idle``: as if all of it were free."""
+def memory_refusal(
+    own: Backend, problem: TreeProblem, form: Any, dtype: str, batch_size: int, idle: bool = False
+) -> str | None:
+    """Why a device's memory is too small for batches of ``batch_size`` rows, or None; ``idle``: as if all of it were
+    free.
+    """
     each = form.n_layers * form.n_trees * form.width << form.depth  # numbers per row
     most = max(min(batch_size, problem.n_samples) * each, min(xp_soft_forest.NUMBERS, problem.n_samples * each))
     needed = (ARRAYS * most + problem.X.size + problem.Y.size) * np.dtype(dtype).itemsize
     what = f"batches of {batch_size} rows of {described(form, dtype)}"
-    return devices.lacking(devices.cupy(), needed, what, LOWER, idle)
+    return devices.lacking(own, needed, what, LOWER, idle)
 
 
 class ForestRows(DeviceArrays):
@@ -41,18 +45,16 @@ class ForestRows(DeviceArrays):
     problem : the problem whose rows are uploaded.
     form : the forest's form, as the kernels take it.
     dtype : "float32" or "float64".
-    xp : array namespace; None: CuPy.
+    own : the device's arrays.
 
     Raises
     ------
-    RuntimeError
-        If CuPy or a device is missing.
     MemoryError
         If the device has too little memory.
     """
 
-    def __init__(self, problem: TreeProblem, form: Any, dtype: str, xp: Any = None) -> None:
-        super().__init__(xp, dtype, described(form, dtype), LOWER)
+    def __init__(self, problem: TreeProblem, form: Any, dtype: str, own: Backend) -> None:
+        super().__init__(own, dtype, described(form, dtype), LOWER)
         self.form = form
         with self.within_memory():
             self.X, self.y, self.w = (self.upload(part) for part in (problem.X, problem.Y, problem.w))

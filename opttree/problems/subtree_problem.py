@@ -13,7 +13,6 @@ from opttree.kernels import codes, smooth, subtree
 from opttree.kernels.first_order import lbfgs, lbfgs_elsewhere, lbfgs_memory
 from opttree.problems.blocks import empty_blocks
 from opttree.problems.rows_at_point import RowsAtPoint
-from opttree.problems.smooth_batch import SmoothBatch
 from opttree.problems.smooth_problem import TILE_LEVELS, SmoothTreeProblem, path_products
 
 Floats = NDArray[np.floating]
@@ -187,8 +186,8 @@ class SubtreeProblem:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it is evaluated on a GPU: if the whole problem is, and there are enough rows."""
-        return self.whole.device == "gpu" and self.rows.size >= DEVICE_ROWS
+        """Whether it is evaluated on the device of the whole problem: on the CPU where there are few rows."""
+        return self.whole.elsewhere and self.rows.size >= DEVICE_ROWS
 
     @cached_property
     def stated(self) -> tuple[Any, Any, Any]:
@@ -213,7 +212,7 @@ class SubtreeProblem:
         if self.on_gpu:
             losses = data.Y.transpose(0, 2, 1).reshape(-1, 1 << levels)[:m]
             table = problem.X[self.rows], losses, weights
-            return SmoothBatch([table], form, [penalty], self.whole.dtype), form, penalty
+            return self.whole.sent([table], form, [penalty]), form, penalty
         return data, form, penalty
 
     @property

@@ -28,7 +28,7 @@ class Run(Protocol):
 
     @property
     def device(self) -> str:
-        """The device that it runs on, "cpu" or "gpu"."""
+        """The device that it runs on, "cpu", "gpu" or "torch"."""
         ...
 
     @property
@@ -51,7 +51,7 @@ class Steps(Protocol):
 
     @property
     def device(self) -> str:
-        """The device that it runs on, "cpu" or "gpu"."""
+        """The device that it runs on, "cpu", "gpu" or "torch"."""
         ...
 
     def take(self, first: int, last: int) -> None:
@@ -113,7 +113,7 @@ class Descent:
 
     @property
     def device(self) -> str:
-        """The device that it runs on, "cpu" or "gpu"."""
+        """The device that it runs on, "cpu", "gpu" or "torch"."""
         return self.steps.device
 
     @property

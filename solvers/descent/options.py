@@ -124,7 +124,7 @@ class Adam(Checked):
         closed_leaves: bool = False,
         validation: SmoothTreeProblem | None = None,
     ) -> list[Run]:
-        """One run per start, or on a GPU one run for all starts that can take their steps together.
+        """One run per start, or off the CPU one run for all starts that can take their steps together.
 
         ``closed_leaves`` keeps the leaves' constants optimal in closed form (expected loss only). Linear leaves under
         log loss have no closed form and follow the gradient in any case. Checkpoints are evaluated on ``validation``.
@@ -135,10 +135,10 @@ class Adam(Checked):
         closed = self._closes(smooths[0], closed_leaves)
         size = self.batch_size  # starts with fewer batches per epoch run separately
         sets = [[start] for start in starts]
-        if smooths[0].device == "gpu":
+        if smooths[0].elsewhere:
             groups = groupby(starts, lambda s: size and -(-s[0].problem.n_samples // size))
             sets = [list(group) for _count, group in groups]
-        kind: Any = AdamOnBatch if smooths[0].device == "gpu" else AdamOnRows
+        kind: Any = AdamOnBatch if smooths[0].elsewhere else AdamOnRows
         steps = [kind(self, *zip(*own, strict=True), closed, validation) for own in sets]
         patience = None if validation is None else self.patience * self.check
         return [Descent(s, len(scales[0]), check=self.check, average=self.average, patience=patience) for s in steps]

@@ -119,9 +119,8 @@ class AdamOnBatch(_Adam):
     Batches are the same as if the starts were run separately.
     """
 
-    device = "gpu"
-
     def _place(self, smooths: Sequence[SmoothTreeProblem], thetas: Sequence[Floats]) -> None:
+        self.device: str = smooths[0].device
         self.batch = SmoothTreeProblem.batch_of(smooths)
         self.thetas = self.batch.upload(thetas)
         self.state = self.batch.upload(np.zeros_like(thetas)), self.batch.upload(np.zeros_like(thetas))
@@ -133,10 +132,10 @@ class AdamOnBatch(_Adam):
         """Epochs number ``first`` to ``last - 1`` of all starts."""
         with self.batch.within_memory():
             self._epochs(first, last)
-            self.batch.wait()
+            self.batch.backend.wait()
 
     def _sort(self, epoch: int) -> None:
-        self.rows = self.batch.sorted_rows(self.thetas, self._alphas[epoch])
+        self.rows = self.batch.sorted_rows(self.thetas, self._alphas[epoch, ...])
 
     def _shuffled(self, batch_size: int) -> Any:
         parts = self._orders(self.batch.sizes, batch_size)
@@ -145,7 +144,7 @@ class AdamOnBatch(_Adam):
     def _run(self, batches: Any, first: int, last: int) -> None:
         how = self.options.moments, self.closed_leaves
         for epoch in range(first, last):
-            rate, alpha = float(self.rates[epoch]), self._alphas[epoch]
+            rate, alpha = float(self.rates[epoch]), self._alphas[epoch, ...]
             for rows in [self.rows] if batches is None else batches:
                 self.updates += 1
                 self.thetas, self.state = self.batch.step(

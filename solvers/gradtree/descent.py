@@ -9,10 +9,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree import devices
 from opttree.kernels import dense
 from opttree.kernels.first_order import Moments
 from opttree.problems import DenseTreeProblem
-from opttree.problems.dense_batch import DenseBatch
+from opttree.problems.dense_batch import ArrayDense, DenseBatch, FusedDense
 from solvers.descent import Descent
 
 Floats = NDArray[np.floating]
@@ -26,7 +27,7 @@ def descents(
     """One descent per start, or one for all on a GPU; each epoch ends with the hard loss on the rows of ``judge``."""
     kind: Any = DenseOnRows
     sets = [([theta], [rng]) for theta, rng in zip(thetas, rngs, strict=True)]
-    if options.device == "gpu":
+    if options.device in ("gpu", "torch"):
         kind, sets = DenseOnBatch, [(list(thetas), list(rngs))]
     how = {"average": options.average, "patience": options.patience}
     return [
@@ -102,12 +103,12 @@ class DenseOnRows(_Dense):
 class DenseOnBatch(_Dense):
     """Steps from several starts on a GPU, where thetas and moments are kept; only losses return after each epoch."""
 
-    device = "gpu"
-
     def _place(self, judge: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
-        form, largest = self.problem.form, int(np.diff(self._ends, prepend=0).max())
-        self._batch = DenseBatch(self.problem.data, judge.data, form, self.problem.dtype, len(thetas), largest)
-        self._seeds = self._batch.xp.asarray(self._seeds)
+        own, largest = devices.backend(self.options.device), int(np.diff(self._ends, prepend=0).max())
+        self.device = own.name
+        kind: type[DenseBatch] = ArrayDense if own.kernels is None else FusedDense
+        stated = self.problem.form, self.problem.dtype, self._seeds
+        self._batch = kind(own, self.problem.data, judge.data, *stated, largest)
         self.thetas = self._batch.upload(thetas)
         self._state = self._batch.upload(np.zeros_like(thetas)), self._batch.upload(np.zeros_like(thetas))
 
@@ -116,16 +117,18 @@ class DenseOnBatch(_Dense):
         with self._batch.within_memory():
             for epoch in range(first, last):
                 orders = np.stack([rng.permutation(self.n) for rng in self.rngs])
-                how = self.options.learning_rates, float(self._temperatures[epoch]), self._seeds
+                how = self.options.learning_rates, float(self._temperatures[epoch])
                 for batch in self._batch.batches(orders, self._ends):
                     self.updates += 1
-                    self._batch.step(self.thetas, self._state, self.updates, *how, batch, ADAM)
+                    self.thetas, self._state = self._batch.step(
+                        self.thetas, self._state, self.updates, *how, batch, ADAM
+                    )
 
     def judge(self, thetas: Any, done: int) -> Any:
         """The hard losses."""
         xp = self._batch.xp
         with self._batch.within_memory():
-            losses = self._batch.losses(thetas, self._seeds)
+            losses = self._batch.losses(thetas)
         if not (np.isfinite(losses).all() and bool(xp.all(xp.isfinite(self.thetas)))):
             raise FloatingPointError(DIVERGED)
         return losses
@@ -136,4 +139,4 @@ class DenseOnBatch(_Dense):
 
     def host(self, thetas: Any) -> Floats:
         """A copy as a NumPy array."""
-        return self._batch.xp.asnumpy(thetas)
+        return self._batch.download(thetas)

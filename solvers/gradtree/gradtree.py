@@ -99,8 +99,8 @@ class GradTree(Solver):
     dtype: Literal["float32", "float64"] = option("float32", "As in `opttree.DenseTreeProblem`.")
     device: Device = option(
         "cpu",
-        """"cpu" or "gpu" (CuPy): on a GPU all starts take their steps together. "auto" is the CPU, since it has not
-        been measured from which size on a GPU is faster.""",
+        """"cpu", "gpu" (CuPy, or PyTorch where there is no CuPy) or "torch": off the CPU all starts take their steps
+        together. "auto" is the CPU, since it has not been measured from which size on a GPU is faster.""",
     )
 
     @staticmethod
@@ -136,16 +136,18 @@ class GradTree(Solver):
             or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))
         ):
             return "its features or classes are not those of the validation rows"
-        reason = devices.refusal(self.device)
+        reason = devices.refusal(self.device, self.dtype)
         if problem.depth > 0:
             reason = reason or DenseTreeProblem.refusal(problem) or self._memory_refusal(problem)
         return reason if reason is not None or self.init is None else self.init.refusal(problem)
 
     def _memory_refusal(self, problem: TreeProblem) -> str | None:
-        if self.device != "gpu":
+        if self.device in ("cpu", "auto"):
             return None
         dense = DenseTreeProblem(problem, self.gamma, self.epsilon, self.index, self.dtype)
-        return memory_refusal(self.n_starts, problem.n_samples, dense.form, self.dtype, self.batch_size)
+        return memory_refusal(
+            devices.backend(self.device), self.n_starts, problem.n_samples, dense.form, self.dtype, self.batch_size
+        )
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Run the starts in parallel, in rounds of epochs; a step for each start with a lower validation loss."""

@@ -43,7 +43,7 @@ class ForestSteps:
     @property
     def thetas(self) -> Any:
         """(1, size)."""
-        return self._current[None]
+        return self._current[None, ...]
 
     def take(self, first: int, last: int) -> None:
         """Batches number ``first`` to ``last - 1``."""
@@ -63,7 +63,7 @@ class ForestSteps:
 
     def judge(self, thetas: Any, done: int) -> Any:
         """The mean loss."""
-        return [self.judging.mean_loss(thetas[0])]
+        return [self.judging.mean_loss(thetas[0, ...])]
 
     def mean(self, thetas: Sequence[Any]) -> Any:
         """The mean of some thetas."""

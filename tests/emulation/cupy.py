@@ -12,6 +12,7 @@ import types
 from functools import cache
 from pathlib import Path
 
+import array_api_compat.numpy
 import numpy as np
 
 HERE = Path(__file__).parent
@@ -59,7 +60,7 @@ class Module(types.ModuleType):
     free = total = 1 << 34
 
     def __getattr__(self, name):
-        value = getattr(np, name)
+        value = getattr(array_api_compat.numpy, name)
         return on_device(value) if callable(value) and not isinstance(value, type) else value
 
 
@@ -96,19 +97,18 @@ class RawKernel:
 
 
 class RawModule:
-    """CUDA C, compiled as C."""
+    """CUDA C, compiled as C; the name ``real`` of a floating type is a macro of it."""
 
-    def __init__(self, *, code, options=()):
-        macros = dict(o.removeprefix("-D").split("=") for o in options if o.startswith("-D"))
-        self.built, self.signatures = compiled(code, tuple(sorted(macros.items())))
+    def __init__(self, *, code):
+        self.built, self.signatures = compiled(code)
 
     def get_function(self, name):
         return RawKernel(getattr(self.built, f"launch_{name}"), self.signatures[name])
 
 
 @cache
-def compiled(code, macros):
-    real = dict(macros)["real"]
+def compiled(code):
+    real = re.search(r"^#define real (\w+)$", code, re.MULTILINE)[1]
     signatures, launchers = {}, []
     for name, given in re.findall(r"KERNEL void (\w+)\((.*?)\)\n\{", code, re.DOTALL):
         parts = [
@@ -128,8 +128,7 @@ def compiled(code, macros):
         )
     code = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1 *\2 = (\1 *)shared_memory;", code)
     text = '#include "cuda.h"\n' + code + "\n" + "\n".join(launchers)
-    flags = [f"-D{k}={v}" for k, v in (*macros, ("SHARED", SHARED))]
-    command = [COMPILER, "-O1", "-w", "-fno-strict-aliasing", "-shared", "-fPIC", f"-I{HERE}", *flags]
+    command = [COMPILER, "-O1", "-w", "-fno-strict-aliasing", "-shared", "-fPIC", f"-I{HERE}", f"-DSHARED={SHARED}"]
     with tempfile.TemporaryDirectory() as folder:
         source, built = Path(folder, "kernels.c"), Path(folder, "kernels.so")
         source.write_text(text)
@@ -171,7 +170,7 @@ def module() -> Module:
         is_available=lambda: True,
         Device=lambda: device,
         get_current_stream=lambda: stream,
-        runtime=types.SimpleNamespace(memGetInfo=lambda: (cupy.free, cupy.total)),
+        runtime=types.SimpleNamespace(is_hip=False, memGetInfo=lambda: (cupy.free, cupy.total)),
         memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
     cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
