@@ -27,7 +27,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python docs/tools/check.py docs/_build/html
 
 # the suite with the oldest libraries that setup.cfg allows; newer extras need newer ones, and do not always say so
-EXTRAS = docs tests/test_docs.py tests/test_experiments.py tests/test_notebooks.py tests/test_packaging.py \
+EXTRAS = tests/test_docs.py tests/test_experiments.py tests/test_notebooks.py tests/test_packaging.py \
 	tests/test_racing.py tests/test_reports.py tests/test_stacking.py
 lowest: $(VENV)/.installed
 	mkdir -p build
@@ -36,7 +36,7 @@ lowest: $(VENV)/.installed
 	$(BIN)/uv pip install --quiet --python build/lowest --constraint build/lowest.txt --editable . \
 		pytest pytest-timeout pytest-xdist hypothesis array-api-strict polars duckdb psutil onnx "pyarrow<25"
 	build/lowest/bin/opttree warm-up
-	build/lowest/bin/python -m pytest -n 2 --dist loadfile -W default $(addprefix --ignore=,$(EXTRAS))
+	build/lowest/bin/python -m pytest -n 2 --dist loadfile -W default tests $(addprefix --ignore=,$(EXTRAS))
 
 $(VENV)/.installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)

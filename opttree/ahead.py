@@ -221,15 +221,20 @@ def encode(kind: Any) -> Any:
         return ["omitted", kind.value]
     if isinstance(kind, types.IntegerLiteral):
         return ["literal", kind.literal_value]
-    if getattr(types, str(kind), None) == kind:
+    if _named(str(kind)) == kind:
         return str(kind)
     raise ValueError(f"kind must be an array, a tuple, a number or left out; got {kind}")
+
+
+def _named(name: str) -> Any:
+    """The Numba type of a name; "bool" stands there under this name in newer versions only."""
+    return types.boolean if name == "bool" else getattr(types, name, None)
 
 
 def decode(code: Any) -> Any:
     """The Numba type of `encode`."""
     if isinstance(code, str):
-        return getattr(types, code)
+        return _named(code)
     if code[0] == "omitted":
         return types.Omitted(code[1])
     if code[0] == "literal":

@@ -53,7 +53,8 @@ def minimise(
         if left:
             raise _Left
         counts["evaluations"] += 1
-        return value_and_gradient(x)
+        value, gradient = value_and_gradient(x)
+        return value, np.asarray(gradient, np.float64)  # SciPy before 1.13 takes no other
 
     def seen(x: Floats) -> None:
         counts["iterates"] += 1

@@ -205,6 +205,7 @@ def test_treelite_answers_alike(name):
 
 
 def test_other_models_are_refused_by_name():
+    pytest.importorskip("treelite")
     for write in (export.to_sklearn, export.to_treelite):
         with pytest.raises(ValueError, match="oblique splits"):
             write(fitted("TAO, oblique")[0])

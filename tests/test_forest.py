@@ -448,7 +448,8 @@ def test_runs_side_by_side_find_what_runs_in_turn_find():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_grows_the_same_forest_and_survives_the_loss_of_a_worker(needs_data):
-    from distributed import Client, LocalCluster
+    distributed = pytest.importorskip("distributed")
+    Client, LocalCluster = distributed.Client, distributed.LocalCluster
 
     X, y = datasets.load("elevators", as_arrays=True)
     X, y = X[:6000], y[:6000]

@@ -340,6 +340,7 @@ def test_starting_from_cart_is_no_worse_on_the_rows_that_judge():
 
 
 def test_rebalancing_leaves_the_held_out_rows_as_they_are(monkeypatch):
+    pytest.importorskip("imblearn")
     X, y = make_classification(400, 6, weights=[0.9], random_state=0)
     seen = {}
 

@@ -86,6 +86,8 @@ def test_every_preset_solves(name, friedman):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_has_the_preset(name, friedman):
+    if name == "GradTreeClassifier":
+        pytest.importorskip("imblearn")
     X, y = load_iris(return_X_y=True) if name.endswith("Classifier") else friedman
     depth = {} if "Forest" in name else {"max_depth": 2}
     kind = getattr(opttree, name)

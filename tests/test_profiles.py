@@ -130,6 +130,7 @@ def test_tests_of_equal_or_single_values_do_not_fail():
 
 
 def test_nemenyi_critical_difference_is_demsars():
+    pytest.importorskip("scikit_posthocs")
     # Demsar (2006), section 3.2.3: four classifiers on 14 data sets, CD = 2.569 sqrt(4 * 5 / (6 * 14)) = 1.25
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.uniform(size=(14, 4)), columns=list("abcd"))

@@ -220,7 +220,10 @@ def test_the_first_compilation_is_announced_once(tmp_path):
 
 
 def test_without_a_folder_for_the_cache_each_process_compiles_for_itself(monkeypatch, caplog):
-    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [caching.UserProvidedCacheLocator])
+    locator = (
+        getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
+    )  # Numba before 0.62
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [locator])
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     with caplog.at_level(logging.WARNING, "opttree"):
         assert kernel()(lambda x: x + 1)(1) == 2

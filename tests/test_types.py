@@ -20,6 +20,7 @@ def run(problem: TreeProblem) -> Result:
 
 @pytest.mark.slow
 def test_a_wrong_option_is_a_type_error_and_nothing_else_is(tmp_path):
+    pytest.importorskip("pyright")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(script)]
