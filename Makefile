@@ -14,7 +14,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/opttree warm-up
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -36,7 +36,7 @@ lowest: $(VENV)/.installed
 	$(BIN)/uv pip install --quiet --python build/lowest --constraint build/lowest.txt --editable . \
 		pytest pytest-timeout pytest-xdist hypothesis array-api-strict polars duckdb psutil onnx "pyarrow<25"
 	build/lowest/bin/opttree warm-up
-	build/lowest/bin/python -m pytest -n 2 --dist loadfile -W default tests $(addprefix --ignore=,$(EXTRAS))
+	build/lowest/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -W default tests $(addprefix --ignore=,$(EXTRAS))
 
 $(VENV)/.installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -30,8 +30,23 @@ from solvers.conformance import classification_problem, regression_problem  # no
 
 __all__ = ["classification_problem", "regression_problem"]
 
+LONG = {
+    "test_packaging.py",
+    "test_gpu_compilers.py",
+    "test_experiments.py",
+    "test_notebooks.py",
+    "test_forest.py",
+    "test_mip.py",
+    "test_device.py",
+}
+
 if SIDE_BY_SIDE:
     numba.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with long tests come first, so that no process waits at the end for another's."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 def own_clock() -> float:
