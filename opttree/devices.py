@@ -15,6 +15,7 @@ Device = Literal["cpu", "gpu", "torch", "auto"]
 DEVICES = get_args(Device)
 FRAMES = 4096  # bytes of local memory that a CUDA device reserves for each thread that can be resident
 WORTH = 20_000_000  # rows x splits x features x starts of a pass from which "auto" takes the GPU: see `on_gpu`
+TORCH = (2, 7)  # the first version of PyTorch that says which accelerator is available
 CREATION = {"arange", "asarray", "empty", "full", "ones", "zeros"}  # functions that take a device
 
 
@@ -31,7 +32,7 @@ def refusal(device: str, dtype: str = "float32") -> str | None:
     if device not in ("gpu", "torch"):
         return None
     if device == "torch" and (reason := _no_torch()) is not None:
-        return f"device='torch' needs PyTorch, which {reason}: see pytorch.org, or device='cpu'"
+        return f"device='torch' needs {reason}: see pytorch.org, or device='cpu'"
     if device == "gpu" and (reason := _no_cupy()) is not None and _accelerator() is None:
         return f"device='gpu' needs {reason}"
     if dtype == "float64" and resolved(device) == "torch" and getattr(_accelerator(), "type", None) == "mps":
@@ -79,18 +80,19 @@ def _no_cupy() -> str | None:
 
 def _no_torch() -> str | None:
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError as error:
-        return f"cannot be imported ({error})"
-    return None
+        return f"PyTorch, which cannot be imported ({error})"
+    found = torch.__version__
+    return None if tuple(map(int, found.split(".")[:2])) >= TORCH else f"PyTorch 2.7 or newer, and {found} is installed"
 
 
 def _accelerator() -> Any:
     """PyTorch's device other than the CPU, or None."""
-    try:
-        from torch import accelerator
-    except ImportError:
+    if _no_torch() is not None:
         return None
+    from torch import accelerator
+
     return accelerator.current_accelerator(check_available=True)
 
 

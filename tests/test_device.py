@@ -601,6 +601,13 @@ def test_without_pytorch_there_is_one_sentence(monkeypatch):
         GETRegressor(device="gpu").fit(problem.X, problem.y)
 
 
+def test_old_pytorch_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="2.6.1+cu124"))
+    assert devices._accelerator() is None
+    with pytest.raises(ValueError, match=r"device='torch' needs PyTorch 2.7 or newer, and 2.6.1\+cu124 is installed"):
+        solve(regression_problem(50, depth=2), GET(device="torch"))
+
+
 def test_pytorch_takes_the_place_of_cupy_that_is_missing(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setitem(sys.modules, "cupy", None)
