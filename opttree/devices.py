@@ -244,7 +244,7 @@ class DeviceArrays:
 
     def upload(self, array: ArrayLike) -> Any:
         """An array on the device, a copy."""
-        return self.backend.asarray(np.array(array, self.dtype))
+        return self.backend.asarray(np.asarray(array, self.dtype))
 
     def download(self, array: Any) -> NDArray[np.floating]:
         """A device's array as NumPy's, a copy."""

@@ -38,6 +38,7 @@ LONG = {
     "test_forest.py",
     "test_mip.py",
     "test_device.py",
+    "test_array_functions.py",
 }
 
 if SIDE_BY_SIDE:

@@ -316,7 +316,8 @@ def main() -> None:
     args = parser.parse_args()
     if (reason := devices.refusal("gpu")) is not None:
         parser.error(reason)
-    cp = devices.backend("gpu").kernels
+    if (cp := devices.backend("gpu").kernels) is None:
+        parser.error("these are measurements of CUDA kernels, by CuPy, which is missing: pip install opttree[gpu]")
     sizes = [tuple(map(int, size.split("x"))) for size in args.sizes.split(",")]
     cases = [
         (n, p, int(depth), int(starts))

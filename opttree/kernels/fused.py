@@ -26,7 +26,7 @@ Space = namedtuple("Space", "lay_out walk gather adam sizes chunks W C parts val
 
 
 def most_levels(form, dtype):
-    """Most levels of a tile whose numbers fit into the registers of a thread, by `experiments.benchmarks.registers`."""
+    """Most levels of a tile: few enough that none spills at default options, by `experiments.benchmarks.registers`."""
     if form.linear:
         return 3 if form.n_outputs <= 2 else 2
     return 4 if form.loss == GIVEN or (form.loss == SQUARED and dtype == "float32") else 3

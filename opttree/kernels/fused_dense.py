@@ -69,7 +69,7 @@ def prepare(own, theta, seeds, step, temperature, noisy):
     own.prepare(grid, (WIDTH,), (theta, seeds, np.int64(step), scale, np.int32(noisy), own.feature, own.weights))
 
 
-def descend_step(own, theta, state, data, batch, seeds, step, temperature, rates, form, moments):
+def descend_step(own, theta, state, data, batch, seeds, form, step, rates, temperature, moments):
     """One step of Adam for all starts, as in `dense.descend`, without waiting.
 
     Parameters

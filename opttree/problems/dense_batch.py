@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from opttree.kernels import fused_dense, xp_dense
 from opttree.kernels.codes import GUMBEL, LOG
 
 Floats = NDArray[np.floating]
+State = tuple[Any, Any]
 Rows = tuple[Floats, Floats, Floats]  # X (n, p); Y (n, K) or class codes (n, 1); w (n,) in float64
 LOWER = "lower n_starts, max_depth or batch_size"
 ARRAYS = 6  # arrays over starts, rows and branches in memory at a time, by the array functions
@@ -31,6 +31,17 @@ def memory_refusal(own: Backend, n_starts: int, n: int, form: Any, dtype: str, b
         needed += fused_dense.needed(form, dtype, n_starts, batch)
     what = f"{n_starts} starts of depth {form.depth} on {n} rows of {form.n_features} features in {dtype}"
     return devices.lacking(own, needed, what, LOWER)
+
+
+class Update(NamedTuple):
+    """A step of Adam: its number, from 1; learning rates of logits, thresholds and leaves; divisor of the logits; and
+    the coefficients of the moments.
+    """
+
+    number: int
+    rates: tuple[float, float, float]
+    temperature: float
+    moments: Any
 
 
 class DenseBatch(DeviceArrays):
@@ -72,22 +83,12 @@ class DenseBatch(DeviceArrays):
         """Batches for `step`: the rows ``orders (S, n)`` of each start, divided at ``ends``."""
         raise NotImplementedError(f"{type(self).__name__} must define batches")
 
-    def step(
-        self,
-        theta: Any,
-        state: tuple[Any, Any],
-        number: int,
-        rates: Sequence[float],
-        temperature: float,
-        batch: Any,
-        moments: Any,
-    ) -> tuple[Any, tuple[Any, Any]]:
-        """Step ``number`` (from 1) of Adam for all starts, see `opttree.kernels.dense.descend`, without waiting.
+    def step(self, theta: Any, state: State, batch: Any, update: Update) -> tuple[Any, State]:
+        """A step of Adam for all starts, see `opttree.kernels.dense.descend`, without waiting.
 
         Parameters
         ----------
         theta : (S, size) on the device; state : its moments. All may be overwritten.
-        rates : learning rates of logits, thresholds and leaves.
 
         Returns
         -------
@@ -117,20 +118,9 @@ class FusedDense(DenseBatch):
         cuts = enumerate(zip(begins, ends, strict=True))
         return [(order, int(begin), int(end - begin), weights[i]) for i, (begin, end) in cuts]
 
-    def step(
-        self,
-        theta: Any,
-        state: tuple[Any, Any],
-        number: int,
-        rates: Sequence[float],
-        temperature: float,
-        batch: Any,
-        moments: Any,
-    ) -> tuple[Any, tuple[Any, Any]]:
+    def step(self, theta: Any, state: State, batch: Any, update: Update) -> tuple[Any, State]:
         """See `DenseBatch.step`."""
-        fused_dense.descend_step(
-            self._space, theta, state, self._train, batch, self._seeds, number, temperature, rates, self.form, moments
-        )
+        fused_dense.descend_step(self._space, theta, state, self._train, batch, self._seeds, self.form, *update)
         return theta, state
 
     def losses(self, theta: Any) -> Floats:
@@ -161,27 +151,18 @@ class ArrayDense(DenseBatch):
             batches.append((self.backend.asarray(own.astype(np.int64)), share))
         return batches
 
-    def step(
-        self,
-        theta: Any,
-        state: tuple[Any, Any],
-        number: int,
-        rates: Sequence[float],
-        temperature: float,
-        batch: Any,
-        moments: Any,
-    ) -> tuple[Any, tuple[Any, Any]]:
+    def step(self, theta: Any, state: State, batch: Any, update: Update) -> tuple[Any, State]:
         """See `DenseBatch.step`."""
         (order, share), xp, form = batch, self.xp, self.form
         places, split = xp.reshape(order, (-1,)), ((1 << form.depth) - 1) * form.n_features
         X, Y = (xp.reshape(xp.take(part, places, axis=0), (*order.shape, part.shape[1])) for part in self._train)
         noise = None
         if form.index == GUMBEL:
-            numbers = xp_dense.gumbel(self._seeds + number, split)
+            numbers = xp_dense.gumbel(self._seeds + update.number, split)
             noise = self.upload(numbers.reshape(len(numbers), -1, form.n_features))
-        rate = self.upload(np.repeat(rates, [split, split, form.n_outputs << form.depth]))
-        how = rate, temperature, noise, (X, Y, share), form, moments
-        return xp_dense.descend_step(xp, theta, state, number, *how)
+        rate = self.upload(np.repeat(update.rates, [split, split, form.n_outputs << form.depth]))
+        how = update.number, rate, update.temperature, noise, (X, Y, share), form, update.moments
+        return xp_dense.descend_step(xp, theta, state, *how)
 
     def losses(self, theta: Any) -> Floats:
         """See `DenseBatch.losses`."""

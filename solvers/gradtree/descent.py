@@ -13,7 +13,7 @@ from opttree import devices
 from opttree.kernels import dense
 from opttree.kernels.first_order import Moments
 from opttree.problems import DenseTreeProblem
-from opttree.problems.dense_batch import ArrayDense, DenseBatch, FusedDense
+from opttree.problems.dense_batch import ArrayDense, DenseBatch, FusedDense, Update
 from solvers.descent import Descent
 
 Floats = NDArray[np.floating]
@@ -117,12 +117,11 @@ class DenseOnBatch(_Dense):
         with self._batch.within_memory():
             for epoch in range(first, last):
                 orders = np.stack([rng.permutation(self.n) for rng in self.rngs])
-                how = self.options.learning_rates, float(self._temperatures[epoch])
+                how = self.options.learning_rates, float(self._temperatures[epoch]), ADAM
                 for batch in self._batch.batches(orders, self._ends):
                     self.updates += 1
-                    self.thetas, self._state = self._batch.step(
-                        self.thetas, self._state, self.updates, *how, batch, ADAM
-                    )
+                    update = Update(self.updates, *how)
+                    self.thetas, self._state = self._batch.step(self.thetas, self._state, batch, update)
 
     def judge(self, thetas: Any, done: int) -> Any:
         """The hard losses."""
