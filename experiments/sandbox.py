@@ -1,6 +1,6 @@
 """Runs in a process of their own, so that a run that takes too long, takes too much memory or dies harms nothing else.
 
-The process stays for the runs that follow: compiled code stays warm. ``python -m experiments.sandbox`` is its far end.
+The process stays for the runs that follow: compiled code stays warm. `main` is its far end.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from experiments.protocol import ROOT, Run, code_version
 GRACE = (1.5, 10.0)  # a run is ended after this many times its limit plus this many seconds: solvers stop by themselves
 LOOK = 0.1  # seconds between two looks at the memory
 MEGABYTE = 1e6
+FAR_END = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from experiments.sandbox import main; main()"
 
 _HERE = threading.local()
 _ALIVE: set[Sandbox] = set()
@@ -39,7 +40,7 @@ class Sandbox:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         self.threads = threads
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "experiments.sandbox"],
+            [sys.executable, "-c", FAR_END],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": path},
@@ -127,6 +128,7 @@ def main() -> None:
     from experiments.execute import execute
     from experiments.methods import UnavailableError
 
+    sys.path.remove(str(ROOT))  # which came first, so that nothing in the working directory hides ours
     version = code_version()
     while True:
         run, threads = requests.get()
@@ -141,7 +143,3 @@ def main() -> None:
         except Exception:  # stored with the row
             answer = {"status": "failed", "reason": traceback.format_exc()}
         answers.send(answer)
-
-
-if __name__ == "__main__":
-    main()

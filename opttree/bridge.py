@@ -1,30 +1,39 @@
-"""The one place where opttree imports the package `solvers`: ``bridge.solvers``, on first use."""
+"""The one place where opttree imports the packages beside it: ``bridge.solvers`` on first use, others by `own`."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import solvers as solvers
 
+HOME = Path(__file__).resolve().parents[1]
 
-def __getattr__(name: str) -> Any:
-    """The package `solvers` that belongs to this opttree.
+
+def own(name: str) -> Any:
+    """The package called ``name``, "solvers" or "experiments", that belongs to this opttree.
 
     Raises
     ------
     ImportError
-        If another module called ``solvers`` comes first on the path; the message names it.
+        If another module of that name comes first on the path, which is not run; the message names it.
     """
+    spec = find_spec(name)
+    if spec is not None and (spec.origin is None or Path(spec.origin).resolve().parent != HOME / name):
+        where = spec.origin or ", ".join(spec.submodule_search_locations or [])
+        raise ImportError(
+            f"opttree needs its own package {name!r}; {where} comes first on sys.path and hides it: "
+            "rename it, or move it to a folder that is not on sys.path"
+        )
+    return import_module(name)
+
+
+def __getattr__(name: str) -> Any:
+    """The package `solvers`, see `own`."""
     if name != "solvers":
         raise AttributeError(f"module 'opttree.bridge' has no attribute {name!r}")
-    import solvers as found
-
-    if not hasattr(found, "TAO"):
-        where = found.__file__ or str(list(found.__path__))
-        raise ImportError(
-            f"opttree needs its own package 'solvers'; {where} comes first on sys.path and hides it: "
-            "rename that module or start Python from another folder"
-        )
-    globals()[name] = found
+    globals()[name] = found = own(name)
     return found

@@ -69,6 +69,7 @@ def _solve(args: argparse.Namespace) -> None:
 
     from opttree import bridge, io, plotting
     from opttree.clock import now
+    from opttree.estimators.scaling import raw_tree
     from opttree.estimators.tables import TableEncoder, needs_encoding
     from opttree.models import as_tree
     from opttree.problems import MIPTreeProblem
@@ -121,7 +122,7 @@ def _solve(args: argparse.Namespace) -> None:
         unwritten = _write(stated, args)
     left = None if args.time_limit is None else max(args.time_limit - (now() - began), 1e-3)
     result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
-    tree = as_tree(result.tree).unscale(*scaling).canonical
+    tree = raw_tree(scaling, as_tree(result.tree), problem, X)
     print(
         f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
         f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,15 +227,29 @@ def _unpacked(data: dict[str, Any], place: str, arrays: dict[str, Any]) -> dict[
     return {name: value for name, value in data.items() if not isinstance(value, list)}
 
 
-def _packed(data: dict[str, Any], place: str, parts: Mapping[str, Any]) -> None:
-    """Put the arrays back to their places in the entries of a model."""
+def _packed(data: dict[str, Any], place: str, arrays: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put the arrays, by their places and names, back into the entries of a model."""
     if "layers" in data:
         for k, layer in enumerate(data["layers"]):
             for t, tree in enumerate(layer):
-                _packed(tree, f"{place}{k}/{t}/", parts)
+                _packed(tree, f"{place}{k}/{t}/", arrays)
         return
-    inside = [name for name in parts if name.startswith(place) and "/" not in name[len(place) :] and name != "header"]
-    data.update({name[len(place) :]: parts[name] for name in inside})
+    data.update(arrays.get(place, {}))
+
+
+def _read_arrays(path: str | os.PathLike[str]) -> dict[str, dict[str, NDArray[Any]]]:
+    """The arrays of an NPZ file by the places of their trees, "" for a single one and for the header, and their names.
+
+    `numpy.load` of NumPy 1 looks for each array in a list of all.
+    """
+    arrays: dict[str, dict[str, NDArray[Any]]] = {}
+    with zipfile.ZipFile(path) as members:
+        _check_members(members)
+        for member in members.infolist():
+            place, slash, name = member.filename.removesuffix(".npy").rpartition("/")
+            with members.open(member) as array:
+                arrays.setdefault(place + slash, {})[name] = np.lib.format.read_array(array, allow_pickle=False)
+    return arrays
 
 
 def _shortened(error: Exception) -> str:
@@ -249,25 +263,23 @@ def _check_size(size: int) -> None:
         raise ValueError(f"models are of at most {MOST_BYTES} bytes, and this is of {size}")
 
 
-def _check_members(file: IO[bytes]) -> None:
+def _check_members(members: zipfile.ZipFile) -> None:
     """ValueError, before memory is taken, for an NPZ file whose arrays are larger than they may be, or are not what
     their headers say.
     """
-    with zipfile.ZipFile(file) as members:
-        _check_size(sum(member.file_size for member in members.infolist()))
-        for member in members.infolist():
-            with members.open(member) as array:
-                version = np.lib.format.read_magic(array)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _order, dtype = read(array)
-                if dtype.kind not in "fiubUS" or dtype.itemsize == 0:
-                    raise ValueError(f"{member.filename} must hold numbers or text; it holds {dtype}")
-                count = math.prod(shape)
-                size = count * dtype.itemsize
-                if size != member.file_size - array.tell():
-                    raise ValueError(f"{member.filename} says that it holds {size} bytes, and holds {member.file_size}")
-                _check_size(8 * count)  # as numbers in double precision
-    file.seek(0)
+    _check_size(sum(member.file_size for member in members.infolist()))
+    for member in members.infolist():
+        with members.open(member) as array:
+            version = np.lib.format.read_magic(array)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _order, dtype = read(array)
+            if dtype.kind not in "fiubUS" or dtype.itemsize == 0:
+                raise ValueError(f"{member.filename} must hold numbers or text; it holds {dtype}")
+            count = math.prod(shape)
+            size = count * dtype.itemsize
+            if size != member.file_size - array.tell():
+                raise ValueError(f"{member.filename} says that it holds {size} bytes, and holds {member.file_size}")
+            _check_size(8 * count)  # as numbers in double precision
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -302,11 +314,9 @@ def load(path: str | os.PathLike[str]) -> Model:
     try:
         _check_size(os.path.getsize(path))
         if Path(path).suffix == ".npz":
-            with open(path, "rb") as file:
-                _check_members(file)
-                with np.load(file, allow_pickle=False) as parts:
-                    data = json.loads(str(parts["header"]))
-                    _packed(data["tree"], "", {name: parts[name] for name in parts.files})
+            arrays = _read_arrays(path)
+            data = json.loads(str(arrays[""].pop("header")))
+            _packed(data["tree"], "", arrays)
         else:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
     except _DAMAGE as error:

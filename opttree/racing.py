@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from opttree import bridge
+
 
 def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Any:
     """Run every solver on every problem, each run in a process of its own, and compare them.
@@ -34,7 +36,7 @@ def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Any:
     Raises
     ------
     ImportError
-        Without what the extra "experiments" installs.
+        Without what the extra "experiments" installs, or where another module called ``experiments`` hides ours.
     ValueError
         For no problem, no solver or a bad option; if no run ended well, with the reasons.
 
@@ -54,8 +56,9 @@ def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Any:
     >>> race.references()["is"].tolist()
     ['proved optimum']
     """
+    bridge.own("experiments")
     try:
         machinery = import_module("experiments.racing")
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(f"race needs pip install opttree[experiments]; {error.name} is missing") from error
     return machinery.race(problems, solvers, time_limit, **options)

@@ -24,9 +24,11 @@ def check_children(children: Nodes) -> None:
 
 
 def is_deeper(children: Nodes, most: int) -> bool:
-    """Whether the tree is deeper than ``most`` levels of branches; takes no longer than these."""
+    """Whether the tree is deeper than ``most`` levels of branches; looks at no more of them than there are."""
     level: Nodes = np.zeros(min(1, len(children)), np.intp)
     for _ in range(most):
+        if not level.size:
+            return False
         below = children[level].ravel()
         level = below[below < len(children)]
     return bool(level.size)

@@ -15,6 +15,7 @@ from opttree import plain
 from opttree.encoding import Encoding, check_encoding
 from opttree.html import picture
 from opttree.kernels import hard, subtree
+from opttree.kernels.thresholds import between
 from opttree.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
 from opttree.text import tree_text
 
@@ -466,6 +467,38 @@ class Tree:
         children = np.where(flipped[:, None], self.children[:, ::-1], self.children)
         turned = replace(self, children=children, A=self.A * sign[:, None], b=self.b * sign)
         return turned.keep(np.ones(self.n_leaves, bool))
+
+    def routing(self, X: Floats, leaf: NDArray[np.integer]) -> Tree:
+        """`canonical`, for axis-aligned splits, with the thresholds moved by which rounding would send the rows
+        ``X (n, p)`` elsewhere than to their leaf nodes ``leaf (n,)`` of this tree.
+        """
+        number = self.branches_only.canonical.values[:, 0]
+        new = np.empty(self.n_leaves, np.int32)
+        new[number.astype(np.intp)] = np.arange(self.n_branches, self.n_nodes)
+        tree, goal = self.canonical, new[leaf - self.n_branches]
+        if np.array_equal(tree.apply(X), goal):
+            return tree
+        parent = np.zeros(self.n_nodes, np.intp)
+        parent[tree.children] = np.arange(self.n_branches)[:, None]
+        low, high = np.full(self.n_branches, -np.inf), np.full(self.n_branches, np.inf)
+        rows, node = np.arange(len(X)), goal
+        while (
+            inside := node > 0
+        ).any():  # from the leaves up, the largest value on the left and the least on the right
+            rows, node = rows[inside], node[inside]
+            up = parent[node]
+            x, left = X[rows, tree.feature[up]], tree.children[up, 0] == node
+            np.maximum.at(low, up[left], x[left])
+            np.minimum.at(high, up[~left], x[~left])
+            node = up
+        wrong = (low < high) & ~((low <= tree.b) & (tree.b < high))
+        b = np.where(np.isneginf(low), np.nextafter(high, low), np.where(np.isposinf(high), low, between(low, high)))
+        return replace(tree, b=np.where(wrong, b, tree.b))
+
+    @property
+    def branches_only(self) -> Tree:
+        """The same splits over leaves that hold their own number, 0 to B."""
+        return Tree(self.children, self.A, self.b, np.arange(self.n_leaves, dtype=np.float64)[:, None])
 
     def with_share(self, share: Floats) -> Tree:
         """The same tree with the nodes' ``share (2 B + 1,)``."""

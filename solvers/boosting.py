@@ -107,7 +107,7 @@ class Boosting(Solver):
         if problem.single_refusal is not None:
             return problem.single_refusal
         y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y
-        return self.base.refusal(replace(problem, y=y, loss="squared"))
+        return self.base.refusal(problem.with_rows(problem.X, y, problem.sample_weight, loss="squared"))
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The best constant, then the sum of the trees up to the lowest held-out loss."""
@@ -189,7 +189,7 @@ class Boosting(Solver):
 
         def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
             rows = np.sort(rng.choice(train.n_samples, max(round(self.subsample * train.n_samples), 1), replace=False))
-            part = replace(train, y=targets, loss="squared", sample_weight=train.w * weights).sample(rows)
+            part = train.with_rows(train.X[rows], targets[rows], (train.w * weights)[rows], loss="squared")
             tree = solve(part, self.base, random_state=rng).tree
             return tree.trees[0] if isinstance(tree, Forest) else tree
 

@@ -129,7 +129,7 @@ class Distilled(Solver):
             for depth in self.depths or (problem.depth,):
                 yield from self._studied(self.student, taught.restated(depth=depth), rng.spawn(1)[0])
             return Termination.ITERATION_LIMIT
-        taught = replace(problem, X=X, y=answers, sample_weight=weight, loss="squared", leaves=linear, min_leaf=1)
+        taught = problem.with_rows(X, answers, weight, loss="squared", leaves=linear, min_leaf=1)
         shared = Shared.of(taught, grower, (float(self.shrinkage),))
         for depth in self.depths or (problem.depth,):
             found: list[tuple[float, Tree]] = []

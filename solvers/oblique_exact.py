@@ -40,8 +40,9 @@ class ObliqueBranchAndBound(Solver):
     number of assignments grows as n^p: depth 1 takes seconds for a hundred rows of up to four features, depth 2 for
     some dozens.
 
-    Two sets of rows count as separable if their hulls are more than ``tolerance`` apart, on features scaled to [0, 1].
-    OPTIMAL is returned only with a proof over these hyperplanes; ``step.info`` holds the number of nodes.
+    Two sets of rows are separated if their hulls are more than ``tolerance`` apart, on features scaled to [0, 1], and
+    are not if their hulls have a point in common. Where rounding does not let it say which, the bound rises no more,
+    and the search ends STALLED. ``step.info`` holds the number of nodes.
 
     See Also
     --------
@@ -65,10 +66,10 @@ class ObliqueBranchAndBound(Solver):
     node_limit: int | None = option(
         None, "Nodes after which the search ends, at its next pause, >= 1, or None.", least=1
     )
-    tolerance: float = option(1e-9, "Distance of hulls that are separable.", above=0)
+    tolerance: float = option(1e-9, "Distance of hulls from which on they are separable.", above=0)
 
     def covers(self, problem: TreeProblem) -> bool:
-        """All hyperplanes but those between rows that nearly coincide."""
+        """All hyperplanes: where it cannot tell, it has no bound."""
         return True
 
     def supports(self, problem: TreeProblem) -> str | None:
@@ -114,7 +115,9 @@ class ObliqueBranchAndBound(Solver):
                 raise
             return Verdict(Termination.TIME_LIMIT, search.words)
         if search.doubtful:
-            return Verdict(Termination.STALLED, f"{search.words} Rows on a common plane left cuts in doubt.")
+            return Verdict(
+                Termination.STALLED, f"{search.words} Rows that nearly lie on a common plane left cuts in doubt."
+            )
         return Verdict(Termination.OPTIMAL, search.words)
 
 
@@ -123,7 +126,7 @@ class _Search:
 
     def __init__(self, problem: TreeProblem, tree: Tree, tolerance: float) -> None:
         self.problem, self.tree, self.objective = problem, tree, problem.objective(tree)
-        self.words = f" Candidate splits: all hyperplanes between rows more than {tolerance:g} apart, on [0, 1]."
+        self.words = " Candidate splits: all hyperplanes."
         n, p = problem.X.shape
         low, scale = problem.X.min(axis=0), np.ptp(problem.X, axis=0)
         self.low, self.scale = low, np.where(scale > 0.0, scale, 1.0)

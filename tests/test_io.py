@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +12,8 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
 import opttree
-from opttree import TAOClassifier, TAORegressor, Tree
+from opttree import Forest, TAOClassifier, TAORegressor, Tree
+from opttree.structure import is_deeper
 from tests.test_kernels import random_tree
 
 
@@ -268,3 +270,59 @@ def test_damaged_forests_are_refused(tmp_path):
         damaged(lambda tree, n_outputs=n_outputs: tree.update(n_outputs=n_outputs))
     damaged(lambda tree: tree.update(layers=[]))
     damaged(lambda tree: tree["layers"][0][0].update(b="x"))
+
+
+# ---- what files cost -------------------------------------------------------------------------------------------------
+
+
+def n_calls(function, *arguments):
+    """How many functions a call calls, Python's own included."""
+    count = 0
+
+    def note(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_tree_of_a_forest_costs_the_same_however_many_there_are(path, rng):
+    trees = tuple(random_tree(rng, 3, 2, 1) for _ in range(64))
+    opttree.save(trees[0], path)
+    opttree.load(path)  # modules are loaded
+
+    def costs(count):
+        forest = Forest((trees[:count],), 1)
+        return np.array([n_calls(opttree.save, forest, path), n_calls(opttree.load, path)])
+
+    four, sixteen, all_of_them = costs(4), costs(16), costs(64)
+    assert ((all_of_them - sixteen) / 48 < 1.1 * (sixteen - four) / 12).all()
+
+
+@pytest.mark.parametrize("depth", [0, 1, 4])
+def test_no_level_below_the_last_is_looked_at(depth, rng):
+    class Watched(np.ndarray):
+        looks = 0
+
+        def __getitem__(self, key):
+            Watched.looks += 1
+            return np.asarray(self)[key]
+
+    children = random_tree(rng, depth, 2, 1).children if depth else np.zeros((0, 2), np.int32)
+    assert not is_deeper(children.view(Watched), 500)
+    assert Watched.looks <= depth
+    assert depth == 0 or is_deeper(children, depth - 1)
+
+
+def test_layers_keep_their_trees_apart(path, rng):
+    first = tuple(random_tree(rng, 2, 3, 2, linear=True) for _ in range(12))
+    second = tuple(random_tree(rng, depth, 27, 1) for depth in (1, 3))
+    forest = Forest((first, second), 1)
+    opttree.save(forest, path)
+    assert opttree.load(path).tree == forest

@@ -134,7 +134,7 @@ ALLOWED = {
     "opttree/comparison.py": {"opttree.bridge", "opttree.estimators.tables", "opttree.methods", "opttree.tree"},
     "opttree/warming.py": {"opttree.ahead", "opttree.methods"},
     "opttree/versions.py": {"opttree.threads"},
-    "opttree/racing.py": set(),
+    "opttree/racing.py": {"opttree.bridge"},
     "opttree/cli_race.py": set(),
     "opttree/cli_common.py": set(),
     "opttree/cli_models.py": {"opttree.cli_common"},
@@ -243,20 +243,52 @@ def test_kernels_hold_no_classes_and_import_little_but_numpy_and_numba():
         assert not any(isinstance(node, ast.Attribute) and node.attr == "random" for node in nodes), path
 
 
-def test_a_module_that_hides_solvers_is_named(tmp_path):
-    (tmp_path / "solvers.py").write_text("")
-    code = "from opttree import TAORegressor; TAORegressor().fit([[1.0], [2.0]], [1.0, 2.0])"
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+FIT = "from opttree import TAORegressor; TAORegressor().fit([[1.0], [2.0]], [1.0, 2.0])"
+RACE = """
+import opttree
+if __name__ == "__main__":
+    problem = opttree.TreeProblem([[0.0], [1.0], [2.0]], [0.0, 0.0, 1.0], depth=1, splits="axis")
+    print(opttree.race({"one": problem}, "CartInit()", 5.0))
+"""
+
+
+def run_beside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python in a folder of the user's own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("name", "code"), [("solvers", FIT), ("experiments", RACE)])
+@pytest.mark.parametrize("place", ["{}.py", "{}/__init__.py"])
+def test_a_module_that_hides_one_of_ours_is_named_and_not_run(tmp_path, name, code, place):
+    theirs = tmp_path / place.format(name)
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("raise SystemExit('run')")
+    done = run_beside(tmp_path, "-c", code)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: opttree needs its own package {name!r}; {theirs} comes first on sys.path and hides it: "
+        "rename it, or move it to a folder that is not on sys.path"
     )
-    assert done.returncode != 0
-    assert str(tmp_path / "solvers.py") in done.stderr.splitlines()[-1]
+
+
+def test_what_a_race_lacks_is_named(tmp_path):
+    done = run_beside(tmp_path, "-c", f"import sys; sys.modules['filelock'] = None\n{RACE}")
+    assert "ImportError: race needs pip install opttree[experiments]; filelock is missing" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_race_runs_in_a_folder_with_experiments_of_its_own(tmp_path):
+    script, folder = tmp_path / "scripts" / "run.py", tmp_path / "work"
+    for name in ("experiments", "solvers", "opttree"):  # none of them on the path of the script
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("raise SystemExit('run')")
+    script.parent.mkdir()
+    script.write_text(RACE)
+    done = run_beside(folder, str(script))
+    assert done.returncode == 0, done.stderr
+    assert "Race of 1 solvers on 1 problems" in done.stdout
 
 
 def test_solvers_are_imported_in_one_place_only():

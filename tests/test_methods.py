@@ -1,6 +1,7 @@
 """The table of methods, and that everything follows from it."""
 
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -40,6 +41,13 @@ def test_exports_follow_from_the_table():
     assert set(estimators()) == {n for n in opttree.__all__ if n.endswith(("Regressor", "Classifier"))}
     for name in families():
         assert experiments_methods.entry(name).compiled
+
+
+@pytest.mark.parametrize(("name", "module"), estimators().items())
+def test_every_estimator_is_behind_every_door(name, module):
+    home, package = import_module(module), import_module("opttree.estimators")
+    assert getattr(opttree, name) is getattr(package, name) is getattr(home, name)
+    assert name in home.__all__
 
 
 # ---- the steps of CONTRIBUTING.md, "To add a solver" -----------------------------------------------------------------

@@ -6,6 +6,7 @@ from opttree.estimators.forest import *
 from opttree.estimators.get import *
 from opttree.estimators.gradtree import *
 from opttree.estimators.ort import *
+from opttree.estimators.rectified import *
 from opttree.estimators.sdtr import *
 from opttree.estimators.soft import *
 from opttree.estimators.tables import *

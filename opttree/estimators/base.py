@@ -25,7 +25,7 @@ from opttree.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.models import Model
 from opttree.options import Options, option
 from opttree.problems import L1, L2, TreeProblem, check_weight
-from opttree.problems.numbers import check_numbers
+from opttree.problems.numbers import check_numbers, in_same_order
 from opttree.threads import count, limited
 from opttree.tree import Tree
 
@@ -264,7 +264,8 @@ class TreeEstimator(Options, BaseEstimator):
         return self.state(X, y, weight)
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, on standardised features (and outputs in regression).
+        """The `TreeProblem` that `fit` solves, on standardised features (and outputs in regression). Features on whose
+        order alone the tree depends, those of axis-aligned splits over constant leaves, are left as they are.
 
         The estimator is not changed.
 
@@ -284,8 +285,11 @@ class TreeEstimator(Options, BaseEstimator):
             units = self._output_units(y.reshape(y.shape[0], -1), weight)
         scaling = Scaling(*self._feature_units(X, weight), *units)
         me: Any = self  # an option of some estimators and a class attribute of others
+        Z = scaling.features(X)
+        if me.splits == "axis":
+            in_same_order(X, Z)
         problem = TreeProblem(
-            scaling.features(X),
+            Z,
             scaling.outputs(y) if is_regressor(self) else y,
             depth=self._depth_for(int(np.count_nonzero(weight))),
             splits=me.splits,
@@ -313,8 +317,8 @@ class TreeEstimator(Options, BaseEstimator):
         return weight
 
     def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        """Offset and unit of each feature for the solver."""
-        return moments(X, weight)
+        """Offset and unit of each feature for the solver; as they are where nothing but their order matters."""
+        return (np.zeros(X.shape[1]), np.ones(X.shape[1])) if self._ordered else moments(X, weight)
 
     def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
         """Offset and unit of each output for the solver."""

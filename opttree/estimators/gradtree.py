@@ -13,7 +13,7 @@ from opttree.devices import Device
 from opttree.estimators.base import Floats
 from opttree.estimators.kinds import MinLeaf, Preset, SingleTree
 from opttree.estimators.running import solve_and_keep
-from opttree.estimators.scaling import QuantileScaling, Scaling
+from opttree.estimators.scaling import QuantileScaling, Scaling, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.options import changed, option
 from opttree.preprocessing import rebalanced
@@ -129,6 +129,9 @@ class _GradTree(Preset, MinLeaf, SingleTree):
         weight = np.ones(len(X)) if sample_weight is None else sample_weight
         quantiles = QuantileScaling(X[weight > 0.0], scaling)
         return problem.with_rows(quantiles.features(X[weight > 0.0]), problem.y, problem.sample_weight), quantiles
+
+    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+        return moments(X, weight)
 
     @property
     def _merit(self) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opttree.estimators.base import Floats, Penalties, TreeEstimator
-from opttree.estimators.scaling import Scaling, with_training
+from opttree.estimators.scaling import Scaling, raw_tree, with_training
 from opttree.estimators.selection import choose_depth
 from opttree.forest import Forest
 from opttree.models import Model, as_tree
@@ -70,7 +70,8 @@ class SingleTree(CrossValidated):
         return scaling.scale(self.init)
 
     def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        tree = scaling.unscale(self._final(problem, as_tree(self.result_.tree))).canonical
+        rows = X if weight.all() else X[weight > 0.0]
+        tree = raw_tree(scaling, self._final(problem, as_tree(self.result_.tree)), problem, rows)
         self.tree_ = with_training(tree, X, weight)
 
     def _final(self, problem: TreeProblem, tree: Tree) -> Tree:

@@ -93,11 +93,11 @@ class _OptimalTree(Preset, SingleTree):
         problem, scaling = super().state(X, y, sample_weight)
         if self.cp:
             loss = problem.mean_loss(problem.best_constant())
-            problem = replace(problem, penalties=(*problem.penalties, SplitPrice(float(self.cp * loss))))
+            problem = problem.restated(penalties=(*problem.penalties, SplitPrice(float(self.cp * loss))))
         if self.monotonic_cst is not None:
             signs = self._signs() if hasattr(self, "n_features_in_") else self.monotonic_cst
             limits = tuple(Monotone(j, sign) for j, sign in enumerate(signs) if sign)
-            problem = replace(problem, constraints=(*problem.constraints, *limits))
+            problem = problem.restated(constraints=(*problem.constraints, *limits))
         return problem, scaling
 
     def _solver(self, problem: TreeProblem) -> Any:

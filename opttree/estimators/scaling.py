@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels.thresholds import between
 from opttree.models import Model
 from opttree.preprocessing import NormalQuantiles
 from opttree.problems import TreeProblem
@@ -119,8 +120,18 @@ class QuantileScaling:
             below = int(np.searchsorted(before, tree.b[t] / weight, side="right" if weight > 0.0 else "left"))
             ends = np.concatenate([[after[0] - 1.0], after, [after[-1] + 1.0]])
             A[t, feature] = np.sign(weight)
-            b[t] = np.sign(weight) * 0.5 * (ends[below] + ends[below + 1])
+            b[t] = np.sign(weight) * between(ends[below], ends[below + 1])
         return replace(tree, A=A, b=b)
+
+
+def raw_tree(scaling: Any, tree: Tree, problem: TreeProblem, X: Floats) -> Tree:
+    """`tree` of the scaled ``problem`` on the raw features of its rows ``X``, in canonical form; an axis-aligned one
+    routes the rows as it did, whatever scaling has done to its thresholds.
+    """
+    raw: Tree = scaling.unscale(tree)
+    if not tree.is_axis_aligned or tree.gate is not None or len(X) != problem.n_samples:
+        return raw.canonical
+    return raw.routing(X, problem.leaves_of(tree))
 
 
 def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
@@ -163,8 +174,11 @@ def minmax(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Flo
 
 def spread(X: Floats, weight: Floats) -> Floats:
     """(p,) standard deviation of each column; 0 for constant ones."""
-    mean, scale = moments(X, weight)
-    return np.where(np.ptp(X[weight > 0.0], axis=0) > NOISE * np.abs(mean), scale, 0.0)
+    share, out = weight / weight.sum(), np.empty(X.shape[1])
+    for j in range(X.shape[1]):
+        away = X[:, j] - X[np.argmax(weight > 0.0), j]
+        out[j] = np.sqrt(np.sum(share * np.square(away - np.sum(share * away))))
+    return out
 
 
 def outputs_name(Y: Floats) -> str:

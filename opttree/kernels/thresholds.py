@@ -13,7 +13,13 @@ from opttree.threads import share
 MAX_BUCKETS = 1024
 OFF_CENTRE = 0.4987  # rows of zero weight may lie at the exact midpoint, where rounding would decide their side
 TIE = 1e-12  # relative to the cost: the choice among equally good cuts must not depend on rounding
-RELATIVE_GAP = 1e-11  # closer values count as equal: rounding in A.x must not change a side
+RELATIVE_GAP = 1e-11  # along a hyperplane closer values count as equal: rounding in A.x must not change a side
+
+
+def between(low, high):
+    """Thresholds with ``low <= threshold < high``, for ``low < high``: halfway, or ``low`` if no double lies there."""
+    middle = 0.5 * (low + high)
+    return np.where(middle < high, middle, low)[()]
 
 
 @kernel()
@@ -134,17 +140,18 @@ def axis_range(first, last, order, values, slot, u, sums, min_rows, cut, cost, s
             x = values[j, e]
             if seen[s] >= min_rows and count[s] - seen[s] >= min_rows:
                 low = previous[s]
-                if x - low > RELATIVE_GAP * max(abs(x), abs(low)):
+                if x > low:
+                    middle = 0.5 * (low + x)
                     slack = TIE * all_right[s]
                     left_low = all_right[s] + running[s]
                     left_high = all_right[s] + total[s] - running[s]
                     if left_low < cost[j, s] - slack:
                         cost[j, s] = left_low
-                        cut[j, s] = 0.5 * (low + x)
+                        cut[j, s] = middle if middle < x else low
                         side[j, s] = 1.0
                     if left_high < cost[j, s] - slack:
                         cost[j, s] = left_high
-                        cut[j, s] = 0.5 * (low + x)
+                        cut[j, s] = middle if middle > low else x
                         side[j, s] = -1.0
             running[s] += u[i]
             seen[s] += 1

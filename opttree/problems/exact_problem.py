@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics, vectors
+from opttree.kernels.thresholds import between
 from opttree.options import Checked, option
 from opttree.problems.constraints import MaxSplits
 from opttree.problems.mip.exact_leaves import fit_exact_leaves
-from opttree.problems.numbers import apart
 from opttree.problems.penalties import L1, L2, SplitPrice
 from opttree.problems.tree_problem import TreeProblem
 from opttree.tree import Tree
@@ -113,20 +113,9 @@ class ExactTreeProblem(Checked):
         return bool(np.all(self.problem.w == self.problem.w[0]))
 
     @cached_property
-    def _ranks(self) -> NDArray[np.int32]:
-        """(p, n) number of each row's value among those of its feature; values as close as rounding are one."""
-        X = self.problem.X
-        ranks = np.empty((X.shape[1], X.shape[0]), np.int32)
-        for own, column in zip(ranks, X.T, strict=True):
-            order = np.argsort(column, kind="stable")
-            x = column[order]
-            own[order] = np.concatenate([[0], np.cumsum(apart(x))])
-        return ranks
-
-    @cached_property
     def kernel(self) -> Any:
         """The `opttree.kernels.exact.statistics.Problem`."""
-        problem, ranks = self.problem, self._ranks
+        problem, ranks = self.problem, self.problem.ranks
         w = problem.w / self.unit
         n = problem.n_samples
         ridge = np.zeros(0)
@@ -185,7 +174,10 @@ class ExactTreeProblem(Checked):
         """(p, rows) the kernel's rows in increasing order of each feature; under absolute loss (p + K, rows), in that
         of each output, too.
         """
-        order = np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
+        if self.kernel.rank.shape == self.problem.ranks.shape:
+            order = self.problem.presorted
+        else:
+            order = np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
         if self.problem.loss != "absolute":
             return order
         return np.vstack([order, np.argsort(self.problem.Y, axis=0, kind="stable").T.astype(np.int32)])
@@ -209,7 +201,7 @@ class ExactTreeProblem(Checked):
         """The tree of ``splits (S, 2)`` in heap order, feature (-1: leaf) and last rank on the left, with fitted
         leaves; thresholds are halfway between the neighbouring values of the rows that reach the node.
         """
-        X, ranks = self.problem.X, self._ranks
+        X, ranks = self.problem.X, self.problem.ranks
         links: list[tuple[int, int]] = []
         A, b = [], []
         pending = [(0, np.arange(X.shape[0]))]
@@ -222,7 +214,7 @@ class ExactTreeProblem(Checked):
                 continue
             left = ranks[feature, rows] <= rank
             low, high = X[rows[left], feature].max(), X[rows[~left], feature].min()
-            A[-1][feature], b[-1] = 1.0, 0.5 * (low + high)
+            A[-1][feature], b[-1] = 1.0, between(low, high)
             links.append((len(pending), len(pending) + 1))
             pending += [(2 * place + 1, rows[left]), (2 * place + 2, rows[~left])]
         left_links, right_links = np.array(links).T

@@ -51,16 +51,25 @@ def is_constant(name: str, values: NDArray[np.float64]) -> bool:
 
 
 def apart(x: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether neighbours among increasing values (..., m) differ by enough for a threshold between them: (..., m - 1).
-
-    In the other cases they count as equal, since rounding must not change a side.
+    """Whether neighbours among increasing values (..., m) along a hyperplane differ by more than the rounding of
+    ``a . x``, which must not change a side: (..., m - 1).
     """
     low, high = x[..., :-1], x[..., 1:]
     return high - low > RELATIVE_GAP * np.maximum(np.abs(low), np.abs(high))
 
 
-def merged_words(x: NDArray[np.float64]) -> str:
-    """Words for a message where increasing values (..., m) differ, but not all by enough; "" elsewhere."""
-    if np.array_equal(np.diff(x) > 0.0, apart(x)):
-        return ""
-    return f" (values within {RELATIVE_GAP:g} of their size count as equal)"
+def in_same_order(X: NDArray[np.float64], Z: NDArray[np.float64]) -> None:
+    """Change ``Z``, columns that grow with those of ``X`` but for rounding, in place, so that values that differ in
+    ``X`` differ in ``Z``, too: what rounding has made equal goes up by the last digit.
+    """
+    for x, z in zip(X.T, Z.T, strict=True):
+        rows = np.argsort(x, kind="stable")
+        new = np.diff(x[rows]) > 0.0
+        if np.any(np.diff(z[rows])[new] <= 0.0):
+            group = np.concatenate([[0], np.cumsum(new)])
+            number = z[rows][np.flatnonzero(np.concatenate([[True], new]))].view(np.int64)
+            number = np.where(number < 0, np.iinfo(np.int64).min - number, number)  # doubles in order as whole numbers
+            place = np.arange(number.size)
+            number = np.maximum.accumulate(number - place) + place
+            number = np.where(number < 0, np.iinfo(np.int64).min - number, number)
+            z[rows] = number.view(np.float64)[group]

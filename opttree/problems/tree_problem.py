@@ -16,7 +16,7 @@ from opttree.losses import Loss
 from opttree.models import as_model
 from opttree.problems.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
 from opttree.problems.joint_leaves import fit_jointly
-from opttree.problems.numbers import LARGEST_SINGLE, SMALLEST, check_numbers
+from opttree.problems.numbers import LARGEST_SINGLE, SMALLEST, check_numbers, in_same_order
 from opttree.problems.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.problems.weights import check_weight
 from opttree.structure import read_only, writable
@@ -30,6 +30,9 @@ CLASSIFICATION = ("zero_one", "log")
 @dataclass(frozen=True, eq=False)
 class TreeProblem:
     """Minimise over trees T:  ``(1 / sum w) sum_i w_i loss(y_i, T(x_i))  +  sum of penalties(T)``.
+
+    A row goes left where ``a . x <= b`` in double precision. Values that differ are told apart, however close they are:
+    a bound of an exact solver for axis-aligned splits is for thresholds between any two different numbers of a column.
 
     Parameters
     ----------
@@ -176,12 +179,16 @@ class TreeProblem:
             scaling[2:] = [middle, np.where(spread > 0.0, spread, 1.0)]
             y_scaled = ((raw.Y - middle) / scaling[3]).reshape(raw.y.shape)
         constraints = tuple(c.in_units(scaling[3]) for c in raw.constraints)
-        scaled = raw.with_rows((raw.X - mean) / unit, y_scaled, raw.sample_weight, constraints=constraints)
-        object.__setattr__(scaled, "_scaling", tuple(scaling))
+        Z = (raw.X - mean) / unit
+        if raw.splits == "axis":
+            in_same_order(raw.X, Z)
+        scaled = raw.with_rows(Z, y_scaled, raw.sample_weight, constraints=constraints)
+        scaled.__dict__.update(_scaling=tuple(scaling), _raw=raw.X)
         return scaled
 
     def original(self, model: Any) -> Any:
-        """A tree or forest of a `standardized` problem, or a result that holds one, on the data as they were given.
+        """A tree or forest of a `standardized` problem, or a result that holds one, on the data as they were given. An
+        axis-aligned tree sends the rows the same ways there, whatever rounding does to its thresholds.
 
         Examples
         --------
@@ -196,7 +203,10 @@ class TreeProblem:
         scaling = self.__dict__.get("_scaling")
         if scaling is None:
             raise ValueError("original is for a problem that TreeProblem.standardized made; this one has its own units")
-        return as_model(model).unscale(*scaling)
+        model, raw = as_model(model), self.__dict__.get("_raw")
+        if isinstance(model, Tree) and model.is_axis_aligned and model.gate is None and raw is not None:
+            return model.unscale(*scaling).routing(raw, self.leaves_of(model))
+        return model.unscale(*scaling)
 
     # ---- the data as kernels take them ----------------------------------------------------------------------------
 
@@ -237,6 +247,15 @@ class TreeProblem:
     def presorted(self) -> NDArray[np.int32]:
         """(p, n) rows in increasing order of each feature; computed on first use."""
         return np.argsort(self.X, axis=0, kind="stable").T.astype(np.int32)
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int32]:
+        """(p, n) the number of each row's value among the different values of its feature; computed on first use."""
+        ranks = np.empty((self.n_features, self.n_samples), np.int32)
+        for own, order, x in zip(ranks, self.presorted, self.X.T, strict=True):
+            own[order[0]] = 0
+            own[order[1:]] = np.cumsum(x[order[1:]] > x[order[:-1]])
+        return ranks
 
     @cached_property
     def sorted_values(self) -> Floats:
@@ -356,8 +375,8 @@ class TreeProblem:
         return self._broken_constraint(tree) if self.constraints and first_layer else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is kept of the last tree and the rows in blocks: copies and other processes make it anew."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_routed", "_packed")}
+        """Without what is kept of the last tree, of raw rows and of rows in blocks, so that copies stay small."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_routed", "_packed", "_raw")}
 
     def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
         """Leaf node of each row (n,), read-only.
@@ -452,15 +471,20 @@ class TreeProblem:
         (2, 3)
         """
         changes.setdefault("constraints", self.constraints)
-        return self.with_rows(self.X, self.y, self.sample_weight, **changes)
+        same = self.with_rows(self.X, self.y, self.sample_weight, **changes)
+        for name in ("presorted", "ranks", "_raw"):
+            if name in self.__dict__:
+                same.__dict__[name] = self.__dict__[name]
+        return same
 
     def with_rows(self, X: Any, y: Any, sample_weight: Any = None, **changes: Any) -> TreeProblem:
         """The same statement on other rows of the same features and classes; ``changes`` are options that differ.
-        Constraints on single rows do not carry over.
+        Constraints on single rows do not carry over. This, `restated` and `sample` are the ways to change a problem:
+        `dataclasses.replace` would forget the classes that have no row.
         """
         changes.setdefault("constraints", _on_rows(self.constraints, np.zeros(0, int), self.n_samples))
         part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
-        object.__setattr__(part, "classes", self.classes)
+        object.__setattr__(part, "classes", self.classes if part.is_classification else None)
         if "_scaling" in self.__dict__:
             object.__setattr__(part, "_scaling", self.__dict__["_scaling"])
         return part

@@ -14,7 +14,6 @@ from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import ExactTreeProblem, TreeProblem
 from opttree.problems.constraints import MaxSplits
-from opttree.problems.numbers import merged_words
 from opttree.threads import count, limited
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, changed_steps
@@ -119,7 +118,6 @@ class BranchAndBound(Solver):
         problem, began = search.exact.problem, now()
         p = problem.n_features
         words = f" Candidate splits: all thresholds of {p} feature{'s' if p > 1 else ''}"
-        words += merged_words(problem.sorted_values)
         words += f"; relative gap asked for: {self.gap:g}." if self.gap else "."
         try:
             for step in self._news(search):

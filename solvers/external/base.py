@@ -13,10 +13,12 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.thresholds import between
 from opttree.problems import SplitPrice, TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, seconds_left
 from solvers.external.worker import COMMAND
+from solvers.initial.cart import of_ranks
 from solvers.process import Process
 from solvers.result import Termination, Verdict
 
@@ -82,13 +84,14 @@ class External(Solver):
             yield Step(problem.best_constant(), bound=problem.objective(problem.best_constant()), phase="constant")
             return Verdict(Termination.OPTIMAL, " No split lowers the loss.")
         seconds = max(min(seconds_left(), LONGEST), 1e-3)
-        X, cuts = binary_features(problem.X) if self.binary else (problem.X, np.zeros((0, 2)))
+        X, cuts = binary_features(problem.X) if self.binary else (problem.ranks.T.astype(np.float64), np.zeros((0, 2)))
         seed = int(rng.integers(2**31))
         found = yield from _answer(self, (stated(problem), X, seconds, seed), seconds)
         if found is None:
             return Verdict(Termination.TIME_LIMIT, f" ({self.library} did not end, and was ended.)")
         nested, proved, nodes = found
-        tree = problem.trim(problem.fit_leaves(flat(problem, nested, cuts)))
+        tree = flat(problem, nested, cuts)
+        tree = problem.trim(problem.fit_leaves(tree if self.binary else of_ranks(tree, problem.X)))
         bound = problem.objective(tree) if proved else None
         info = {"nodes": nodes} if math.isfinite(nodes) else {}
         yield Step(tree, bound=bound, phase=self.library, info=info)
@@ -97,7 +100,9 @@ class External(Solver):
         return Termination.TIME_LIMIT if seconds < LONGEST and seconds_left() <= 0.0 else Termination.ITERATION_LIMIT
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
-        """The library's tree for the features ``X``; called in the other process."""
+        """The library's tree for ``X``, binary features or the ranks of values, which any library tells apart; called
+        in the other process.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define search")
 
 
@@ -150,7 +155,7 @@ def _answer(solver: External, arguments: tuple[Any, ...], seconds: float) -> Gen
 
 def binary_features(X: NDArray[np.float64]) -> tuple[NDArray[np.intc], NDArray[np.float64]]:
     """A column ``x_j <= t`` for every threshold between neighbouring values, and (columns, 2) j and t of each."""
-    cuts = [(j, 0.5 * (a + b)) for j in range(X.shape[1]) for a, b in pairwise(np.unique(X[:, j]))]
+    cuts = [(j, between(a, b)) for j in range(X.shape[1]) for a, b in pairwise(np.unique(X[:, j]))]
     table = np.array(cuts).reshape(-1, 2)
     return (X[:, table[:, 0].astype(int)] <= table[:, 1]).astype(np.intc), table
 

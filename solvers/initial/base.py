@@ -12,6 +12,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels.hard import project
+from opttree.kernels.thresholds import between
 from opttree.problems import TreeProblem
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, changed_steps
@@ -103,4 +104,4 @@ def weighted_quantile(values: Floats, weights: Floats, share: float = 0.5) -> fl
     middle = ordered[k]
     larger, smaller = ordered[ordered > middle], ordered[ordered < middle]
     neighbour = larger[0] if larger.size else smaller[-1] if smaller.size else middle
-    return float(0.5 * (middle + neighbour))
+    return float(between(min(middle, neighbour), max(middle, neighbour)))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.thresholds import between
 from opttree.losses import Loss
 from opttree.options import option
 from opttree.problems import TreeProblem
@@ -16,12 +17,15 @@ from opttree.tree import Tree
 from solvers.initial.base import Growth, Initial
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
+CLOSE = 1e-7  # values that scikit-learn takes for equal
 CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one": "gini", "log": "entropy"}
 
 
 @dataclass(frozen=True)
 class CartInit(Initial):
     """scikit-learn's greedy axis-aligned tree to the depth limit, criterion by the loss; leaves are refitted.
+
+    Columns of a problem of axis-aligned splits go in as ranks where single precision would not tell values apart.
 
     See Also
     --------
@@ -70,9 +74,13 @@ class CartInit(Initial):
         )
         unit = _units(problem.X)
         fits = bool(np.all(unit == 1.0))
-        model.fit(problem.X if fits else problem.X / unit, problem.y, sample_weight=problem.sample_weight)
+        X = problem.X if fits else problem.X / unit
+        by_rank = problem.splits == "axis" and _too_close(X, problem.presorted)
+        model.fit(problem.ranks.T if by_rank else X, problem.y, sample_weight=problem.sample_weight)
         tree = Tree.from_sklearn(model)
-        if not fits:
+        if by_rank:
+            tree = of_ranks(tree, problem.X)
+        elif not fits:
             tree = tree.unscale(np.zeros(unit.size), unit)
         yield problem.fit_leaves(problem.enforce_min_leaf(tree))
 
@@ -80,6 +88,27 @@ class CartInit(Initial):
 def criterion_of(loss: str | Loss) -> str:
     """scikit-learn's criterion for a loss."""
     return loss.criterion if isinstance(loss, Loss) else CRITERIA[loss]
+
+
+def of_ranks(tree: Tree, X: NDArray[np.float64]) -> Tree:
+    """An axis-aligned tree that was made for the ranks of the values of ``X``, with thresholds between the values."""
+    b = tree.b.copy()
+    for t, j in enumerate(tree.feature):
+        x = np.unique(X[:, j])
+        ends = np.concatenate([[np.nextafter(x[0], -np.inf)], x])
+        last = int(np.clip(np.floor(b[t]), -1, x.size - 1)) + 1  # of the values on the left
+        b[t] = ends[last] if last in (0, x.size) else between(ends[last], ends[last + 1])
+    return replace(tree, b=b)
+
+
+def _too_close(X: NDArray[np.float64], order: NDArray[np.integer]) -> bool:
+    """Whether scikit-learn would not tell some values of a column apart: it takes single precision."""
+    for x, rows in zip(X.T, order, strict=True):
+        ordered = x[rows]
+        near = np.diff(ordered.astype(np.float32)) <= CLOSE
+        if np.any(np.diff(ordered)[near] > 0.0):
+            return True
+    return False
 
 
 def _units(X: NDArray[np.float64]) -> NDArray[np.float64]:

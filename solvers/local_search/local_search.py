@@ -11,6 +11,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels import codes, partition
+from opttree.kernels.thresholds import between
 from opttree.options import option
 from opttree.problems import L1, L2, SplitPrice, TreeProblem
 from opttree.problems.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits
@@ -320,7 +321,7 @@ class Costs:
         order = np.argsort(sort_by, axis=1, kind="stable")
         value = np.take_along_axis(sort_by, order, axis=1)
         possible = np.zeros(value.shape, bool)
-        possible[:, :-1] = apart(value)
+        possible[:, :-1] = value[:, 1:] > value[:, :-1] if self.problem.splits == "axis" else apart(value)
         families = rows[order].astype(np.int32)
         subtrees = grown.leaves_of(rows, 2 * place + 1), grown.leaves_of(rows, 2 * place + 2)
         wanted = possible
@@ -342,7 +343,7 @@ class Costs:
             if cost[0] < best:
                 best, at = float(cost[0]), int(position[0])
         splits = 1 + sum(grown.n_splits(2 * place + side) for side in (1, 2))
-        threshold = 0.5 * (value[family, at] + value[family, at + 1])
+        threshold = between(value[family, at], value[family, at + 1])
         return best + self.problem.price_per_split * splits, family, float(threshold)
 
     def _scan(

@@ -9,6 +9,8 @@ import numpy as np
 from opttree.compiled import inner
 
 STEPS = 300
+ROUNDED = 1e-14  # of the distances of rows: hulls this near touch, but for rounding
+SOLVED, DEEP = 1e-9, 1e-6  # the same where p + 1 points have the origin inside, with shares of at least the second
 APART, TOUCH, UNKNOWN = 1, 0, -1
 
 
@@ -16,8 +18,8 @@ APART, TOUCH, UNKNOWN = 1, 0, -1
 def separate(X, side, left, right, tolerance, normal):
     """Whether the rows at ``side == left`` and ``side == right`` (both there) are apart by a hyperplane.
 
-    Sets ``normal (p,)`` so that ``normal . x`` is smaller on the left. Returns APART, TOUCH (the hulls are at most
-    ``tolerance`` apart) or UNKNOWN.
+    Sets ``normal (p,)`` so that ``normal . x`` is smaller on the left. Returns APART (by more than ``tolerance``),
+    TOUCH (the hulls have a point in common) or UNKNOWN, where rounding does not let it say.
     """
     n, p = X.shape
     points = np.empty((p + 2, p))
@@ -36,7 +38,9 @@ def separate(X, side, left, right, tolerance, normal):
     size = 1
     for _ in range(STEPS):
         length = np.sqrt(np.sum(v * v))
-        if length <= tolerance:
+        reach = np.abs(points[:size]).max()
+        inside = size == p + 1 and share[:size].min() >= DEEP
+        if length <= (SOLVED if inside else ROUNDED) * reach:
             return TOUCH
         low, high, a, b = np.inf, -np.inf, -1, -1
         for i in range(n):
@@ -55,7 +59,7 @@ def separate(X, side, left, right, tolerance, normal):
                 normal[j] = -v[j]
             return APART
         if low - high >= length * length * (1.0 - 1e-12):  # the nearest point, and not apart by the tolerance
-            return TOUCH
+            return UNKNOWN
         for j in range(p):
             points[size, j] = X[a, j] - X[b, j]
         share[size] = 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import states
-from opttree.problems.numbers import apart, merged_words
+from opttree.kernels.thresholds import between
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -96,14 +96,14 @@ class Candidates:
 def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
     """Thresholds between the values of each feature: all, or those next to k quantiles.
 
-    Thresholds are midpoints of neighbouring values; "all" covers every axis-aligned split.
+    Thresholds are midpoints of neighbouring values, however close; "all" covers every axis-aligned split.
     """
     n, p = X.shape
-    A, b, cuts, start, features, words = [], [], [], [0], [], ""
+    A, b, cuts, start, features = [], [], [], [0], []
     order = np.argsort(X, axis=0, kind="stable").T.astype(np.int32)
     for j in range(p):
         x = X[order[j], j]
-        cut, words = 1 + np.flatnonzero(apart(x)), words or merged_words(x)
+        cut = 1 + np.flatnonzero(x[1:] > x[:-1])
         if n_thresholds != "all" and cut.size > int(n_thresholds):
             wanted = np.arange(1, int(n_thresholds) + 1) / (int(n_thresholds) + 1) * n
             cut = np.unique(cut[np.abs(cut[None, :] - wanted[:, None]).argmin(axis=1)])
@@ -111,7 +111,7 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
             features.append(j)
             start.append(start[-1] + cut.size)
             cuts.append(cut)
-            b.append(0.5 * (x[cut - 1] + x[cut]))
+            b.append(between(x[cut - 1], x[cut]))
             A.append(np.tile(np.eye(p)[j], (cut.size, 1)))
     which = "all" if n_thresholds == "all" else f"at most {n_thresholds} per feature,"
     return Candidates(
@@ -121,7 +121,7 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
         start=np.array(start),
         cut=np.concatenate(cuts) if cuts else np.zeros(0, np.int64),
         feature=np.array(features, np.int64),
-        description=f"{which} {start[-1]} thresholds of {len(features)} features{words}",
+        description=f"{which} {start[-1]} thresholds of {len(features)} features",
     )
 
 
@@ -142,9 +142,10 @@ def dichotomies(X: Floats) -> Candidates:
     def add(a: Floats, b: float) -> None:
         left = X[:, 0] * a[0] + X[:, 1] * a[1] <= b
         if 0 < left.sum() < len(left):  # a split and its mirror image count once
-            sign = 1.0 if left[0] else -1.0
             first = left == left[0]
-            found.setdefault(np.packbits(first).tobytes(), (sign * a, sign * b, first))
+            if not left[0]:  # -a.x <= -b, and no row is on the hyperplane
+                a, b = -a, -float(np.nextafter(b, np.inf))
+            found.setdefault(np.packbits(first).tobytes(), (a, b, first))
 
     axis = thresholds(X, "all")
     for a, b in zip(axis.A, axis.b, strict=True):

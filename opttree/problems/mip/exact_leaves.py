@@ -28,7 +28,7 @@ def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
     values = np.zeros((tree.n_leaves, problem.n_outputs))
     coefs = np.zeros((*values.shape, problem.n_features))
     if problem.loss == "squared":  # centred, since normal equations of features far from zero are inexact
-        at_zero = replace(problem, X=centred(problem.X, problem.w))
+        at_zero = problem.with_rows(centred(problem.X, problem.w), problem.y, problem.sample_weight, constraints=())
         values, coefs, _low, _high = at_zero.fit_leaf_arrays(leaf, values, coefs, min_rows=1)
         values = values - coefs @ np.sum(problem.w[:, None] * problem.X, axis=0)
     else:
