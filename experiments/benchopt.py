@@ -60,7 +60,7 @@ class Dataset(BaseDataset):
         return {{"problem": cloudpickle.loads(path.read_bytes())}}
 '''
 
-SOLVER = '''"""{label}."""
+SOLVER = '''"""A solver of the race."""
 
 from benchopt import BaseSolver
 
@@ -69,7 +69,7 @@ from solvers import solve
 
 
 class Solver(BaseSolver):
-    """{label}, from its first tree to its end."""
+    {about!r}
 
     name = {label!r}
     sampling_strategy = "callback"
@@ -113,10 +113,11 @@ def export(problems: Mapping[str, TreeProblem], entrants: Mapping[str, Solver], 
         except ValueError as error:
             raise ValueError(f"solvers must be ones that a text states; got {label!r} ({error})") from error
         extra = "external" if isinstance(solver, external.External) else "experiments"
-        place = Path("solvers") / f"{_stem(label)}.py"
-        if place in files:  # labels that differ in other signs than letters
-            place = Path("solvers") / f"{_stem(label)}_{len(files)}.py"
-        files[place] = SOLVER.format(label=label, text=text, extra=extra)
+        stem = _stem(label)
+        while (place := Path("solvers") / f"{stem}.py") in files:  # labels that differ in other signs than letters
+            stem = f"{stem}_{len(files)}"
+        about = f"{label}, from its first tree to its end."
+        files[place] = SOLVER.format(about=about, label=label, text=text, extra=extra)
     pickles = {name: f"{number}_{_stem(name)}.pkl" for number, name in enumerate(problems)}
     files[Path("datasets") / "problems.py"] = DATASET.format(files=pickles)
     for name, problem in problems.items():

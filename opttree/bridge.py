@@ -1,8 +1,7 @@
-"""The one place where opttree imports the packages beside it: ``bridge.solvers`` on first use, others by `own`."""
+"""The one place where opttree imports the package `solvers`: ``bridge.solvers``, on first use."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +12,9 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parents[1]
 
 
-def own(name: str) -> Any:
-    """The package called ``name``, "solvers" or "experiments", that belongs to this opttree.
-
-    Raises
-    ------
-    ImportError
-        If another module of that name comes first on the path, which is not run; the message names it.
+def check_own(name: str) -> None:
+    """ImportError if another module called ``name`` comes before opttree's own package, "solvers" or "experiments", on
+    the path; it is not run, and the message says which file it is.
     """
     spec = find_spec(name)
     if spec is not None and (spec.origin is None or Path(spec.origin).resolve().parent != HOME / name):
@@ -28,12 +23,14 @@ def own(name: str) -> Any:
             f"opttree needs its own package {name!r}; {where} comes first on sys.path and hides it: "
             "rename it, or move it to a folder that is not on sys.path"
         )
-    return import_module(name)
 
 
 def __getattr__(name: str) -> Any:
-    """The package `solvers`, see `own`."""
+    """The package `solvers` that belongs to this opttree, see `check_own`."""
     if name != "solvers":
         raise AttributeError(f"module 'opttree.bridge' has no attribute {name!r}")
-    globals()[name] = found = own(name)
+    check_own(name)
+    import solvers as found
+
+    globals()[name] = found
     return found

@@ -56,7 +56,7 @@ def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Any:
     >>> race.references()["is"].tolist()
     ['proved optimum']
     """
-    bridge.own("experiments")
+    bridge.check_own("experiments")
     try:
         machinery = import_module("experiments.racing")
     except ModuleNotFoundError as error:

@@ -20,12 +20,14 @@ from sklearn.model_selection import ShuffleSplit, train_test_split
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
+import solvers
 from experiments import baselines, execute, index, methods, protocol, report, runner, sandbox, store as store_module
 from experiments.__main__ import main
 from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
 from experiments.sizes import flops, sizes
 from experiments.store import Store
 from opttree import SDTRRegressor, TAORegressor
+from solvers.conformance import example_solvers
 
 VOLATILE = ["fit_seconds", "cpu_seconds", "predict_seconds", "predict_microseconds", "session", "finished"]
 
@@ -208,13 +210,63 @@ def test_a_solver_is_stated_as_in_python():
         TAO(max_iter=3), LocalSearch(n_starts=2)
     )
     assert methods.solver("GET.paper(n_starts=2)").n_starts == 2
+    assert methods.solver(" TAO(max_iter=3) ") == TAO(max_iter=3)
+
+
+@pytest.mark.parametrize("solver", example_solvers(vars(solvers)), ids=lambda solver: type(solver).__name__)
+def test_solvers_are_what_their_texts_state(solver):
+    assert methods.solver(repr(solver)) == solver
 
 
 @pytest.mark.parametrize(
-    "text", ["__import__('os')", "TAO().__class__", "TAO(", "1", "solve()", "TAO(max_iter=-1)", "GET._steps()"]
+    "text",
+    [
+        "__import__('os')",
+        "TAO().__class__",
+        "TAO(",
+        "1",
+        "solve()",
+        "TAO(max_iter=-1)",
+        "GET._steps()",
+        "Adam()",
+        "-" * 10_000 + "1",
+    ],
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="use must state a solver"):
+        methods.solver(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["GET(**{'n_starts': 3})", "GET(n_starts=2, **{})", "Chain(*(GET(), TAO()))", "Chain(GET(**{'n_starts': 3}))"],
+)
+def test_no_option_gets_lost(text):
+    with pytest.raises(ValueError, match=r"\(options must be stated one by one, without \* and \*\*\)"):
+        methods.solver(text)
+    with pytest.raises(ValueError, match=r"\(options must be stated once; got n_starts again\)"):
+        methods.solver("GET(n_starts=1, n_starts=2)")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("check_solver", "certify", "solve", "Result", "SolverError", "Step", "Termination", "Trace", "Solver"),
+        *("external.External", "external.base.Process", "external.worker", "external.libraries.CART", "external.TAO"),
+        *("GET.brief", "GET.refusal", "GET.steps", "GET.mro", "GET.__init_subclass__", "TAO().steps"),
+    ],
+)
+def test_a_text_calls_nothing_but_solvers_and_their_options(name, monkeypatch):
+    from solvers import TAO
+
+    monkeypatch.setattr(TAO, "__post_init__", lambda self: pytest.fail("an argument was built"))
+    with pytest.raises(ValueError, match=rf"names must be of .*TAO, .*external\.STreeD; got {re.escape(name)}\)"):
+        methods.solver(f"{name}(TAO())")
+
+
+@pytest.mark.parametrize("text", ["TAO", "Chain(TAO, GET())", "GET.paper", "TAO(max_iter=n)"])
+def test_arguments_are_constants_or_calls(text):
+    with pytest.raises(ValueError, match="arguments must be constants or calls of solvers; got "):
         methods.solver(text)
 
 

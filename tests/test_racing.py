@@ -1,5 +1,6 @@
 """`opttree.race`: problems and solvers as objects, files or names; resumable; tables, pictures, a page, benchopt."""
 
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import opttree
 from experiments import protocol as protocols
+from experiments.benchopt import export
 from experiments.racing import fingerprint, problems_of, solvers_of
 from experiments.store import Store
 from opttree import SplitPrice, TreeProblem
@@ -164,6 +166,28 @@ def test_labels_may_hold_any_sign(tmp_path):
     assert {path.name for path in (tmp_path / "inner").iterdir()} == {"bench"}
 
 
+MARKS = ['"""', "'''", "\\", "\n", "{0!r}", '"""\nraise SystemExit(1)\n"""', "%s", "#"]
+
+
+def test_labels_are_no_code(tmp_path):
+    pytest.importorskip("benchopt")
+    entrants = {f"a{mark}": CartInit() for mark in MARKS}
+    problems = {f"p{mark}": PROBLEMS["one"] for mark in MARKS}
+    written = [path for path in export(problems, entrants, tmp_path) if path.suffix == ".py"]
+    shown = [runpy.run_path(str(path))["Solver"] for path in written if path.parent.name == "solvers"]
+    assert set(entrants) <= {one.name for one in shown}
+    assert [one.__doc__ for one in shown] == [f"{one.name}, from its first tree to its end." for one in shown]
+    dataset = runpy.run_path(str(tmp_path / "datasets" / "problems.py"))["Dataset"]
+    assert dataset.parameters == {"problem": list(problems)}
+
+
+def test_no_file_of_a_benchmark_takes_the_place_of_another(tmp_path):
+    files = export(PROBLEMS, {"a_3": CartInit(), "a": RandomInit(), "A!": TAO(), "a?": LocalSearch()}, tmp_path)
+    assert len(set(files)) == len(files)
+    texts = [path.read_text() for path in files if path.parent.name == "solvers"]
+    assert all(any(f"name = {label!r}\n" in text for text in texts) for label in ("a_3", "a", "A!", "a?"))
+
+
 def test_problems_and_solvers_are_checked():
     for given, words in (
         ({}, "problems must hold at least one problem"),
@@ -218,8 +242,11 @@ def test_the_command_races_files(tmp_path, capsys):
     assert "2 optima proved" in printed
     assert "proved optimum" in printed
     assert {"race.html", "race.csv", "performance_profile.png"} <= {path.name for path in out.iterdir()}
-    assert main(["race", str(tmp_path), "--solvers", "nonsense", "--time-limit", "2"]) == 2
-    assert "use must state a solver" in capsys.readouterr().err
+    for text, words in (("nonsense", "use must state a solver"), ("GET(**{'n_starts': 1})", "without * and **")):
+        assert main(["race", str(tmp_path), "--solvers", text, "--time-limit", "2"]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert len(said.splitlines()) == 1
 
 
 def test_an_interrupted_command_goes_on_where_it_was(tmp_path):
