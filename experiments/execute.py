@@ -220,6 +220,8 @@ def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
     )
     row, trace = _solved(problem, solver, run, started)
     tree = row.pop("tree")
+    if tree is None:
+        return row, trace
     features, target = scaled(X, train, run.features), targets(train)
     for part, rows in (("train", train), ("test", test)):
         predicted = tree.predict(features[rows])
@@ -256,7 +258,7 @@ def _solved(
         "constant_objective": free.objective(free.best_constant()),
         "covers": solver.covers(problem),
         "tree": result.tree,
-        **sizes(result.tree),
+        **({} if result.tree is None else sizes(result.tree)),
         **verdict(result),
     }
     return row, steps(result)
@@ -311,7 +313,7 @@ def verdict(result: Any) -> dict[str, Any]:
 
 def steps(result: Any) -> pd.DataFrame:
     """The trace of a `solvers.Result`, without what solvers note beside it."""
-    return result.trace.to_frame()[["seconds", "step", "phase", "objective", "best", "bound"]]
+    return result.trace.to_frame().reindex(columns=["seconds", "step", "phase", "objective", "best", "bound"])
 
 
 def scores(y: np.ndarray, predicted: np.ndarray, task: str) -> dict[str, float]:

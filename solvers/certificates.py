@@ -155,6 +155,7 @@ def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
         start = f"Not optimal: a better tree has the objective {result.objective:.9g}."
         termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
     message = start + result.message.removeprefix(result.termination.value)
+    bound = None if bound is None else min(bound, objective)
     return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from solvers.base import LastCall, Solver, Step, Steps, due_at, start_for
 from solvers.log import LOGGER, Bar, Lines, Silent, Verbosity, checked, log_of
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
-SAME, ROUNDING = 1e-6, 1e-9  # relative to a bound, to the worst objective: a tree this little below a bound equals it
+SAME, ROUNDING = 1e-6, 1e-12  # relative to a bound, to one leaf's objective: a tree this little below a bound equals it
 SAID_GAP = 1e-3  # the message states relative gaps above this
 CLAIM = 1e-4  # error of a reported objective allowed for single precision, relative to it or to the best constant's
 
@@ -62,8 +62,9 @@ def solve(
         positive.
     SolverError
         If the solver's best tree is infeasible, or its objective differs from the reported one by more than single
-        precision explains. The error's ``result`` holds the run with the true objective. (A bound above the objective
-        is dropped, and the message says so.)
+        precision explains; the error's ``result`` holds the run with the true objective. Or if it ended without a tree
+        and without a proof that none satisfies the constraints; with the proof the result is INFEASIBLE, its ``tree``
+        None. (A bound above the objective is dropped, and the message says so.)
     KeyboardInterrupt
         On Ctrl-C before there is any tree; later the result so far is returned as INTERRUPTED. The first Ctrl-C takes
         effect at the solver's next step or pause, the second at once.
@@ -194,14 +195,15 @@ class _Recorder:
 
     def result(self, termination: Termination, detail: str) -> Result:
         """The result, with its numbers checked against the tree; `SolverError` if they disagree."""
+        if self.best is None and termination is Termination.INFEASIBLE:
+            return self._infeasible(detail)
         if self.best is None:
             why = f": {termination.value}{detail}" if self.problem.constraints or detail else ""
             raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree{why}")
         problem, bound, seconds = self.problem, self.bound, self.seconds
         objective, scale = problem.objective(self.best.tree), problem.objective(problem.best_constant())
         if bound is not None and objective < bound:
-            worst = max([scale, *(row.objective for row in self.trace if math.isfinite(row.objective))])
-            if objective >= bound - SAME * abs(bound) - ROUNDING * worst:
+            if objective >= bound - SAME * abs(bound) - ROUNDING * scale:
                 bound = objective
             else:
                 bound = None
@@ -237,6 +239,15 @@ class _Recorder:
                 result,
             )
         return result
+
+    def _infeasible(self, detail: str) -> Result:
+        """The result of a proof that no tree satisfies the constraints, or none of the solver's candidates."""
+        if not self.solver.covers(self.problem):
+            detail = f" None of the solver's candidates, that is: other trees may.{detail}"
+        bound = math.inf if self.solver.covers(self.problem) else None
+        ended = Termination.INFEASIBLE
+        counts = len(self.trace), self.n_evaluations, self.seconds, self.trace
+        return Result(cast(Any, None), math.inf, bound, ended, ended.value + detail, *counts, repr(self.solver))
 
     def _named(self, model: Model) -> Model:
         """A tree with the problem's names of the features."""

@@ -13,10 +13,14 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.interrupts import in_background
+from opttree.kernels import hard
 from opttree.kernels.exact import oblique
+from opttree.kernels.thresholds import between
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import L1, L2, SplitPrice, TreeProblem
+from opttree.problems.mip.candidates import typical
+from opttree.problems.numbers import in_same_order
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps
 from solvers.combinators import follow
@@ -26,6 +30,7 @@ from solvers.result import Termination, Verdict
 Floats = NDArray[np.float64]
 CHUNK = 2000  # nodes between two looks at the bound
 SLACK = 1e-12  # of one leaf's cost: differences that are rounding errors
+SAME, ROUNDED = 1e-9, 4.0  # of the objective, of the slack: what a proof may lack
 MOST_DEPTH = 2
 
 
@@ -40,9 +45,9 @@ class ObliqueBranchAndBound(Solver):
     number of assignments grows as n^p: depth 1 takes seconds for a hundred rows of up to four features, depth 2 for
     some dozens.
 
-    Two sets of rows are separated if their hulls are more than ``tolerance`` apart, on features scaled to [0, 1], and
-    are not if their hulls have a point in common. Where rounding does not let it say which, the bound rises no more,
-    and the search ends STALLED. ``step.info`` holds the number of nodes.
+    Two sets of rows are separated if their hulls are more than ``tolerance`` apart, on features in units of their
+    median distance from the median, and are not if their hulls have a point in common. Where rounding does not let it
+    say which, the bound rises no more, and the search ends STALLED. ``step.info`` holds the number of nodes.
 
     See Also
     --------
@@ -118,6 +123,8 @@ class ObliqueBranchAndBound(Solver):
             return Verdict(
                 Termination.STALLED, f"{search.words} Rows that nearly lie on a common plane left cuts in doubt."
             )
+        if search.objective - search.bound > SAME * abs(search.objective) + ROUNDED * search.data.slack:
+            return Verdict(Termination.STALLED, f"{search.words} Rounding moves rows across the best that was found.")
         return Verdict(Termination.OPTIMAL, search.words)
 
 
@@ -128,13 +135,14 @@ class _Search:
         self.problem, self.tree, self.objective = problem, tree, problem.objective(tree)
         self.words = " Candidate splits: all hyperplanes."
         n, p = problem.X.shape
-        low, scale = problem.X.min(axis=0), np.ptp(problem.X, axis=0)
-        self.low, self.scale = low, np.where(scale > 0.0, scale, 1.0)
+        self.centre, self.scale = typical(problem.X)
+        X = (problem.X - self.centre) / self.scale
+        in_same_order(problem.X, X)
         Y = problem.Y if problem.is_classification else problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
         leaf = problem.mean_loss(problem.best_constant())
         self.stopped = np.zeros(1)
         self.data = oblique.Data(
-            np.ascontiguousarray((problem.X - self.low) / self.scale),
+            np.ascontiguousarray(X),
             np.ascontiguousarray(Y),
             problem.w,
             np.ascontiguousarray(np.argsort(Y, axis=0, kind="stable").T),
@@ -208,7 +216,7 @@ class _Search:
                 self.tree, self.objective = tree, objective
         if not self.doubtful:
             lower = float(oblique.lower_bound(self.state))
-            self.bound = max(self.bound, min(lower, self.objective))
+            self.bound = max(self.bound, min(lower - 2.0 * self.data.slack, self.objective))
         return Step(self.tree, self.objective, self.bound, "branch and bound", info={"nodes": self.nodes})
 
     def _tree(self) -> Tree:
@@ -223,7 +231,11 @@ class _Search:
             normal = np.zeros(p)
             threshold = oblique.hyperplane(self.data, side, normal)
             A[node] = normal / self.scale
-            b[node] = float(threshold + A[node] @ self.low)
+            b[node] = float(threshold + A[node] @ self.centre)
+            z = hard.project(self.problem.X, np.arange(self.problem.n_samples), A[node])
+            low, high = z[side == oblique.LEFT].max(), z[side == oblique.RIGHT].min()
+            if low < high and not low <= b[node] < high:
+                b[node] = between(low, high)
             left[node], right[node] = len(left), len(left) + 1
             for k in range(2):
                 below = self.below[k] if level == 0 and self.problem.depth > 1 else np.zeros(0, np.int8)

@@ -53,7 +53,8 @@ def relative_gap(objective: float, bound: float | None) -> float | None:
 
 
 class SolverError(RuntimeError):
-    """A solver violated its contract: no tree, an infeasible tree, or a wrong objective.
+    """A solver violated its contract: no tree without a proof that there is none, an infeasible tree, or a wrong
+    objective.
 
     Attributes
     ----------
@@ -165,9 +166,9 @@ class Result:
 
     Attributes
     ----------
-    tree : the best model found, a `Tree` or a `opttree.Forest`.
-    objective : its ``problem.objective``.
-    bound : proved lower bound on the objective, or None.
+    tree : the best model found, a `Tree` or a `opttree.Forest`; None where INFEASIBLE: there is none.
+    objective : its ``problem.objective``, infinite without a tree.
+    bound : proved lower bound on the objective, or None; infinite where no tree satisfies the constraints.
     termination, message : why the solver stopped, as a code and as a sentence.
     n_steps : iterates the solver yielded.
     n_evaluations : passes over the data, as reported by the solver.
@@ -193,7 +194,7 @@ class Result:
     (True, True, True)
     """
 
-    tree: Model
+    tree: Model  # but for INFEASIBLE
     objective: float
     bound: float | None
     termination: Termination
@@ -211,6 +212,8 @@ class Result:
         return relative_gap(self.objective, self.bound)
 
     def __str__(self) -> str:
+        if self.tree is None:
+            return f"no tree after {self.seconds:.3g} s. {self.message}"
         gap = "" if self.gap is None else f", bound {self.bound:.6g}, gap {100 * self.gap:.3g} %"
         return f"objective {self.objective:.6g}{gap} after {self.n_steps} steps, {self.seconds:.3g} s. {self.message}"
 
@@ -240,5 +243,5 @@ class Result:
             "termination": self.termination.name,
             "steps": self.n_steps,
             "seconds": self.seconds,
-            "parameters": self.tree.n_parameters,
+            "parameters": None if self.tree is None else self.tree.n_parameters,
         }

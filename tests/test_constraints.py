@@ -17,7 +17,7 @@ from opttree.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from solvers import GET, MIP, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, SolverError, certify, solve
+from solvers import GET, MIP, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, Termination, certify, solve
 from tests.constraint_oracle import KINDS, disagreement, formulations, instance, optimum, several
 
 SOME = (MaxSplits(2), MaxFeatures(1), FeatureCost([1.0, 2.0, 3.0], 3.0), ForbidSplit(0, 0), RequireSplit(2, 0),
@@ -98,8 +98,18 @@ def test_an_infeasible_tree_is_never_reported_as_best():
         solve(problem, MIP(), start=tree)
     contradiction = stated(RequireSplit(0), ForbidSplit(0))
     for form in ("hyperflow", "flow", "big-m"):
-        with pytest.raises(SolverError, match=r"No tree satisfies the constraints\."):
-            solve(contradiction, MIP(form), time_limit=60)
+        result = solve(contradiction, MIP(form), time_limit=60)
+        assert result.termination is Termination.INFEASIBLE
+        assert result.tree is None
+        assert result.objective == result.bound == np.inf
+        assert result.gap is None
+        assert "No tree satisfies the constraints." in str(result)
+        assert result.summary()["parameters"] is None
+        assert "No tree" in result._repr_html_()
+    few = solve(stated(RequireSplit(0), ForbidSplit(0)), MIP(n_thresholds=2), time_limit=60)  # of some trees alone
+    assert few.termination is Termination.INFEASIBLE
+    assert few.bound is None
+    assert "other trees may" in few.message
 
 
 def test_a_split_that_sends_all_rows_one_way_does_not_count():

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels.thresholds import between
 from opttree.models import Model
 from opttree.preprocessing import NormalQuantiles
 from opttree.problems import TreeProblem
-from opttree.problems.numbers import RESOLUTION, ROUNDING, SMALLEST, is_constant
+from opttree.problems.numbers import RESOLUTION, ROUNDING, SMALLEST, between, is_constant
 from opttree.tree import Tree
 
 Floats = NDArray[np.float64]

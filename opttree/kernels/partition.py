@@ -9,8 +9,8 @@ import numpy as np
 
 from opttree.compiled import inner, kernel
 from opttree.kernels.codes import ABSOLUTE, LOG, SQUARED
+from opttree.kernels.entropy import log_cost
 from opttree.kernels.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
-from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.kernels.leaves import fit_linear
 from opttree.kernels.quadratic import solve_linear_leaf
 from opttree.threads import share
@@ -57,11 +57,7 @@ def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
             of_class[s, label] += w[i]
             total -= cost[s]
             if loss == LOG:
-                cost[s] = 0.0
-                for k in range(n_classes):
-                    if of_class[s, k] > 0.0:
-                        share = max(of_class[s, k] / weight[s], SMALLEST_PROBABILITY)
-                        cost[s] -= of_class[s, k] * np.log(share)
+                cost[s] = log_cost(of_class[s], 0)
             else:
                 cost[s] = weight[s] - of_class[s].max()
             total += cost[s]

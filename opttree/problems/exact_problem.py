@@ -24,6 +24,24 @@ NOISE = 0.1  # of the slack: rounding errors of a cost
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
 
+def equal_rows(ranks: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first of each set of equal columns of ``ranks (p, n)``, in lexicographic order, and the set (n,) of each."""
+    mixed = np.zeros(ranks.shape[1], np.uint64)
+    for own in ranks:  # equal columns have equal hashes
+        mixed = (mixed ^ own.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    _hash, first, group = np.unique(mixed, return_index=True, return_inverse=True)
+    if first.size == mixed.size:
+        return np.arange(mixed.size), np.arange(mixed.size)
+    if not all(np.array_equal(own, own[first[group]]) for own in ranks):  # two sets of one hash
+        _columns, first, group = np.unique(ranks, axis=1, return_index=True, return_inverse=True)
+        return first, group
+    order = np.lexsort(ranks[::-1, first])
+    place = np.empty(order.size, np.intp)
+    place[order] = np.arange(order.size)
+    return first[order], place[group]
+
+
 @dataclass(frozen=True, eq=False)
 class ExactTreeProblem(Checked):
     """An axis-aligned `TreeProblem` over all thresholds between neighbouring values.
@@ -137,7 +155,7 @@ class ExactTreeProblem(Checked):
                 most = w * np.square(farthest).sum(axis=1)
         rows[:, 0] = 1.0
         if problem.min_leaf == 1 and problem.loss != "absolute":
-            _distinct, first, group = np.unique(ranks, axis=1, return_index=True, return_inverse=True)
+            first, group = equal_rows(ranks)
             if first.size < n:
                 merged = np.zeros((first.size, rows.shape[1]))
                 np.add.at(merged, group, rows)

@@ -57,7 +57,8 @@ def _allowed(G: Floats, table: Floats, known: NDArray[np.bool_], leaf: int) -> F
     upper = [table[other] for other in np.flatnonzero(known).tolist() if _ordered(G, leaf, other)]
     if table.shape[1] > 1:  # classes: any of a neighbour is in order
         return max(lower, key=np.argmax) if lower else min(upper, key=np.argmax) if upper else table[leaf]
-    low, high = max(map(float, lower), default=-np.inf), min(map(float, upper), default=np.inf)
+    low = max((float(answer[0]) for answer in lower), default=-np.inf)
+    high = min((float(answer[0]) for answer in upper), default=np.inf)
     return np.clip(table[leaf], low, max(low, high))
 
 
@@ -70,6 +71,8 @@ def _ordered(G: Floats, first: int, second: int) -> bool:
 def _fit(problem: Statement, leaf: NDArray[np.integer], best: Floats, limits: Limits) -> Floats:
     """The best answers (L, K) of leaves that all hold rows."""
     L, K = best.shape
+    if not len(limits.h):
+        return best
     G, h = limits.G.reshape(len(limits.h), L * K), limits.h
     weight: Floats = np.bincount(leaf, weights=problem.w, minlength=L).astype(np.float64)
     if problem.loss == "zero_one":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels.thresholds import RELATIVE_GAP
+from opttree.kernels.thresholds import RELATIVE_GAP, between as between
 
 LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of such squares over rows, are finite
 SMALLEST = 1e-150  # least size of the largest number of a column, unless all are zero: its inverse is finite

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.forest import Forest
-from opttree.kernels import codes, hard, leaves, reduced
+from opttree.kernels import codes, entropy, hard, leaves, reduced
 from opttree.losses import Loss
 from opttree.models import as_model
 from opttree.problems.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
@@ -246,7 +246,10 @@ class TreeProblem:
     @cached_property
     def presorted(self) -> NDArray[np.int32]:
         """(p, n) rows in increasing order of each feature; computed on first use."""
-        return np.argsort(self.X, axis=0, kind="stable").T.astype(np.int32)
+        order = np.empty((self.n_features, self.n_samples), np.int32)
+        for own, x in zip(order, self.X.T, strict=True):
+            own[:] = np.argsort(np.ascontiguousarray(x), kind="stable")
+        return order
 
     @cached_property
     def ranks(self) -> NDArray[np.int32]:
@@ -545,7 +548,8 @@ class TreeProblem:
         Returns
         -------
         Tree
-            Constant leaves are exact: mean, median, class frequencies. Linear ones minimise the loss plus the leaf
+            Constant leaves are exact: mean, median, class frequencies (under log loss 0 for classes so rare that their
+            rows cost the cap all the same). Linear ones minimise the loss plus the leaf
             penalties (softmax cross-entropy for classification) and, in regression, are clipped to the intersection of
             the ranges of y and of the fitted values on the leaf's rows. Leaves that no row reaches are unchanged.
             Under a `LeafConstraint` constant leaves are the best within its limits.
@@ -597,6 +601,8 @@ class TreeProblem:
         else:
             new, kernel = leaves.fit_means(self.Y, self.w, order, start), leaves.least_squares_range
         linear = coefs.shape[2] > 0
+        if self.loss == "log" and not linear:
+            entropy.give_up_rare(new)
         if linear and self.is_classification:
             new = np.log(np.maximum(new, hard.SMALLEST_PROBABILITY))
         empty = np.diff(start) == 0

@@ -21,6 +21,7 @@ from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.driver import solve
 from solvers.exact.branch_and_bound import BranchAndBound
+from solvers.exact.early import outputs_bound
 from solvers.initial import CartInit
 from solvers.parallel import spread, width
 from solvers.result import Termination, Verdict
@@ -85,7 +86,10 @@ class BlockBounds(Solver):
         began = now()
         until = math.inf if self.time_limit is None else began + (1.0 - RESERVE) * self.time_limit
         tree = CartInit().build(problem, rng.spawn(1)[0]) if start is None else start
-        yield Step(tree, bound=0.0, phase="start")
+        if problem.violation(tree) is not None:
+            tree = problem.best_constant()
+        splits = 2**problem.depth - 1 if self.max_splits is None else min(self.max_splits, 2**problem.depth - 1)
+        yield Step(tree, bound=outputs_bound(problem, splits), phase="start")
         order = rng.permutation(problem.n_samples)
         number = self.blocks if self.blocks != "auto" else (yield from self._number(problem, tree, order, until))
         number = min(number, problem.n_samples)

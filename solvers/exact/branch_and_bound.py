@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree.clock import now
+from opttree.interrupts import in_background
 from opttree.models import as_tree
 from opttree.options import option
 from opttree.problems import ExactTreeProblem, TreeProblem
 from opttree.problems.constraints import MaxSplits
 from opttree.threads import count, limited
 from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps, changed_steps
+from solvers.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
 from solvers.combinators import follow
+from solvers.exact.early import LATE, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
 from solvers.exact.search import Search
 from solvers.initial import CartInit
 from solvers.result import Termination, Verdict
 
 MOST_DEPTH = 6
+LARGE = 1_000_000  # numbers in X from which on the first bound is by blocks of rows
 SAME, ROUNDING = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
 
 
@@ -95,32 +101,55 @@ class BranchAndBound(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
-        exact = ExactTreeProblem(problem, self.max_splits)
+        exact, began = ExactTreeProblem(problem, self.max_splits), now()
         one_leaf = Step(exact.fitted(problem.best_constant()), bound=0.0, phase="constant")
         yield one_leaf
         if exact.n_splits == 0:
             yield replace(one_leaf, bound=problem.objective(one_leaf.tree))
             return Termination.OPTIMAL
+        seeds, large = rng.spawn(2), problem.X.size >= LARGE
+        floor = 0.0
+        if large:  # sorting alone takes longer than these bounds
+            floor = outputs_bound(problem, exact.n_splits)
+            yield replace(one_leaf, bound=floor, phase="outputs")
+            for bound in blocks_bounds(problem, self.max_splits, self._seconds_for_blocks(began), seeds[1]):
+                floor = max(floor, bound)
+                yield replace(one_leaf, bound=floor, phase="blocks")
         if start is not None:
             start = exact.fitted(start)
             yield Step(start, phase="start")
         elif self.init is not None:
-            refitted = partial(_refitted, exact)
-            first = changed_steps(self.init.steps(problem, None, rng.spawn(1)[0]), refitted)
-            found, _objective, _end = yield from follow(problem, first, type(self.init).__name__)
-            start = None if found is None else as_tree(found)
+            start = yield from self._first(self.init, exact, seeds[0])
         with limited(count(self.n_jobs)):
-            search = Search(exact, start, self.gap, self.memory, self.queue_memory)
-        return (yield from self._searched(search))
+            begun = partial(Search, exact, start, self.gap, self.memory, self.queue_memory)
+            search = (yield from in_background(begun)) if large else begun()
+        search.floor = floor
+        return (yield from self._searched(search, seeds[1]))
 
-    def _searched(self, search: Search) -> Steps:
+    def _first(self, init: Solver, exact: ExactTreeProblem, rng: Rng) -> Generator[Step | None, Any, Tree | None]:
+        """The start tree, by ``init``; of a large table by some of its rows."""
+        problem = exact.problem
+        if problem.X.size >= LARGE:
+            rows = rng.permutation(problem.n_samples)[: LARGE // problem.n_features]
+            problem = problem.sample(np.sort(rows))
+        refitted = partial(_refitted, exact)
+        first = changed_steps(init.steps(problem, None, rng), refitted)
+        found, _objective, _end = yield from follow(exact.problem, first, type(init).__name__)
+        return None if found is None else as_tree(found)
+
+    def _seconds_for_blocks(self, began: float) -> float:
+        """Seconds for `early_bounds`."""
+        own = math.inf if self.time_limit is None else self.time_limit - (now() - began)
+        return min(SHARE * min(own, seconds_left()), LONGEST)
+
+    def _searched(self, search: Search, rng: Rng) -> Steps:
         """Incumbents and bounds of ``search`` to its end."""
         problem, began = search.exact.problem, now()
         p = problem.n_features
         words = f" Candidate splits: all thresholds of {p} feature{'s' if p > 1 else ''}"
         words += f"; relative gap asked for: {self.gap:g}." if self.gap else "."
         try:
-            for step in self._news(search):
+            for step in self._news(search, rng):
                 yield step
                 if self.time_limit is not None and now() - began >= self.time_limit:
                     search.stop()
@@ -149,11 +178,20 @@ class BranchAndBound(Solver):
             return Verdict(Termination.STALLED, words)
         return Verdict(Termination.OPTIMAL, words)
 
-    def _news(self, search: Search) -> Iterator[Step | None]:
-        """A step whenever the incumbent or the bound has moved, None otherwise."""
-        seen = None
+    def _news(self, search: Search, rng: Rng) -> Iterator[Step | None]:
+        """A step whenever the incumbent or the bound has moved, None otherwise. Where the search has no bound yet, it
+        is given others, see `solvers.exact.early`, while it goes on.
+        """
+        seen, began, asked = None, now(), False
         for _ in search.run():
             yield from search.improved()
+            if not asked and search.bound == 0.0 < search.cost and now() - began > LATE:
+                asked, exact = True, search.exact
+                search.floor = max(outputs_bound(exact.problem, exact.n_splits), equal_rows_bound(exact))
+                yield search.step()
+                for bound in blocks_bounds(exact.problem, self.max_splits, self._seconds_for_blocks(began), rng):
+                    search.floor = max(search.floor, bound)
+                    yield search.step()
             state = search.cost, search.bound
             yield None if state == seen else search.step()
             seen = state

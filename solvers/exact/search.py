@@ -76,6 +76,7 @@ class Search:
         self.idle = list(self.rooms)
         self.splits = np.full((2 ** max(problem.depth, 2) - 1, 2), -1, np.int64)
         self.changes, self.share, self.proved = 0.0, 1.0, 0.0
+        self.floor = 0.0  # a bound on the objective that is known otherwise
         self.reach = np.zeros((p, 2), np.int32)
         self.fresh: list[Any] = []  # splits of incumbents nobody has looked at
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
@@ -106,7 +107,7 @@ class Search:
         """Proved lower bound on the objective."""
         state = self.state
         low = min([state[kernels.BEST], state[kernels.BOUND], state[kernels.OPEN], *self.active])
-        return self.exact.bound(max(float(low), self.proved))
+        return max(self.exact.bound(max(float(low), self.proved)), self.floor)
 
     def step(self) -> Step:
         """The incumbent and the bound."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from opttree.options import option
 from opttree.problems import MIPTreeProblem, TreeProblem
 from opttree.problems.constraints import Constraint
 from opttree.problems.mip import LEAST_MARGIN, Formulation, TooLargeError
+from opttree.problems.mip.exact_leaves import output_range
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, seconds_left
 from solvers.initial import CartInit
@@ -31,7 +32,12 @@ GAP, ROUGH_GAP = 1e-6, 1e-4  # of linear losses, and of others in flow and big-m
 QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features up to which no good start is needed
 SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds x nodes, range of nodes: local search for a start
 SMALL_STEP, MOST_STALE = 0.01, 4  # share of the gap by which new tangents should raise the bound, and how often not
-SAME, ROUNDING = 1e-6, 1e-9  # relative to an objective, to the one-leaf tree's: values this close count as equal
+SAME = 1e-6  # relative to an objective: values this close count as equal
+TOLERANCE = 5e-10  # of one leaf's objective: what the optimizer's tolerances may add to a bound
+ROW_TOLERANCE = 1e-7  # the same, of the largest cost of a row, where the program has costs of rows
+LOST = 1e-3  # of an objective: the most that they may be in a proof
+ROUNDING = 1e-12  # of one leaf's objective: what rounding may leave of a loss of 0
+WHOLE = 1e-2  # of a row's weight, where rows are counted
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class MIP(Solver):
         "Threads of HiGHS, >= 1; None: HiGHS decides. Use one number per process: HiGHS keeps its first setting.",
         least=1,
     )
-    seed: int = option(0, "Of HiGHS.", least=0)
+    seed: int | None = option(None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0)
     coef_bound: float = option(10.0, "See `MIPTreeProblem`.", above=0)
     margin: float = option(0.005, "See `MIPTreeProblem`.", least=LEAST_MARGIN)
 
@@ -171,7 +177,8 @@ class MIP(Solver):
         """Incumbents and bounds, until a proof or a limit."""
         began = now()
         stated = self.stated(problem)
-        search = _Search(self, stated, began)
+        seed = int(rng.integers(2**31 - 1)) if self.seed is None else self.seed
+        search = _Search(replace(self, seed=seed), stated, began)
         problem, auto = stated.problem, self.init == "auto"
         try:
             if stated.extensions:  # which trees they allow is known from the model
@@ -209,7 +216,17 @@ class _Search:
         self.objective = math.inf
         free = self.problem.restated(constraints=())
         rough = stated.formulation != "hyperflow" and self.problem.loss in ("squared", "log")
-        self.slack = ROUNDING * free.objective(free.best_constant())  # smaller differences are rounding errors
+        leaf = free.objective(free.best_constant())
+        equal = self.problem.loss == "zero_one" and float(np.ptp(self.problem.w)) == 0.0
+        # of errors of rows of equal weight: objectives are its multiples
+        self.whole = float(self.problem.w[0]) if equal and not self.problem.price_per_split else 0.0
+        # the objective adds up costs of rows: their variables, not the splits, are what tolerances are for
+        self.by_rows = stated.formulation != "hyperflow" and not self.whole
+        span = 1.0 if self.problem.is_classification else output_range(self.problem)[1]
+        row = float(self.problem.w.max()) * (span**2 if self.problem.loss == "squared" else span)
+        # smaller differences are within the optimizer's tolerances
+        self.slack = max(TOLERANCE * leaf, ROW_TOLERANCE * row if self.by_rows else 0.0)
+        self.rounded = LOST * ROUNDING * leaf  # of a perfect fit
         self.gap = options.gap if options.gap is not None else ROUGH_GAP if rough else GAP
         self.bound, self.nodes = 0.0, 0
         self.unused: str | None = None  # why the start was not used
@@ -254,10 +271,17 @@ class _Search:
         return False
 
     def raise_bound(self, bound: float | None) -> bool:
-        """Take a proved bound (or None) if it is better; returns whether it is."""
-        if bound is None or bound <= self.bound:
+        """Take a proved bound (or None), less what the optimizer's tolerances may have added, if it is better; returns
+        whether it is: the optimizer forgets nodes that are within half the gap of its best solution.
+        """
+        if bound is None:
             return False
-        self.bound = bound
+        sure = bound - 0.5 * self.gap * abs(bound) - self.slack
+        if self.whole:
+            sure = self.whole * math.ceil(sure / self.whole - WHOLE)
+        if sure <= self.bound:
+            return False
+        self.bound = sure
         return True
 
     def step(self, phase: str) -> Step | None:
@@ -339,7 +363,11 @@ class _Search:
             yield self.step("branch and bound")
             if status == "Infeasible" and self.tree is None:
                 return Verdict(Termination.INFEASIBLE, self.detail())
-            if self.tree is not None and self.objective - self.bound <= self.gap * abs(self.objective) + self.slack:
+            within = self.gap * abs(self.objective) + 2.0 * self.slack
+            if self.tree is not None and self.objective - self.bound <= within:
+                if self.by_rows and 2.0 * self.slack > LOST * abs(self.objective) > self.rounded:
+                    words = " Costs this far below that of one leaf are lost in the optimizer's tolerances."
+                    return Verdict(Termination.STALLED, self.detail() + words)
                 return Verdict(Termination.OPTIMAL, self.detail())
             if status == "TimeLimit":
                 raise LastCall
@@ -391,11 +419,11 @@ class _Search:
 
     def _limits(self) -> Limits:
         return Limits(
-            gap=self.gap,
+            gap=0.5 * self.gap,
             seconds=max(min(self.own_seconds_left(), seconds_left()), 0.0),
             nodes=self.options.node_limit,
             threads=self.options.threads,
-            seed=self.options.seed,
+            seed=self.options.seed or 0,
             verbose=self.options.verbose,
             tight=self.careful,
         )

@@ -9,8 +9,8 @@ import numpy as np
 from opttree.compiled import inner
 
 STEPS = 300
-ROUNDED = 1e-14  # of the distances of rows: hulls this near touch, but for rounding
-SOLVED, DEEP = 1e-9, 1e-6  # the same where p + 1 points have the origin inside, with shares of at least the second
+ROUNDED = 1e-14  # what rounding leaves of a sum of numbers that is zero, relative to their sizes
+SOLVED, DEEP = 1e-10, 1e-6  # the same where p + 1 points have the origin inside, with shares of at least the second
 APART, TOUCH, UNKNOWN = 1, 0, -1
 
 
@@ -22,6 +22,8 @@ def separate(X, side, left, right, tolerance, normal):
     TOUCH (the hulls have a point in common) or UNKNOWN, where rounding does not let it say.
     """
     n, p = X.shape
+    if p == 1:
+        return _ordered(X, side, left, right, normal)
     points = np.empty((p + 2, p))
     share = np.zeros(p + 2)
     v = np.zeros(p)
@@ -38,9 +40,14 @@ def separate(X, side, left, right, tolerance, normal):
     size = 1
     for _ in range(STEPS):
         length = np.sqrt(np.sum(v * v))
-        reach = np.abs(points[:size]).max()
         inside = size == p + 1 and share[:size].min() >= DEEP
-        if length <= (SOLVED if inside else ROUNDED) * reach:
+        zero = True
+        for j in range(p):
+            sizes = 0.0
+            for i in range(size):
+                sizes += share[i] * abs(points[i, j])
+            zero &= abs(v[j]) <= (SOLVED if inside else ROUNDED) * sizes
+        if zero:
             return TOUCH
         low, high, a, b = np.inf, -np.inf, -1, -1
         for i in range(n):
@@ -68,6 +75,18 @@ def separate(X, side, left, right, tolerance, normal):
         if size < 0:
             return UNKNOWN
     return UNKNOWN
+
+
+@inner()
+def _ordered(X, side, left, right, normal):
+    """`separate` for one feature, exactly."""
+    low, high = np.array([np.inf, np.inf]), np.array([-np.inf, -np.inf])
+    for i in range(X.shape[0]):
+        for k, which in enumerate((left, right)):
+            if side[i] == which:
+                low[k], high[k] = min(low[k], X[i, 0]), max(high[k], X[i, 0])
+    normal[0] = 1.0 if high[0] < low[1] else -1.0
+    return APART if high[0] < low[1] or high[1] < low[0] else TOUCH
 
 
 @inner()

@@ -13,13 +13,13 @@ import numpy as np
 
 from opttree.compiled import inner, kernel
 from opttree.kernels.codes import ABSOLUTE, SQUARED, ZERO_ONE
+from opttree.kernels.entropy import log_cost
 from opttree.kernels.exact.hulls import APART, TOUCH, separate
 
 FREE, LEFT, RIGHT, OUT = 0, 1, 2, 3
 NO_LIMIT = 1 << 60
-CAPPED = 13.815510557964274  # -log(1e-6), the largest log loss of a row
-# data: features in [0, 1], outputs (centred) or class codes, weights, (K, n) rows by output, loss, classes, price of a
-# split, smallest leaf, tolerance of separation, slack of costs; a flag that stops a search
+# data: features in typical units, outputs (centred) or class codes, weights, (K, n) rows by output, loss, classes,
+# price of a split, smallest leaf, tolerance of separation, slack of costs; a flag that stops a search
 Data = namedtuple("Data", "X Y w order code n_classes price min_leaf tolerance slack stop")
 # state of a search, which can be paused: numbers are [depth of the path, best cost, lower bound of what was left open,
 # nodes, inner nodes, doubtful cuts]; the path has the row, turn, first side, bound, normal and known costs of each node
@@ -64,13 +64,9 @@ def cost_of(data, side, which):
     for i in range(n):
         if side[i] == which:
             counts[int(data.Y[i, 0])] += data.w[i]
-    weight = counts.sum()
     if data.code == ZERO_ONE:
-        return weight - counts.max()
-    for c in counts:
-        if c > 0.0:
-            total += c * min(np.log(weight / c), CAPPED)
-    return total
+        return counts.sum() - counts.max()
+    return log_cost(counts, 0)
 
 
 @inner()

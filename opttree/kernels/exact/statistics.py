@@ -13,6 +13,7 @@ import numpy as np
 
 from opttree.compiled import kernel, lean
 from opttree.kernels.codes import SQUARED, ZERO_ONE
+from opttree.kernels.entropy import log_cost
 from opttree.kernels.quadratic import RANK
 
 # rank (p, n): number of each row's value among the distinct values of a feature; rows (n, S): their statistics; most
@@ -77,17 +78,13 @@ def cost(s, leaf, work):
         for k in range(3, s.size):
             explained += s[k] * s[k]
         return max(s[2] - explained / s[1], 0.0) if s[1] > 0.0 else 0.0
-    total = top = 0.0
-    for k in range(1, s.size):
-        total += s[k]
-        top = max(top, s[k])
     if loss == ZERO_ONE:
-        return total - top
-    own = 0.0
-    for k in range(1, s.size):
-        if s[k] > 0.0:
-            own -= s[k] * np.log(s[k] / total)
-    return max(own, 0.0)
+        other = top = 0.0  # without the difference of large weights
+        for k in range(1, s.size):
+            other += min(top, s[k])
+            top = max(top, s[k])
+        return other
+    return log_cost(s, 1)
 
 
 @lean(error_model="numpy")
@@ -103,15 +100,15 @@ def costs(s, first, last, leaf, own, work, out):
         return
     if loss == ZERO_ONE and s.shape[0] == 4:  # up to three classes
         for k in range(first, last):
-            out[k] = s[1, k] + s[2, k] + s[3, k] - max(max(s[1, k], s[2, k]), s[3, k])
+            out[k] = min(s[1, k], s[2, k]) + min(max(s[1, k], s[2, k]), s[3, k])
         return
     if loss == ZERO_ONE:
         for k in range(first, last):
-            total = top = 0.0
+            other = top = 0.0
             for c in range(1, s.shape[0]):
-                total += s[c, k]
+                other += min(top, s[c, k])
                 top = max(top, s[c, k])
-            out[k] = total - top
+            out[k] = other
         return
     for k in range(first, last):
         for c in range(own.size):

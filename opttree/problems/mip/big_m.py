@@ -143,7 +143,7 @@ class BigM:
 
         def order(m: Any, t: int) -> Any:
             a, b = 2 * (t - first), 2 * (t - first) + 1
-            if self.problem.is_classification:
+            if self.leaves.by_class:
                 classes = range(self.problem.n_outputs)
                 return sum(k * m.answers[k, a] for k in classes) <= sum(k * m.answers[k, b] for k in classes)
             return m.value[a, 0] <= m.value[b, 0]

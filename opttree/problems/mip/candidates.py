@@ -133,9 +133,7 @@ def dichotomies(X: Floats) -> Candidates:
     slightly about their midpoint in either direction.
     """
     points = np.unique(X, axis=0)
-    centre = np.median(points, axis=0)
-    spread = np.median(np.abs(points - centre), axis=0)
-    scale = np.where(spread > 0.0, spread, unit_range(points)[1])
+    centre, scale = typical(points)
     unit = (points - centre) / scale
     found: dict[bytes, tuple[Floats, float, NDArray[np.bool_]]] = {}
 
@@ -179,6 +177,15 @@ def dichotomies(X: Floats) -> Candidates:
         feature=np.full(len(splits), -1),
         description=f"all {len(splits)} linear dichotomies of the rows",
     )
+
+
+def typical(X: Floats) -> tuple[Floats, Floats]:
+    """Median of each feature and median distance from it, or the range where that is 0, or 1: in these units outliers
+    take no digits from other rows.
+    """
+    centre = np.median(X, axis=0)
+    spread = np.median(np.abs(X - centre), axis=0)
+    return centre, np.where(spread > 0.0, spread, unit_range(X)[1])
 
 
 def unit_range(X: Floats) -> tuple[Floats, Floats]:
