@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import pandas as pd
+import psutil
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score, get_scorer, mean_squared_error, r2_score
 from sklearn.model_selection import (
@@ -75,20 +77,22 @@ def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tu
     stratified = splits.stratify and task == "classification"
     counts = np.unique(y, return_counts=True)[1] if stratified else np.array([0])
 
+    own = seed if splits.per_seed else 0
+
     def held_out(rows: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
         few = not stratified or np.unique(y[rows], return_counts=True)[1].min() < 2
-        return train_test_split(rows, test_size=share, random_state=seed, stratify=None if few else y[rows])
+        return train_test_split(rows, test_size=share, random_state=own, stratify=None if few else y[rows])
 
     if splits.kind == "holdout":
         train, test = held_out(rows, splits.test_size)
     else:
         kind = StratifiedKFold if counts.min() >= splits.k else KFold
-        folds = kind(splits.k, shuffle=True, random_state=seed if splits.per_seed else 0)
+        folds = kind(splits.k, shuffle=True, random_state=own)
         train, test = list(folds.split(rows, y if kind is StratifiedKFold else None))[split]
     if splits.inner:
         train, test = held_out(train, splits.inner)
     if 0 < splits.most < len(train):
-        train = np.random.default_rng(seed).permutation(train)[: splits.most]
+        train = np.random.default_rng(own).permutation(train)[: splits.most]
     return train, test
 
 
@@ -250,10 +254,14 @@ def _solved(
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """The numbers of a solve, with its tree, and its trace."""
     started()
+    used = _cpu_seconds()
     result = solve(problem, solver, time_limit=run.time_limit, random_state=run.random_state)
+    used = _cpu_seconds() - used
     free = problem.restated(constraints=())
     row = {
         "fit_seconds": result.seconds,
+        "cpu_seconds": used,
+        "lacks": getattr(solver, "lacks", ""),
         "n_steps": result.n_steps,
         "constant_objective": free.objective(free.best_constant()),
         "covers": solver.covers(problem),
@@ -262,6 +270,16 @@ def _solved(
         **verdict(result),
     }
     return row, steps(result)
+
+
+def _cpu_seconds() -> float:
+    """CPU seconds of this process and of those that it has started, such as HiGHS's."""
+    own = psutil.Process()
+    total = sum(own.cpu_times()[:4])  # with children that have ended
+    for child in own.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(child.cpu_times()[:2])
+    return total
 
 
 def scaled(X: np.ndarray, rows: np.ndarray, features: str) -> np.ndarray:

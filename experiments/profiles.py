@@ -92,6 +92,38 @@ def primal_integral(trace: pd.DataFrame, best: float, horizon: float) -> float:
     return float(np.sum(np.diff(times) * gaps))
 
 
+def own_gap(trace: pd.DataFrame, limit: float) -> float:
+    """``(best - bound) / max(|best|, 1e-12)`` within ``limit`` seconds, at most 1; 1 without a bound or a tree."""
+    inside = trace[trace["seconds"] <= limit]
+    best, bound = inside["best"].min(), pd.to_numeric(inside["bound"], errors="coerce").max()
+    if not (len(inside) and np.isfinite(bound) and np.isfinite(best)):
+        return 1.0
+    return float(min(max(best - bound, 0.0) / max(abs(best), 1e-12), 1.0))
+
+
+def dual_integral(trace: pd.DataFrame, best: float, horizon: float) -> float:
+    """The integral over [0, horizon] seconds of the `primal_gap` between ``best`` and the highest bound so far."""
+    inside = trace[trace["seconds"] < horizon]
+    bounds = pd.to_numeric(inside["bound"], errors="coerce").cummax().ffill()
+    gaps = np.where(bounds.isna(), 1.0, primal_gap(np.minimum(bounds.fillna(-np.inf), best), best))
+    times = np.concatenate([[0.0], inside["seconds"], [horizon]])
+    return float(np.sum(np.diff(times) * np.concatenate([[1.0], gaps])))
+
+
+def primal_dual_integral(trace: pd.DataFrame, horizon: float) -> float:
+    """The integral over [0, horizon] seconds of the gap between the best objective and the highest bound so far, at
+    most 1: what SCIP calls the primal-dual integral.
+    """
+    inside = trace[trace["seconds"] < horizon]
+    best = pd.to_numeric(inside["best"], errors="coerce").cummin()
+    bounds = pd.to_numeric(inside["bound"], errors="coerce").cummax().ffill()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own: Floats = np.clip((best - bounds) / np.maximum(best.abs(), 1e-12), 0.0, 1.0).to_numpy(float)
+    gaps = np.where(np.isfinite(own), own, 1.0)
+    times = np.concatenate([[0.0], inside["seconds"], [horizon]])
+    return float(np.sum(np.diff(times) * np.concatenate([[1.0], gaps])))
+
+
 def _share_up_to(values: pd.Series, steps: Floats) -> Floats:
     ordered = np.sort(values.to_numpy(float))
     return np.searchsorted(ordered, steps, side="right") / len(ordered)

@@ -45,10 +45,10 @@ NAMES = {str: "names", int: "integers", (int, float): "numbers"}
 class Splits:
     """How rows are cut into training and test rows.
 
-    kind : "holdout" (one random part per seed) or "kfold".
+    kind : "holdout" (one random part) or "kfold".
     test_size : share of the rows that is held out.
     k : folds.
-    per_seed : whether every seed makes folds of its own, or all seeds share those of seed 0.
+    per_seed : whether every seed draws rows of its own, or all share those of seed 0: then seeds are replications.
     stratify : whether every part has the same shares of the classes, where a class has the rows for it.
     inner : share of the training rows that stands in for the test rows, which nobody then looks at; 0: the test rows.
         For choices of defaults.

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import benchopt, figures, methods, profiles, report, runner, tables
+from experiments.proofs import Proofs
 from experiments.protocol import Given, Method, Protocol, Run
 from experiments.race import Race as Comparison
 from experiments.store import Store
@@ -77,8 +78,9 @@ def fingerprint(problem: TreeProblem) -> str:
 class Race(Comparison):
     """What `race` found: every run's row and trace, with the tables and pictures of a comparison.
 
-    The reference of a problem is its proved optimum, where a solver proved one, else the best objective known; every
-    table says which.
+    The reference of a problem is its proved optimum, where a solver proved one, else the best objective that any solver
+    found with any seed; every table says which. Seeds are replications: tables hold medians over them, and means over
+    the problems that every solver ran. `proofs` has the bounds.
 
     See Also
     --------
@@ -108,7 +110,7 @@ class Race(Comparison):
         if measured.empty:
             reasons = "; ".join(dict.fromkeys(str(reason).strip().splitlines()[-1] for reason in self.every["reason"]))
             raise ValueError(f"no run ended well: {reasons}")
-        super().__init__(protocol, measured, store.traces())
+        super().__init__(protocol, measured, store.traces(), self.every)
 
     def __repr__(self) -> str:
         proved = int(self.proved.sum())
@@ -118,19 +120,24 @@ class Race(Comparison):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per run: problem, solver, seed, objective, bound, gap, seconds, why it ended; the reference, whether
-        it is proved, and the primal gap to it. Runs that were refused or failed say why.
+        """One line per run: problem, solver, seed, objective, bound, seconds on the clock and of the CPU, why it ended;
+        the problem's reference, whether it is proved, and the primal gap to it. Runs that were refused or failed say
+        why; "lacks" says what the solver could not be given.
         """
-        names = ["dataset", "method", "seed", "objective", "bound", "fit_seconds", "termination", "status", "reason"]
-        frame = self.every.reindex(columns=names)
+        names = ["dataset", "method", "seed", "objective", "bound", "fit_seconds", "cpu_seconds", "termination"]
+        frame = self.every.reindex(columns=[*names, "status", "reason", "lacks"])
         frame = frame.rename(columns={"dataset": "problem", "method": "solver", "fit_seconds": "seconds"})
-        known = self.references().reset_index().set_index(["dataset", "seed"])
-        where = pd.MultiIndex.from_frame(frame[["problem", "seed"]])
-        frame["reference"] = known["reference"].reindex(where).to_numpy()
-        frame["reference_is"] = known["is"].reindex(where).to_numpy()
+        known = self.references().reset_index().set_index("dataset")
+        frame["reference"] = known["reference"].reindex(frame["problem"]).to_numpy()
+        frame["reference_is"] = known["is"].reindex(frame["problem"]).to_numpy()
         pairs = zip(frame["objective"], frame["reference"], strict=True)
         frame["gap"] = [profiles.primal_gap(f, b)[0] if pd.notna(f) and pd.notna(b) else np.nan for f, b in pairs]
         return frame
+
+    @property
+    def proofs(self) -> Proofs:
+        """Who has proved what, when: times to proof, profiles, integrals, PAR-10, bounds that fell."""
+        return Proofs(self)
 
     def plot(self, folder: str | Path | None = None) -> list[Any]:
         """Four figures: the mean gap against time, the performance profile, the data profile and the primal integrals.
@@ -146,7 +153,9 @@ class Race(Comparison):
             "data_profile": figures.profile(
                 self.data_profile(), self.solvers, "seconds to 1 %", start=1e-3, end=self.horizon
             ),
-            "primal_integrals": figures.bars(100.0 * self.integrals().mean(), "primal integral / horizon (%)"),
+            "primal_integrals": figures.bars(
+                100.0 * self.on_common(self.integrals()).mean(), "primal integral / horizon (%)"
+            ),
         }
         if folder is not None:
             Path(folder).mkdir(parents=True, exist_ok=True)

@@ -90,7 +90,7 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     ):
         sections += _against_paper(protocol, rows, folder)
     if protocol.kind == "solve" and not protocol.summary:
-        race = Race(protocol, rows, store.traces())
+        race = Race(protocol, rows, store.traces(), _newest(protocol, every))
         sections += _proofs(Proofs(race), folder) + _race(race, folder)
     sections += [_methods(protocol), _missing(protocol, every), _about(protocol, rows, store.sessions())]
     for section in sections:
@@ -100,6 +100,12 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     (folder / "report.md").write_text(markdown(protocol, sections))
     (folder / "report.html").write_text(page(protocol, [*sections, _all_runs(rows)], folder))
     return sorted(folder.iterdir())
+
+
+def _newest(protocol: Protocol, every: pd.DataFrame) -> pd.DataFrame:
+    """The newest row of every run of the protocol, however it ended."""
+    wanted = {one.run_id for one in protocol.runs("")}
+    return every[every["run_id"].isin(wanted)].sort_values("finished").drop_duplicates("run_id", keep="last")
 
 
 def race_page(protocol: Protocol, race: Race, references: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> str:
@@ -229,45 +235,82 @@ def _proofs(proofs: Proofs, folder: Path, *, scored: bool = True) -> list[Sectio
     """Who has proved what; nothing where no solver gives bounds. Distances from the optimum if runs are ``scored``."""
     if not proofs.bounding:
         return []
-    cost = proofs.seconds()
+    race, end = proofs.race, proofs.race.horizon
     text = [
-        "Seconds to proof: shifted geometric mean (shift .1 s), the limit where there is none. A proof is the solver's "
-        "own word; it is refuted where another solver's tree is better by more than 1e-4. Solvers of binary features "
-        "and MIP are refused, or stop for memory, where there are too many thresholds: see the runs without a row.",
+        "A problem is proved with a seed if the solver said so and no tree of the race is below its bound, by more "
+        "than rounding (1e-9 of the objective). PAR-10: mean seconds to proof over all problems, ten times the limit "
+        "where there is none, refused problems among them. Seconds to proof (shifted geometric mean, shift .1 s; the "
+        f"limit where there is none), CPU seconds and gaps are over the {len(race.common)} problems that every solver "
+        "ran. Medians over seeds. Refused: the solver does not state the problem; failed: it ended in an error; out "
+        "of time: it ran to the limit without a proof; not run: nobody asked it.",
     ]
-    figure = figures.profile(
-        profiles.performance_profile(cost),
-        proofs.bounding,
-        "seconds / seconds of the fastest",
-        end=1e4,
-        title="to a proof",
+    pictures = {
+        "proof_performance": (
+            figures.profile(
+                proofs.performance_profile(),
+                proofs.bounding,
+                "seconds / seconds of the fastest",
+                end=1e4,
+                title="to a proof",
+            ),
+            "Performance profile: share of problems proved within a factor of the fastest.",
+        ),
+        "proof_data": (
+            figures.profile(proofs.time_profile(), proofs.bounding, "seconds", start=1e-3, end=end, title="to a proof"),
+            "Time to proof: share of problems proved within so many seconds.",
+        ),
+        "proof_gaps": (
+            figures.profile(
+                proofs.gap_profile().rename(index=lambda gap: max(gap, 1e-6)).groupby(level=0).max(),
+                proofs.bounding,
+                f"own gap at {end:g} s",
+                start=1e-6,
+                end=1.0,
+                title="gaps",
+            ),
+            "Gap profile: share of problems on which a solver's own gap is at most so large.",
+        ),
+    }
+    for name, (figure, _caption) in pictures.items():
+        figures.save(figure, folder / name)
+    shown = [(name, caption) for name, (_figure, caption) in pictures.items()]
+    sections = [Section("Proofs", text, tables.pretty(proofs.summary()), name="proofs", figures=shown)]
+    fallen = proofs.refutations()
+    words = "Bounds above a tree of the race." if len(fallen) else "No bound is above any tree of the race."
+    sections.append(Section("Bounds that fell", [words], fallen if len(fallen) else None, name="refuted"))
+    integrals = pd.DataFrame(
+        {
+            "dual integral %": 100.0 * race.on_common(proofs.dual_integrals()).mean(),
+            "primal-dual integral %": 100.0 * race.on_common(proofs.primal_dual_integrals()).mean(),
+        }
     )
-    figures.save(figure, folder / "proof_performance")
-    figure = figures.profile(
-        profiles.data_profile(cost), proofs.bounding, "seconds", start=1e-3, end=proofs.race.horizon, title="to a proof"
-    )
-    figures.save(figure, folder / "proof_data")
-    shown = [
-        ("proof_performance", "Performance profile: share of problems proved within a factor of the fastest."),
-        ("proof_data", "Data profile: share of problems proved within a time."),
+    text = [
+        f"Integrals over {end:g} s divided by that time, mean over the problems that every solver ran: of the gap "
+        "between the reference and the bound; of the gap between a solver's own tree and its bound."
     ]
-    sections = [
-        Section("Proofs", text, tables.pretty(proofs.summary()), name="proofs", figures=shown),
+    table = tables.pretty(integrals.sort_values("dual integral %").rename_axis("solver").reset_index())
+    sections.append(Section("Dual integrals", text, table, name="dual_integrals"))
+    first = str(proofs.seconds().replace(np.inf, 10.0 * end).mean().idxmin())
+    if len(proofs.bounding) > 1:
+        table = tables.pretty(proofs.speedups(first).rename_axis("solver").reset_index())
+        text = [f"Times to proof beside those of {first}, on problems that both have proved; geometric mean."]
+        sections.append(Section("Proved by both", text, table, name="speedups"))
+    sections.append(
         Section(
             "Problem by problem",
             ["Seconds to the proof, or the solver's own relative gap at the limit; nodes, where it counts them."],
             proofs.table(),
             name="problems",
-        ),
-    ]
+        )
+    )
     if not scored:
         return sections
     distances = proofs.distances()
     figures.save(figures.distances(distances, proofs.race.solvers), folder / "distances")
     text = [
-        "How far each solver's training objective is above the proved optimum, relative to its own, over the problems "
-        "that have one; over all problems, how far it is at most, by the best bound. Test scores are R2 or accuracy, "
-        "in points of 100, less that of the tree with the lowest training objective.",
+        "How far each solver's training objective is above the proved optimum, relative to its own, and how far it is "
+        "at most, by the best bound, over the problems of a depth that every solver ran. Test scores are R2 or "
+        "accuracy, in points of 100, less that of the tree with the lowest training objective.",
     ]
     picture = [("distances", "Mean distance from the proved optimum, by depth.")]
     sections.append(Section("How far from optimal", text, tables.pretty(distances), name="distances", figures=picture))
@@ -276,20 +319,47 @@ def _proofs(proofs: Proofs, folder: Path, *, scored: bool = True) -> list[Sectio
 
 def _race(race: Race, folder: Path) -> list[Section]:
     sections = []
+    common = f"the {len(race.common)} of {len(race.problems)} problems that every solver ran"
     known = (
-        "Best known: the lowest objective that any solver has found within the longest limit. A solver counts as "
-        "having it within a relative gap of 1e-4. Seconds to 1 %: shifted geometric mean (shift 1 s) of the time until "
-        "1 % of the way from the constant tree to the best known is left; the limit where that is not reached."
+        "The reference of a problem is the lowest objective that any solver has found within the longest limit, with "
+        f"any seed. Seeds ({race.n_seeds}) are replications: each number is the median over them. Solvers count as "
+        f"having the reference within a relative gap of 1e-4. All columns but the first are over {common}. Seconds to "
+        "1 %: shifted geometric mean (shift 1 s) of the time until 1 % of the way from the constant tree to the "
+        "reference is left; the limit where that is not reached."
     )
     for limit in race.limits:
         table = tables.pretty(race.summary(limit).rename_axis("solver").reset_index())
         text = [known] if limit == race.limits[0] else []
         sections.append(Section(f"Within {limit:g} s", text, table, name=f"within_{limit:g}s"))
+    counts = race.counts()
+    if counts.drop(columns="ran").to_numpy().any() or race.n_seeds > 1:
+        text = ["Runs (problems times seeds), by how they ended."]
+        sections.append(Section("Runs", text, counts.rename_axis("solver").reset_index(), name="counts"))
+    if len(race.solvers) > 1 and len(race.common) > 1:
+        compared = race.compare()
+        text = [
+            f"Gaps {compared.index.name}, over {common}; Wilcoxon's signed-rank test over problems, each counting "
+            "once; Holm's step-down. More, equal, less: on how many problems the gap is."
+        ]
+        table = tables.pretty(compared.rename_axis("solver").reset_index())
+        sections.append(Section("Tests", text, table, name="tests"))
+    cpu = race.on_common(race.cpu_seconds())
+    if cpu.notna().to_numpy().any():
+        wall = race.rows.groupby(["problem", "method"])["fit_seconds"].median().unstack()
+        wall = wall.reindex(index=list(race.common), columns=race.solvers)
+        used = pd.DataFrame({"wall seconds": wall.mean(), "CPU seconds": cpu.mean()})
+        used[["PAR-2", "PAR-10"]] = np.column_stack([race.par(2.0), race.par(10.0)])
+        text = [
+            f"Mean seconds of a run on the clock and of the CPU, over {common}; penalised mean seconds to 1 % of the "
+            "reference over all problems."
+        ]
+        table = tables.pretty(used.rename_axis("solver").reset_index())
+        sections.append(Section("Seconds", text, table, name="seconds"))
     curves, profile_figures = [], []
     for title, part in race.by_leaves():
         stem = title.replace(" ", "_")
-        figures.save(figures.convergence(part.curves(), race.solvers, title=title), folder / f"gap_{stem}")
-        curves.append((f"gap_{stem}", f"Mean gap to the best known objective against seconds, {title}."))
+        figures.save(figures.convergence(part.curves(), part.solvers, title=title), folder / f"gap_{stem}")
+        curves.append((f"gap_{stem}", f"Mean gap to the reference against seconds, {title}."))
     for tolerance in TOLERANCES[1:]:
         cost = race.seconds_to(tolerance)
         percent, name = f"{100 * tolerance:g} %", f"{1000 * tolerance:g}_per_mille"
@@ -313,17 +383,21 @@ def _race(race: Race, folder: Path) -> list[Section]:
             (f"data_{name}", f"Data profile: share of problems solved to {percent} within a time."),
         ]
     sections.append(
-        Section("Objective against time", ["Mean primal gap over the problems, on one clock."], figures=curves)
+        Section("Objective against time", [f"Mean primal gap over {common}, on one clock."], figures=curves)
     )
     text = [
-        "Solved to x %: x % of the way from the constant tree to the best known objective are left (Moré and Wild)."
+        "Solved to x %: x % of the way from the constant tree to the reference are left (Moré and Wild). Shares are "
+        "of all problems; those that a solver was refused, or did not run, count as not solved."
     ]
     sections.append(Section("Profiles", text, figures=profile_figures))
-    integrals = race.integrals()
+    integrals = race.on_common(race.integrals())
     frame = pd.DataFrame(
         {"mean": 100 * integrals.mean(), "median": 100 * integrals.median(), "worst": 100 * integrals.max()}
     )
-    text = [f"Berthold's primal integral over {race.horizon:g} s divided by that time: an average gap in %; 0 is best."]
+    text = [
+        f"Berthold's primal integral over {race.horizon:g} s divided by that time: an average gap in %; 0 is best. "
+        f"Over {common}."
+    ]
     table = tables.pretty(frame.sort_values("mean").rename_axis("solver").reset_index())
     sections.append(Section("Primal integral", text, table, name="primal_integral"))
     for limit in race.limits:
@@ -337,7 +411,7 @@ def _race(race: Race, folder: Path) -> list[Section]:
             leader = summary.index[0]
             gaps = summary["mean gap %"]
             lines.append({"problems of": title, "limit s": limit, "best": leader, **gaps.reindex(race.solvers)})
-    text = ["Mean gap in % to the best known, by depth and leaves; best: the solver with the smallest."]
+    text = ["Mean gap in % to the reference over the problems that every solver of the group ran; best: the smallest."]
     sections.append(Section("By depth and leaves", text, tables.pretty(pd.DataFrame(lines)), name="by_depth"))
     return sections
 

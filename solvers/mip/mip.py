@@ -154,6 +154,11 @@ class MIP(Solver):
             margin=self.margin,
         )
 
+    @property
+    def lacks(self) -> str:
+        """What the optimizer is not given or does not give, in words; "" for HiGHS."""
+        return "" if self.optimizer == "highs" else "no start, no bounds while it runs, no stop before its limit"
+
     def covers(self, problem: TreeProblem) -> bool:
         """Whether it states every tree of ``problem``: no limits or thresholds of its own, no bounded leaves or
         margins.
