@@ -185,8 +185,8 @@ class Race:
 
     def on_common(self, table: pd.DataFrame) -> pd.DataFrame:
         """The lines of a table that are of problems that every solver ran."""
-        known = table.index if table.index.nlevels == len(PROBLEM) else table.index.droplevel("gap to")
-        return table[known.isin(self.common)]
+        keys = {tuple(key) for key in self.common}
+        return table[[tuple(key)[: len(PROBLEM)] in keys for key in table.index]]
 
     def compare(self, baseline: str | None = None, limit: float | None = None) -> pd.DataFrame:
         """Each solver against ``baseline``, by default the one of the lowest mean gap: mean difference of the gaps over

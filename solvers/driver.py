@@ -19,6 +19,7 @@ from solvers.log import LOGGER, Bar, Lines, Silent, Verbosity, checked, log_of
 from solvers.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 SAME, ROUNDING = 1e-6, 1e-12  # relative to a bound, to one leaf's objective: a tree this little below a bound equals it
+EPSILON = float(np.finfo(float).eps)  # of the loss of a row: rounding where one row has nearly all the weight
 SAID_GAP = 1e-3  # the message states relative gaps above this
 CLAIM = 1e-4  # error of a reported objective allowed for single precision, relative to it or to the best constant's
 
@@ -203,7 +204,9 @@ class _Recorder:
         problem, bound, seconds = self.problem, self.bound, self.seconds
         objective, scale = problem.objective(self.best.tree), problem.objective(problem.best_constant())
         if bound is not None and objective < bound:
-            if objective >= bound - SAME * abs(bound) - ROUNDING * scale:
+            row = 1.0 if problem.is_classification else float(np.ptp(problem.Y))
+            row = row * row if problem.loss == "squared" else row
+            if objective >= bound - SAME * abs(bound) - ROUNDING * scale - EPSILON * row:
                 bound = objective
             else:
                 bound = None
