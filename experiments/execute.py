@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -274,9 +275,9 @@ def _solved(
 
 def _cpu_seconds() -> float:
     """CPU seconds of this process and of those that it has started, such as HiGHS's."""
-    own = psutil.Process()
-    total = sum(own.cpu_times()[:4])  # with children that have ended
-    for child in own.children(recursive=True):
+    ended = os.times()
+    total = time.process_time() + ended.children_user + ended.children_system
+    for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             total += sum(child.cpu_times()[:2])
     return total

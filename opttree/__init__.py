@@ -2,8 +2,8 @@
 
 With a table, take an estimator of scikit-learn's kind: `TAOForestRegressor` or `BoostedTreesClassifier` where only
 accuracy counts, `TAORegressor` for a single tree to read, `AutoTreeRegressor` for the best one within a time,
-`ORTRegressor` and `OCTClassifier` for trees that are proved optimal. To find, bound and compare trees, state a
-`TreeProblem` and solve it with `solvers`.
+`ORTRegressor` and `OCTClassifier` for small trees with a proof, or a bound, of how good they are. To find, bound and
+compare trees, state a `TreeProblem` and solve it with `solvers`.
 
 >>> import opttree
 >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)

@@ -42,14 +42,17 @@ def on_gpu() -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code. Ctrl-C is deferred from the first line on, see `noted_interrupts`."""
+    """Entry point; returns the exit code: 0, 2 for an error, 3 where no tree satisfies the constraints, 130 for Ctrl-C,
+    which is deferred from the first line on, see `noted_interrupts`.
+    """
+    code = None
     try:
         from opttree.interrupts import noted_interrupts
 
         with noted_interrupts(HEARD, last=argv is None) as interrupted:
             args = _parser().parse_args(argv)
             args.interrupted = interrupted
-            args.run(args)
+            code = args.run(args)
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, OSError, MemoryError) as error:
@@ -58,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("opttree: interrupted", file=sys.stderr)
         return 130
-    return 0
+    return code or 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     race.add_argument("--depth", type=int, default=3, metavar="D")
     race.add_argument("--splits", choices=("axis", "oblique"), default="axis")
     race.add_argument("--leaves", choices=("constant", "linear"), default="constant")
-    race.add_argument("--seeds", type=int, default=1, metavar="N", help="random states per run")
+    race.add_argument("--seeds", type=int, default=1, metavar="N", help="random states: replications of each run")
     race.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time")
     race.add_argument(
         "--store", metavar="FOLDER", help="keeps the runs, so that a stopped race goes on; default: OUT/store"
@@ -56,7 +56,7 @@ def _race(args: argparse.Namespace) -> None:
                 print(f"finished runs are kept in {store}: the same command goes on from there")
                 raise KeyboardInterrupt
     print(found)
-    print(found.references().reset_index()[["dataset", "seed", "reference", "is"]].to_string(index=False))
+    print(found.references().reset_index()[["dataset", "reference", "is"]].to_string(index=False))
     folder = Path(args.out)
     folder.mkdir(parents=True, exist_ok=True)
     found.to_frame().to_csv(folder / "race.csv", index=False)

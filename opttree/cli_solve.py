@@ -38,6 +38,12 @@ def add_parser(commands: Any) -> None:
     )
     solve.add_argument("--max-splits", type=int, metavar="K", help="most splits")
     solve.add_argument("--max-features", type=int, metavar="K", help="most features in splits; hyperflow")
+    solve.add_argument(
+        "--require", action="append", metavar="COLUMN", help="a split on this column, by mip; repeatable"
+    )
+    solve.add_argument(
+        "--forbid", action="append", metavar="COLUMN", help="no split on this column, by mip; repeatable"
+    )
     solve.add_argument("--n-thresholds", default="all", metavar="K", help="candidates per feature; default: all")
     solve.add_argument("--gap", type=float, metavar="G", help="relative gap that counts as proved")
     solve.add_argument("--time-limit", type=float, metavar="SECONDS")
@@ -57,7 +63,7 @@ def add_parser(commands: Any) -> None:
     solve.set_defaults(run=_solve)
 
 
-def _solve(args: argparse.Namespace) -> None:
+def _solve(args: argparse.Namespace) -> int:
     if args.save:
         from opttree.io import check_suffix
 
@@ -90,6 +96,8 @@ def _solve(args: argparse.Namespace) -> None:
         X = encoder.fit_transform(X, y)
     X = np.ascontiguousarray(X, np.float64)
     problem, scaling = model.state(X, y)
+    names = list(map(str, data.X.columns)) if encoder is None else list(encoder.encoding_.names)
+    problem = problem.restated(constraints=_constraints(args, names))
     solvers = bridge.solvers
     whole: Any = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
     limits: dict[str, Any] = {"n_thresholds": whole, "max_splits": args.max_splits}
@@ -122,6 +130,9 @@ def _solve(args: argparse.Namespace) -> None:
         unwritten = _write(stated, args)
     left = None if args.time_limit is None else max(args.time_limit - (now() - began), 1e-3)
     result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
+    if result.tree is None:
+        print(f"{name}: {result.message}")
+        return 3
     tree = raw_tree(scaling, as_tree(result.tree), problem, X)
     print(
         f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
@@ -150,6 +161,20 @@ def _solve(args: argparse.Namespace) -> None:
     print(f"trace: {stem}.csv, {stem}.png")
     if unwritten:
         raise ValueError(unwritten)
+    return 0
+
+
+def _constraints(args: argparse.Namespace, names: list[str]) -> list[Any]:
+    """The side constraints of --require and --forbid."""
+    from opttree.constraints import ForbidSplit, RequireSplit
+
+    found: list[Any] = []
+    for option, kind in (("require", RequireSplit), ("forbid", ForbidSplit)):
+        for column in getattr(args, option) or ():
+            if column not in names:
+                raise ValueError(f"--{option} must name a column, one of {', '.join(names[:8])}; got {column!r}")
+            found.append(kind(names.index(column)))
+    return found
 
 
 def _write(stated: Any, args: argparse.Namespace) -> str:

@@ -45,8 +45,8 @@ def refusal(device: str, dtype: str = "float32") -> str | None:
 def on_gpu(device: str, work: float) -> bool:
     """Whether to leave the CPU's kernels; "auto" does if CuPy has a GPU and a pass takes ``work >= WORTH`` products.
 
-    On two cores such a pass takes about a millisecond; a few kernel launches take a tenth of that. The constant follows
-    from this estimate and is not tuned. "auto" never takes PyTorch, whose speed here has not been measured.
+    The constant is an estimate and not tuned: such a pass is thought to take two cores about a millisecond, and a few
+    kernel launches a tenth of that. "auto" never takes PyTorch, whose speed here has not been measured.
     """
     return device in ("gpu", "torch") or (device == "auto" and work >= WORTH and _no_cupy() is None)
 

@@ -85,9 +85,10 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
     ----------
     leave_out : bool, default False
         Whether training rows get the mean over the *other* rows of their category. This is what the name means, but it
-        leaks the row's own target: within a category, rows of the higher class have the lower mean. On a column of
-        three categories, the held-out score of a tree of depth 2 fell from .9 to .4. The code that the paper follows
-        (Popov et al., 2020) encodes training rows like new ones, as the default does.
+        leaks the row's own target: within a category, rows of the higher class have the lower mean. CART's macro F1 on
+        new rows was .63 with such codes on titanic and .29 on german (protocol ``gradtree_encoding``, one seed), and
+        .80 and .63 with means (``gradtree_table1``). The code that the paper follows (Popov et al., 2020) encodes
+        training rows like new ones, as the default does.
 
     See Also
     --------

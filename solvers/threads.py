@@ -24,8 +24,7 @@ def calm_threads() -> Iterator[None]:
 
     Their idle threads spin while they wait for work; on few cores each call into another library then waits for the end
     of a time slice: milliseconds for a call of microseconds. Next to other busy processes this happens in each parallel
-    region: scikit-learn's KMeans of 30000 rows in two threads took 1.0 s there, .17 s in one thread (.06 and .09 s on
-    an idle machine).
+    region, so that one thread can be faster than two.
     """
     for library in LIBRARIES:
         _limit(library, 1)

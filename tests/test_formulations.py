@@ -153,3 +153,13 @@ def test_mip_holds_what_cart_and_local_search_do_at_a_time_limit(auto_mpg, leave
     if limit > 1.0:
         assert "start" in result.trace.to_frame()["phase"].tolist()
         assert result.objective < 0.9 * problem.objective(cart)
+
+
+def test_no_tree_is_said_on_the_command_line_with_a_code_of_its_own(tmp_path, capsys):
+    command = ["solve", "friedman1", "--depth", "1", "--n-thresholds", "2", "--out", str(tmp_path)]
+    assert main([*command, "--require", "x0", "--require", "x1"]) == 3
+    assert "No tree satisfies the constraints" in capsys.readouterr().out
+    assert main([*command, "--require", "x0", "--forbid", "x3"]) == 0
+    assert "x0 <=" in capsys.readouterr().out
+    assert main([*command, "--forbid", "y"]) == 2
+    assert "--forbid must name a column" in capsys.readouterr().err

@@ -19,8 +19,20 @@ from experiments.racing import fingerprint, problems_of, solvers_of
 from experiments.store import Store
 from opttree import SplitPrice, TreeProblem
 from opttree.cli import main
-from opttree.constraints import MaxDifference, MaxSplits
-from solvers import MIP, TAO, BranchAndBound, CartInit, Chain, LocalSearch, RandomInit, Solver, Step, external
+from opttree.constraints import ForbidSplit, MaxDifference, MaxSplits, RequireSplit
+from solvers import (
+    MIP,
+    TAO,
+    BranchAndBound,
+    CartInit,
+    Chain,
+    LocalSearch,
+    RandomInit,
+    Solver,
+    Step,
+    Termination,
+    external,
+)
 
 
 def problem(seed=0, n=60, **options):
@@ -277,3 +289,71 @@ def test_protocols_may_lie_anywhere(tmp_path):
     assert read.name == read.store == "mine"
     with pytest.raises(ValueError, match=r"or a \.toml file; got"):
         protocols.read(str(tmp_path / "none.toml"))
+
+
+def test_a_problem_has_one_reference_whatever_the_seeds():
+    """Each seed had one of its own, to which every randomised solver's gap was 0."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=300)
+    stated = TreeProblem.standardized(X, y, depth=3)
+    race = opttree.race({"a": stated}, {"tao": TAO(init=RandomInit()), "cart": CartInit()}, 5, seeds=[0, 1, 2])
+    frame = race.to_frame()
+    own = frame[frame["solver"] == "tao"]["objective"]
+    assert own.nunique() == 3
+    assert frame["reference"].nunique() == 1
+    assert frame["reference"].iloc[0] == own.min()
+    assert len(race.problems) == len(race.gaps()) == 1
+    assert race.gaps()["tao"].iloc[0] == pytest.approx((own.median() - own.min()) / own.median())
+    assert race.reached()["tao"].iloc[0] == pytest.approx(1 / 3)
+    spread = race.spread()["tao"].iloc[0]
+    assert spread.tolist() == pytest.approx([own.min(), own.median(), own.max()])
+    assert (frame["cpu_seconds"] > 0.0).all()
+    assert "3 runs" in race.to_html() or "Runs" in race.to_html()
+
+
+@dataclass(frozen=True)
+class Liar(Solver):
+    """A solver whose bound is too high."""
+
+    def covers(self, problem):
+        return True
+
+    def steps(self, problem, start, rng):
+        tree = CartInit().build(problem, rng)
+        yield Step(tree, bound=problem.objective(tree))
+        return Termination.OPTIMAL
+
+
+def test_a_bound_above_any_tree_is_refuted_and_said():
+    race = opttree.race(PROBLEMS, {"liar": Liar(), "exact": BranchAndBound()}, 5.0)
+    fallen = race.proofs.refutations()
+    assert set(fallen["solver"]) == {"liar"}
+    assert set(fallen["a tree of"]) == {"exact"}
+    assert race.proved.all()  # by the other one
+    assert "liar" in race.to_html()
+
+
+def test_no_tree_is_a_status_of_a_race():
+    none = problem().restated(constraints=[RequireSplit(0), ForbidSplit(0)])
+    race = opttree.race({"none": none, "one": PROBLEMS["one"]}, {"mip": MIP(), "cart": CartInit()}, 20.0)
+    frame = race.to_frame().set_index(["problem", "solver"])
+    assert frame.loc[("none", "mip"), "termination"] == "INFEASIBLE"
+    assert frame.loc[("none", "mip"), "status"] == "ok"
+    assert frame.loc[("none", "mip"), "reference_is"] == "proved infeasible"
+    assert frame.loc[("none", "cart"), "status"] == "skipped"
+    assert race.counts().loc["cart", ["ran", "refused"]].tolist() == [1, 1]
+    assert race.gaps()["mip"].dropna().tolist() == [0.0]
+    assert race.to_html()
+
+
+def test_tests_and_times_of_a_race(race):
+    table = race.compare("cart")
+    assert "p (Wilcoxon)" in table
+    assert (table["difference"] <= 0.0).all()
+    with pytest.raises(ValueError, match="baseline must be one of cart"):
+        race.compare("nobody")
+    assert race.par(10.0)["exact"] < 5.0 < race.par(10.0)["cart"] or race.par(10.0)["cart"] <= 50.0
+    faster = race.speedups("cart")
+    assert set(faster.columns) >= {"solved by both", "times faster"}
+    assert (race.counts().sum(axis=1) == 2).all()

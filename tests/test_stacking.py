@@ -107,31 +107,43 @@ def test_members_are_checked():
     assert "oblique" in StackedForest().supports(axis)
 
 
-def trial(*losses, name="", variant=None):
-    found = Trial(Member(name, None, 1), None)
-    found.losses = [{variant: loss} for loss in losses]
+def trial(*folds, variant=None):
+    """Losses of the held-out rows of each fold."""
+    found = Trial(Member("", None, 1), None)
+    found.losses = [{variant: np.asarray(rows, float)} for rows in folds]
+    found.weights = [np.full(len(rows), 1.0 / len(rows)) for rows in folds]
     return found
 
 
-def test_a_member_is_chosen_against_the_first_only_beyond_a_standard_error():
-    first = trial(1.0, 1.2, 0.8)
-    noisy, better, best = trial(0.5, 1.6, 0.7), trial(0.9, 1.1, 0.7), trial(0.8, 1.0, 0.65)
-    assert noisy.loss < first.loss
-    assert chosen([first, noisy]) is first
-    assert chosen([first, better]) is better
-    assert chosen([first, noisy, better, best]) is best
-    assert chosen([first, trial(0.1)]) is first  # one fold of three says nothing
-    assert chosen([trial(1.0), best_of_one := trial(0.9)]) is best_of_one  # a single hold-out
+def test_members_are_compared_on_the_folds_that_both_have():
+    rng = np.random.default_rng(0)
+    rows = [rng.uniform(0.5, 1.5, 50) for _ in range(5)]
+    first = trial(*rows)
+    assert chosen([first, better := trial(*(own - 0.1 for own in rows))]) is better
+    assert chosen([first, trial(*(own + 0.1 for own in rows))]) is first
+    assert chosen([first, much := trial(rows[0] - 0.3)]) is much  # one fold of five, whose rows leave no doubt
+    doubtful = rows[0] + rng.normal(0.0, 1.0, 50)
+    doubtful -= doubtful.mean() - rows[0].mean() + 0.05  # a little better, within the noise of its rows
+    assert chosen([first, trial(doubtful)]) is first
+    assert chosen([trial(rows[0]), one := trial(doubtful)]) is one  # a single part that is held out
+    late = trial(*(own - 0.2 for own in rows[:2]))
+    assert late.lead(first) > 1e6
+    assert late.lead(better) > 1e6  # on the two folds that they share
     assert chosen([]) is None
-    several = Trial(Member("", None, 1), None, losses=[{1.0: 3.0, 2.0: 1.0}, {1.0: 0.0, 2.0: 1.5}, {2.0: 1.0}])
+    several = Trial(
+        Member("", None, 1),
+        None,
+        losses=[{1.0: np.array([3.0]), 2.0: np.array([1.0])}, {1.0: np.zeros(1), 2.0: np.array([1.5])}],
+        weights=[np.ones(1)] * 2,
+    )
     assert several.variant == 2.0
-    assert several.loss == pytest.approx(3.5 / 3)
+    assert several.loss == pytest.approx(1.25)
 
 
 def test_few_rows_are_held_out_fold_by_fold():
     X, y = make_friedman1(150, noise=1.0, random_state=0)
     model = AutoTreeRegressor(20.0, random_state=0).fit(X, y)
-    assert model.members_[0] == model.members_[0] | {"name": "distilled", "folds": 15}
+    assert model.members_[0] == model.members_[0] | {"name": "linear", "folds": 15}
     assert any(row["name"].startswith("CART") for row in model.members_)
     once = AutoTreeRegressor(5.0, validation_fraction=0.25, random_state=0).fit(X, y)
     assert {row["folds"] for row in once.members_} == {1}

@@ -39,6 +39,10 @@ MANY_ROWS, FEW_ROWS = 2000, 400  # from the first on one part is held out; below
 FOLDS, HELD_OUT = 5, 0.2
 FEWEST = 5  # rows below which none are held out: losses are then those of training
 CLEARLY = 3.0  # standard errors behind the best, after which a member's other folds are left out
+AT_ONCE = 2  # folds that share what is left of a member's time: better few whole fits than many cut short
+NEEDED = 1.0  # standard errors by which a member that was tried on fewer folds must be ahead
+RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)  # strengths of the linear member
+RIDGE_WORK = 5e7  # rows x outputs x features^2 above which it has the least strength but one alone
 CART_DEPTHS = (3, 6, 12)
 SOFT_DEPTHS: dict[Literal["linear", "constant"], int] = {"linear": 5, "constant": 6}
 SOFT_FACTOR = 3  # new rows per training row for soft trees that are taught by a forest
@@ -49,7 +53,8 @@ class Member:
     """A member of the portfolio: a solver, its changes to the problem, and whether the best tree warm-starts it.
 
     ``shrinkages`` are strengths of `opttree.shrinkage` that are compared on the member's trees, which are then
-    axis-aligned with constant leaves. ``soft`` trees are compared after every fifty iterations.
+    axis-aligned with constant leaves; ``ridges`` those of the L2 penalty of a single linear leaf. ``soft`` trees are
+    compared after every fifty iterations.
     """
 
     name: str
@@ -60,11 +65,14 @@ class Member:
     shrinkages: tuple[float, ...] = ()
     soft: Literal["constant", "linear"] | None = None  # leaves of a soft tree
     leaves: Literal["constant", "linear"] | None = None  # other leaves than the problem's
+    ridges: tuple[float, ...] = ()
 
     def statement(self, problem: TreeProblem) -> TreeProblem:
         """The problem that the member solves; forests, whose ``levels`` limit TAO trees, get no depth limit."""
         if self.shrinkages:
             return problem.restated(depth=self.depth, splits="axis", leaves="constant", penalties=())
+        if self.ridges:
+            return problem.restated(depth=0, leaves="linear", penalties=(), min_leaf=1)
         penalties = problem.penalties
         if self.penalised:
             penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),)
@@ -77,23 +85,36 @@ class Member:
 
     def final(self, variant: float | None) -> Any:
         """The solver of the last fit, of one variant: a distilled tree's depth, from more starts, or iterations."""
-        if variant is None or self.shrinkages:
+        if variant is None or self.shrinkages or self.ridges:
             return self.solver
         if isinstance(self.solver, bridge.solvers.Distilled):
             return replace(self.solver, depths=(int(variant),), n_starts=FINAL_STARTS)
         return replace(self.solver, max_iter=int(variant))
 
+    def derived(self, stated: TreeProblem, tree: Tree, strengths: Sequence[float] | None = None) -> dict[Any, Model]:
+        """The models that are made of a fit, by strength; none for other members."""
+        if self.shrinkages:
+            moments = NodeMoments(stated, tree)
+            return {strength: moments.shrunk(strength) for strength in strengths or self.shrinkages}
+        made: dict[Any, Model] = {}
+        for strength in (strengths or self.ridges) if self.ridges else ():
+            own = stated.restated(penalties=(L2(leaves=strength),))
+            made[strength] = own.fit_leaves(own.best_constant(), leaves="linear", min_rows=1)
+        return made
+
 
 @dataclass
 class Trial:
-    """What a member found on each fold: models and held-out losses of its variants, the depths of distilled trees, the
-    iterations of soft ones or the strengths of shrinkage; None names the only one.
+    """What a member found on each fold: models of its variants, the depths of distilled trees, the iterations of soft
+    ones or strengths, and their losses (rows,) on the held-out rows; None names the only one. ``weights``: of these
+    rows, which sum to one on each fold.
     """
 
     member: Member
     source: Trial | None  # the trial whose trees were the warm starts
     models: list[dict[float | None, Model]] = field(default_factory=list)
-    losses: list[dict[float | None, float]] = field(default_factory=list)
+    losses: list[dict[float | None, Floats]] = field(default_factory=list)
+    weights: list[Floats] = field(default_factory=list)
     seconds: float = 0.0
     overrun: bool = False  # whether the last fold took much longer than it was given
     result: Any = None  # of the last fold
@@ -102,13 +123,16 @@ class Trial:
     def variant(self) -> float | None:
         """The variant of the lowest mean loss."""
         common = set.intersection(*map(set, self.losses))
-        return min(common, key=lambda variant: (float(np.mean([fold[variant] for fold in self.losses])), variant or 0))
+        return min(common, key=lambda variant: (float(self._means(variant).mean()), variant or 0))
+
+    def _means(self, variant: float | None) -> Floats:
+        pairs = zip(self.weights, self.losses, strict=True)
+        return np.array([float(np.sum(w * fold[variant])) for w, fold in pairs])
 
     @property
     def per_fold(self) -> Floats:
-        """Loss of the best variant on each fold."""
-        variant = self.variant
-        return np.array([fold[variant] for fold in self.losses])
+        """Mean loss of the best variant on each fold."""
+        return self._means(self.variant)
 
     @property
     def loss(self) -> float:
@@ -116,11 +140,19 @@ class Trial:
         return float(self.per_fold.mean())
 
     def lead(self, other: Trial) -> float:
-        """By how many standard errors of their difference the loss is below another's, on the folds of both."""
+        """By how many standard errors of their difference the loss is below another's, on the folds of both.
+
+        The error is that of the rows' differences, or that of the folds' where it is larger: one fold has rows, too.
+        """
         n = min(len(self.losses), len(other.losses))
-        gain = other.per_fold[:n] - self.per_fold[:n]
-        error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-        mean = float(gain.mean())
+        mine, theirs = self.variant, other.variant
+        gains = [other.losses[k][theirs] - self.losses[k][mine] for k in range(n)]
+        means = np.array([float(np.sum(w * gain)) for w, gain in zip(self.weights, gains, strict=False)])
+        within = [np.sum(np.square(w * (g - m))) for w, g, m in zip(self.weights, gains, means, strict=False)]
+        error = float(np.sqrt(np.sum(within))) / n
+        if n > 1:
+            error = max(error, float(means.std(ddof=1) / np.sqrt(n)))
+        mean = float(means.mean())
         return mean / error if error > 0.0 else float(np.sign(mean)) * np.inf if mean else 0.0
 
 
@@ -148,8 +180,8 @@ class _AutoTree(ForestModel):
     validation_fraction: float | None = option(
         None,
         """Share of the rows held out once to choose the best member. None: .2 of 2000 rows and more; of fewer rows five
-        folds, of fewer than 400 three times five, and the first member unless another's loss is lower by more than one
-        standard error.""",
+        folds, of fewer than 400 three times five. Members are compared on the folds that both have; one with fewer
+        must be ahead by one standard error.""",
         above=0,
         below=1,
     )
@@ -165,7 +197,7 @@ class _AutoTree(ForestModel):
         return (L2(splits=FOREST_PENALTY),)
 
     def _members(self, problem: TreeProblem) -> Iterator[Member]:
-        """The portfolio, ordered by how well its members did in the race experiments, the best first."""
+        """The portfolio, the cheapest members first: what they reach is the floor of what any time gives."""
         solvers = bridge.solvers
         depth = default_depth(problem.n_samples, problem.n_features)
         deepest = FOREST_DEPTHS[1] + 2
@@ -178,18 +210,21 @@ class _AutoTree(ForestModel):
             for name, levels in (("deep forest", min(depth + 2, deepest)), ("shallow forest", max(depth - 2, 1))):
                 yield Member(name, replace(forest, levels=levels), levels)
             return
-        depths = tuple(sorted({max(depth - 1, 1), depth, min(depth + 1, deepest)}))
-        yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
+        size = float(problem.n_samples) * problem.n_outputs * problem.n_features**2
+        yield Member("linear", solvers.CartInit(), 0, ridges=RIDGES if size <= RIDGE_WORK else RIDGES[1:2])
         for levels in CART_DEPTHS:
             yield Member(f"CART, depth {levels}", solvers.CartInit(), levels, shrinkages=STRENGTHS)
+        for levels in (4, 6):
+            yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
         if self.soft:
             soft = solvers.ORRT(bounded=True)
-            taught = solvers.Distilled(forest, (SOFT_DEPTHS["constant"],), factor=SOFT_FACTOR, student=soft)
-            yield Member("distilled, soft", taught, SOFT_DEPTHS["constant"], soft="constant")
             for leaves, levels in SOFT_DEPTHS.items():
                 yield Member(f"soft, {leaves} leaves", soft, levels, soft=leaves)
-        for levels in (6, 4):
-            yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
+        depths = tuple(sorted({max(depth - 1, 1), depth, min(depth + 1, deepest)}))
+        yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
+        if self.soft:
+            taught = solvers.Distilled(forest, (SOFT_DEPTHS["constant"],), factor=SOFT_FACTOR, student=soft)
+            yield Member("distilled, soft", taught, SOFT_DEPTHS["constant"], soft="constant")
         boosted = solvers.Boosting(boosting_base("oblique"))
         yield Member("distilled, boosted", solvers.Distilled(boosted, depths), depths[-1])
         improve = solvers.TAO(max_iter=10, accept="improve")
@@ -225,12 +260,12 @@ class _AutoTree(ForestModel):
         ]
         self.best_member_, self.validation_loss_ = best.member.name, best.loss
         tree = best.models[0][best.variant]
-        result = replace(best.result, tree=tree, objective=valid_loss(problem, tree))
+        result = replace(best.result, tree=tree, objective=problem.mean_loss(tree))
         if interrupted:
             return result
         again = self._again(best, problem, seed, None if time_limit is None else began + time_limit, watch)
         late = again is not None and again.termination.name == "TIME_LIMIT"
-        if again is None or (late and valid_loss(problem, again.tree) > result.objective):
+        if again is None or (late and problem.mean_loss(again.tree) > result.objective):
             return result
         return again
 
@@ -255,7 +290,8 @@ class _AutoTree(ForestModel):
         began = now()
         trial = Trial(member, best if member.warm else None)
         for k, (train, valid) in enumerate(folds):
-            limit = None if until is None else max((until - now()) / max(min(FOLDS, len(folds)) - k, 1), 0.05)
+            left = max(min(FOLDS, len(folds), AT_ONCE), 1)
+            limit = None if until is None else max((until - now()) / (left if k + 1 < len(folds) else 1), 0.05)
             started = now()
             if k and until is not None and now() >= until:
                 break
@@ -274,21 +310,19 @@ class _AutoTree(ForestModel):
 
             stated = member.statement(train)
             trial.result = self._run(member.solver, stated, start, seed, limit, watch)
-            if member.shrinkages:
-                moments = NodeMoments(stated, as_tree(trial.result.tree))
-                variants.update({strength: moments.shrunk(strength) for strength in member.shrinkages})
-            if k and trial.result.termination.name == "TIME_LIMIT":  # what it found says little of a whole fit
-                break
+            if member.shrinkages or member.ridges:
+                variants.update(member.derived(stated, as_tree(trial.result.tree)))
             if not variants:
                 variants[None] = trial.result.tree if isinstance(last[0].tree, Tree) else last[0].tree
             if k and not set(variants) & set(trial.losses[0]):  # stopped before the variants of the first fold
                 break
             trial.overrun = limit is not None and now() - started > max(1.5 * limit, 0.1)
             trial.models.append(variants)
-            trial.losses.append({variant: valid_loss(valid, model) for variant, model in variants.items()})
+            trial.losses.append({variant: valid.row_losses(model) for variant, model in variants.items()})
+            trial.weights.append(valid.w)
             if trial.result.termination.name == "INTERRUPTED":
                 break
-            if best is not None and k >= 2 and best.lead(trial) > CLEARLY:
+            if best is not None and k >= 1 and best.lead(trial) > CLEARLY:
                 break
         trial.seconds = now() - began
         return trial
@@ -301,7 +335,8 @@ class _AutoTree(ForestModel):
         before = None if best.source is None else self._again(best.source, problem, seed, until, watch)
         if best.source is not None and before is None:
             return None
-        varied = variant is not None and not member.shrinkages
+        derived = bool(member.shrinkages or member.ridges)
+        varied = variant is not None and not derived
         limit = None if until is None else max(until - now(), 0.1)
         start = None if before is None else as_tree(before.tree).as_hard
         steps: list[Any] = []
@@ -314,13 +349,13 @@ class _AutoTree(ForestModel):
         stated = member.statement(problem)
         result = self._run(member.final(variant), stated, start, seed, limit, keep)
         done = steps[-1]
-        if member.shrinkages:
-            tree = NodeMoments(stated, as_tree(result.tree)).shrunk(variant or 0.0)
-            return replace(result, tree=tree, objective=valid_loss(problem, tree))
+        if derived:
+            (tree,) = member.derived(stated, as_tree(result.tree), [variant or 0.0]).values()
+            return replace(result, tree=tree, objective=problem.mean_loss(tree))
         if isinstance(best.models[0][variant], Forest) or varied:  # the last step, not that of lowest objective
             if isinstance(best.models[0][variant], Forest) != isinstance(done.tree, Forest) or not done.info:
                 return before
-            return replace(result, tree=done.tree, objective=valid_loss(problem, done.tree))
+            return replace(result, tree=done.tree, objective=problem.mean_loss(done.tree))
         return result
 
     def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
@@ -338,23 +373,14 @@ class _AutoTree(ForestModel):
 
 
 def chosen(trials: Sequence[Trial]) -> Trial | None:
-    """The first trial, unless another's loss is lower by more than one standard error of the difference; of the others
-    the one of the lowest loss. Losses are compared on the folds of both.
+    """The trial of the lowest loss, compared on the folds that two trials share; one with fewer folds than the best so
+    far must be ahead by more than one standard error of the difference.
     """
     best = None
     for trial in trials:
-        if best is None:
-            best = trial
-            continue
-        needed = 1.0 if best is trials[0] else 0.0
-        if len(trial.losses) >= min(3, len(best.losses)) and trial.lead(best) > needed:
+        if best is None or trial.lead(best) > (NEEDED if len(trial.losses) < len(best.losses) else 0.0):
             best = trial
     return best
-
-
-def valid_loss(valid: TreeProblem, model: Model) -> float:
-    """Mean loss of a tree or a forest on the held-out rows."""
-    return valid.mean_loss(model) if isinstance(model, Tree) else valid.mean_loss_of(model.answers(valid.X))
 
 
 class AutoTreeRegressor(RegressionTree, _AutoTree):
@@ -362,10 +388,12 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 
     Take it for the best single tree when there are seconds or minutes to spare, and no wish to choose.
 
-    For ``kind="tree"``: a tree distilled from a forest (`solvers.Distilled`), CART with shrunk leaves, soft trees (one
-    taught by a forest, one with linear and one with constant leaves, see `solvers.ORRT`), TAO from hinge splits at two
-    depths, a tree distilled from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of
-    three depths and boosted trees of three kinds. The best is fitted again to all rows.
+    For ``kind="tree"``, in this order: a single linear leaf (ridge or logistic regression), CART with shrunk leaves at
+    three depths, TAO with linear leaves from hinge splits at two, soft trees with linear and with constant leaves (see
+    `solvers.ORRT`), a tree distilled from a forest (`solvers.Distilled`), a soft one taught by it, a tree distilled
+    from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted
+    trees of three kinds. A member that runs into its limit counts as what it found. The best is fitted again to all
+    rows.
 
     Attributes
     ----------

@@ -309,13 +309,13 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
 class TAOForestRegressor(RegressionTree, _TAOForest):
     """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
 
-    Take it where accuracy counts most and the model need not be read: on our leaderboard of numbers it is first, and
-    it fits in seconds.
+    Take it where accuracy counts most and the model need not be read: on our leaderboard of numbers it is first by its
+    mean (measured before its trees became sparser), where fits took up to ten seconds.
 
-    The defaults need no tuning, but they are not all TAO: with ``kind="auto"`` some of the trees are extremely
-    randomised ones on small data, and all are scikit-learn's CART trees with our leaf models on larger data where the
-    out-of-bag error is lower; see ``kind_``. The paper's method is
-    ``preset="paper"``, with one of its depths, 5 to 8.
+    The defaults are meant to need no tuning, and they are not all TAO: with ``kind="auto"`` some of the trees are
+    extremely randomised ones on small data, and all are scikit-learn's CART trees with our leaf models on larger data
+    where the out-of-bag error is lower; see ``kind_``. The paper's method is ``preset="paper"``, with one of its
+    depths, 5 to 8.
 
     Attributes
     ----------

@@ -168,8 +168,9 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     """Optimal regression tree (ORT, ORT-L; with oblique splits ORT-H, ORT-LH).
 
     Take it for a small axis-aligned tree that is proved to be the best of its depth, or says how far from it it can be
-    (``result_.gap``): branch and bound over all thresholds, a mixed-integer program under ``monotonic_cst``, and local
-    search where a proof is out of reach or leaves are linear.
+    (``result_.gap``): branch and bound over all thresholds, or a mixed-integer program under ``monotonic_cst``. Where
+    leaves are linear or splits oblique, a proof is tried only if it is quick; else local search finds a tree, and
+    there is no gap.
 
     Attributes
     ----------
@@ -217,8 +218,8 @@ class ORTRegressor(RegressionTree, _OptimalTree):
 class OCTClassifier(ClassificationTree, _OptimalTree):
     """Optimal classification tree (OCT; with oblique splits OCT-H), leaves of class frequencies.
 
-    Take it for a small tree that is proved to make the fewest errors of its depth, or says how far from it it can be
-    (``result_.gap``); see `ORTRegressor` for how.
+    Take it for a small axis-aligned tree that is proved to make the fewest errors of its depth, or says how far from it
+    it can be (``result_.gap``); see `ORTRegressor` for how, and where there is no gap.
 
     Attributes
     ----------

@@ -402,17 +402,20 @@ class TreeProblem:
 
     def mean_loss(self, model: Tree | Forest) -> float:
         """Weighted mean loss of the model's predictions, without penalties; routing is hard, except for mixtures."""
+        # no dot product: BLAS and OpenMP threads would compete for the cores
+        return float(np.sum(self.w * self.row_losses(model)))
+
+    def row_losses(self, model: Tree | Forest) -> Floats:
+        """(n,) the loss of each row, of which `mean_loss` is the weighted mean."""
         if isinstance(model, Forest):
-            return self.mean_loss_of(model.answers(self.X))
-        if model.mixture:
-            return self.mean_loss_of(model.outputs(self.X))
-        if isinstance(self.loss, Loss):
-            return self.mean_loss_of(model.outputs(self.X))
+            return self._losses_of(model.answers(self.X))
+        if model.mixture or isinstance(self.loss, Loss):
+            return self._losses_of(model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
-        per_row = hard.losses(
+        found: Floats = hard.losses(
             self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
         )
-        return float(np.sum(self.w * per_row))  # no dot product: BLAS and OpenMP threads would compete for the cores
+        return found
 
     def mean_loss_of(self, answers: Floats) -> float:
         """Weighted mean loss of ``answers (n, K)``: predictions, or class probabilities."""

@@ -41,7 +41,7 @@ class BlockBounds(Solver):
     A tree's mean loss is the mean of its losses on the blocks, weighted by their shares of the weight, and on each
     block no tree has a lower objective than the block's optimum: the weighted mean of the optima, each without the
     smallest leaf, is a lower bound. `BranchAndBound` proves them, in parallel, each within its share of the time; where
-    it does not end, its bound counts. The larger the blocks, the closer the bound.
+    it does not end, its bound counts. Larger blocks give a closer bound, in the mean over random blocks.
 
     See Also
     --------

@@ -46,8 +46,9 @@ class LocalSearch(Solver):
 
     Nodes are visited in random order. Alternatives, evaluated with all leaves below refitted: another split, no split,
     replacement by one of its children, and, for constant leaves, the optimal subtree of small depth. Another split is
-    the exact best threshold over all features; for oblique problems also the present hyperplane optimally shifted, or
-    rotated about either end of one feature's range. The objective never increases.
+    the best threshold over all features (under ``n_thresholds`` the best of some, and of those between its neighbours);
+    for oblique problems also the present hyperplane shifted, or rotated about either end of one feature's range. A
+    change is taken only if it lowers the objective.
 
     See Also
     --------

@@ -21,8 +21,8 @@ NO_PENALTY = 1e-12  # relative to the total weight, since liblinear has no unpen
 class SklearnNode(NodeSolver):
     """`sklearn.linear_model.LogisticRegression(solver="liblinear")` on the node's rows with instance weights.
 
-    liblinear penalises the intercept too; ``intercept_scaling`` shrinks that penalty by its value, which brings the
-    minimum to within about 1e-7 relative of the unpenalised one at the default. There is no warm start.
+    liblinear penalises the intercept too; ``intercept_scaling`` shrinks that penalty by its value, so that the minimum
+    is near the unpenalised one. There is no warm start.
 
     See Also
     --------

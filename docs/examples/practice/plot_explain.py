@@ -34,5 +34,5 @@ mean = model.predict_proba(X[:60])[:, 1].mean()
 print(f"{one.sum():.4f} = {model.predict_proba(row)[0, 1]:.4f} - {mean:.4f}")
 
 # %%
-# The nearest row with another answer, found exactly, a small program for each leaf:
+# The nearest row with another answer, found by a small program for each leaf:
 print(explain.counterfactual(model, row))
