@@ -1,6 +1,7 @@
 """The command line: ``opttree fit | predict | show | export | explain | compare | solve | race | ...``.
 
-Exit codes: 0 done; 2 bad input, with one sentence on standard error; 130 interrupted.
+Exit codes: 0 done; 2 bad input, with one sentence on standard error; 3 no tree satisfies the constraints (``solve``);
+130 interrupted.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def solve(
         data) or a scikit-learn tree that holds one, see `opttree.models.as_model`; by default the solver's initial
         tree.
     time_limit : wall-clock seconds, > 0, without those in which kernels are compiled or loaded. Checked between the
-        solver's steps; the best tree so far is returned.
+        solver's steps, of which one may take seconds on a wide table; the best tree so far is returned.
     callback : called with each `Step`, including that of the last call, and the `Trace` so far; return True to stop.
     random_state : seed or Generator. The same seed gives the same tree on any number of threads.
     verbose : 1 prints a line, at most four a second, when the best objective, the bound or the phase changes; "bar"

@@ -166,7 +166,8 @@ class Result:
 
     Attributes
     ----------
-    tree : the best model found, a `Tree` or a `opttree.Forest`; None where INFEASIBLE: there is none.
+    tree : the best model found, a `Tree` or a `opttree.Forest`; None where INFEASIBLE: there is none, or none among the
+        solver's candidates (then ``bound`` is None).
     objective : its ``problem.objective``, infinite without a tree.
     bound : proved lower bound on the objective, or None; infinite where no tree satisfies the constraints.
     termination, message : why the solver stopped, as a code and as a sentence.

@@ -384,7 +384,7 @@ def chosen(trials: Sequence[Trial]) -> Trial | None:
 
 
 class AutoTreeRegressor(RegressionTree, _AutoTree):
-    """The best tree, or forest, that the toolkit finds in the time given: several solvers, chosen on held-out rows.
+    """A tree, or forest, of the solver that does best on held-out rows, of several that are tried in the time given.
 
     Take it for the best single tree when there are seconds or minutes to spare, and no wish to choose.
 
@@ -400,7 +400,7 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
     forest_ : `opttree.Forest`; ``tree_`` if it has a single tree.
     members_ : the members that ran: dictionaries of "name", "loss" (held out, outputs standardised; the mean over
         "folds") and "seconds".
-    best_member_, validation_loss_ : the chosen member and its held-out loss; of one part that is held out the lowest.
+    best_member_, validation_loss_ : the chosen member and its held-out loss.
     result_ : `solvers.Result` of the last run.
 
     See Also

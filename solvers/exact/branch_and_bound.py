@@ -95,8 +95,8 @@ class BranchAndBound(Solver):
     )
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Without a limit of its own on splits."""
-        return self.max_splits is None
+        """Without a limit of its own on splits; linear leaves, which are not clipped, are not all there are."""
+        return self.max_splits is None and problem.leaves == "constant"
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what `ExactTreeProblem` does, up to depth 6."""
@@ -153,6 +153,7 @@ class BranchAndBound(Solver):
         problem, began = search.exact.problem, now()
         p = problem.n_features
         words = f" Candidate splits: all thresholds of {p} feature{'s' if p > 1 else ''}"
+        words += "; linear leaves fitted in every leaf and not clipped" if problem.leaves == "linear" else ""
         words += f"; relative gap asked for: {self.gap:g}." if self.gap else "."
         try:
             for step in self._news(search, rng):

@@ -47,8 +47,8 @@ class MIP(Solver):
     The first step is CART's tree, moved to the nearest candidate splits (or the tree of one leaf, if better), with the
     bound 0; then the start tree, if given, or a short local search. After that, each incumbent of HiGHS, decoded and
     with exact leaves, and each new bound is a step; ``step.info`` holds the number of nodes. OPTIMAL is returned only
-    with a proof, and the message states its tolerance and candidate splits. A time limit or Ctrl-C stops any phase,
-    including building the model; incumbent and bound are returned.
+    with a proof, and the message states its tolerance and candidate splits. A time limit or Ctrl-C soon stops any
+    phase, including building the model; incumbent and bound are returned.
 
     Squared error in "flow" and "big-m" is bounded from below by tangents, added at the last solution until the gap is
     closed, since HiGHS does not support quadratic objectives with integer variables.
@@ -92,7 +92,8 @@ class MIP(Solver):
     max_features: int | None = option(None, "See `MIPTreeProblem`.", least=0)
     gap: float | None = option(
         None,
-        "Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 for squared and log loss in flow and big-m.",
+        """Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 for squared and log loss in flow and big-m.
+        Half of it is asked of the optimizer and taken off its bounds: it forgets nodes that are so near to its best.""",
         least=0,
     )
     time_limit: float | None = option(
@@ -160,13 +161,12 @@ class MIP(Solver):
         return "" if self.optimizer == "highs" else "no start, no bounds while it runs, no stop before its limit"
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Whether it states every tree of ``problem``: no limits or thresholds of its own, no bounded leaves or
-        margins.
+        """Whether it states every tree of ``problem``: no limits or thresholds of its own, no margins, and no linear
+        leaves, which it does not clip.
         """
         stated = self.stated(problem)
         own = self.n_thresholds != "all" or self.max_splits is not None or self.max_features is not None
-        bounded = stated.formulation != "hyperflow" and problem.leaves == "linear"
-        return not own and not self.constraints and not bounded and stated.lists_candidates
+        return not own and not self.constraints and problem.leaves == "constant" and stated.lists_candidates
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what the formulation can express, where the optimizer is installed."""
