@@ -93,7 +93,7 @@ class MIP(Solver):
     gap: float | None = option(
         None,
         """Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 for squared and log loss in flow and big-m.
-        Half of it is asked of the optimizer and taken off its bounds: it forgets nodes that are so near to its best.""",
+        Half of it is asked of the optimizer and taken off its bounds: it forgets nodes so near to its best.""",
         least=0,
     )
     time_limit: float | None = option(
