@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
@@ -41,6 +42,7 @@ FEWEST = 5  # rows below which none are held out: losses are then those of train
 CLEARLY = 3.0  # standard errors behind the best, after which a member's other folds are left out
 AT_ONCE = 2  # folds that share what is left of a member's time: better few whole fits than many cut short
 NEEDED = 1.0  # standard errors by which a member that was tried on fewer folds must be ahead
+ITERATIONS, ABSENT = 200, -30.0  # of a logistic regression; the score of a class without rows
 RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)  # strengths of the linear member
 RIDGE_WORK = 5e7  # rows x outputs x features^2 above which it has the least strength but one alone
 CART_DEPTHS = (3, 6, 12)
@@ -72,7 +74,7 @@ class Member:
         if self.shrinkages:
             return problem.restated(depth=self.depth, splits="axis", leaves="constant", penalties=())
         if self.ridges:
-            return problem.restated(depth=0, leaves="linear", penalties=(), min_leaf=1)
+            return problem.restated(depth=0, leaves="constant", penalties=(), min_leaf=1)
         penalties = problem.penalties
         if self.penalised:
             penalties = (L1(splits=SPLIT_PENALTY, leaves=LEAF_PENALTY),)
@@ -96,9 +98,11 @@ class Member:
         if self.shrinkages:
             moments = NodeMoments(stated, tree)
             return {strength: moments.shrunk(strength) for strength in strengths or self.shrinkages}
+        if self.ridges and stated.is_classification:
+            return {strength: logistic(stated, strength) for strength in strengths or self.ridges}
         made: dict[Any, Model] = {}
         for strength in (strengths or self.ridges) if self.ridges else ():
-            own = stated.restated(penalties=(L2(leaves=strength),))
+            own = stated.restated(leaves="linear", penalties=(L2(leaves=strength),))
             made[strength] = own.fit_leaves(own.best_constant(), leaves="linear", min_rows=1)
         return made
 
@@ -370,6 +374,30 @@ class _AutoTree(ForestModel):
         check_is_fitted(self, "members_")
         lines = [f"{row['name']:20s} {row['loss']:10.5g} {row['seconds']:8.2f} s" for row in self.members_]
         return "\n".join([*lines, f"best: {self.best_member_}"])
+
+
+def logistic(problem: TreeProblem, strength: float) -> Tree:
+    """A multinomial logistic regression with an l2 penalty, by scikit-learn, as a tree of one leaf; the best constant
+    where all rows are of one class.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    constant, codes = problem.best_constant(), problem.Y[:, 0].astype(np.intp)
+    there = np.unique(codes)
+    if there.size < 2:
+        return constant
+    n, p = problem.X.shape
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LogisticRegression(C=1.0 / (2.0 * strength * n), max_iter=ITERATIONS)
+        model.fit(problem.X, codes, problem.w * n)
+    values, coefs = np.full((1, problem.n_outputs), ABSENT), np.zeros((1, problem.n_outputs, p))
+    if there.size == 2:
+        values[0, there], coefs[0, there[1]] = [0.0, float(model.intercept_[0])], model.coef_[0]
+    else:
+        values[0, there], coefs[0, there] = model.intercept_, model.coef_
+    return replace(constant, values=values, coefs=coefs, link="softmax")
 
 
 def chosen(trials: Sequence[Trial]) -> Trial | None:

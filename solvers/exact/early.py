@@ -15,6 +15,7 @@ from solvers.exact.search import Search
 
 Floats = NDArray[np.float64]
 GROUPS = 512  # of neighbouring outputs, at most
+MOST_OUTPUTS = 8  # so that it takes tenths of a second at most
 ROWS = {1: 16384, 2: 4096, 3: 8192}  # of a block, by depth
 LACK = {1: 0.0, 2: 0.0, 3: 0.8}  # what the bound of a block may lack, of its incumbent's objective
 DEEP_ROWS, DEEP_LACK = 1024, 0.95  # of more levels
@@ -33,7 +34,7 @@ def outputs_bound(problem: TreeProblem, n_splits: int) -> float:
     if problem.leaves != "constant" or problem.loss not in ("squared", "absolute"):
         return 0.0
     best = np.zeros(n_splits + 1)
-    for y in problem.Y.T:
+    for y in problem.Y.T[:MOST_OUTPUTS]:  # the others count nothing
         best += _least_losses(y, problem.w, n_splits + 1, problem.loss == "squared")
     return float(np.min(best + problem.price_per_split * np.arange(n_splits + 1)))
 
