@@ -22,7 +22,7 @@ from opttree.threads import count, limited
 from opttree.tree import Tree
 from solvers.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
 from solvers.combinators import follow
-from solvers.exact.early import LATE, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
+from solvers.exact.early import LATE, LEAST, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
 from solvers.exact.search import Search
 from solvers.initial import CartInit
 from solvers.result import Termination, Verdict
@@ -108,16 +108,15 @@ class BranchAndBound(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
         exact, began = ExactTreeProblem(problem, self.max_splits), now()
-        one_leaf = Step(exact.fitted(problem.best_constant()), bound=0.0, phase="constant")
+        large = problem.X.size >= LARGE  # sorting alone takes longer than the first bounds
+        floor = outputs_bound(problem, exact.n_splits) if large else 0.0
+        one_leaf = Step(exact.fitted(problem.best_constant()), bound=floor, phase="constant")
         yield one_leaf
         if exact.n_splits == 0:
             yield replace(one_leaf, bound=problem.objective(one_leaf.tree))
             return Termination.OPTIMAL
-        seeds, large = rng.spawn(2), problem.X.size >= LARGE
-        floor = 0.0
-        if large:  # sorting alone takes longer than these bounds
-            floor = outputs_bound(problem, exact.n_splits)
-            yield replace(one_leaf, bound=floor, phase="outputs")
+        seeds = rng.spawn(2)
+        if large:
             for bound in blocks_bounds(problem, self.max_splits, self._seconds_for_blocks(began), seeds[1]):
                 floor = max(floor, bound)
                 yield replace(one_leaf, bound=floor, phase="blocks")
@@ -146,7 +145,8 @@ class BranchAndBound(Solver):
     def _seconds_for_blocks(self, began: float) -> float:
         """Seconds for `early_bounds`."""
         own = math.inf if self.time_limit is None else self.time_limit - (now() - began)
-        return min(SHARE * min(own, seconds_left()), LONGEST)
+        left = max(min(own, seconds_left()), 0.0)
+        return min(max(SHARE * left, min(LEAST, 0.5 * left)), LONGEST)
 
     def _searched(self, search: Search, rng: Rng) -> Steps:
         """Incumbents and bounds of ``search`` to its end."""

@@ -18,8 +18,11 @@ GROUPS = 512  # of neighbouring outputs, at most
 MOST_OUTPUTS = 8  # so that it takes tenths of a second at most
 ROWS = {1: 16384, 2: 4096, 3: 8192}  # of a block, by depth
 LACK = {1: 0.0, 2: 0.0, 3: 0.8}  # what the bound of a block may lack, of its incumbent's objective
-DEEP_ROWS, DEEP_LACK = 1024, 0.95  # of more levels
+DEEP_ROWS, DEEP_LACK = 1024, 0.99  # of more levels
 SHARE, LONGEST = 0.1, 0.5  # of the time that is left, at most; seconds
+LEAST = 0.3  # seconds for blocks, where a second is left
+EPSILON = float(np.finfo(float).eps)
+SLACK = 1e-11  # relative, of a bound: rounding in sums
 LATE = 0.1  # seconds after which a search without a bound is given one
 MEMORY = 16.0  # mebibytes of a block's histograms
 
@@ -33,45 +36,64 @@ def outputs_bound(problem: TreeProblem, n_splits: int) -> float:
     """
     if problem.leaves != "constant" or problem.loss not in ("squared", "absolute"):
         return 0.0
-    best = np.zeros(n_splits + 1)
+    best, squared = np.zeros(n_splits + 1), problem.loss == "squared"
     for y in problem.Y.T[:MOST_OUTPUTS]:  # the others count nothing
-        best += _least_losses(y, problem.w, n_splits + 1, problem.loss == "squared")
-    return float(np.min(best + problem.price_per_split * np.arange(n_splits + 1)))
+        own = _least_losses(y, problem.w, n_splits + 1, squared)
+        rounded = EPSILON * float(np.abs(y).max())  # of a residual, as objectives are computed
+        best += own - (2.0 * rounded * np.sqrt(own) + rounded**2 if squared else rounded) - SLACK * own
+    return float(np.min(np.maximum(best, 0.0) + problem.price_per_split * np.arange(best.size)))
 
 
 def _least_losses(y: Floats, w: Floats, most: int, squared: bool) -> Floats:
     """(most,) lower bounds of the loss of 1, ..., ``most`` constants, by dynamic programming over groups of outputs."""
     order = np.argsort(y, kind="stable")
-    y, w = y[order], w[order]
+    y, w = y[order] - y[order[y.size // 2]], w[order]
     new = np.concatenate([[0], np.cumsum(np.diff(y) > 0.0)])
-    exact = new[-1] < GROUPS
-    group = new if exact else np.minimum((np.arange(y.size) * GROUPS) // y.size, GROUPS - 1)
-    weight = np.bincount(group, w)
-    mean = np.bincount(group, w * y) / weight
-    mean -= np.sum(weight * mean)
-    total, first = np.concatenate([[0.0], np.cumsum(weight)]), np.concatenate([[0.0], np.cumsum(weight * mean)])
-    m = weight.size
-    a, b = np.arange(m)[:, None], np.arange(1, m + 1)[None, :]  # groups a..b-1
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share, sums = total[b] - total[a], first[b] - first[a]
-        if squared:
-            second = np.concatenate([[0.0], np.cumsum(weight * mean**2)])
-            cost = second[b] - second[a] - sums**2 / share
-        else:
-            middle = np.clip(np.searchsorted(total, 0.5 * (total[a] + total[b])) - 1, 0, m - 1)
-            left, below = total[middle] - total[a], first[middle] - first[a]
-            cost = mean[middle] * left - below + (sums - below) - mean[middle] * (share - left)
-    cost = np.where(b > a, np.maximum(cost, 0.0), np.inf)
+    groups = GROUPS if squared else GROUPS // 2
+    exact = new[-1] < groups
+    group = new if exact else np.minimum((np.arange(y.size) * groups) // y.size, groups - 1)
+    weight: Floats = np.bincount(group, w).astype(np.float64)
+    mean = y[np.searchsorted(group, np.arange(weight.size))] if exact else np.bincount(group, w * y) / weight
+    cost = _squared_costs(mean, weight) if squared else _absolute_costs(mean, weight)
     # best[e]: of the groups before e; of the next constant the first group counts nothing, unless its outputs are equal
+    m = weight.size
     best, found = np.concatenate([[0.0], cost[0]]), np.empty(most)
     found[0] = best[m]
     for k in range(1, most):
-        start = (
-            best[:m, None] if exact else np.minimum(best[:m, None], np.concatenate([[np.inf], best[: m - 1]])[:, None])
-        )
-        best = np.minimum(best, np.concatenate([[0.0], np.min(start + cost, axis=0)]))
+        start = best[:m] if exact else np.minimum(best[:m], np.concatenate([[np.inf], best[: m - 1]]))
+        best = np.minimum(best, np.concatenate([[0.0], np.min(start[:, None] + cost, axis=0)]))
         found[k] = best[m]
-    return np.maximum(found - 1e-12 * found[0], 0.0)
+    return found
+
+
+def _squared_costs(y: Floats, w: Floats) -> Floats:
+    """(m, m) the squared deviations of values a, ..., b from their mean, infinite for b < a; sums of positive terms, so
+    that weights and distances of very different size cost no digits.
+    """
+    m = y.size
+    cost = np.full((m, m), np.inf)
+    total, mean, away = np.zeros(m), np.zeros(m), np.zeros(m)
+    for b in range(m):
+        some = slice(0, b + 1)
+        before = total[some].copy()
+        total[some] += w[b]
+        step = y[b] - mean[some]
+        away[some] += w[b] * before / total[some] * step**2
+        mean[some] += w[b] / total[some] * step
+        cost[some, b] = away[some]
+    return cost
+
+
+def _absolute_costs(y: Floats, w: Floats) -> Floats:
+    """(m, m) the absolute deviations of values a, ..., b from their median, infinite for b < a: over the gaps between
+    neighbours, the gap times the smaller of the weights on either side.
+    """
+    m = y.size
+    weight = np.cumsum(np.triu(np.tile(w, (m, 1))), axis=1)  # of a, ..., b
+    cost = np.zeros((m, m))
+    for k in range(m - 1):
+        cost[: k + 1, k + 1 :] += (y[k + 1] - y[k]) * np.minimum(weight[: k + 1, k, None], weight[k + 1, k + 1 :])
+    return np.where(np.tri(m, k=-1, dtype=bool), np.inf, cost)
 
 
 def equal_rows_bound(exact: ExactTreeProblem) -> float:

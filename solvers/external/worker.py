@@ -6,8 +6,10 @@ import contextlib
 import os
 import warnings
 from multiprocessing.connection import Connection
+from pathlib import Path
 
-COMMAND = ("-c", "from solvers.external.worker import main; main()")
+ROOT = str(Path(__file__).parents[2])  # comes first, so that nothing in the working directory hides ours
+COMMAND = ("-c", f"import sys; sys.path.insert(0, {ROOT!r}); from solvers.external.worker import main; main()")
 
 
 def main() -> None:
