@@ -74,9 +74,9 @@ class CartInit(Initial):
         )
         unit = _units(problem.X)
         fits = bool(np.all(unit == 1.0))
-        X = problem.X if fits else problem.X / unit
-        by_rank = problem.splits == "axis" and _too_close(X, problem.presorted)
-        model.fit(problem.ranks.T if by_rank else X, problem.y, sample_weight=problem.sample_weight)
+        by_rank = problem.splits == "axis" and (not fits or _too_close(problem.X, problem.presorted))
+        X = problem.ranks.T if by_rank else problem.X if fits else problem.X / unit
+        model.fit(X, problem.y, sample_weight=problem.sample_weight)
         tree = Tree.from_sklearn(model)
         if by_rank:
             tree = of_ranks(tree, problem.X)
