@@ -140,7 +140,10 @@ def random_trees(problem: TreeProblem, rng: np.random.Generator) -> Iterator[Tre
                 A[t] = rng.normal(size=problem.n_features) / np.maximum(np.ptp(problem.X, axis=0), 1e-140)
             at = A[t] @ problem.X[rng.integers(0, problem.n_samples)]
             b[t] = rng.choice([at, 0.5 * (at + A[t] @ problem.X[rng.integers(0, problem.n_samples)])])
-        tree = problem.trim(problem.fit_leaves(Tree.complete(A, b, problem.n_outputs, problem.classes)))
+        try:
+            tree = problem.trim(problem.fit_leaves(Tree.complete(A, b, problem.n_outputs, problem.classes)))
+        except ValueError:  # no answers of these leaves satisfy the constraints
+            continue
         if problem.violation(tree) is None:
             yield tree
 
