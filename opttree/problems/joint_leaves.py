@@ -136,13 +136,15 @@ def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
     pick = coo_array((np.ones(n * K), (row, column)), shape=(n * K, L * K))
     far = eye_array(n * K)
     sides = vstack([hstack([pick, -far]), hstack([-pick, -far]), hstack([csr_array(G), csr_array((len(h), n * K))])])
-    y = problem.Y.ravel()
+    shift = np.median(problem.Y, axis=0)  # in units of its own, as the tolerances of linear programming are absolute
+    size = float(np.abs(problem.Y - shift).max()) or 1.0
+    y, h = ((problem.Y - shift) / size).ravel(), (h - G @ np.tile(shift, L)) / size
     bounds = [(None, None)] * (L * K) + [(0.0, None)] * (n * K)
     cost = np.concatenate([np.zeros(L * K), np.repeat(problem.w, K)])
     found = linprog(cost, A_ub=sides, b_ub=np.concatenate([y, -y, h]), bounds=bounds, method="highs-ds")
     if found.x is None:
         raise ValueError("no answers of the leaves satisfy the constraints")
-    return found.x[: L * K].reshape(shape)
+    return found.x[: L * K].reshape(shape) * size + shift
 
 
 def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
