@@ -47,7 +47,9 @@ class ObliqueBranchAndBound(Solver):
 
     Two sets of rows are separated if their hulls are more than ``tolerance`` apart, on features in units of their
     median distance from the median, and are not if their hulls have a point in common. Where rounding does not let it
-    say which, the bound rises no more, and the search ends STALLED. ``step.info`` holds the number of nodes.
+    say which, the bound rises no more, and the search ends STALLED. A plane through several rows, which rounding puts
+    on either side of it, may divide them as no plane does: no bound is for such trees. ``step.info`` holds the number
+    of nodes.
 
     See Also
     --------

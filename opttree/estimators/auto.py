@@ -43,7 +43,7 @@ CLEARLY = 3.0  # standard errors behind the best, after which a member's other f
 AT_ONCE = 2  # folds that share what is left of a member's time: better few whole fits than many cut short
 NEEDED = 1.0  # standard errors by which a member that was tried on fewer folds must be ahead
 ITERATIONS, ABSENT = 200, -30.0  # of a logistic regression; the score of a class without rows
-RIDGES = (1e-6, 1e-3, 1e-2, 1e-1, 1.0)  # strengths of the linear member
+RIDGES = (1e-4, 1e-2, 1.0)  # strengths of the linear member
 RIDGE_WORK = 5e7  # rows x outputs x features^2 above which it has the least strength but one alone
 CART_DEPTHS = (3, 6, 12)
 SOFT_DEPTHS: dict[Literal["linear", "constant"], int] = {"linear": 5, "constant": 6}
@@ -214,10 +214,10 @@ class _AutoTree(ForestModel):
             for name, levels in (("deep forest", min(depth + 2, deepest)), ("shallow forest", max(depth - 2, 1))):
                 yield Member(name, replace(forest, levels=levels), levels)
             return
-        size = float(problem.n_samples) * problem.n_outputs * problem.n_features**2
-        yield Member("linear", solvers.CartInit(), 0, ridges=RIDGES if size <= RIDGE_WORK else RIDGES[1:2])
         for levels in CART_DEPTHS:
             yield Member(f"CART, depth {levels}", solvers.CartInit(), levels, shrinkages=STRENGTHS)
+        size = float(problem.n_samples) * problem.n_outputs * problem.n_features**2
+        yield Member("linear", solvers.CartInit(), 0, ridges=RIDGES if size <= RIDGE_WORK else RIDGES[1:2])
         for levels in (4, 6):
             yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
         if self.soft:
@@ -416,8 +416,8 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 
     Take it for the best single tree when there are seconds or minutes to spare, and no wish to choose.
 
-    For ``kind="tree"``, in this order: a single linear leaf (ridge or logistic regression), CART with shrunk leaves at
-    three depths, TAO with linear leaves from hinge splits at two, soft trees with linear and with constant leaves (see
+    For ``kind="tree"``, in this order: CART with shrunk leaves at three depths, a single linear leaf (ridge or logistic
+    regression), TAO with linear leaves from hinge splits at two, soft trees with linear and with constant leaves (see
     `solvers.ORRT`), a tree distilled from a forest (`solvers.Distilled`), a soft one taught by it, a tree distilled
     from boosted ones, TAO from the best tree so far, GET. For ``kind="forest"``: forests of three depths and boosted
     trees of three kinds. A member that runs into its limit counts as what it found. The best is fitted again to all

@@ -234,6 +234,7 @@ class _Search:
         self.rounded = LOST * ROUNDING * leaf  # of a perfect fit
         self.gap = options.gap if options.gap is not None else ROUGH_GAP if rough else GAP
         self.bound, self.nodes = 0.0, 0
+        self.doubtful = False  # whether candidate splits may be missing: then there is no bound
         self.unused: str | None = None  # why the start was not used
         self.value: float | None = None  # objective of the last solution in the model
         self.model: Any = None
@@ -279,7 +280,7 @@ class _Search:
         """Take a proved bound (or None), less what the optimizer's tolerances may have added, if it is better; returns
         whether it is: the optimizer forgets nodes that are within half the gap of its best solution.
         """
-        if bound is None:
+        if bound is None or self.doubtful:
             return False
         sure = bound - 0.5 * self.gap * abs(bound) - self.slack
         if self.whole:
@@ -335,6 +336,8 @@ class _Search:
             words += f"; linear leaves {self.stated.leaf_text}"
         if self.value is not None and abs(self.value - self.objective) > SAME * abs(self.objective) + self.slack:
             words += f"; the model's value is {self.value:.9g}, that of the tree {self.objective:.9g}"
+        if self.doubtful:
+            words += "; rounding moves rows across some of these, so that others may be missing, and nothing is bounded"
         if self.tree is None:
             words += "; no tree that satisfies the constraints was found"
         if self.unused is not None:
@@ -345,6 +348,7 @@ class _Search:
         """Enumerate and build the model."""
         complete = bool(self.stated.extensions)
         self.formulation = yield from self._in_time(self.stated.prepare(complete=complete))
+        self.doubtful = self.stated.lists_candidates and self.stated.candidates.doubtful
         if math.isfinite(self.formulation.bound):
             self.model = yield from self._in_time(in_background(lambda: self.stated.build(complete=complete)))
 

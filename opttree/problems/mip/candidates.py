@@ -28,6 +28,7 @@ class Candidates:
     cut : (m,) int64, number of rows that go left.
     feature : (families,) the feature of each family, -1 for oblique splits.
     description : the set in words, for messages.
+    doubtful : whether rounding has kept hyperplanes from dividing the rows as they should, so that some may be missing.
     """
 
     A: Floats
@@ -37,6 +38,7 @@ class Candidates:
     cut: NDArray[np.int64]
     feature: NDArray[np.int64]
     description: str
+    doubtful: bool = False
 
     def __len__(self) -> int:
         return int(self.b.size)
@@ -134,7 +136,8 @@ def dichotomies(X: Floats) -> Candidates:
     """
     points = np.unique(X, axis=0)
     centre, scale = typical(points)
-    unit = (points - centre) / scale
+    unit, rows = (points - centre) / scale, (X - centre) / scale
+    astray = False  # whether a row lies elsewhere than it should
     found: dict[bytes, tuple[Floats, float, NDArray[np.bool_]]] = {}
 
     def add(a: Floats, b: float) -> None:
@@ -165,7 +168,9 @@ def dichotomies(X: Floats) -> Candidates:
                 c, d = np.cos(angle), np.sin(angle)
                 normal = np.array([-along[1] * c - along[0] * d, along[0] * c - along[1] * d])
                 a = normal / scale
-                add(a, float(normal @ middle + a @ centre))
+                b = float(normal @ middle + a @ centre)
+                add(a, b)
+                astray |= bool(np.any((rows @ normal <= normal @ middle) != (X[:, 0] * a[0] + X[:, 1] * a[1] <= b)))
     splits = list(found.values())
     order = [np.concatenate([np.flatnonzero(left), np.flatnonzero(~left)]) for _a, _b, left in splits]
     return Candidates(
@@ -176,6 +181,7 @@ def dichotomies(X: Floats) -> Candidates:
         cut=np.array([left.sum() for _a, _b, left in splits], np.int64),
         feature=np.full(len(splits), -1),
         description=f"all {len(splits)} linear dichotomies of the rows",
+        doubtful=astray,
     )
 
 
