@@ -13,7 +13,7 @@ from opttree.devices import Device
 from opttree.options import option
 from opttree.problems import DenseTreeProblem, TreeProblem
 from opttree.problems.dense_batch import memory_refusal
-from opttree.threads import each
+from opttree.threads import available, each
 from opttree.tree import Tree
 from solvers.base import Solver, Step, Steps
 from solvers.gradtree.descent import descents
@@ -22,6 +22,7 @@ from solvers.result import Termination
 from solvers.soft import within_rows
 
 ROUND = 400_000  # work between two checks of the clock: about this many numbers of theta and rows
+CALL = 2_000  # the same of a batch, whatever its size: what Python takes
 LEAST = 1e-12  # smallest learning rate and temperature
 
 
@@ -177,7 +178,8 @@ class GradTree(Solver):
         starts = [best for run in runs for best in run.best]
         seen = [np.inf] * self.n_starts
         batches = -(-train.n_samples // self.batch_size) + 1
-        epochs = max(1, ROUND // (20 * train.n_samples + batches * dense.size))
+        work = 20 * train.n_samples + batches * dense.size + batches * CALL
+        epochs = max(1, ROUND // (work * max(self.n_starts // available(), 1)))
         while any(run.remaining for run in runs):
             each(lambda run: run.advance(epochs), runs)
             better = [k for k in range(self.n_starts) if starts[k].loss < seen[k]]
