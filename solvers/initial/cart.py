@@ -60,7 +60,7 @@ class CartInit(Initial):
         """The fitted tree as a `Tree`."""
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-        if problem.depth == 0:
+        if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:  # of zeros scikit-learn takes no Poisson loss
             yield problem.one_leaf()
             return
         kind = DecisionTreeClassifier if problem.is_classification else DecisionTreeRegressor
