@@ -31,7 +31,7 @@ from sklearn.model_selection import (
 from experiments import methods
 from experiments.protocol import Run, Splits
 from experiments.sizes import flops, sizes
-from opttree import L2, TreeProblem, datasets
+from opttree import L2, Forest, TreeProblem, datasets
 from opttree.kernels.hard import SMALLEST_PROBABILITY
 from opttree.preprocessing import gradtree_pipeline
 from solvers import Solver, solve
@@ -263,6 +263,7 @@ def _solved(
         "fit_seconds": result.seconds,
         "cpu_seconds": used,
         "lacks": getattr(solver, "lacks", ""),
+        "several_trees": isinstance(result.tree, Forest) or getattr(result.tree, "mixture", False),
         "n_steps": result.n_steps,
         "constant_objective": free.objective(free.best_constant()),
         "covers": solver.covers(problem),

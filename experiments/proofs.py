@@ -29,9 +29,11 @@ class Proofs:
         rows["covers_all"] = [covers(row) for row in rows.to_dict("records")]
         known = dict(zip(race.problems, race.best, strict=True))
         rows["best"] = rows["problem"].map(known)
+        single = rows[~rows.get("several_trees", pd.Series(False, rows.index)).fillna(False).astype(bool)]
+        lowest = rows["problem"].map(single.groupby("problem")["objective"].min()).fillna(np.inf)  # of single trees
         said = rows["termination"].isin([PROOF, "INFEASIBLE"])
-        size = rows["best"].abs().replace(np.inf, 0.0)
-        above = rows["bound"] > rows["best"] + ROUNDING * size
+        size = lowest.abs().replace(np.inf, 0.0)
+        above = rows["bound"] > lowest + ROUNDING * size
         rows["refuted"] = above & (rows["covers_all"] | said)
         rows["proved"] = said & ~rows["refuted"]
         self.rows = rows
@@ -53,7 +55,8 @@ class Proofs:
         lines = []
         for row in self.rows[self.rows["refuted"]].to_dict("records"):
             there = self.rows[self.rows["problem"] == row["problem"]]
-            better = there.loc[there["objective"].idxmin()]
+            several = there.get("several_trees", pd.Series(False, there.index)).fillna(False).astype(bool)
+            better = there.loc[there["objective"].where(~several, np.inf).idxmin()]
             lines.append(
                 {
                     "dataset": row["dataset"],

@@ -20,6 +20,7 @@ from experiments.protocol import Protocol
 PROBLEM = ["dataset", "depth", "leaves", "split", "rows"]  # rows: the seed, where it draws the rows; else 0
 BEST = 1e-4  # relative gap to the lowest objective that counts as having reached it
 ROUNDING = 1e-9  # relative to an objective: a bound this little above it agrees with it
+EXACT = 1e-12  # of the constant's objective: differences that are rounding
 PROVED = 1e-4  # relative gap of a bound to the lowest objective up to which this counts as the optimum
 TOLERANCES = (0.1, 0.01, 0.001)
 PROOF = "OPTIMAL"
@@ -156,7 +157,8 @@ class Race:
                 continue
             best, bound = known[row["problem"]], float(row["bound"])
             slack = abs(best) if np.isfinite(best) else 0.0
-            if best - PROVED * slack <= bound <= best + ROUNDING * slack:  # both infinite: no tree is feasible
+            least = EXACT * abs(row["constant_objective"]) if np.isfinite(best) else 0.0
+            if best - PROVED * slack - least <= bound <= best + ROUNDING * slack + least:  # both infinite: infeasible
                 held.add(row["problem"])
         return pd.Series([key in held for key in self.problems], index=self.problems)
 
@@ -168,10 +170,13 @@ class Race:
 
     def _gap(self, limit: float) -> Callable[[Any, pd.DataFrame], float]:
         known = dict(zip(self.problems, self.best, strict=True))
+        start = dict(zip(self.problems, self.start, strict=True))
 
         def gap(key: Any, trace: pd.DataFrame) -> float:
             if np.isinf(known[key]):
                 return np.nan
+            if profiles.best_at(trace, limit) - known[key] <= EXACT * abs(start[key]):  # rounding of a perfect fit
+                return 0.0
             return float(profiles.primal_gap(profiles.best_at(trace, limit), known[key])[0])
 
         return gap
@@ -193,7 +198,9 @@ class Race:
         the problems that every solver ran, Wilcoxon's signed-rank test and its p by Holm's step-down. Each problem
         counts once, whatever its seeds.
         """
-        gaps = self.on_common(self.gaps(limit))
+        gaps = self.on_common(self.gaps(limit)).dropna()
+        if gaps.empty:
+            raise ValueError("compare needs a problem that every solver ran and that has a tree; there is none")
         base = baseline if baseline is not None else str(gaps.mean().idxmin())
         if base not in gaps:
             raise ValueError(f"baseline must be one of {', '.join(self.solvers)}; got {baseline!r}")

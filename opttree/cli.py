@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = args.run(args)
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, OSError, MemoryError) as error:
+    except (ValueError, TypeError, OSError, MemoryError, RuntimeError) as error:
         print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

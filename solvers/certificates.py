@@ -21,7 +21,7 @@ from solvers.mip import MIP
 from solvers.oblique_exact import ObliqueBranchAndBound
 from solvers.result import Result, Termination, Trace, TraceRow
 
-SAME, ROUNDING = 1e-6, 1e-9  # relative to the objective, to that of one leaf: differences that count as rounding
+SAME, ROUNDING = 1e-6, 1e-12  # relative to the objective, to that of one leaf: differences that count as rounding
 MANY = 20_000  # rows from which on "auto" takes blocks, at depth 3 and more under a time limit
 SEARCHED = "The search for a bound has ended."  # of blocks of rows
 NOT_OF_IT = " The tree has oblique splits: {} is a bound for axis-aligned trees, and it does not hold for this tree."
@@ -147,7 +147,8 @@ def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
     """The result of the solver as one on ``tree``."""
     objective, termination, bound = problem.objective(tree), result.termination, result.bound
     start = SEARCHED if termination is Termination.ITERATION_LIMIT else termination.value
-    slack = SAME * abs(objective) + ROUNDING * problem.objective(problem.best_constant())
+    free = problem.restated(constraints=())
+    slack = SAME * abs(objective) + ROUNDING * free.objective(free.best_constant())
     if bound is not None and objective < bound - slack:
         termination, bound = Termination.LOCALLY_OPTIMAL, None
         start = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."

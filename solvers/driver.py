@@ -202,7 +202,8 @@ class _Recorder:
             why = f": {termination.value}{detail}" if self.problem.constraints or detail else ""
             raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree{why}")
         problem, bound, seconds = self.problem, self.bound, self.seconds
-        objective, scale = problem.objective(self.best.tree), problem.objective(problem.best_constant())
+        free = problem.restated(constraints=()) if problem.constraints else problem  # the constant may be infeasible
+        objective, scale = problem.objective(self.best.tree), free.objective(free.best_constant())
         if bound is not None and objective < bound:
             row = 1.0 if problem.is_classification else float(np.ptp(problem.Y))
             row = row * row if problem.loss == "squared" else row

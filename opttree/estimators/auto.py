@@ -401,11 +401,11 @@ def logistic(problem: TreeProblem, strength: float) -> Tree:
 
 
 def chosen(trials: Sequence[Trial]) -> Trial | None:
-    """The trial of the lowest loss, compared on the folds that two trials share; one with fewer folds than the best so
-    far must be ahead by more than one standard error of the difference.
+    """The trial of the lowest loss, compared on the folds that two trials share. Those of the most folds are compared
+    first; one with fewer than the best must be ahead by more than one standard error of the difference.
     """
     best = None
-    for trial in trials:
+    for trial in sorted(trials, key=lambda trial: -len(trial.losses)):
         if best is None or trial.lead(best) > (NEEDED if len(trial.losses) < len(best.losses) else 0.0):
             best = trial
     return best

@@ -379,7 +379,8 @@ class TreeProblem:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is kept of the last tree, of raw rows and of rows in blocks, so that copies stay small."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_routed", "_packed", "_raw")}
+        left_out = ("_routed", "_packed") if self.splits == "axis" else ("_routed", "_packed", "_raw")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
         """Leaf node of each row (n,), read-only.
@@ -462,7 +463,10 @@ class TreeProblem:
         """The same statement on a subset of the rows, given by number; ``changes`` are options that differ."""
         assert self.sample_weight is not None  # set by __post_init__
         changes.setdefault("constraints", _on_rows(self.constraints, np.arange(self.n_samples)[rows], self.n_samples))
-        return self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
+        part = self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
+        if "_raw" in self.__dict__:
+            part.__dict__["_raw"] = self.__dict__["_raw"][rows]
+        return part
 
     def restated(self, **changes: Any) -> TreeProblem:
         """The same rows and classes with other options.

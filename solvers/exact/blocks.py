@@ -18,7 +18,7 @@ from opttree.options import option
 from opttree.problems import TreeProblem
 from opttree.problems.constraints import MaxSplits
 from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from solvers.base import Solver, Step, Steps, seconds_left
 from solvers.driver import solve
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.exact.early import outputs_bound
@@ -84,12 +84,14 @@ class BlockBounds(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The start, and a bound after every block."""
         began = now()
-        until = math.inf if self.time_limit is None else began + (1.0 - RESERVE) * self.time_limit
+        limit = min(math.inf if self.time_limit is None else self.time_limit, seconds_left())
+        until = began + (1.0 - RESERVE) * max(limit, 0.0)
         tree = CartInit().build(problem, rng.spawn(1)[0]) if start is None else start
         if problem.violation(tree) is not None:
             tree = problem.best_constant()
         splits = 2**problem.depth - 1 if self.max_splits is None else min(self.max_splits, 2**problem.depth - 1)
-        yield Step(tree, bound=outputs_bound(problem, splits), phase="start")
+        objective = problem.objective(tree)
+        yield Step(tree, objective, outputs_bound(problem, splits), "start")
         order = rng.permutation(problem.n_samples)
         number = self.blocks if self.blocks != "auto" else (yield from self._number(problem, tree, order, until))
         number = min(number, problem.n_samples)
@@ -102,7 +104,7 @@ class BlockBounds(Solver):
         ):
             bound += share / whole * own
             ended += proved
-            yield Step(tree, bound=bound, phase="blocks", info={"blocks": float(done), "proved": ended})
+            yield Step(tree, objective, bound, "blocks", info={"blocks": float(done), "proved": ended})
         return Verdict(Termination.TIME_LIMIT if ended < number else Termination.ITERATION_LIMIT, words(number, ended))
 
     def _number(

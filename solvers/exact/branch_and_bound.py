@@ -28,7 +28,7 @@ from solvers.initial import CartInit
 from solvers.result import Termination, Verdict
 
 MOST_DEPTH = 6
-LARGE = 1_000_000  # numbers in X from which on the first bound is by blocks of rows
+LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
 SAME, ROUNDING = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
 
 
@@ -143,7 +143,7 @@ class BranchAndBound(Solver):
         return None if found is None else as_tree(found)
 
     def _seconds_for_blocks(self, began: float) -> float:
-        """Seconds for `early_bounds`."""
+        """Seconds for `blocks_bounds`."""
         own = math.inf if self.time_limit is None else self.time_limit - (now() - began)
         left = max(min(own, seconds_left()), 0.0)
         return min(max(SHARE * left, min(LEAST, 0.5 * left)), LONGEST)
