@@ -180,7 +180,8 @@ class BranchAndBound(Solver):
         if search.full:
             return Verdict(Termination.TOO_LARGE, f"{words} More intervals wait than queue_memory holds.")
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
-        if objective - search.bound > max(self.gap, SAME) * (1.0 + SAME) * abs(objective) + ROUNDING * leaf:
+        rounded = ROUNDING**2 if problem.loss == "squared" else ROUNDING  # of a perfect fit
+        if objective - search.bound > max(self.gap, SAME) * (1.0 + SAME) * abs(objective) + rounded * leaf:
             words += " Costs this far below that of one leaf are lost in its rounding."
             return Verdict(Termination.STALLED, words)
         return Verdict(Termination.OPTIMAL, words)
