@@ -76,7 +76,7 @@ class ObliqueBranchAndBound(Solver):
     tolerance: float = option(1e-9, "Distance of hulls from which on they are separable.", above=0)
 
     def covers(self, problem: TreeProblem) -> bool:
-        """All hyperplanes: where it cannot tell, it has no bound."""
+        """All hyperplanes in which rounding decides no side of a row, see above."""
         return True
 
     def supports(self, problem: TreeProblem) -> str | None:
