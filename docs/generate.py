@@ -18,7 +18,7 @@ import pandas as pd
 
 from experiments import index
 from opttree import estimate_cost
-from opttree.cli import _parser
+from opttree.cli.main import _parser
 from opttree.methods import METHODS
 
 RESULTS = Path(__file__).parent.parent / "experiments" / "results"

@@ -10,7 +10,7 @@ import cloudpickle
 
 from experiments import methods
 from opttree import TreeProblem
-from opttree.files import whole_file
+from opttree.runtime.files import whole_file
 from solvers import Solver, external
 
 OBJECTIVE = '''"""The statement: one problem, one objective for every tree."""

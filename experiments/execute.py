@@ -32,8 +32,8 @@ from experiments import methods
 from experiments.protocol import Run, Splits
 from experiments.sizes import flops, sizes
 from opttree import L2, Forest, TreeProblem, datasets
-from opttree.kernels.hard import SMALLEST_PROBABILITY
-from opttree.preprocessing import gradtree_pipeline
+from opttree.kernels.losses.codes import SMALLEST_PROBABILITY
+from opttree.tables.preprocessing import gradtree_pipeline
 from solvers import Solver, solve
 
 FEW, MANY, MOST = 300, 2000, 10_000  # rows of a fit that compiles: FEW, or MOST where there are more than MANY

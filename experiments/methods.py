@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
 
 import solvers
-from opttree.methods import families
-from opttree.options import Checked
+from opttree.methods.table import families
+from opttree.runtime.options import Checked
 
 
 class UnavailableError(Exception):

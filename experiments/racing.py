@@ -20,7 +20,7 @@ from experiments.protocol import Given, Method, Protocol, Run
 from experiments.race import Race as Comparison
 from experiments.store import Store
 from opttree import TreeProblem, datasets
-from opttree.files import whole_file
+from opttree.runtime.files import whole_file
 from solvers import Solver
 
 NAME = "race"

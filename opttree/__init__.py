@@ -20,7 +20,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from opttree.methods import estimators as _estimators
+from opttree.methods.table import estimators as _estimators
+from opttree.runtime.versions import __version__ as __version__
 
 if TYPE_CHECKING:
     from opttree import (
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
         plotting as plotting,
         preprocessing as preprocessing,
     )
-    from opttree.costs import Cost as Cost, estimate_cost as estimate_cost
     from opttree.estimators import *
     from opttree.export.onnx import to_onnx as to_onnx
-    from opttree.forest import Forest as Forest
-    from opttree.interrupts import InterruptedFitWarning as InterruptedFitWarning
-    from opttree.io import Model as Model, load as load, save as save
+    from opttree.methods.costs import Cost as Cost, estimate_cost as estimate_cost
+    from opttree.methods.warming import warm_up as warm_up
+    from opttree.model.files import Model as Model, load as load, save as save
+    from opttree.model.forest import Forest as Forest
+    from opttree.model.tree import Tree as Tree
     from opttree.problems import (
         L1 as L1,
         L2 as L2,
@@ -55,36 +57,33 @@ if TYPE_CHECKING:
         TreeProblem as TreeProblem,
     )
     from opttree.racing import race as race
-    from opttree.tree import Tree as Tree
-    from opttree.versions import show_versions as show_versions
-    from opttree.warming import warm_up as warm_up
-
-__version__ = "0.1.0"
+    from opttree.runtime.interrupts import InterruptedFitWarning as InterruptedFitWarning
+    from opttree.runtime.versions import show_versions as show_versions
 
 _HOMES = {
-    "Tree": "opttree.tree",
-    "Forest": "opttree.forest",
-    "TreeProblem": "opttree.problems",
+    "Tree": "opttree.model.tree",
+    "Forest": "opttree.model.forest",
+    "TreeProblem": "opttree.statement",
     "SmoothTreeProblem": "opttree.problems",
     "SoftForestProblem": "opttree.problems",
     "DenseTreeProblem": "opttree.problems",
     "ExactTreeProblem": "opttree.problems",
     "MIPTreeProblem": "opttree.problems",
     "SubtreeProblem": "opttree.problems",
-    "L1": "opttree.problems",
-    "L2": "opttree.problems",
-    "SplitPrice": "opttree.problems",
-    "InterruptedFitWarning": "opttree.interrupts",
-    "Model": "opttree.io",
-    "load": "opttree.io",
-    "save": "opttree.io",
-    "show_versions": "opttree.versions",
-    "warm_up": "opttree.warming",
-    "Cost": "opttree.costs",
-    "estimate_cost": "opttree.costs",
+    "L1": "opttree.statement",
+    "L2": "opttree.statement",
+    "SplitPrice": "opttree.statement",
+    "InterruptedFitWarning": "opttree.runtime.interrupts",
+    "Model": "opttree.model.files",
+    "load": "opttree.model.files",
+    "save": "opttree.model.files",
+    "show_versions": "opttree.runtime.versions",
+    "warm_up": "opttree.methods.warming",
+    "Cost": "opttree.methods.costs",
+    "estimate_cost": "opttree.methods.costs",
     "race": "opttree.racing",
     "to_onnx": "opttree.export.onnx",
-    "TableEncoder": "opttree.estimators.tables",
+    "TableEncoder": "opttree.tables.encoder",
     **_estimators(),
 }
 _MODULES = (

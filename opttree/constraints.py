@@ -1,6 +1,6 @@
 """Side constraints of `opttree.TreeProblem`, by name."""
 
-from opttree.problems.constraints import (
+from opttree.statement.constraints import (
     Constraint,
     DifferentLeaf,
     FeatureCost,

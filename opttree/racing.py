@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from opttree import bridge
+from opttree.estimators import bridge
 
 
 def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Any:

@@ -16,19 +16,24 @@ True
 
 from types import ModuleType as _Module
 
-from solvers import external as external, streaming as streaming
-from solvers.base import Solver as Solver, Step as Step
-from solvers.boosting import Boosting as Boosting
-from solvers.certificates import certify as certify
-from solvers.combinators import Chain as Chain, MultiStart as MultiStart
+from solvers import core as core, external as external, streaming as streaming
 from solvers.conformance import check_solver as check_solver
+from solvers.core.base import Solver as Solver, Step as Step
+from solvers.core.combinators import Chain as Chain, MultiStart as MultiStart
+from solvers.core.driver import solve as solve
+from solvers.core.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
 from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
-from solvers.distilled import Distilled as Distilled
-from solvers.driver import solve as solve
+from solvers.ensembles import (
+    Boosting as Boosting,
+    Distilled as Distilled,
+    StackedForest as StackedForest,
+    TAOForest as TAOForest,
+)
 from solvers.exact import BlockBounds as BlockBounds, BranchAndBound as BranchAndBound, ExactInit as ExactInit
+from solvers.exact.certificates import certify as certify
+from solvers.exact.oblique import ObliqueBranchAndBound as ObliqueBranchAndBound
 from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
 from solvers.gradtree import GradTree as GradTree
-from solvers.hrt import HRT as HRT
 from solvers.initial import (
     CartInit as CartInit,
     ClusterInit as ClusterInit,
@@ -38,19 +43,16 @@ from solvers.initial import (
 )
 from solvers.local_search import LocalSearch as LocalSearch
 from solvers.mip import MIP as MIP
-from solvers.nodec import NODEC as NODEC, ArmijoLineSearch as ArmijoLineSearch
 from solvers.nodes import (
     AxisNode as AxisNode,
     LiblinearNode as LiblinearNode,
     NewtonNode as NewtonNode,
     SklearnNode as SklearnNode,
 )
-from solvers.oblique_exact import ObliqueBranchAndBound as ObliqueBranchAndBound
-from solvers.orrt import ORRT as ORRT
-from solvers.rectified import RADDT as RADDT, DTSemNet as DTSemNet
-from solvers.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
+from solvers.rectified import HRT as HRT, RADDT as RADDT, DTSemNet as DTSemNet
 from solvers.sdtr import SDTR as SDTR
-from solvers.tao import TAO as TAO, StackedForest as StackedForest, TAOForest as TAOForest
+from solvers.soft import NODEC as NODEC, ORRT as ORRT, ArmijoLineSearch as ArmijoLineSearch
+from solvers.tao import TAO as TAO
 
 __all__ = sorted(
     name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, _Module)

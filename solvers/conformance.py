@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from opttree.options import Options
-from opttree.problems import L1, SplitPrice, TreeProblem
-from opttree.threads import limited
-from opttree.tree import Tree
-from solvers.base import Solver, Step
-from solvers.combinators import Chain
-from solvers.driver import solve
+from opttree.model.tree import Tree
+from opttree.runtime.options import Options
+from opttree.runtime.threads import limited
+from opttree.statement import L1, SplitPrice, TreeProblem
+from solvers.core.base import Solver, Step
+from solvers.core.combinators import Chain
+from solvers.core.driver import solve
+from solvers.core.result import Result, SolverError, Termination, Trace
 from solvers.initial import CartInit
-from solvers.result import Result, SolverError, Termination, Trace
 from solvers.tao import TAO
 
 MOST_GAP = 0.01  # largest relative gap of a result that is reported as optimal

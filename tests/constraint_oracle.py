@@ -14,7 +14,7 @@ from collections import Counter
 import numpy as np
 
 from opttree import SplitPrice, Tree, TreeProblem
-from opttree.constraints import (
+from opttree.statement.constraints import (
     DifferentLeaf,
     FeatureCost,
     ForbidSplit,

@@ -13,10 +13,10 @@ import numba
 import numpy as np
 import pytest
 
-from opttree import ahead
-from opttree.methods import METHODS, TASKS, make_estimator
-from opttree.threads import most
-from opttree.warming import names
+from opttree.methods.table import METHODS, TASKS, make_estimator
+from opttree.methods.warming import names
+from opttree.runtime.compiling import ahead
+from opttree.runtime.threads import most
 
 FUNCTIONS = ahead.recorded()["functions"]
 

@@ -12,20 +12,15 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from opttree import (
-    GETClassifier,
-    GETRegressor,
-    GradTreeClassifier,
-    SmoothTreeProblem,
-    SoftForestProblem,
-    TreeProblem,
-    devices,
-)
-from opttree.cli import main
-from opttree.kernels import xp as twin, xp_dense, xp_soft_forest
-from opttree.kernels.first_order import Moments
+from opttree import GETClassifier, GETRegressor, GradTreeClassifier, SmoothTreeProblem, SoftForestProblem, TreeProblem
+from opttree.cli.main import main
+from opttree.kernels.dense import xp as xp_dense
+from opttree.kernels.smooth import xp as twin
+from opttree.kernels.smooth.first_order import Moments
+from opttree.kernels.soft_forest import xp as xp_soft_forest
 from opttree.problems import SubtreeProblem
-from opttree.problems.smooth_batch import SmoothBatch
+from opttree.problems.smooth.batch import SmoothBatch
+from opttree.runtime import devices
 from solvers import GET, ORRT, GreedyInit, solve
 from solvers.descent import Adam, geometric, run_all
 from tests.conftest import regression_problem

@@ -7,11 +7,11 @@ import pytest
 
 from experiments.benchmarks import bounds
 from opttree import OCTClassifier, ORTRegressor, SplitPrice, TAOClassifier, TAORegressor, Tree, TreeProblem
-from opttree.constraints import Monotone, RequireSplit
-from opttree.kernels.entropy import CAP, give_up_rare, log_cost
-from opttree.kernels.thresholds import between
-from opttree.models import as_tree
-from opttree.problems.numbers import in_same_order
+from opttree.kernels.losses.entropy import CAP, give_up_rare, log_cost
+from opttree.kernels.passes.thresholds import between
+from opttree.model.convert import as_tree
+from opttree.statement.constraints import Monotone, RequireSplit
+from opttree.statement.numbers import in_same_order
 from solvers import MIP, TAO, BlockBounds, BranchAndBound, CartInit, LocalSearch, ObliqueBranchAndBound, certify, solve
 from solvers.exact import early
 
@@ -198,7 +198,7 @@ def test_leaves_without_limits_and_empty_leaves_under_constraints():
 
 
 def test_blocks_start_from_a_tree_that_the_constraints_allow():
-    from opttree.constraints import MaxSplits
+    from opttree.statement.constraints import MaxSplits
 
     X = np.arange(30.0)[:, None]
     stated = TreeProblem(X, np.arange(30) % 3, depth=2, splits="axis", loss="zero_one", constraints=[MaxSplits(0)])

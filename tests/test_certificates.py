@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from opttree import ORTRegressor, TreeProblem
-from opttree.chunks import Chunks
+from opttree.tables.chunks import Chunks
 from solvers import (
     TAO,
     BlockBounds,

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from opttree import load
-from opttree.cli import main
+from opttree.cli.main import main
 from tests.export_models import table_classes
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import solvers
 from opttree import Tree
-from opttree.methods import METHODS
+from opttree.methods.table import METHODS
 from solvers import (
     MIP,
     NODEC,

@@ -5,7 +5,7 @@ import pyomo.environ as pyo
 import pytest
 
 from opttree import MIPTreeProblem, Tree, TreeProblem
-from opttree.constraints import (
+from opttree.statement.constraints import (
     DifferentLeaf,
     FeatureCost,
     ForbidSplit,

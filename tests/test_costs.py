@@ -11,18 +11,11 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 import opttree
-from opttree import (
-    AutoTreeRegressor,
-    GETRegressor,
-    SDTRRegressor,
-    TAOClassifier,
-    TAOForestRegressor,
-    TAORegressor,
-    costs,
-)
-from opttree.cli import main
-from opttree.methods import METHODS, make_estimator
-from opttree.warming import names
+from opttree import AutoTreeRegressor, GETRegressor, SDTRRegressor, TAOClassifier, TAOForestRegressor, TAORegressor
+from opttree.cli.main import main
+from opttree.methods import costs
+from opttree.methods.table import METHODS, make_estimator
+from opttree.methods.warming import names
 
 
 def test_every_method_has_a_model():
@@ -179,7 +172,7 @@ def test_the_system_says_what_is_free():
 PEAK = """
 import multiprocessing, sys
 from experiments.benchmarks.scaling import data, fit
-from opttree.methods import make_estimator
+from opttree.methods.table import make_estimator
 name, n, p, depth = sys.argv[1], *map(int, sys.argv[2:])
 make_estimator(name, "regression", depth, 0, 1).fit(*data(500, p))
 context = multiprocessing.get_context("fork")  # a new process, whose peak is its own

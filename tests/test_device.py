@@ -22,12 +22,13 @@ from opttree import (
     SmoothTreeProblem,
     SoftForestProblem,
     SRTRegressor,
-    devices,
 )
-from opttree.cli import main
-from opttree.kernels import codes, fused, smooth
+from opttree.cli.main import main
+from opttree.kernels.losses import codes
+from opttree.kernels.smooth import fused, walk as smooth
 from opttree.problems import SubtreeProblem
-from opttree.problems.smooth_batch import SmoothBatch
+from opttree.problems.smooth.batch import SmoothBatch
+from opttree.runtime import devices
 from solvers import ORRT, SDTR, GradTree, HingeInit, solve, streaming
 from solvers.descent import LBFGS, Adam, QHAdam, geometric, run_all
 from tests.conftest import classification_problem, regression_problem

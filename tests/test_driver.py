@@ -10,8 +10,8 @@ import pytest
 
 from opttree import Forest, Tree
 from solvers import TAO, CartInit, Chain, MultiStart, RandomInit, Solver, Step, TAOForest, Termination, solve
-from solvers.base import LastCall
-from solvers.result import Verdict
+from solvers.core.base import LastCall
+from solvers.core.result import Verdict
 from tests.conftest import own_clock, regression_problem
 from tests.test_kernels import random_tree
 

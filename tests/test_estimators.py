@@ -43,8 +43,8 @@ from opttree import (
     TAORegressor,
     TreeProblem,
     datasets,
-    threads,
 )
+from opttree.runtime import threads
 from tests.conftest import own_clock
 
 VARIANTS = [

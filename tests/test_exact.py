@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from opttree import L1, L2, OCTClassifier, ORTRegressor, SplitPrice, Tree, TreeProblem, datasets
 from opttree.problems import ExactTreeProblem
-from opttree.threads import limited
+from opttree.runtime.threads import limited
 from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, solve
 from solvers.conformance import regression_problem
 from tests.conftest import real_data

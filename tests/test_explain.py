@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import opttree
 from opttree import TAOClassifier, TAORegressor, explain
-from opttree.io import as_saved
+from opttree.model.files import as_saved
 from tests.export_models import MODELS, fitted, table
 from tests.test_kernels import random_tree
 

@@ -14,7 +14,7 @@ import pytest
 import opttree
 from opttree import export
 from opttree.export import standalone
-from opttree.io import as_saved
+from opttree.model.files import as_saved
 from tests.export_models import MODELS, answers, fitted
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}

@@ -66,7 +66,7 @@ def test_what_a_library_cannot_state_is_refused():
 
 
 def _max_splits():
-    from opttree.constraints import MaxSplits
+    from opttree.statement.constraints import MaxSplits
 
     return MaxSplits(1)
 

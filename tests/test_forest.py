@@ -31,11 +31,11 @@ from opttree import (
     chunks,
     datasets,
 )
-from opttree.kernels import alternation
+from opttree.kernels.passes import alternation
 from solvers import ORRT, TAO, Boosting, CartInit, Distilled, MultiStart, TAOForest, Termination, solve
-from solvers.boosting import working_targets
-from solvers.tao.forest import SHRINKAGES, Tally
-from solvers.tao.growth import Shared, grow
+from solvers.ensembles.boosting import working_targets
+from solvers.ensembles.forest import SHRINKAGES, Tally
+from solvers.ensembles.growth import Shared, grow
 from tests.conftest import classification_problem, own_clock, regression_problem
 
 

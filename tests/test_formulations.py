@@ -8,7 +8,7 @@ import pyomo.environ as pyo
 import pytest
 
 from opttree import L2, MIPTreeProblem, ORTRegressor, SplitPrice, TreeProblem
-from opttree.cli import main
+from opttree.cli.main import main
 from solvers import MIP, CartInit, solve
 from tests.conftest import regression_problem
 

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from experiments.benchmarks import registers
-from opttree.kernels import fused, fused_dense
+from opttree.kernels.dense import fused as fused_dense
+from opttree.kernels.smooth import fused
 
 VARIANTS = list(registers.variants(depths=(8,), outputs=(1, 3)))
 DEFAULT = [variant for variant in registers.variants(depths=(3, 8), outputs=(1, 2)) if variant.default]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from opttree import SmoothTreeProblem
-from opttree.threads import limited
+from opttree.runtime.threads import limited
 from solvers import LBFGS, Adam, QHAdam
 from solvers.descent import geometric, run_all
 from tests.conftest import classification_problem, regression_problem

@@ -9,8 +9,8 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import train_test_split
 
 from opttree import DenseTreeProblem, GradTreeClassifier, GradTreeRegressor, TreeProblem
-from opttree.kernels import dense
-from opttree.preprocessing import rebalanced
+from opttree.kernels.dense import walk as dense
+from opttree.tables.preprocessing import rebalanced
 from solvers import TAO, AxisNode, CartInit, Chain, GradTree, LocalSearch, solve
 from tests.conftest import classification_problem, regression_problem
 

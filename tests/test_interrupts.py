@@ -28,9 +28,9 @@ from opttree import (
     TreeProblem,
     io,
 )
-from opttree.cli import main
-from opttree.files import whole_file
-from opttree.interrupts import compilation_can_end, in_background, noted_interrupts
+from opttree.cli.main import main
+from opttree.runtime.files import whole_file
+from opttree.runtime.interrupts import compilation_can_end, in_background, noted_interrupts
 from solvers import TAO, solve
 from tests.conftest import regression_problem
 
@@ -187,9 +187,9 @@ def interrupt_at(monkeypatch):
             left[0] -= 1
             if left[0] == 0:
                 signal.raise_signal(signal.SIGINT)
-            return solvers.base.due_at(when)
+            return solvers.core.base.due_at(when)
 
-        monkeypatch.setattr(solvers.driver, "due_at", due_at)
+        monkeypatch.setattr(solvers.core.driver, "due_at", due_at)
 
     return arrange
 
@@ -302,7 +302,7 @@ class Compiling(solvers.Solver):
             if self.hand_over:
                 yield None
             numba.njit(lambda x: 3.0 * x)(1.0)
-        except solvers.base.LastCall:
+        except solvers.core.base.LastCall:
             assert numba.njit(lambda x: 4.0 * x)(1.0) == 4.0
             yield solvers.Step(tree, phase="last")
         raise AssertionError("the compilation should have ended")

@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import opttree
 from opttree import Forest, TAOClassifier, TAORegressor, Tree
-from opttree.structure import is_deeper
+from opttree.model.structure import is_deeper
 from tests.test_kernels import random_tree
 
 

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from opttree.kernels import hard, leaves, reduced
-from opttree.kernels.exponential import exp_minus_abs
-from opttree.kernels.gram import add_weighted_gram, mirror_lower, padded
-from opttree.kernels.logistic import fit_logistic
-from opttree.kernels.quadratic import minimise_quadratic
-from opttree.kernels.thresholds import best_axis_splits, best_threshold
-from opttree.tree import Tree
+from opttree.kernels.algebra.gram import add_weighted_gram, mirror_lower, padded
+from opttree.kernels.algebra.logistic import fit_logistic
+from opttree.kernels.algebra.quadratic import minimise_quadratic
+from opttree.kernels.leaves import fit as leaves
+from opttree.kernels.losses import rows as row_losses
+from opttree.kernels.losses.exponential import exp_minus_abs
+from opttree.kernels.passes import reduced
+from opttree.kernels.passes.thresholds import best_axis_splits, best_threshold
+from opttree.model.tree import Tree
 
 
 @pytest.mark.parametrize(("m", "p"), [(1, 1), (5, 3), (127, 4), (128, 7), (300, 18), (1000, 21)])
@@ -208,7 +210,7 @@ def test_losses(rng, loss, link):
             if loss == "zero_one"
             else -np.log(probability[np.arange(100), label])
         )
-    got = hard.losses(
+    got = row_losses.losses(
         X, Y, tree.apply(X), tree.n_branches, *tree.leaf_arrays, code, {"identity": 0, "softmax": 1}[link]
     )
     np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)

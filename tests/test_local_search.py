@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from opttree import L1, OCTClassifier, ORTRegressor, SplitPrice, TreeProblem
-from opttree.kernels import partition
+from opttree.kernels.exact import partition
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
 from tests.conftest import classification_problem, regression_problem
 from tests.exact import instances, leaf_loss

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from opttree import TreeProblem, datasets
-from opttree.constraints import MaxDifference
-from opttree.losses import Exponential, Gamma, Huber, Loss, Poisson, Quantile
+from opttree.statement.constraints import MaxDifference
+from opttree.statement.losses import Exponential, Gamma, Huber, Loss, Poisson, Quantile
 from solvers import GET, MIP, TAO, Boosting, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, solve
 
 LOSSES = (Quantile(0.8), Quantile(0.1), Huber(0.7), Poisson(), Gamma(), Exponential())

@@ -13,9 +13,9 @@ from experiments import methods as experiments_methods
 from opttree import cli
 from opttree.estimators.kinds import SingleTree
 from opttree.estimators.tasks import RegressionTree
-from opttree.methods import METHODS, Method, estimators, families, make_estimator
-from opttree.options import option
+from opttree.methods.table import METHODS, Method, estimators, families, make_estimator
 from opttree.problems import TreeProblem
+from opttree.runtime.options import option
 from solvers import Solver, Step, Termination
 from solvers.conformance import check_solver, example_solvers
 

@@ -15,7 +15,7 @@ import pyomo.environ as pyo
 import pytest
 
 from opttree import L1, L2, MIPTreeProblem, ORTRegressor, SplitPrice, TreeProblem, datasets
-from opttree.cli import main
+from opttree.cli.main import main
 from opttree.problems.mip.candidates import dichotomies
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, certify, solve
 from solvers.mip import highs

@@ -7,7 +7,7 @@ import pytest
 
 from opttree import L2, SmoothTreeProblem, SubtreeProblem, Tree, TreeProblem
 from solvers import NODEC, ArmijoLineSearch, Termination, solve
-from solvers.soft import soft_start
+from solvers.soft.starts import soft_start
 from tests.conftest import regression_problem
 
 RIDGE = (L2(splits=1e-3, leaves=1e-3),)

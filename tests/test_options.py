@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from opttree.options import Checked, changed, option
+from opttree.runtime.options import Checked, changed, option
 from solvers import TAO
 
 

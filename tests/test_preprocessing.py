@@ -9,7 +9,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.tree import DecisionTreeClassifier
 
 from opttree import GradTreeClassifier
-from opttree.preprocessing import LeaveOneOutMeans, NormalQuantiles, gradtree_pipeline, rebalanced
+from opttree.tables.preprocessing import LeaveOneOutMeans, NormalQuantiles, gradtree_pipeline, rebalanced
 
 
 def table(n=200, seed=0):

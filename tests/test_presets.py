@@ -12,7 +12,7 @@ from sklearn.preprocessing import minmax_scale
 import opttree
 from opttree import L1, L2, SmoothTreeProblem, SubtreeProblem, Tree, TreeProblem
 from opttree.estimators import selection
-from opttree.kernels import alternation
+from opttree.kernels.passes import alternation
 from solvers import (
     GET,
     NODEC,
@@ -28,9 +28,9 @@ from solvers import (
     TAOForest,
     solve,
 )
-from solvers.nodec import printed_ridge
-from solvers.nodec.nodec import slsqp
-from solvers.tao.growth import Shared, grow
+from solvers.ensembles.growth import Shared, grow
+from solvers.soft import printed_ridge
+from solvers.soft.nodec import slsqp
 
 SOLVERS = {
     "GET": GET.paper(2, epochs=30),

@@ -42,9 +42,9 @@ from opttree import (
     io,
     plotting,
 )
-from opttree.cli import main
-from opttree.kernels.first_order import Moments, adam_step, lbfgs_memory
-from opttree.kernels.quadratic import solve_linear_leaf
+from opttree.cli.main import main
+from opttree.kernels.algebra.quadratic import solve_linear_leaf
+from opttree.kernels.smooth.first_order import Moments, adam_step, lbfgs_memory
 from solvers import (
     GET,
     MIP,
@@ -63,9 +63,9 @@ from solvers import (
     check_solver,
     solve,
 )
-from solvers.base import LastCall
-from solvers.scipy_runs import minimise
-from solvers.soft import soft_start
+from solvers.core.base import LastCall
+from solvers.core.scipy_runs import minimise
+from solvers.soft.starts import soft_start
 from tests.conftest import regression_problem
 
 # ---- forests --------------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from experiments.benchopt import export
 from experiments.racing import fingerprint, problems_of, solvers_of
 from experiments.store import Store
 from opttree import SplitPrice, TreeProblem
-from opttree.cli import main
-from opttree.constraints import ForbidSplit, MaxDifference, MaxSplits, RequireSplit
+from opttree.cli.main import main
+from opttree.statement.constraints import ForbidSplit, MaxDifference, MaxSplits, RequireSplit
 from solvers import (
     MIP,
     TAO,

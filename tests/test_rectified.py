@@ -10,11 +10,11 @@ from sklearn.datasets import make_friedman1
 
 import solvers
 from opttree import DTSemNetClassifier, DTSemNetRegressor, HRTRegressor, RADDTClassifier, RADDTRegressor, Tree
-from opttree.kernels import rectified
+from opttree.kernels.smooth import rectified
 from opttree.problems import L1, SmoothTreeProblem, TreeProblem
 from solvers import HRT, RADDT, DTSemNet, Termination, solve
-from solvers.hrt import Hinge, median_cut
 from solvers.rectified.dtsemnet import Training
+from solvers.rectified.hrt import Hinge, median_cut
 from solvers.rectified.raddt import Ladder, centred
 
 

@@ -34,9 +34,9 @@ from opttree import (
     load,
     save,
 )
-from opttree.checks import check_columns
-from opttree.cli import main
-from opttree.problems.numbers import LARGEST
+from opttree.cli.main import main
+from opttree.statement.numbers import LARGEST
+from opttree.tables.checks import check_columns
 from solvers import MIP, TAO, BranchAndBound, CartInit, Chain, Solver, Step, TAOForest, Termination, solve
 
 REGRESSORS = [

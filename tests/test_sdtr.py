@@ -11,9 +11,9 @@ from sklearn.metrics import log_loss, r2_score
 
 import solvers.sdtr.sdtr
 from opttree import Forest, SDTRClassifier, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
-from opttree.interpret import average_entropy, feature_importance
-from opttree.io import load, save
-from opttree.threads import limited
+from opttree.explain.importance import average_entropy, feature_importance
+from opttree.model.files import load, save
+from opttree.runtime.threads import limited
 from solvers import SDTR, CartInit, Chain, Termination, solve
 from solvers.sdtr.descent import descent as forest_descent
 from tests.conftest import classification_problem, regression_problem

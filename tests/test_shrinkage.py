@@ -6,10 +6,11 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_friedman1
 from sklearn.metrics import log_loss
 
-from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem, losses, shrinkage
+from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem, losses
 from opttree.estimators import shrinking
 from opttree.estimators.shrinking import STRENGTHS, parted
-from opttree.shrinkage import NodeMoments, refusal
+from opttree.statement import shrinkage
+from opttree.statement.shrinkage import NodeMoments, refusal
 from solvers import TAO, solve
 
 

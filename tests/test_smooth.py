@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 from opttree import L1, L2, SmoothTreeProblem, Tree, TreeProblem
-from opttree.kernels import xp as twin
-from opttree.problems import smooth_problem
+from opttree.kernels.smooth import xp as twin
+from opttree.problems.smooth import problem as smooth_problem
 from solvers import CartInit, HingeInit, solve
 from tests.conftest import classification_problem, regression_problem
 

@@ -21,7 +21,7 @@ from opttree import (
     plotting,
     save,
 )
-from opttree.problems.smooth_problem import path_products
+from opttree.problems.smooth.problem import path_products
 from solvers import (
     NODEC,
     ORRT,
@@ -232,7 +232,7 @@ def test_a_shallower_start_grows(solver):
 def test_limits_of_other_libraries_threads_are_restored_by_the_last_to_leave():
     from threadpoolctl import threadpool_info
 
-    from solvers.threads import calm_threads
+    from solvers.core.calm import calm_threads
 
     def counts():
         return sorted((pool["filepath"], pool["num_threads"]) for pool in threadpool_info())

@@ -9,7 +9,7 @@ from experiments.protocol import Splits
 from opttree import AutoTreeRegressor, TAOForestClassifier, TAOForestRegressor, TreeProblem, datasets
 from opttree.estimators.auto import Member, Trial, chosen
 from solvers import StackedForest, TAOForest, Termination, solve
-from solvers.tao import KINDS
+from solvers.ensembles import KINDS
 
 
 def counts(model):

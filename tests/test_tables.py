@@ -23,7 +23,7 @@ from opttree import (
     TAOForestClassifier,
     TAORegressor,
 )
-from opttree.encoding import Encoding, Levels, Missing, Value
+from opttree.tables.encoding import Encoding, Levels, Missing, Value
 from tests.export_models import table, table_classes
 
 SINGLE = [

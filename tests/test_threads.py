@@ -14,11 +14,12 @@ import pytest
 from joblib import Parallel, cpu_count, delayed
 from numba.core import caching
 
-from opttree import SmoothTreeProblem, TAORegressor, kernels, threads, warm_up
-from opttree.clock import compile_seconds, now
-from opttree.compiled import kernel
-from opttree.interrupts import in_background
-from opttree.threads import available, each, limited, share
+from opttree import SmoothTreeProblem, TAORegressor, kernels, warm_up
+from opttree.runtime import threads
+from opttree.runtime.clock import compile_seconds, now
+from opttree.runtime.compiling.compiled import kernel
+from opttree.runtime.interrupts import in_background
+from opttree.runtime.threads import available, each, limited, share
 from solvers import Solver, Step, solve
 from tests.conftest import regression_problem
 

@@ -8,7 +8,7 @@ import pytest
 
 import opttree
 import solvers
-from opttree.methods import estimators
+from opttree.methods.table import estimators
 
 SCRIPT = """
 from opttree import GETRegressor, TAORegressor, TreeProblem

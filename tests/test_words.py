@@ -13,7 +13,8 @@ import pytest
 import opttree
 import solvers
 from opttree import TAORegressor, TreeProblem, datasets
-from opttree.constraints import (
+from opttree.problems import ExactTreeProblem
+from opttree.statement.constraints import (
     DifferentLeaf,
     FeatureCost,
     ForbidSplit,
@@ -24,7 +25,6 @@ from opttree.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from opttree.problems import ExactTreeProblem
 from solvers import MIP, BranchAndBound, CartInit, ObliqueBranchAndBound, certify, solve
 from solvers.conformance import example_solvers
 from solvers.exact.early import blocks_bounds, equal_rows_bound, outputs_bound

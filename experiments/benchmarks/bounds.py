@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from opttree import L1, L2, SplitPrice, Tree, TreeProblem
-from opttree.clock import now
-from opttree.constraints import (
+from opttree.runtime.clock import now
+from opttree.statement.constraints import (
     DifferentLeaf,
     FeatureCost,
     ForbidSplit,
@@ -32,7 +32,7 @@ from opttree.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from opttree.losses import Huber, Poisson, Quantile
+from opttree.statement.losses import Huber, Poisson, Quantile
 from solvers import (
     MIP,
     TAO,

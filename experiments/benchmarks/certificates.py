@@ -18,7 +18,7 @@ from sklearn.datasets import make_friedman1
 
 from experiments.benchmarks.exact import stated
 from opttree import TreeProblem
-from opttree.chunks import Chunks
+from opttree.tables.chunks import Chunks
 from solvers import TAO, CartInit, LocalSearch, certify, solve
 
 SIXTEEN = (

@@ -1,8 +1,8 @@
 """Write ``opttree/compilations.json``: what a first fit of each method compiles, in order, and in how many seconds.
 
-`opttree.ahead` reads it. Each method of the table (`opttree.methods`), but for "auto", is fitted to 600 rows of a
-generated Friedman #1 set in a process of its own, two at a time, with an empty cache. Run it again where kernels or
-their arguments have changed; ``tests/test_ahead.py`` says when.
+`opttree.runtime.compiling.ahead` reads it. Each method of the table (`opttree.methods`), but for "auto", is fitted to
+600 rows of a generated Friedman #1 set in a process of its own, two at a time, with an empty cache. Run it again where
+kernels or their arguments have changed; ``tests/test_ahead.py`` says when.
 
 python -m experiments.benchmarks.compilations
 """
@@ -17,17 +17,17 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from opttree.ahead import ALONE, RECORD
-from opttree.files import whole_file
-from opttree.methods import METHODS, TASKS
-from opttree.warming import names
+from opttree.methods.table import METHODS, TASKS
+from opttree.methods.warming import names
+from opttree.runtime.compiling.ahead import ALONE, RECORD
+from opttree.runtime.files import whole_file
 
 FIT = """
 import json, sys, time
 from numba.core import event
 from sklearn.datasets import make_friedman1
-from opttree.ahead import encode, function_of, recorded_name
-from opttree.methods import make_estimator
+from opttree.runtime.compiling.ahead import encode, function_of, recorded_name
+from opttree.methods.table import make_estimator
 
 class Compilations(event.Listener):
     def __init__(self):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from opttree import L2, TreeProblem, datasets
-from opttree.threads import limited
+from opttree.runtime.threads import limited
 from solvers import BranchAndBound, solve
 
 

@@ -21,8 +21,9 @@ import numpy as np
 import pandas as pd
 
 from experiments.benchmarks.throughput import median_seconds
-from opttree import export, threads, to_onnx
-from opttree.io import as_saved
+from opttree import export, to_onnx
+from opttree.model.files import as_saved
+from opttree.runtime import threads
 from tests.export_models import MODELS, answers, fitted
 from tests.test_export import feeds
 

@@ -33,10 +33,11 @@ import numpy as np
 import pandas as pd
 
 from experiments.benchmarks.smooth_vs_torch import POINTWISE, seconds
-from opttree import DenseTreeProblem, SmoothTreeProblem, TreeProblem, datasets, devices
-from opttree.kernels import fused
-from opttree.kernels.vectors import BLOCK
-from opttree.problems.smooth_batch import SmoothBatch
+from opttree import DenseTreeProblem, SmoothTreeProblem, TreeProblem, datasets
+from opttree.kernels.smooth import fused
+from opttree.kernels.smooth.vectors import BLOCK
+from opttree.problems.smooth.batch import SmoothBatch
+from opttree.runtime import devices
 from solvers import GET, GradTree, solve
 from solvers.descent import Adam
 from solvers.gradtree.descent import descents
@@ -67,7 +68,7 @@ class Case:
         theta, alpha = batch.upload(self.thetas), batch.upload(np.full(self.n_starts, ALPHA))
         if use_fused:
             return lambda: batch._launch(theta, alpha, *batch.every_row)
-        from opttree.kernels import xp as arrays
+        from opttree.kernels.smooth import xp as arrays
 
         rows = batch._gathered(*batch.every_row)
         return lambda: arrays.evaluate(self.cp, theta, alpha, *rows, batch.form, batch.penalty)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from opttree import DenseTreeProblem, TreeProblem, datasets
-from opttree.kernels import dense
+from opttree.kernels.dense import walk as dense
 from solvers.gradtree.descent import ADAM
 
 BATCH, RATE = 512, 0.01

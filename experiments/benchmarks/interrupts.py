@@ -41,7 +41,7 @@ import psutil
 
 from experiments.store import Store
 from opttree import datasets, io
-from opttree.cli import HEARD
+from opttree.cli.main import HEARD
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import sys; from {module} import main; print('up', flush=True); sys.exit(main())"

@@ -16,7 +16,7 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from opttree import TreeProblem, datasets
-from opttree.losses import Huber, Loss, Poisson, Quantile
+from opttree.statement.losses import Huber, Loss, Poisson, Quantile
 from solvers import TAO, Boosting, CartInit, Chain, MultiStart, TAOForest, solve
 
 DEPTHS, LEAVES = (2, 3, 4, 5, 6), (5, 20)

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from opttree.kernels import codes, dense, fused, fused_dense, smooth
+from opttree.kernels.dense import fused as fused_dense, walk as dense
+from opttree.kernels.losses import codes
+from opttree.kernels.smooth import fused, walk as smooth
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SHARED = {"sm_80": 163 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10}  # bytes of shared memory of a block

@@ -30,14 +30,14 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from experiments import system
-from opttree.costs import FLOOR, TERMS, total
-from opttree.files import whole_file
-from opttree.methods import METHODS, make_estimator
-from opttree.warming import names
+from opttree.methods.costs import FLOOR, TERMS, total
+from opttree.methods.table import METHODS, make_estimator
+from opttree.methods.warming import names
+from opttree.runtime.files import whole_file
 
 NAMES = [name for name in names() if name != "auto"]  # whose seconds are its time limit
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "scaling"
-COSTS = Path(__file__).resolve().parents[2] / "opttree" / "costs.json"
+COSTS = Path(__file__).resolve().parents[2] / "opttree" / "methods" / "costs.json"
 KILLED = {-signal.SIGXCPU: "too long", -signal.SIGKILL: "too large"}  # at the limit; by the system, out of memory
 NOTHING = ("", "", "", "")  # measured of such a fit
 COLUMNS = ["method", "n", "p", "depth", "seconds", "wall", "megabytes", "steps", "ended", "limit"]

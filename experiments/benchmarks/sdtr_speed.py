@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.benchmarks.gradtree_speed import median
 from opttree import SoftForestProblem, TreeProblem, datasets
-from opttree.kernels import soft_forest
+from opttree.kernels.soft_forest import walk as soft_forest
 from solvers.sdtr.descent import QHADAM
 
 BATCH, RATE = 1024, 0.001

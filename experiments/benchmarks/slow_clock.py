@@ -27,7 +27,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import opttree
-from opttree import clock, datasets
+from opttree import datasets
+from opttree.runtime import clock
 
 SETS = (
     "yacht", "housing", "airfoil", "abalone", "kin8nm", "cpu_act",

@@ -21,8 +21,8 @@ from scipy.optimize import minimize
 
 from opttree import SmoothTreeProblem, SRTRegressor, Tree, TreeProblem, datasets
 from solvers import NODEC, ClusterInit, solve
-from solvers.soft import soft_start
-from solvers.threads import calm_threads
+from solvers.core.calm import calm_threads
+from solvers.soft.starts import soft_start
 
 
 def all_variables(problem: TreeProblem, start: Tree, iterations: int) -> pd.DataFrame:

@@ -17,7 +17,7 @@ import numpy as np
 from experiments.benchmarks.reference_srt import nodec
 from opttree import SmoothTreeProblem, SRTRegressor, datasets
 from solvers import NODEC, ClusterInit, solve
-from solvers.soft import soft_start
+from solvers.soft.starts import soft_start
 
 
 def main() -> None:

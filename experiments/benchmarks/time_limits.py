@@ -15,7 +15,7 @@ import pandas as pd
 import solvers
 from opttree import TreeProblem
 from solvers import solve
-from solvers.base import Solver
+from solvers.core.base import Solver
 
 REPORT = Path(__file__).parents[1] / "results" / "reliability"
 LIMITS = (0.2, 1.0, 5.0)

@@ -9,5 +9,5 @@ from opttree.estimators.ort import *
 from opttree.estimators.rectified import *
 from opttree.estimators.sdtr import *
 from opttree.estimators.soft import *
-from opttree.estimators.tables import *
 from opttree.estimators.tao import *
+from opttree.tables.encoder import *

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
-from opttree import bridge
-from opttree.clock import now
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats, Penalties
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
@@ -22,12 +21,14 @@ from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.shrinking import STRENGTHS
 from opttree.estimators.soft import default_ridge
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.forest import Forest
-from opttree.models import Model, as_tree
-from opttree.options import option
-from opttree.problems import L1, L2, TreeProblem, n_rows
-from opttree.shrinkage import NodeMoments
-from opttree.tree import Tree
+from opttree.model.convert import Model, as_tree
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.runtime.options import option
+from opttree.statement import L1, L2, TreeProblem
+from opttree.statement.shrinkage import NodeMoments
+from opttree.tables.weights import n_rows
 
 __all__ = ["AutoTreeClassifier", "AutoTreeRegressor"]
 
@@ -54,9 +55,9 @@ SOFT_FACTOR = 3  # new rows per training row for soft trees that are taught by a
 class Member:
     """A member of the portfolio: a solver, its changes to the problem, and whether the best tree warm-starts it.
 
-    ``shrinkages`` are strengths of `opttree.shrinkage` that are compared on the member's trees, which are then
-    axis-aligned with constant leaves; ``ridges`` those of the L2 penalty of a single linear leaf. ``soft`` trees are
-    compared after every fifty iterations.
+    ``shrinkages`` are strengths of `opttree.statement.shrinkage` that are compared on the member's trees, which are
+    then axis-aligned with constant leaves; ``ridges`` those of the L2 penalty of a single linear leaf. ``soft`` trees
+    are compared after every fifty iterations.
     """
 
     name: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -12,22 +11,26 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from opttree import bridge, costs, devices
-from opttree.ahead import compiled_ahead
-from opttree.checks import check_columns
-from opttree.clock import now
+from opttree.estimators import bridge
 from opttree.estimators.running import as_seed, progress
 from opttree.estimators.scaling import Scaling, moments, outputs_name
-from opttree.estimators.tables import TableEncoder, as_array, check_table, needs_encoding, signs_of
-from opttree.estimators.weights import check_sample_weight
-from opttree.interpret import importances
-from opttree.interrupts import InterruptedFitWarning, noted_interrupts
-from opttree.models import Model
-from opttree.options import Options, option
-from opttree.problems import L1, L2, TreeProblem, check_weight
-from opttree.problems.numbers import check_numbers, in_same_order
-from opttree.threads import count, limited
-from opttree.tree import Tree
+from opttree.explain.importance import importances
+from opttree.methods import costs
+from opttree.model.convert import Model
+from opttree.model.late import late
+from opttree.model.tree import Tree
+from opttree.runtime import devices
+from opttree.runtime.clock import now
+from opttree.runtime.compiling.ahead import compiled_ahead
+from opttree.runtime.interrupts import InterruptedFitWarning, noted_interrupts
+from opttree.runtime.options import Options, option
+from opttree.runtime.threads import count, limited
+from opttree.statement import L1, L2, TreeProblem
+from opttree.statement.numbers import check_numbers, in_same_order
+from opttree.tables.checks import check_columns
+from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
+from opttree.tables.row_weights import check_sample_weight
+from opttree.tables.weights import check_weight
 
 if TYPE_CHECKING:
     from solvers import Result, Solver
@@ -123,7 +126,7 @@ class TreeEstimator(Options, BaseEstimator):
         ValueError
             For bad input or options, in one sentence, before any work starts.
         MemoryError
-            If the fit would take far more memory than there is, see `opttree.costs`.
+            If the fit would take far more memory than there is, see `opttree.methods.costs`.
         """
         self._set_judge(eval_set)
         self._train(X, y, sample_weight)
@@ -474,7 +477,7 @@ class TreeEstimator(Options, BaseEstimator):
           leaf 6: 230
         """
         check_is_fitted(self, "result_")
-        words: str = import_module("opttree.explain").path(self, row)
+        words: str = late("explain")(self, row)
         return words
 
     def get_depth(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from opttree import bridge
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats
 from opttree.estimators.forest import ForestModel
 from opttree.estimators.kinds import MinLeaf, SplitPenalty, as_forest
@@ -15,10 +15,10 @@ from opttree.estimators.losses import RegressionLoss
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.losses import Loss
-from opttree.options import changed, option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.options import changed, option
+from opttree.statement import TreeProblem
+from opttree.statement.losses import Loss
 
 if TYPE_CHECKING:
     from solvers import TAOForest

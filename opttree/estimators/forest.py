@@ -14,17 +14,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from opttree import bridge
-from opttree.clock import now
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats
 from opttree.estimators.kinds import CrossValidated, ForestEstimator, MinLeaf, Preset, SplitPenalty, as_forest
 from opttree.estimators.running import keep_last
 from opttree.estimators.scaling import Scaling, spread, with_training
 from opttree.estimators.selection import SEARCH_SHARE, folds_of
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.options import changed, option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.runtime.options import changed, option
+from opttree.statement import TreeProblem
 
 if TYPE_CHECKING:
     from solvers import TAOForest
@@ -233,7 +233,7 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
             }
             solver = replace(solver, n_trees=self.n_estimators - first, first=first, **known)
         elif self._is_stacked(problem):
-            kinds = bridge.solvers.tao.stacked.usual_members()
+            kinds = bridge.solvers.ensembles.stacked.usual_members()
             members = tuple(replace(solver, kind=usual.kind) for usual in kinds)
             solver = bridge.solvers.StackedForest(self.n_estimators, members)
         return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
@@ -295,7 +295,7 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
         used = np.flatnonzero(weight)
         self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
         self.shrinkage_, self.leaf_lasso_ = (info.get(name, np.nan) for name in ("shrinkage", "lasso"))
-        self.kind_ = bridge.solvers.tao.KINDS[int(info["kind"])]
+        self.kind_ = bridge.solvers.ensembles.KINDS[int(info["kind"])]
         self.depth_ = self._levels if self._is_searched and self.kind_ not in ("cart", "extra") else self.get_depth()
         answers, counts = new.outside
         self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)

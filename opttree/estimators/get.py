@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from opttree import bridge
-from opttree.devices import Device
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats
 from opttree.estimators.kinds import MinLeaf, Preset, SplitPenalty
 from opttree.estimators.running import solve_and_keep
@@ -16,9 +15,10 @@ from opttree.estimators.scaling import FEATURES, minmax, moments, outputs_name
 from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
 from opttree.estimators.streaming import StreamingGET
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.options import changed, option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.devices import Device
+from opttree.runtime.options import changed, option
+from opttree.statement import TreeProblem
 
 __all__ = ["GETClassifier", "GETRegressor"]
 

@@ -8,17 +8,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree import bridge
-from opttree.devices import Device
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats
 from opttree.estimators.kinds import MinLeaf, Preset, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import QuantileScaling, Scaling, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.options import changed, option
-from opttree.preprocessing import rebalanced
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.devices import Device
+from opttree.runtime.options import changed, option
+from opttree.statement import TreeProblem
+from opttree.tables.preprocessing import rebalanced
 
 __all__ = ["GradTreeClassifier", "GradTreeRegressor"]
 

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from opttree.estimators.base import Floats, Penalties, TreeEstimator
 from opttree.estimators.scaling import Scaling, raw_tree, with_training
 from opttree.estimators.selection import choose_depth
-from opttree.forest import Forest
-from opttree.models import Model, as_tree
-from opttree.options import option
-from opttree.problems import L1, L2, TreeProblem
-from opttree.tree import Tree
+from opttree.model.convert import Model, as_tree
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import L1, L2, TreeProblem
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

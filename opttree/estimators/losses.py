@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from opttree.estimators.base import TreeEstimator
 from opttree.estimators.scaling import moments, outputs_name
-from opttree.losses import Gamma, Huber, Loss, Poisson, Quantile
-from opttree.options import option
+from opttree.runtime.options import option
+from opttree.statement.losses import Gamma, Huber, Loss, Poisson, Quantile
 
 Floats = NDArray[np.float64]
 NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma")

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree import bridge
-from opttree.constraints import Monotone
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats, Penalties
 from opttree.estimators.kinds import Preset, SingleTree, mixed
 from opttree.estimators.scaling import Scaling, minmax
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.options import changed, option
-from opttree.problems import SplitPrice, TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.options import changed, option
+from opttree.statement import SplitPrice, TreeProblem
+from opttree.statement.constraints import Monotone
 
 __all__ = ["OCTClassifier", "ORTRegressor"]
 

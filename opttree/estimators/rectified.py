@@ -10,15 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import column_or_1d
 
-from opttree import bridge
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats, Penalties
 from opttree.estimators.kinds import MinLeaf, SingleTree, mixed
 from opttree.estimators.scaling import Scaling
 from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.options import changed, option
-from opttree.problems import TreeProblem, n_rows
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.options import changed, option
+from opttree.statement import TreeProblem
+from opttree.tables.weights import n_rows
 
 __all__ = ["DTSemNetClassifier", "DTSemNetRegressor", "HRTRegressor", "RADDTClassifier", "RADDTRegressor"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from opttree.clock import told_of_compilation
+from opttree.runtime.clock import told_of_compilation
 
 
 def solve_and_keep(

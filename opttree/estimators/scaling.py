@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.models import Model
-from opttree.preprocessing import NormalQuantiles
-from opttree.problems import TreeProblem
-from opttree.problems.numbers import RESOLUTION, ROUNDING, SMALLEST, between, is_constant
-from opttree.tree import Tree
+from opttree.model.convert import Model
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
+from opttree.statement.numbers import RESOLUTION, ROUNDING, SMALLEST, between, is_constant
+from opttree.tables.preprocessing import NormalQuantiles
 
 Floats = NDArray[np.float64]
 NOISE = 2.0 * ROUNDING  # distances from one of the values of a column that is constant but for rounding are below it

@@ -8,20 +8,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree import bridge
-from opttree.devices import Device
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats
 from opttree.estimators.kinds import ForestEstimator, Preset, SingleTree, as_forest
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import Scaling, spread
 from opttree.estimators.streaming import StreamingSDTR
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.interpret import average_entropy, feature_importance
-from opttree.models import Model
-from opttree.options import changed, option
-from opttree.preprocessing import NormalQuantiles
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.explain.importance import average_entropy, feature_importance
+from opttree.model.convert import Model
+from opttree.model.tree import Tree
+from opttree.runtime.devices import Device
+from opttree.runtime.options import changed, option
+from opttree.statement import TreeProblem
+from opttree.tables.preprocessing import NormalQuantiles
 
 __all__ = ["SDTRClassifier", "SDTRRegressor"]
 

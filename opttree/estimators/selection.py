@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
-from opttree import bridge, costs
-from opttree.clock import now
-from opttree.encoding import rows_of
-from opttree.interrupts import InterruptedFitWarning
-from opttree.tree import Tree
+from opttree.estimators import bridge
+from opttree.methods import costs
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.runtime.interrupts import InterruptedFitWarning
+from opttree.tables.encoding import rows_of
 
 Floats = NDArray[np.float64]
 DEEPEST = 12  # as in the GET paper
@@ -58,7 +59,7 @@ def choose_depth(model: Any, X: Any, y: NDArray[Any], weight: Floats, seed: int 
         for k, (train, valid) in enumerate(folds):
             share = None if left is None else max(left / len(folds), 1e-3)
             tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid, shrunk))
-        for k, found in bridge.solvers.parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
+        for k, found in bridge.solvers.core.parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
             fits[k], rows[k] = found
         strengths.append(min(rows[0], key=lambda strength: sum(row[strength][0] for row in rows)))
         scores.append([row[strengths[-1]][1] for row in rows])

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 
-from opttree import bridge
-from opttree.clock import now
-from opttree.encoding import rows_of
+from opttree.estimators import bridge
 from opttree.estimators.kinds import SingleTree
-from opttree.models import as_tree
-from opttree.options import option
-from opttree.problems import L1, TreeProblem
-from opttree.shrinkage import codes_of, observations, refusal, shrinker, softer, tempered
-from opttree.tree import Tree
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.runtime.options import option
+from opttree.statement import L1, TreeProblem
+from opttree.statement.shrinkage import codes_of, observations, refusal, shrinker, softer, tempered
+from opttree.tables.encoding import rows_of
 
 if TYPE_CHECKING:
     from solvers import Result, Solver
@@ -37,7 +37,7 @@ LEAST_TIME = 1.0  # seconds, the time limit below which there are none
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ShrunkLeaves(SingleTree):
-    """Estimators of one tree whose leaves are shrunk after the fit, see `opttree.shrinkage`."""
+    """Estimators of one tree whose leaves are shrunk after the fit, see `opttree.statement.shrinkage`."""
 
     leaf_shrinkage: float | Literal["cv"] | None = option(
         None,

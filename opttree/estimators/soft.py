@@ -7,16 +7,17 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from opttree import bridge
-from opttree.devices import Device
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats, Penalties
 from opttree.estimators.kinds import MinLeaf, Preset, SingleTree
 from opttree.estimators.running import solve_and_keep
 from opttree.estimators.scaling import minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.options import changed, option
-from opttree.problems import L2, TreeProblem, n_rows
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.devices import Device
+from opttree.runtime.options import changed, option
+from opttree.statement import L2, TreeProblem
+from opttree.tables.weights import n_rows
 
 __all__ = ["ORRTClassifier", "ORRTRegressor", "SRTClassifier", "SRTRegressor"]
 
@@ -59,7 +60,7 @@ class _SoftTree(Preset, SingleTree):
         if isinstance(self._ridge, str):
             depth = self._depth_for(0)
             if self._ridge == "paper":
-                found: tuple[float, float] = bridge.solvers.nodec.printed_ridge(p, depth)
+                found: tuple[float, float] = bridge.solvers.soft.printed_ridge(p, depth)
                 return found
             return 1.0 / (n * p * (2**depth - 1)), 1.0 / (n * p * 2**depth)
         splits, leaves = self._ridge if np.iterable(self._ridge) else (self._ridge, self._ridge)

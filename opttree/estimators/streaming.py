@@ -11,15 +11,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from opttree import bridge
-from opttree.checks import check_columns
-from opttree.chunks import ROWS, Chunks
+from opttree.estimators import bridge
 from opttree.estimators.base import Floats, TreeEstimator
 from opttree.estimators.scaling import Scaling
-from opttree.interrupts import noted_interrupts
-from opttree.problems import TreeProblem
-from opttree.problems.numbers import check_numbers
-from opttree.threads import count, limited
+from opttree.runtime.interrupts import noted_interrupts
+from opttree.runtime.threads import count, limited
+from opttree.statement import TreeProblem
+from opttree.statement.numbers import check_numbers
+from opttree.tables.checks import check_columns
+from opttree.tables.chunks import ROWS, Chunks
 
 SAMPLE_ROWS = 50_000
 NONE = np.zeros(0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from opttree import bridge
+from opttree.estimators import bridge
 from opttree.estimators.kinds import MinLeaf, Preset, SplitPenalty
 from opttree.estimators.losses import RegressionLoss
 from opttree.estimators.shrinking import ShrunkLeaves
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.options import changed, option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.runtime.options import changed, option
+from opttree.statement import TreeProblem
 
 __all__ = ["TAOClassifier", "TAORegressor"]
 

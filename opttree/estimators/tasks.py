@@ -15,12 +15,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from opttree.encoding import level_text
 from opttree.estimators.base import codes_of_labels
 from opttree.estimators.scaling import Scaling
-from opttree.options import Options, option
-from opttree.problems import TreeProblem
-from opttree.problems.numbers import check_numbers
+from opttree.runtime.options import Options, option
+from opttree.statement import TreeProblem
+from opttree.statement.numbers import check_numbers
+from opttree.tables.encoding import level_text
 
 Floats = NDArray[np.float64]
 JOIN = " | "  # between the labels of several outputs, in the names of their joint classes

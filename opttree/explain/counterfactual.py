@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.encoding import DAY, Encoding, Levels, Missing, Value, raw_columns
 from opttree.explain.path import as_rows, one_row
-from opttree.io import Model, as_saved
-from opttree.models import as_tree
-from opttree.text import number
-from opttree.tree import Tree
+from opttree.model.convert import as_tree
+from opttree.model.files import Model, as_saved
+from opttree.model.tree import Tree
+from opttree.runtime.words import number
+from opttree.tables.encoding import DAY, Encoding, Levels, Missing, Value, raw_columns
 
 Floats = NDArray[np.float64]
 MARGINS = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # distance kept from the edges of a leaf, in standard deviations

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.encoding import is_table, raw_columns
-from opttree.forest import Forest
-from opttree.io import Model, as_saved
-from opttree.text import leaf_text, number, sides
-from opttree.tree import Tree
+from opttree.model.files import Model, as_saved
+from opttree.model.forest import Forest
+from opttree.model.text import leaf_text, sides
+from opttree.model.tree import Tree
+from opttree.runtime.words import number
+from opttree.tables.encoding import is_table, raw_columns
 
 MOST_TERMS = 3
 

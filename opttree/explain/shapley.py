@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.encoding import raw_columns
-from opttree.forest import Forest
-from opttree.io import as_saved
-from opttree.tree import Tree
+from opttree.model.files import as_saved
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.tables.encoding import raw_columns
 
 Floats = NDArray[np.float64]
 MOST_EXACT = 10  # columns that a model uses up to which all coalitions are tried
@@ -274,7 +274,7 @@ def to_shap(model: Any) -> dict[str, Any]:
     >>> "trees" in opttree.explain.to_shap(model)
     True
     """
-    from opttree.export.sklearn import check_plain, check_proper
+    from opttree.model.convert import check_plain, check_proper
 
     inside = as_saved(model).tree
     trees: tuple[Tree, ...] = (inside,) if isinstance(inside, Tree) else inside.trees

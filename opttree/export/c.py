@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from opttree.encoding import Encoding, Levels, Missing
-from opttree.files import whole_file
-from opttree.forest import TINY_SHARE, Forest
-from opttree.io import as_saved
-from opttree.tree import Tree
+from opttree.model.files import as_saved
+from opttree.model.forest import TINY_SHARE, Forest
+from opttree.model.tree import Tree
+from opttree.runtime.files import whole_file
+from opttree.tables.encoding import Encoding, Levels, Missing
 
 PER_LINE = 8
 REAL = {"float64": "double", "float32": "float"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from opttree.io import as_saved
-from opttree.models import as_tree
-from opttree.text import leaf_text, sides
+from opttree.model.convert import as_tree
+from opttree.model.files import as_saved
+from opttree.model.text import leaf_text, sides
 
 MOST_TERMS = 3
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.encoding import Encoding, Levels, Missing
-from opttree.forest import TINY_SHARE, Forest
-from opttree.tree import Tree
+from opttree.model.forest import TINY_SHARE, Forest
+from opttree.model.tree import Tree
+from opttree.tables.encoding import Encoding, Levels, Missing
 
 ML = "ai.onnx.ml"
 BRANCH_LEQ, BRANCH_GTE = 0, 2  # modes of the nodes of TreeEnsemble

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from opttree.io import Model, as_saved
-from opttree.models import as_tree
-from opttree.text import gate_text, leaf_text, sides
-from opttree.tree import Tree
-from opttree.tree_picture import color_of, leaves_below, mean_answers, short_answer
+from opttree.model.convert import as_tree
+from opttree.model.files import Model, as_saved
+from opttree.model.text import gate_text, leaf_text, sides
+from opttree.model.tree import Tree
+from opttree.plotting.tree_picture import color_of, leaves_below, mean_answers, short_answer
 
 MOST_TERMS = 2  # in a box; the whole equation is in the note of the node
 OPEN_LEVELS = 3

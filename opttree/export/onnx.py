@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.export import graph as graphs
-from opttree.files import whole_file
-from opttree.forest import Forest
-from opttree.io import as_saved
-from opttree.tree import Tree
+from opttree.model.files import as_saved
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.runtime.files import whole_file
 
 OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
 
@@ -206,7 +206,7 @@ def register_skl2onnx() -> None:
         from skl2onnx import update_registered_converter
     except ImportError as error:
         raise ImportError("register_skl2onnx needs skl2onnx: pip install opttree[export]") from error
-    from opttree.methods import estimators
+    from opttree.methods.table import estimators
 
     for name, module in estimators().items():
         kind = getattr(import_module(module), name)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opttree.io import as_saved
-from opttree.models import as_tree
-from opttree.text import leaf_text, sides
+from opttree.model.convert import as_tree
+from opttree.model.files import as_saved
+from opttree.model.text import leaf_text, sides
 
 if TYPE_CHECKING:
     import pandas as pd

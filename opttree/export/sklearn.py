@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.estimators.tables import TableEncoder
-from opttree.forest import Forest
-from opttree.io import as_saved
-from opttree.tree import Tree
+from opttree.model.convert import check_plain, check_proper
+from opttree.model.files import as_saved
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.tables.encoder import TableEncoder
 
 
 def to_sklearn(model: Any) -> Any:
@@ -56,25 +57,6 @@ def to_sklearn(model: Any) -> Any:
     encoder.n_features_in_ = len(inside.encoding.columns)
     encoder.feature_names_in_ = np.array([column.name for column in inside.encoding.columns], object)
     return make_pipeline(encoder, found)
-
-
-def check_plain(tree: Tree, name: str) -> None:
-    """ValueError unless a tree is hard, axis-aligned and constant in its leaves."""
-    reason = None
-    if tree.mixture:
-        reason = "a soft tree"
-    elif not tree.is_axis_aligned:
-        reason = "oblique splits"
-    elif tree.linear_leaves:
-        reason = "linear leaves"
-    if reason is not None:
-        raise ValueError(f"{name} takes axis-aligned trees with constant leaves; got {reason}")
-
-
-def check_proper(forest: Forest, name: str) -> None:
-    """ValueError for classification trees whose answers sum to one only after their mean is normalised."""
-    if forest.classes is not None and forest.link == "identity" and not forest.is_proper:
-        raise ValueError(f"{name} takes forests whose trees answer with probabilities; got class scores")
 
 
 def _values(tree: Tree) -> NDArray[np.float64]:

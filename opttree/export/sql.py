@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from opttree.encoding import Encoding, Levels, Missing
-from opttree.forest import TINY_SHARE, Forest
-from opttree.io import as_saved
-from opttree.tree import Tree
+from opttree.model.files import as_saved
+from opttree.model.forest import TINY_SHARE, Forest
+from opttree.model.tree import Tree
+from opttree.tables.encoding import Encoding, Levels, Missing
 
 
 def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:

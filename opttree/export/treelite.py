@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from opttree.export.sklearn import check_plain, check_proper
-from opttree.forest import Forest
-from opttree.io import as_saved
+from opttree.model.convert import check_plain, check_proper
+from opttree.model.files import as_saved
+from opttree.model.forest import Forest
 
 
 def to_treelite(model: Any) -> Any:

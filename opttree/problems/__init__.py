@@ -1,15 +1,14 @@
-"""Optimization problems: the statement `TreeProblem`, its penalties, and the problems derived from it."""
+"""Problems derived from a `TreeProblem`, each in the form that a kind of solver works on."""
 
-from opttree.problems.dense_problem import DenseTreeProblem
-from opttree.problems.exact_problem import ExactTreeProblem
+from opttree.problems.dense.problem import DenseTreeProblem
+from opttree.problems.exact.problem import ExactTreeProblem
 from opttree.problems.mip import MIPTreeProblem
-from opttree.problems.node_problem import LevelProblem, NodeProblem
-from opttree.problems.penalties import L1, L2, Penalty, SplitPrice
-from opttree.problems.smooth_problem import SmoothTreeProblem
-from opttree.problems.soft_forest_problem import SoftForestProblem
-from opttree.problems.subtree_problem import SubtreeProblem
-from opttree.problems.tree_problem import TreeProblem
-from opttree.problems.weights import check_weight, n_rows
+from opttree.problems.node.problem import LevelProblem, NodeProblem
+from opttree.problems.smooth.problem import SmoothTreeProblem
+from opttree.problems.smooth.subtree import SubtreeProblem
+from opttree.problems.soft_forest.problem import SoftForestProblem
+from opttree.statement import L1, L2, Penalty, SplitPrice, TreeProblem
+from opttree.tables.weights import check_weight, n_rows
 
 __all__ = [
     "L1",

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.threads import available, each
+from opttree.runtime.threads import available, each
 
 Floats = NDArray[np.floating]
 SLICE_SECONDS = 0.05  # target time of a slice between two checks of the clock

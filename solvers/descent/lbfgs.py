@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.problems import SmoothTreeProblem
-from solvers.scipy_runs import Iterate, minimise
+from solvers.core.scipy_runs import Iterate, minimise
 
 Floats = NDArray[np.floating]
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.first_order import Moments
-from opttree.options import Checked, changed, option
+from opttree.kernels.smooth.first_order import Moments
 from opttree.problems import SmoothTreeProblem
+from opttree.runtime.options import Checked, changed, option
 from solvers.descent.base import Descent, Run
 from solvers.descent.lbfgs import LBFGSRun
 from solvers.descent.smooth import AdamOnBatch, AdamOnRows

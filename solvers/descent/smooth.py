@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.first_order import descend
+from opttree.kernels.smooth.first_order import descend
 from opttree.problems import SmoothTreeProblem
 
 Floats = NDArray[np.floating]

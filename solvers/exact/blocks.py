@@ -13,18 +13,18 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.clock import now
-from opttree.options import option
-from opttree.problems import TreeProblem
-from opttree.problems.constraints import MaxSplits
-from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps, seconds_left
-from solvers.driver import solve
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from opttree.statement.constraints import MaxSplits
+from solvers.core.base import Solver, Step, Steps, seconds_left
+from solvers.core.driver import solve
+from solvers.core.parallel import spread, width
+from solvers.core.result import Termination, Verdict
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.exact.early import outputs_bound
 from solvers.initial import CartInit
-from solvers.parallel import spread, width
-from solvers.result import Termination, Verdict
 
 FIRST = 2048  # rows of the first block that is tried
 GROWTH = 3.0  # factor of the seconds, at most, if blocks have twice the rows

@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.clock import now
-from opttree.interrupts import in_background
-from opttree.models import as_tree
-from opttree.options import option
-from opttree.problems import ExactTreeProblem, TreeProblem
-from opttree.problems.constraints import MaxSplits
-from opttree.threads import count, limited
-from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
-from solvers.combinators import follow
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.problems import ExactTreeProblem
+from opttree.runtime.clock import now
+from opttree.runtime.interrupts import in_background
+from opttree.runtime.options import option
+from opttree.runtime.threads import count, limited
+from opttree.statement import TreeProblem
+from opttree.statement.constraints import MaxSplits
+from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
+from solvers.core.combinators import follow
+from solvers.core.result import Termination, Verdict
 from solvers.exact.early import LATE, LEAST, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
 from solvers.exact.search import Search
 from solvers.initial import CartInit
-from solvers.result import Termination, Verdict
 
 MOST_DEPTH = 6
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
@@ -76,7 +77,7 @@ class BranchAndBound(Solver):
     max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
     n_jobs: int | None = option(
         None,
-        "Threads; -1: all cores; None: as many as the caller may use, see `opttree.threads.available`.",
+        "Threads; -1: all cores; None: as many as the caller may use, see `opttree.runtime.threads.available`.",
         test=lambda n_jobs: n_jobs != 0,
         words="None or an integer other than 0",
     )

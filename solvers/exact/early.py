@@ -8,9 +8,10 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.clock import now
 from opttree.kernels.exact import statistics
-from opttree.problems import ExactTreeProblem, TreeProblem
+from opttree.problems import ExactTreeProblem
+from opttree.runtime.clock import now
+from opttree.statement import TreeProblem
 from solvers.exact.search import Search
 
 Floats = NDArray[np.float64]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.options import option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
-from solvers.driver import solve
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from solvers.core.driver import solve
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.initial.base import Growth, Initial
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from opttree.clock import now
 from opttree.kernels.exact import buckets, intervals, search as kernels
+from opttree.model.tree import Tree
 from opttree.problems import ExactTreeProblem
-from opttree.threads import available, each, limited, pool
-from opttree.tree import Tree
-from solvers.base import Step
+from opttree.runtime.clock import now
+from opttree.runtime.threads import available, each, limited, pool
+from solvers.core.base import Step
 
 ROUND = 8  # cuts that are evaluated before their halves return to the queue, for any number of threads
 LOOK = 0.04  # seconds between two looks at the search

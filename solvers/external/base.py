@@ -13,14 +13,14 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.thresholds import between
-from opttree.problems import SplitPrice, TreeProblem
-from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps, seconds_left
+from opttree.kernels.passes.thresholds import between
+from opttree.model.tree import Tree
+from opttree.statement import SplitPrice, TreeProblem
+from solvers.core.base import LastCall, Solver, Step, Steps, seconds_left
+from solvers.core.process import Process
+from solvers.core.result import Termination, Verdict
 from solvers.external.worker import COMMAND
 from solvers.initial.cart import of_ranks
-from solvers.process import Process
-from solvers.result import Termination, Verdict
 
 MOST_CUTS = 4000  # columns of a table of binary features
 LONGEST, POLL = 1e6, 0.01  # seconds

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.options import option
-from opttree.problems import TreeProblem
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
 from solvers.external.base import External, Found, Stated
 
 CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one": "gini", "log": "log_loss"}

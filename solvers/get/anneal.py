@@ -10,9 +10,10 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.options import Checked, option
-from opttree.problems import SmoothTreeProblem, TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.problems import SmoothTreeProblem
+from opttree.runtime.options import Checked, option
+from opttree.statement import TreeProblem
 from solvers.descent import Adam, FirstOrder, geometric, run_all
 
 Floats = NDArray[np.floating]

@@ -10,20 +10,21 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.devices import Device
-from opttree.models import as_tree
-from opttree.options import option
-from opttree.problems import L1, SmoothTreeProblem, TreeProblem
-from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps, at_last_call
-from solvers.combinators import follow
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.problems import SmoothTreeProblem
+from opttree.runtime.devices import Device
+from opttree.runtime.options import option
+from opttree.statement import L1, TreeProblem
+from solvers.core.base import LastCall, Solver, Step, Steps, at_last_call
+from solvers.core.combinators import follow
+from solvers.core.result import Termination
 from solvers.descent import Adam
 from solvers.get.anneal import Anneal, Annealing
 from solvers.get.polish import SubtreePolish
 from solvers.get.sparse import without_small_weights
 from solvers.initial import GreedyInit, HingeInit, Initial
-from solvers.result import Termination
-from solvers.soft import within_rows
+from solvers.soft.starts import within_rows
 from solvers.tao import TAO
 
 Floats = NDArray[np.floating]
@@ -116,9 +117,9 @@ class GET(Solver):
     )
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`), for the anneals, and for the default `GreedyInit` and
-        polish. On a GPU all starts take their steps together. Passes of `TAO` and other initial trees run on the
-        CPU.""",
+        """"cpu", "gpu" or "auto" (see `opttree.runtime.devices.on_gpu`), for the anneals, and for the default
+        `GreedyInit` and polish. On a GPU all starts take their steps together. Passes of `TAO` and other initial trees
+        run on the CPU.""",
     )
 
     @staticmethod

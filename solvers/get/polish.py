@@ -9,15 +9,16 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.devices import Device
-from opttree.options import option
-from opttree.problems import SmoothTreeProblem, TreeProblem
-from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from opttree.model.tree import Tree
+from opttree.problems import SmoothTreeProblem
+from opttree.runtime.devices import Device
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from solvers.core.base import Solver, Step, Steps
+from solvers.core.result import Termination
 from solvers.descent import Adam
 from solvers.get.anneal import Anneal, Annealing
 from solvers.initial import CartInit
-from solvers.result import Termination
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class SubtreePolish(Solver):
         """Start with hyperplanes of unit length, so that all gates are equally steep; the paper does not.""",
     )
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
-    device: Device = option("cpu", '"cpu", "gpu" or "auto", see `opttree.devices.on_gpu`.')
+    device: Device = option("cpu", '"cpu", "gpu" or "auto", see `opttree.runtime.devices.on_gpu`.')
 
     def supports(self, problem: TreeProblem) -> str | None:
         """Supports what the smooth formulation does."""

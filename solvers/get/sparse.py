@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
 
 
 def without_small_weights(problem: TreeProblem, tree: Tree) -> Iterator[Tree | None]:

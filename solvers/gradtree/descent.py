@@ -9,11 +9,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree import devices
-from opttree.kernels import dense
-from opttree.kernels.first_order import Moments
+from opttree.kernels.dense import walk as dense
+from opttree.kernels.smooth.first_order import Moments
 from opttree.problems import DenseTreeProblem
-from opttree.problems.dense_batch import ArrayDense, DenseBatch, FusedDense, Update
+from opttree.problems.dense.batch import ArrayDense, DenseBatch, FusedDense, Update
+from opttree.runtime import devices
 from solvers.descent import Descent
 
 Floats = NDArray[np.floating]

@@ -8,18 +8,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree import devices
-from opttree.devices import Device
-from opttree.options import option
-from opttree.problems import DenseTreeProblem, TreeProblem
-from opttree.problems.dense_batch import memory_refusal
-from opttree.threads import available, each
-from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from opttree.model.tree import Tree
+from opttree.problems import DenseTreeProblem
+from opttree.problems.dense.batch import memory_refusal
+from opttree.runtime import devices
+from opttree.runtime.devices import Device
+from opttree.runtime.options import option
+from opttree.runtime.threads import available, each
+from opttree.statement import TreeProblem
+from solvers.core.base import Solver, Step, Steps
+from solvers.core.result import Termination
 from solvers.gradtree.descent import descents
 from solvers.initial import Initial
-from solvers.result import Termination
-from solvers.soft import within_rows
+from solvers.soft.starts import within_rows
 
 ROUND = 400_000  # work between two checks of the clock: about this many numbers of theta and rows
 CALL = 2_000  # the same of a batch, whatever its size: what Python takes

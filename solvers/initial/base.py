@@ -11,12 +11,12 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.hard import project
-from opttree.kernels.thresholds import between
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps, changed_steps
-from solvers.result import Termination
+from opttree.kernels.passes.thresholds import between
+from opttree.kernels.routing import project
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
+from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps
+from solvers.core.result import Termination
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.thresholds import between
-from opttree.losses import Loss
-from opttree.options import option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.kernels.passes.thresholds import between
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from opttree.statement.losses import Loss
 from solvers.initial.base import Growth, Initial
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well

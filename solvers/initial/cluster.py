@@ -11,12 +11,12 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.logistic import fit_logistic
-from opttree.options import option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.kernels.algebra.logistic import fit_logistic
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from solvers.core.calm import calm_threads
 from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, fitted, grown
-from solvers.threads import calm_threads
 
 RIDGE = 1e-4  # l2 penalty relative to the node's weight: for separable clusters the weights would diverge without it
 

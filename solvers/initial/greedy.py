@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.devices import Device
-from opttree.options import option
-from opttree.problems import SmoothTreeProblem, TreeProblem
+from opttree.problems import SmoothTreeProblem
+from opttree.runtime.devices import Device
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
 from solvers.descent import Adam, geometric, run_all
 from solvers.initial.base import Growth, Initial
 
@@ -47,8 +48,8 @@ class GreedyInit(Initial):
     optimizer: Adam = option(factory=lambda: Adam(learning_rate=0.05), doc="Optimizer of the anneals.")
     device: Device = option(
         "cpu",
-        """"cpu", "gpu" or "auto" (see `opttree.devices.on_gpu`): device on which all nodes of a block of levels are
-        annealed.""",
+        """"cpu", "gpu" or "auto" (see `opttree.runtime.devices.on_gpu`): device on which all nodes of a block of
+        levels are annealed.""",
     )
 
     def supports(self, problem: TreeProblem) -> str | None:

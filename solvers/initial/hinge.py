@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.kernels.hard import project
-from opttree.kernels.leaves import fit_linear
-from opttree.options import option
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.kernels.leaves.fit import fit_linear
+from opttree.kernels.routing import project
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
 from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, weighted_quantile
 
 

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.kernels.hard import project
-from opttree.options import option
-from opttree.problems import TreeProblem
+from opttree.kernels.routing import project
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
 from solvers.initial.base import Growth, Initial, Rows, Split, grow, weighted_quantile
 
 

@@ -10,20 +10,21 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels import codes, partition
-from opttree.kernels.thresholds import between
-from opttree.options import option
-from opttree.problems import L1, L2, SplitPrice, TreeProblem
-from opttree.problems.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits
-from opttree.problems.numbers import apart
-from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
-from solvers.driver import solve
+from opttree.kernels.exact import partition
+from opttree.kernels.losses import codes
+from opttree.kernels.passes.thresholds import between
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import L1, L2, SplitPrice, TreeProblem
+from opttree.statement.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits
+from opttree.statement.numbers import apart
+from solvers.core.base import Solver, Step, Steps
+from solvers.core.driver import solve
+from solvers.core.result import Termination
 from solvers.exact import BranchAndBound
 from solvers.initial import CartInit
 from solvers.initial.base import Initial
 from solvers.local_search.search_tree import Rows, SearchTree
-from solvers.result import Termination
 
 Floats = NDArray[np.float64]
 DEEP = 10_000  # rows x features up to which optimal subtrees have more than two levels

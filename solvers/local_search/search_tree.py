@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int32]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy.sparse import csc_array
 
-from opttree.clock import now
+from opttree.runtime.clock import now
+from solvers.core.process import Process
 from solvers.mip.limits import Limits
-from solvers.process import Process
 
 Floats = NDArray[np.float64]
 POLL, PATIENCE = 0.02, 0.5  # seconds: between two looks at a run, for one that is asked to stop

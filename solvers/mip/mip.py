@@ -12,20 +12,21 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.clock import now
-from opttree.interrupts import in_background
-from opttree.models import as_tree
-from opttree.options import option
-from opttree.problems import MIPTreeProblem, TreeProblem
-from opttree.problems.constraints import Constraint
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.problems import MIPTreeProblem
+from opttree.problems.exact.leaves import output_range
 from opttree.problems.mip import LEAST_MARGIN, Formulation, TooLargeError
-from opttree.problems.mip.exact_leaves import output_range
-from opttree.tree import Tree
-from solvers.base import LastCall, Solver, Step, Steps, seconds_left
+from opttree.runtime.clock import now
+from opttree.runtime.interrupts import in_background
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from opttree.statement.constraints import Constraint
+from solvers.core.base import LastCall, Solver, Step, Steps, seconds_left
+from solvers.core.result import Termination, Verdict
 from solvers.initial import CartInit
 from solvers.local_search import LocalSearch
 from solvers.mip.limits import Limits, takes_squares, unavailable
-from solvers.result import Termination, Verdict
 
 Floats = NDArray[np.float64]
 GAP, ROUGH_GAP = 1e-6, 1e-4  # of linear losses, and of others in flow and big-m

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.thresholds import best_axis_splits
+from opttree.kernels.passes.thresholds import best_axis_splits
 from opttree.problems import LevelProblem, NodeProblem
 from solvers.nodes.base import NodeSolver
 

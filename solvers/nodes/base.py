@@ -6,10 +6,10 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.hard import single_features
-from opttree.kernels.reduced import fit_thresholds
-from opttree.options import Checked
+from opttree.kernels.passes.reduced import fit_thresholds
+from opttree.kernels.routing import single_features
 from opttree.problems import LevelProblem, NodeProblem
+from opttree.runtime.options import Checked
 
 Floats = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.options import option
 from opttree.problems import NodeProblem
+from opttree.runtime.options import option
 from solvers.nodes.base import NodeSolver
 
 Floats = NDArray[np.float64]

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.logistic import fit_logistic
-from opttree.kernels.reduced import fit_nodes
-from opttree.options import option
+from opttree.kernels.algebra.logistic import fit_logistic
+from opttree.kernels.passes.reduced import fit_nodes
 from opttree.problems import LevelProblem, NodeProblem
+from opttree.runtime.options import option
 from solvers.nodes.base import NodeSolver
 
 Floats = NDArray[np.float64]
@@ -19,7 +19,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NewtonNode(NodeSolver):
-    """Weighted logistic regression by `opttree.kernels.logistic.fit_logistic`, warm-started at the current split.
+    """Weighted logistic regression by `opttree.kernels.algebra.logistic.fit_logistic`, warm-started at the current
+    split.
 
     See Also
     --------

@@ -9,16 +9,17 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels import rectified
-from opttree.kernels.first_order import Moments
-from opttree.options import option
-from opttree.problems import SmoothTreeProblem, TreeProblem
-from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from opttree.kernels.smooth import rectified
+from opttree.kernels.smooth.first_order import Moments
+from opttree.model.tree import Tree
+from opttree.problems import SmoothTreeProblem
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from solvers.core.base import Solver, Step, Steps
+from solvers.core.result import Termination
 from solvers.initial import CartInit, Initial
 from solvers.rectified.starts import reported
-from solvers.result import Termination
-from solvers.soft import within_rows
+from solvers.soft.starts import within_rows
 
 Floats = NDArray[np.floating]
 ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)

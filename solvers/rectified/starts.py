@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol
 
-from opttree.problems import TreeProblem
-from opttree.tree import Tree
-from solvers.base import Step, at_last_call
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
+from solvers.core.base import Step, at_last_call
 from solvers.descent import run_all
 from solvers.descent.base import Run
 

@@ -9,17 +9,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree import devices
-from opttree.devices import Device
-from opttree.forest import Forest
-from opttree.options import option
-from opttree.problems import SmoothTreeProblem, SoftForestProblem, TreeProblem
-from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.problems import SmoothTreeProblem, SoftForestProblem
+from opttree.runtime import devices
+from opttree.runtime.devices import Device
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from solvers.core.base import Solver, Step, Steps
+from solvers.core.result import Termination
 from solvers.descent import Descent
-from solvers.result import Termination
 from solvers.sdtr.descent import descent
-from solvers.soft import constant_tree, one_leaf, soft_start, within_rows
+from solvers.soft.starts import constant_tree, one_leaf, soft_start, within_rows
 
 PORTION = 200_000_000  # rows x variables between two checks of the clock, about
 BEHIND = 4  # the run that is behind has this part of the patience
@@ -85,7 +86,7 @@ class SDTR(Solver):
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option(
         "cpu",
-        "Device of the batches and the weights, see `opttree.devices.on_gpu`.",
+        "Device of the batches and the weights, see `opttree.runtime.devices.on_gpu`.",
     )
 
     @staticmethod

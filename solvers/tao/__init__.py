@@ -12,8 +12,6 @@ alpha                   penalties times n (the statement is a mean, eq. (1) a su
 ======================  =========================================================
 """
 
-from solvers.tao.forest import KINDS, TAOForest
-from solvers.tao.stacked import StackedForest
 from solvers.tao.tao import TAO
 
-__all__ = ["KINDS", "TAO", "StackedForest", "TAOForest"]
+__all__ = ["TAO"]

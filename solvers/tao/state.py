@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import codes, hard, reduced
-from opttree.problems import L1, L2, LevelProblem, TreeProblem
-from opttree.tree import LINKS, Tree
+from opttree.kernels import routing
+from opttree.kernels.losses import codes, rows as row_losses
+from opttree.kernels.passes import reduced
+from opttree.model.tree import LINKS, Tree
+from opttree.problems import LevelProblem
+from opttree.statement import L1, L2, TreeProblem
 
 Floats = NDArray[np.float64]
 GROUP_WORK = 4_000_000  # numbers of X read per group of nodes, between two checks of the clock
@@ -39,7 +42,7 @@ class State:
         self.children = tree.branch_arrays[0]
         self.depth = tree.node_depth
         self.A, self.b = tree.A.copy(), tree.b.copy()
-        self.feature = hard.single_features(self.A)
+        self.feature = routing.single_features(self.A)
         self.leaf_arrays = tree.leaf_arrays
         self.leaf = tree.apply(problem.X)
         self.link = tree.link
@@ -151,7 +154,7 @@ class State:
             take &= ~self._starves_a_leaf(nodes, A, b)
         chosen = nodes[take]
         self.A[chosen], self.b[chosen] = A[take], b[take]
-        self.feature[chosen] = hard.single_features(A[take])
+        self.feature[chosen] = routing.single_features(A[take])
 
     def _starves_a_leaf(self, nodes: NDArray[np.int64], A: Floats, b: Floats) -> NDArray[np.bool_]:
         """Which nodes' proposals leave a nonempty leaf below them with fewer than ``min_leaf`` rows."""
@@ -223,7 +226,7 @@ class State:
 
     def _losses(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats], link: str) -> Floats:
         problem = self.problem
-        return hard.losses(
+        return row_losses.losses(
             problem.X,
             self._outcomes(leaf_arrays),
             self.leaf,

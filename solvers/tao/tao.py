@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.options import option
-from opttree.problems import L1, L2, TreeProblem
-from opttree.tree import Tree
-from solvers.base import Solver, Step, Steps, last_step
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import L1, L2, TreeProblem
+from solvers.core.base import Solver, Step, Steps, last_step
+from solvers.core.result import Termination
 from solvers.initial import Initial, RandomInit
 from solvers.nodes import AxisNode, NewtonNode, NodeSolver
-from solvers.result import Termination
 from solvers.tao.state import State
 
 PRINTED_STEPS = 5  # of the paper's method: near the minimum, from the hyperplane of the pass before

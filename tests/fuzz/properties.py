@@ -17,9 +17,9 @@ import numpy as np
 from sklearn.base import clone
 
 from opttree import TAOClassifier, TAORegressor, TreeProblem, load, save
-from opttree.cli import main
-from opttree.forest import Forest
-from opttree.tree import Tree
+from opttree.cli.main import main
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
 from solvers import Solver, Termination, solve
 from tests.exact import optimum
 from tests.fuzz.strategies import Table, repeated

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import opttree
 import solvers
 from opttree import L1, L2, SplitPrice, TreeProblem
-from opttree.methods import estimators as known_estimators
+from opttree.methods.table import estimators as known_estimators
 
 COLUMNS = ("normal", "ties", "constant", "copy", "collinear", "counts", "wide", "binary", "outlier", "near-constant")
 SCALES = (1.0, 1.0, 1.0, 1e-3, 1e6, 1e30, 1e-30, 1e140, 1e-140, 1e300, 1e-300)

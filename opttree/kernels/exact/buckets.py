@@ -9,11 +9,11 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import lean
-from opttree.kernels.codes import SQUARED
 from opttree.kernels.exact.intervals import close, copy_reach, widen
 from opttree.kernels.exact.statistics import add_row, cost, costs
 from opttree.kernels.exact.vectors import WIDTH, add_four
+from opttree.kernels.losses.codes import SQUARED
+from opttree.runtime.compiling.compiled import lean
 
 BUCKETS = 64  # of a feature, at most
 STOP, NODES, EVALUATIONS, SCANS = range(4)  # of ``counts``: whether to stop, set by other threads; searches, evaluated

@@ -6,7 +6,7 @@ at most p + 2 equations, so that the cost per step is that of the two scans for 
 
 import numpy as np
 
-from opttree.compiled import inner
+from opttree.runtime.compiling.compiled import inner
 
 STEPS = 300
 ROUNDED = 1e-14  # what rounding leaves of a sum of numbers that is zero, relative to their sizes

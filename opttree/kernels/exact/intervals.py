@@ -14,7 +14,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import kernel, lean
+from opttree.runtime.compiling.compiled import kernel, lean
 
 FEATURE, LOW, HIGH, LEFT_AT, RIGHT_AT, LEFT_HELD, RIGHT_HELD, SHARE = range(8)  # columns of ``places``; see `Queue`
 KEY, LEFT_COST, RIGHT_COST = range(3)  # columns of ``values``

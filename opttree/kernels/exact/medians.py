@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import inner, lean
+from opttree.runtime.compiling.compiled import inner, lean
 
 # next and previous (m + 1,) of places in the order of an output, m for neither; place (n,) of each row there; value and
 # weight (m,) by place

@@ -11,10 +11,10 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import inner, kernel
-from opttree.kernels.codes import ABSOLUTE, SQUARED, ZERO_ONE
-from opttree.kernels.entropy import log_cost
 from opttree.kernels.exact.hulls import APART, TOUCH, separate
+from opttree.kernels.losses.codes import ABSOLUTE, SQUARED, ZERO_ONE
+from opttree.kernels.losses.entropy import log_cost
+from opttree.runtime.compiling.compiled import inner, kernel
 
 FREE, LEFT, RIGHT, OUT = 0, 1, 2, 3
 NO_LIMIT = 1 << 60

@@ -16,8 +16,6 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import inner, kernel, lean
-from opttree.kernels.codes import ABSOLUTE
 from opttree.kernels.exact.buckets import (
     BUCKETS,
     EVALUATIONS,
@@ -53,6 +51,8 @@ from opttree.kernels.exact.intervals import (
 )
 from opttree.kernels.exact.medians import costs_of_rest, link, make_links, median_cost
 from opttree.kernels.exact.statistics import add_row, cost, rounded_up, summed
+from opttree.kernels.losses.codes import ABSOLUTE
+from opttree.runtime.compiling.compiled import inner, kernel, lean
 
 # state of a node's search: the lowest cost found; the lowest bound of what is not looked at any more, for all trees and
 # without the smallest leaf; the cost from which on the caller has no use for the result; the lowest bound in the queue

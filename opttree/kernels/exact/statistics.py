@@ -11,10 +11,10 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.compiled import kernel, lean
-from opttree.kernels.codes import SQUARED, ZERO_ONE
-from opttree.kernels.entropy import log_cost
-from opttree.kernels.quadratic import RANK
+from opttree.kernels.algebra.quadratic import RANK
+from opttree.kernels.losses.codes import SQUARED, ZERO_ONE
+from opttree.kernels.losses.entropy import log_cost
+from opttree.runtime.compiling.compiled import kernel, lean
 
 # rank (p, n): number of each row's value among the distinct values of a feature; rows (n, S): their statistics; most
 # (n,): what a row adds to the cost of a set of rows at most; leaf: `Leaf`; price of a split; fewest rows of a leaf;

@@ -8,13 +8,13 @@ import numpy as np
 import pyomo.core as pyo
 from numpy.typing import NDArray
 
-from opttree.problems.constraints import ForbidSplit
-from opttree.problems.mip.candidates import unit_range
+from opttree.model.tree import Tree
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
 from opttree.problems.mip.side import Side
 from opttree.problems.mip.statement import MIPStatement
-from opttree.tree import Tree
+from opttree.statement.constraints import ForbidSplit
+from opttree.statement.numbers import unit_range
 
 ROUNDING = 1e-6
 

@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import states
-from opttree.kernels.thresholds import between
-from opttree.tree import Tree
+from opttree.kernels.exact import states
+from opttree.kernels.passes.thresholds import between
+from opttree.model.tree import Tree
+from opttree.statement.numbers import unit_range
 
 Floats = NDArray[np.float64]
 COLLINEAR = 1e-13  # distance from a line, relative to the coordinates, that may be due to rounding
@@ -192,12 +193,6 @@ def typical(X: Floats) -> tuple[Floats, Floats]:
     centre = np.median(X, axis=0)
     spread = np.median(np.abs(X - centre), axis=0)
     return centre, np.where(spread > 0.0, spread, unit_range(X)[1])
-
-
-def unit_range(X: Floats) -> tuple[Floats, Floats]:
-    """Least value and range of each feature; range 1 for constant ones."""
-    low, scale = X.min(axis=0), np.ptp(X, axis=0)
-    return low, np.where(scale > 0.0, scale, 1.0)
 
 
 def with_margin(tree: Tree, X: Floats, margin: float) -> Tree | None:

@@ -10,8 +10,8 @@ import numpy as np
 import pyomo.core as pyo
 from numpy.typing import NDArray
 
-from opttree.problems.tree_problem import TreeProblem
-from opttree.tree import Tree
+from opttree.model.tree import Tree
+from opttree.statement.problem import TreeProblem
 
 Floats = NDArray[np.float64]
 

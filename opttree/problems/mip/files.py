@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from opttree.files import whole_file
+from opttree.runtime.files import whole_file
 
 CONSTANT = "ONE_VAR_CONSTANT"  # Pyomo's variable for the constant term of an objective
 ENTRY = re.compile(r'<variable\b[^>]*\bname="([^"]+)"[^>]*\bvalue="([^"]+)"')  # CPLEX

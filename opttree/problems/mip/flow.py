@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyomo.core as pyo
 
+from opttree.model.tree import Tree
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
 from opttree.problems.mip.side import Side
 from opttree.problems.mip.statement import MIPStatement
-from opttree.tree import Tree
 
 
 class Flow:

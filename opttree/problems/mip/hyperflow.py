@@ -10,15 +10,7 @@ import pyomo.core as pyo
 from numpy.typing import NDArray
 from pyomo.core.expr import LinearExpression
 
-from opttree.problems.constraints import (
-    DifferentLeaf,
-    FeatureCost,
-    ForbidSplit,
-    MaxFeatures,
-    MaxSplits,
-    RequireSplit,
-    SameLeaf,
-)
+from opttree.model.tree import Tree
 from opttree.problems.mip.hypergraph import (
     RULE_OUT,
     Level,
@@ -30,7 +22,15 @@ from opttree.problems.mip.hypergraph import (
     tree_of,
 )
 from opttree.problems.mip.statement import MIPStatement
-from opttree.tree import Tree
+from opttree.statement.constraints import (
+    DifferentLeaf,
+    FeatureCost,
+    ForbidSplit,
+    MaxFeatures,
+    MaxSplits,
+    RequireSplit,
+    SameLeaf,
+)
 
 Floats = NDArray[np.float64]
 COUNTED = (MaxFeatures, FeatureCost, RequireSplit)  # constraints that tie columns together, `MaxSplits` apart

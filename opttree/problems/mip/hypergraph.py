@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import codes, partition, states
-from opttree.problems.constraints import DifferentLeaf, ForbidSplit, SameLeaf
+from opttree.kernels.exact import partition, states
+from opttree.kernels.losses import codes
+from opttree.model.tree import Tree
+from opttree.problems.exact.leaves import centred, linear_absolute_cost
 from opttree.problems.mip.candidates import Candidates
-from opttree.problems.mip.exact_leaves import centred, linear_absolute_cost
-from opttree.problems.penalties import L1, L2
-from opttree.problems.tree_problem import TreeProblem
-from opttree.tree import Tree
+from opttree.statement.constraints import DifferentLeaf, ForbidSplit, SameLeaf
+from opttree.statement.penalties import L1, L2
+from opttree.statement.problem import TreeProblem
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

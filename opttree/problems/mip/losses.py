@@ -9,13 +9,13 @@ import numpy as np
 import pyomo.core as pyo
 from numpy.typing import NDArray
 
-from opttree.problems.constraints import MaxDifference
-from opttree.problems.mip.candidates import unit_range
+from opttree.model.tree import Tree
+from opttree.problems.exact.leaves import leaves_in_range, output_range
 from opttree.problems.mip.complete import Placed
-from opttree.problems.mip.exact_leaves import leaves_in_range, output_range
 from opttree.problems.mip.statement import MIPStatement
-from opttree.problems.penalties import L1
-from opttree.tree import Tree
+from opttree.statement.constraints import MaxDifference
+from opttree.statement.numbers import unit_range
+from opttree.statement.penalties import L1
 
 Floats = NDArray[np.float64]
 FIRST_TANGENTS = 8

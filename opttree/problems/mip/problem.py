@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from opttree.files import whole_file
+from opttree.model.tree import Tree
+from opttree.problems.exact.leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.candidates import with_margin
-from opttree.problems.mip.exact_leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.files import labels, read_values, write_start
 from opttree.problems.mip.hypergraph import enumerate_levels, plan, tree_of
 from opttree.problems.mip.statement import Formulation, MIPStatement
-from opttree.tree import Tree
+from opttree.runtime.files import whole_file
 
 SLACK = 1e-6  # by which a point may violate a constraint: the tolerance of MIP solvers
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pyomo.core as pyo
 
-from opttree.problems.constraints import (
+from opttree.problems.mip.complete import Complete
+from opttree.problems.mip.losses import Leaves
+from opttree.statement.constraints import (
     Constraint,
     DifferentLeaf,
     FeatureCost,
@@ -20,9 +22,7 @@ from opttree.problems.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from opttree.problems.mip.complete import Complete
-from opttree.problems.mip.losses import Leaves
-from opttree.problems.tree_problem import TreeProblem
+from opttree.statement.problem import TreeProblem
 
 Expression = Any
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-from opttree.options import Checked, option
-from opttree.problems.constraints import (
+from opttree.model.tree import Tree
+from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds
+from opttree.runtime.options import Checked, option
+from opttree.statement.constraints import (
     Constraint,
     DifferentLeaf,
     FeatureCost,
@@ -20,10 +22,8 @@ from opttree.problems.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds
-from opttree.problems.penalties import L1, L2, SplitPrice
-from opttree.problems.tree_problem import TreeProblem
-from opttree.tree import Tree
+from opttree.statement.penalties import L1, L2, SplitPrice
+from opttree.statement.problem import TreeProblem
 
 LEAST_MARGIN = 1e-5
 STATED = (

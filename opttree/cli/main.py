@@ -1,0 +1,362 @@
+"""The command line: ``opttree fit | predict | show | export | explain | compare | solve | race | ...``.
+
+Exit codes: 0 done; 2 bad input, with one sentence on standard error; 3 no tree satisfies the constraints (``solve``);
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opttree.cli.common import check_place, draw, go_on, save_figure, table_of, task_of
+from opttree.cli.models import add_parsers as add_models
+from opttree.cli.race import add_parser as add_race
+from opttree.cli.solve import add_parser as add_solve
+from opttree.methods.table import METHODS, make_estimator
+
+if TYPE_CHECKING:
+    from opttree.tables.datasets import Dataset
+
+HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
+FEWEST_HELD_OUT = 2  # rows, of which a score can be made
+ROWS_AT_ONCE = 10_000  # predictions written to standard output between two checks for Ctrl-C
+
+
+def fit_methods() -> dict[str, str]:
+    """Methods of the toolkit; "tao" is "tao-c"."""
+    ours = {name: name for name, method in METHODS.items() if method.family}
+    return {"tao": "tao-c", **ours}
+
+
+def on_gpu() -> list[str]:
+    """Methods that take ``--device``."""
+    return [name for name, method in METHODS.items() if method.has_device]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code: 0, 2 for an error, 3 where no tree satisfies the constraints, 130 for Ctrl-C,
+    which is deferred from the first line on, see `noted_interrupts`.
+    """
+    code = None
+    try:
+        from opttree.runtime.interrupts import noted_interrupts
+
+        with noted_interrupts(HEARD, last=argv is None) as interrupted:
+            args = _parser().parse_args(argv)
+            args.interrupted = interrupted
+            code = args.run(args)
+    except BrokenPipeError:  # the reader of the output has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, TypeError, OSError, MemoryError, RuntimeError) as error:
+        print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("opttree: interrupted", file=sys.stderr)
+        return 130
+    return code or 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    from opttree.runtime.versions import __version__
+
+    parser = argparse.ArgumentParser(prog="opttree", description="Optimal and optimized decision trees.")
+    parser.add_argument("--version", action="version", version=f"opttree {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    fit = commands.add_parser("fit", help="train a tree or a forest on a CSV or Parquet file and save it")
+    fit.add_argument("data", metavar="DATA")
+    fit.add_argument("--target", required=True, metavar="COLUMN", help="column to predict")
+    fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help="tao is tao-c; default %(default)s")
+    fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target")
+    _tree_options(fit)
+    fit.add_argument("--out", required=True, metavar="MODEL", help="model file, .json or .npz")
+    share = "share of the rows held out to test the model, which does not see them; default %(default)s; 0: none"
+    fit.add_argument("--test", type=float, default=0.25, metavar="SHARE", help=share)
+    fit.add_argument(
+        "--categorical", default="", metavar="COL,COL", help="columns of numbers that are categories; text always is"
+    )
+    fit.add_argument("--time-limit", type=float, metavar="SECONDS")
+    fit.add_argument("--verbose", action="store_true", help="show a progress bar")
+    fit.set_defaults(run=_fit)
+
+    predict = commands.add_parser("predict", help="predict the rows of a CSV or Parquet file with a saved model")
+    predict.add_argument("model", metavar="MODEL")
+    predict.add_argument("data", metavar="DATA")
+    predict.add_argument("--out", metavar="CSV", help="where to write; default: standard output")
+    predict.add_argument("--proba", action="store_true", help="class probabilities instead of labels")
+    predict.set_defaults(run=_predict)
+
+    show = commands.add_parser("show", help="print a saved tree as text, or draw it")
+    show.add_argument("model", metavar="MODEL")
+    show.add_argument("--png", metavar="FILE", help="draw the tree into this picture instead of printing it")
+    show.add_argument("--tree", type=int, metavar="K", help="of a forest: tree K, counted from 0")
+    show.add_argument("--max-depth", type=int, metavar="D", help="draw no deeper than D")
+    show.set_defaults(run=_show)
+
+    compare = commands.add_parser("compare", help="cross-validate methods on one data set and print a table")
+    compare.add_argument("file", nargs="?", metavar="FILE", help="a CSV or Parquet file, with --target")
+    compare.add_argument("--data", metavar="NAME", help="or a name that `opttree datasets` lists, or on OpenML")
+    compare.add_argument("--target", metavar="COLUMN", help="column of FILE to predict")
+    compare.add_argument("--task", choices=("regression", "classification"), help="of FILE; default: by the target")
+    compare.add_argument("--methods", default="cart,rf,tao-c,tao-l", metavar="M,M", help=f"of {', '.join(METHODS)}")
+    _tree_options(compare)
+    compare.add_argument("--cv", type=int, default=4, metavar="K", help="folds, >= 2; default %(default)s")
+    compare.add_argument("--out", default="out", metavar="FOLDER", help="where the table (CSV) and figure (PNG) go")
+    compare.set_defaults(run=_compare)
+
+    add_solve(commands)
+    add_race(commands)
+    add_models(commands)
+
+    warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
+    warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    warm.set_defaults(run=_warm_up)
+
+    cost = commands.add_parser("cost", help="estimate seconds and memory of fits on one thread")
+    for name, metavar in (("n", "ROWS"), ("p", "FEATURES"), ("depth", "DEPTH")):
+        cost.add_argument(name, type=int, metavar=metavar)
+    cost.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    cost.set_defaults(run=_cost)
+
+    datasets = commands.add_parser("datasets", help="list the data sets known without a network")
+    datasets.set_defaults(run=_datasets)
+    return parser
+
+
+def _tree_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
+    parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
+    parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
+    where = (
+        f"where {', '.join(on_gpu())} compute: gpu is CuPy, or PyTorch where there is no CuPy; torch is PyTorch; auto "
+        "is CuPy if there is a GPU and the problem is large; default %(default)s"
+    )
+    parser.add_argument("--device", choices=("cpu", "gpu", "torch", "auto"), default="cpu", help=where)
+
+
+def _fit(args: argparse.Namespace) -> None:
+    from sklearn.model_selection import train_test_split
+
+    from opttree.estimators.running import as_seed
+    from opttree.model import files as io
+    from opttree.runtime.interrupts import InterruptedFitWarning
+
+    check_place("--out", args.out)
+    io.check_suffix(Path(args.out), "--out")
+    if not 0.0 <= args.test < 1.0:
+        raise ValueError(f"--test must be at least 0 and below 1; got {args.test}")
+    X, y = table_of(args)
+    task = task_of(args, y)
+    method = fit_methods()[args.method]
+    _check_device(args.device, [method])
+    options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
+    # a list, also of none: all tables are encoded, so that new rows may have blanks where these have none
+    options["categorical_features"] = [column.strip() for column in args.categorical.split(",") if column.strip()]
+    model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
+    held_out = None
+    as_seed(args.seed)  # checks it
+    if args.test and len(X) * min(args.test, 1.0 - args.test) >= FEWEST_HELD_OUT:
+        enough = task == "classification" and y.value_counts().min() > 1 and len(X) * args.test >= y.nunique()
+        X, X_test, y, y_test = train_test_split(
+            X, y, test_size=args.test, random_state=args.seed, stratify=y if enough else None
+        )
+        held_out = X_test, y_test.to_numpy()
+    began = time.perf_counter()
+    with warnings.catch_warnings():  # the result's message says it too
+        warnings.simplefilter("ignore", InterruptedFitWarning)
+        model.fit(X, y.to_numpy())
+    seconds = time.perf_counter() - began
+    io.save(model, args.out, target=args.target)
+    score = "R2" if task == "regression" else "accuracy"
+    test = "" if held_out is None else f", held-out {score} {model.score(*held_out):.4f} on {len(held_out[1])} rows"
+    print(
+        f"{method}, {task}: training {score} {model.score(X, y.to_numpy()):.4f} on {len(X)} rows{test}, {seconds:.2f} s"
+    )
+    print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
+    print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))
+
+
+def _size(model: Any) -> str:
+    """Depth, leaves and parameters in words."""
+    forest = getattr(model, "forest_", None)
+    if forest is not None and len(forest.trees) > 1:
+        leaves = sum(tree.n_leaves for tree in forest.trees)
+        return f"{len(forest.trees)} trees, {leaves} leaves, {forest.n_parameters} parameters"
+    return f"depth {model.tree_.depth}, {model.tree_.n_leaves} leaves, {model.tree_.n_parameters} parameters"
+
+
+def _check_device(device: str, methods: list[str]) -> None:
+    from opttree.runtime import devices
+
+    if device in ("gpu", "torch") and not set(methods) & set(on_gpu()):
+        raise ValueError(f"--device must be cpu but for {', '.join(on_gpu())}; got {device!r} for {', '.join(methods)}")
+    devices.require(device)
+
+
+def _unless_interrupted(args: argparse.Namespace, work: Callable[[], Any]) -> Any:
+    """Run ``work()`` in a thread that is abandoned on Ctrl-C; for work without intermediate results."""
+    from opttree.runtime.interrupts import compilation_can_end, in_background
+
+    running = in_background(work)
+    with compilation_can_end(), closing(running):
+        while True:
+            try:
+                next(running)
+            except StopIteration as stop:
+                return stop.value
+            go_on(args)
+
+
+def _predict(args: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from opttree.model import files as io
+    from opttree.runtime.files import whole_file
+    from opttree.tables import datasets
+
+    model = io.load(args.model)
+    frame = datasets.read_table(args.data)
+    go_on(args)
+    answer = _unless_interrupted(args, lambda: model.predict_proba(frame) if args.proba else model.predict(frame))
+    if args.proba:
+        out = pd.DataFrame(answer, columns=[f"p({c})" for c in model.tree.classes])  # type: ignore[union-attr]
+    else:
+        names = [model.target] if answer.ndim == 1 else [f"{model.target}_{k}" for k in range(answer.shape[1])]
+        out = pd.DataFrame(answer.reshape(len(frame), -1), columns=names)
+    if args.out:
+        with whole_file(args.out) as file:
+            _unless_interrupted(args, lambda: out.to_csv(file, index=False))
+        return
+    for first in range(0, max(len(out), 1), ROWS_AT_ONCE):
+        go_on(args)
+        out[first : first + ROWS_AT_ONCE].to_csv(sys.stdout, index=False, header=first == 0)
+
+
+def _show(args: argparse.Namespace) -> None:
+    from opttree.model import files as io
+    from opttree.model.forest import Forest
+
+    model = io.load(args.model)
+    inside: Any = model.tree
+    if isinstance(inside, Forest):
+        if args.tree is None and len(inside.trees) > 1:
+            print(
+                f"a forest of {len(inside.trees)} trees, {inside.n_parameters} parameters; --tree K shows one of them"
+            )
+            return
+        number, most = args.tree or 0, len(inside.layers[0]) - 1
+        if not 0 <= number <= most:
+            raise ValueError(f"--tree must be one of 0..{most}; got {number}")
+        model = replace(model, tree=inside.layers[0][number].with_names(None, inside.encoding))
+    if args.png:
+        import matplotlib as mpl
+
+        from opttree import plotting
+        from opttree.runtime.files import whole_file
+
+        go_on(args)
+        mpl.use("agg")  # GUI back ends work in the main thread only
+        with whole_file(args.png) as file:
+            _unless_interrupted(args, lambda: draw(plotting.plot_tree(model, max_depth=args.max_depth), file))
+        print(f"drawn to {args.png}")
+    else:
+        print(model.to_text())
+
+
+def _datasets(args: argparse.Namespace) -> None:
+    from opttree.tables import datasets
+
+    for name in datasets.names():
+        go_on(args)
+        data = datasets.load(name)
+        print(f"{name:28s} {data.task:15s} n = {data.X.shape[0]:6d}  p = {data.X.shape[1]:3d}  {data.source}")
+
+
+def _warm_up(args: argparse.Namespace) -> None:
+    from opttree.methods.warming import warm_up
+
+    began = time.perf_counter()
+    seconds = _unless_interrupted(args, lambda: warm_up(args.methods or None))
+    print(f"{len(seconds)} methods compiled or found compiled, in {time.perf_counter() - began:.0f} s")
+
+
+def _cost(args: argparse.Namespace) -> None:
+    from opttree.methods.costs import estimate_cost
+    from opttree.methods.warming import names
+
+    for method in args.methods or names():
+        cost = estimate_cost(method, args.n, args.p, args.depth)
+        print(f"{method:11s} {cost.seconds:10.3g} s {cost.bytes / 1e6:10.3g} MB")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    from opttree import plotting
+    from opttree.cli.compare import cross_validate
+    from opttree.tables import datasets
+
+    methods = [m.strip() for m in args.methods.split(",") if m.strip()]
+    unknown = [m for m in methods if m not in METHODS]
+    if unknown or not methods:
+        raise ValueError(f"--methods must be among {', '.join(METHODS)}; got {unknown[0] if unknown else 'none'!r}")
+    if args.depth < 1:
+        raise ValueError(f"--depth must be >= 1; got {args.depth}")
+    _check_device(args.device, methods)
+    if args.cv < 2:
+        raise ValueError(f"--cv must be >= 2; got {args.cv}")
+    if (args.file is None) == (args.data is None):
+        raise ValueError(
+            "compare takes a FILE with --target, or --data NAME; got " + ("both" if args.file else "neither")
+        )
+    if args.file is not None:
+        if args.target is None:
+            raise ValueError(f"--target must name the column of {args.file} to predict; got none")
+        X, target = table_of(args)
+        data = datasets.Dataset(X, target, task_of(args, target), Path(args.file).name.split(".")[0], args.file)
+    else:
+        data = datasets.load(args.data)
+    X, y = _compared(data)
+    if len(X) < args.cv:
+        raise ValueError(f"--cv must be at most the number of rows, {len(X)}; got {args.cv}")
+    how = {"folds": args.cv, "depth": args.depth, "seed": args.seed, "jobs": args.jobs, "device": args.device}
+    table, results = cross_validate(methods, X, y, data.task, go_on=lambda: go_on(args), **how)
+    if table.empty:
+        raise KeyboardInterrupt
+    score = "R2" if data.task == "regression" else "accuracy"
+    print(
+        f"{data.name} ({data.source}): {data.task}, n = {X.shape[0]}, p = {X.shape[1]}; "
+        f"depth {args.depth}, {args.cv} folds; means over folds; score = {score}, "
+        "objective = mean training loss of the standardised problem plus penalties"
+    )
+    print(table.to_string(float_format=lambda v: f"{v:.4g}", na_rep="-"))
+    folder = Path(args.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = folder / f"compare_{data.name}_depth{args.depth}"
+    table.to_csv(f"{stem}.csv")
+    print(f"table: {stem}.csv")
+    if results:
+        axes = plotting.plot_trace(results)
+        axes.set_title(f"{data.name}, depth {args.depth}: training objective, first fold")
+        save_figure(axes, Path(f"{stem}.png"))
+        print(f"figure: {stem}.png")
+    go_on(args)
+
+
+def _compared(data: Dataset) -> tuple[Any, Any]:
+    """Rows and targets to compare on: arrays where all columns are numbers, else the table, which is encoded inside."""
+    from opttree.tables.encoder import needs_encoding
+
+    X, y = data.as_arrays()
+    return (data.X if needs_encoding(data.X, "from_dtype") else X), y
+
+
+if __name__ == "__main__":
+    sys.exit(main())

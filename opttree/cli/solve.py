@@ -1,0 +1,220 @@
+"""The command ``opttree solve``: a tree with a proof of how good it is, and its program."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opttree.cli.common import check_place, save_figure, table_of, task_of
+
+if TYPE_CHECKING:
+    from opttree.tables.datasets import Dataset
+
+OF_MIP = ("formulation", "max_features", "n_thresholds", "node_limit", "threads", "write")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser of ``opttree``."""
+    solve = commands.add_parser("solve", help="find a tree with a proof of how good it is: incumbent, bound, gap")
+    solve.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a name that `opttree datasets` lists")
+    solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
+    solve.add_argument(
+        "--method",
+        choices=("bnb", "mip", "local", "local+mip"),
+        help="default: bnb, branch and bound over all thresholds, where it takes the problem and the options; else mip",
+    )
+    solve.add_argument("--formulation", choices=("hyperflow", "flow", "big-m"), help="of mip; default: hyperflow")
+    solve.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
+    solve.add_argument("--depth", type=int, default=2, metavar="D", help="largest depth, >= 1; default %(default)s")
+    solve.add_argument("--splits", choices=("axis", "oblique"), default="axis")
+    solve.add_argument("--leaves", choices=("constant", "linear"), default="constant")
+    solve.add_argument("--loss", choices=("squared", "absolute", "zero_one", "log"), help="default: by the task")
+    solve.add_argument("--cp", type=float, default=0.0, help="price of a split, as a share of the best constant's loss")
+    solve.add_argument(
+        "--min-leaf", type=int, default=1, metavar="N", help="fewest rows in a leaf; default %(default)s"
+    )
+    solve.add_argument("--max-splits", type=int, metavar="K", help="most splits")
+    solve.add_argument("--max-features", type=int, metavar="K", help="most features in splits; hyperflow")
+    solve.add_argument(
+        "--require", action="append", metavar="COLUMN", help="a split on this column, by mip; repeatable"
+    )
+    solve.add_argument(
+        "--forbid", action="append", metavar="COLUMN", help="no split on this column, by mip; repeatable"
+    )
+    solve.add_argument("--n-thresholds", default="all", metavar="K", help="candidates per feature; default: all")
+    solve.add_argument("--gap", type=float, metavar="G", help="relative gap that counts as proved")
+    solve.add_argument("--time-limit", type=float, metavar="SECONDS")
+    solve.add_argument("--node-limit", type=int, metavar="N", help="nodes of branch and bound")
+    solve.add_argument("--threads", type=int, metavar="N", help="of HiGHS")
+    solve.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
+    solve.add_argument(
+        "--write", metavar="MODEL", help="write the program to this .lp or .mps file: every tree is in it"
+    )
+    solve.add_argument("--reduced", action="store_true", help="--write only columns that an optimal tree may need")
+    solve.add_argument(
+        "--objective", choices=("exact", "outer"), default="exact",
+        help="of --write, flow or big-m, squared loss: quadratic or tangents (a relaxation); default %(default)s",
+    )  # fmt: skip
+    solve.add_argument("--save", metavar="TREE", help="save the tree, on raw features, to this file, .json or .npz")
+    solve.add_argument("--out", default="out", metavar="FOLDER", help="where the trace (CSV, PNG) goes")
+    solve.set_defaults(run=_solve)
+
+
+def _solve(args: argparse.Namespace) -> int:
+    if args.save:
+        from opttree.model.files import check_suffix
+
+        check_place("--save", args.save)
+        check_suffix(Path(args.save), "--save")
+    if args.write:
+        check_place("--write", args.write)
+    import numpy as np
+
+    from opttree import plotting
+    from opttree.estimators import bridge
+    from opttree.estimators.scaling import raw_tree
+    from opttree.model import files as io
+    from opttree.model.convert import as_tree
+    from opttree.problems import MIPTreeProblem
+    from opttree.runtime.clock import now
+    from opttree.tables.encoder import TableEncoder, needs_encoding
+
+    if args.method == "local" and args.max_features is not None:
+        raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
+    of_mip = [option for option in OF_MIP if getattr(args, option) not in (None, "all", False)]
+    if args.method == "bnb" and of_mip:
+        name = of_mip[0].replace("_", "-")
+        raise ValueError(f"--{name} is not for --method bnb; got {getattr(args, of_mip[0])}")
+    if args.time_limit is not None and not args.time_limit > 0.0:
+        raise ValueError(f"time_limit must be > 0 seconds; got {args.time_limit}")
+    Path(args.out).mkdir(parents=True, exist_ok=True)
+    data, X, y, model = _stated(args)
+    name, encoder = data.name, None
+    if needs_encoding(X, "from_dtype"):
+        encoder = TableEncoder(ordered=args.splits == "axis" and args.leaves == "constant")
+        X = encoder.fit_transform(X, y)
+    X = np.ascontiguousarray(X, np.float64)
+    problem, scaling = model.state(X, y)
+    names = list(map(str, data.X.columns)) if encoder is None else list(encoder.encoding_.names)
+    problem = problem.restated(constraints=_constraints(args, names))
+    solvers = bridge.solvers
+    whole: Any = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
+    limits: dict[str, Any] = {"n_thresholds": whole, "max_splits": args.max_splits}
+    mip = solvers.MIP(
+        formulation=args.formulation or "hyperflow",
+        max_features=args.max_features,
+        gap=args.gap,
+        node_limit=args.node_limit,
+        threads=args.threads,
+        seed=args.seed,
+        **limits,
+    )
+    every: Any = "auto" if whole == "all" else whole
+    local = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
+    bnb = solvers.BranchAndBound(gap=args.gap or 0.0, max_splits=args.max_splits)
+    usual = "mip" if of_mip or bnb.refusal(problem) is not None else "bnb"
+    method = args.method or usual
+    solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]
+    if (reason := solver.refusal(problem)) is not None:
+        raise ValueError(f"{method} cannot solve this problem: {reason}")
+    began, unwritten = now(), ""
+    if args.write:
+        stated = MIPTreeProblem(
+            problem,
+            formulation=args.formulation or "hyperflow",
+            max_features=args.max_features,
+            objective=args.objective,
+            **limits,
+        )
+        unwritten = _write(stated, args)
+    left = None if args.time_limit is None else max(args.time_limit - (now() - began), 1e-3)
+    result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
+    if result.tree is None:
+        print(f"{name}: {result.message}")
+        return 3
+    tree = raw_tree(scaling, as_tree(result.tree), problem, X)
+    print(
+        f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
+        f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"
+    )
+    proof = "bound none, gap none"
+    if result.gap is not None:
+        proof = f"bound {result.bound:.8g}, gap {100.0 * result.gap:.3g} %"
+    print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
+    print(result.message)
+    tree = tree.with_share(tree.node_share(X)).with_spread(X.std(axis=0))
+    target = str(data.y.name) if data.y.ndim == 1 else "target"
+    tree = (
+        tree.with_names(list(map(str, data.X.columns))) if encoder is None else tree.with_names(None, encoder.encoding_)
+    )
+    saved = io.Model(tree, tuple(tree.names()), target, type(solver).__name__)
+    print(saved.to_text())
+    if args.save:
+        io.save(saved, args.save)
+        print(f"saved to {args.save}")
+    stem = Path(args.out) / f"solve_{name}_depth{args.depth}"
+    result.trace.to_frame().to_csv(f"{stem}.csv", index=False)
+    axes = plotting.plot_trace({method: result})
+    axes.set_title(f"{name}, depth {args.depth}")
+    save_figure(axes, Path(f"{stem}.png"))
+    print(f"trace: {stem}.csv, {stem}.png")
+    if unwritten:
+        raise ValueError(unwritten)
+    return 0
+
+
+def _constraints(args: argparse.Namespace, names: list[str]) -> list[Any]:
+    """The side constraints of --require and --forbid."""
+    from opttree.statement.constraints import ForbidSplit, RequireSplit
+
+    found: list[Any] = []
+    for option, kind in (("require", RequireSplit), ("forbid", ForbidSplit)):
+        for column in getattr(args, option) or ():
+            if column not in names:
+                raise ValueError(f"--{option} must name a column, one of {', '.join(names[:8])}; got {column!r}")
+            found.append(kind(names.index(column)))
+    return found
+
+
+def _write(stated: Any, args: argparse.Namespace) -> str:
+    """Write the program, unless the time limit or Ctrl-C comes first; the reason if there is no file, else "" ."""
+    import pyomo.environ  # noqa: F401  imported here, since the thread may be abandoned in mid-import
+
+    from opttree.runtime.clock import now
+    from opttree.runtime.interrupts import in_background
+
+    began = now()
+    form = "the reduced program" if args.reduced else "the program"
+    with closing(in_background(lambda: stated.write(args.write, complete=not args.reduced))) as writing:
+        for _ in writing:
+            late = args.time_limit is not None and now() - began >= args.time_limit
+            if late or args.interrupted():
+                why = f"--time-limit {args.time_limit:g} was over" if late else "it was interrupted"
+                return f"{form} is not in {args.write}: {why} before it was built and written"
+    print(f"{form}: {args.write}")
+    return ""
+
+
+def _stated(args: argparse.Namespace) -> tuple[Dataset, Any, Any, Any]:
+    """The data, its features and target as arrays, and the estimator that states the problem."""
+    import numpy as np
+
+    from opttree.estimators.ort import OCTClassifier, ORTRegressor
+    from opttree.tables import datasets
+
+    if Path(args.data).is_file():
+        features, target = table_of(args)
+        data = datasets.Dataset(features, target, task_of(args, target), Path(args.data).name.split(".")[0], args.data)
+    else:
+        data = datasets.load(args.data)
+    X = data.X
+    y = data.as_arrays()[1]
+    common = {"splits": args.splits, "cp": args.cp, "min_samples_leaf": args.min_leaf}
+    if (args.task or data.task) == "classification":
+        if args.leaves != "constant":
+            raise ValueError("--leaves must be constant for classification; got 'linear'")
+        return data, X, np.asarray(data.y), OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
+    return data, X, y, ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)

@@ -1,0 +1,1 @@
+"""Linear algebra of leaves and splits: Gram matrices, quadratic, absolute and logistic losses of linear models."""

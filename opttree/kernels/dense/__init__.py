@@ -1,0 +1,1 @@
+"""Complete axis-aligned trees with dense weights over features: GradTree's form."""

@@ -1,0 +1,467 @@
+"""Costs of the leaves on both sides of a split, for all splits of a family in one pass.
+
+The rows of a family are ordered so that each of its splits sends the first ones left. Adding rows one by one in this
+order, and in reverse, gives the cost of either side at every cut. Row i belongs to leaf ``slot_of[i]``: a side is one
+leaf at the last level, and several leaves if it is a subtree.
+"""
+
+import numpy as np
+
+from opttree.kernels.algebra.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
+from opttree.kernels.algebra.quadratic import solve_linear_leaf
+from opttree.kernels.leaves.fit import fit_linear
+from opttree.kernels.losses.codes import ABSOLUTE, LOG, SQUARED
+from opttree.kernels.losses.entropy import log_cost
+from opttree.runtime.compiling.compiled import inner, kernel
+from opttree.runtime.threads import share
+
+
+@kernel()
+def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
+    """``out[e]``: summed cost of the best constant leaves that hold ``rows[:e + 1]``.
+
+    Parameters
+    ----------
+    Y : (n, K) outputs, about centred (squared loss subtracts squares), or (n, 1) class codes.
+    by_y : (K, m) the same rows in increasing order of each output, for the absolute loss.
+    """
+    if loss == SQUARED:
+        weight = np.zeros(n_slots)
+        first = np.zeros((n_slots, Y.shape[1]))
+        total = 0.0
+        for e in range(rows.size):
+            i = rows[e]
+            s = slot_of[i]
+            for k in range(Y.shape[1]):
+                # the sum of squares about the mean grows by the squared distance from it
+                if weight[s] > 0.0:
+                    r = Y[i, k] - first[s, k] / weight[s]
+                    total += w[i] * weight[s] / (w[i] + weight[s]) * r * r
+                first[s, k] += w[i] * Y[i, k]
+            weight[s] += w[i]
+            out[e] = total
+    elif loss == ABSOLUTE:
+        out[: rows.size] = 0.0
+        for k in range(Y.shape[1]):
+            add_absolute(rows, Y[:, k], w, slot_of, n_slots, by_y[k], out)
+    else:
+        of_class = np.zeros((n_slots, n_classes))
+        weight = np.zeros(n_slots)
+        cost = np.zeros(n_slots)
+        total = 0.0
+        for e in range(rows.size):
+            i = rows[e]
+            s = slot_of[i]
+            label = int(Y[i, 0])
+            weight[s] += w[i]
+            of_class[s, label] += w[i]
+            total -= cost[s]
+            if loss == LOG:
+                cost[s] = log_cost(of_class[s], 0)
+            else:
+                cost[s] = weight[s] - of_class[s].max()
+            total += cost[s]
+            out[e] = total
+
+
+@inner()
+def add_absolute(rows, y, w, slot_of, n_slots, by_y, out):
+    """Add to ``out[e]`` the absolute deviations of ``rows[:e + 1]`` from the medians of their leaves.
+
+    It runs backwards: rows are removed from linked lists in the order of y, and each leaf's median moves to a
+    neighbour.
+    """
+    m = rows.size
+    largest = 0
+    for e in range(m):
+        largest = max(largest, rows[e])
+    before = np.full(largest + 1, -1)
+    after = np.full(largest + 1, -1)
+    rank = np.empty(largest + 1, np.int64)
+    tail = np.full(n_slots, -1)
+    weight = np.zeros(n_slots)
+    high_weight = np.zeros(n_slots)  # weight of the rows after the median, and their sum of w y
+    high_sum = np.zeros(n_slots)
+    median = np.full(n_slots, -1)
+    low_weight = np.zeros(n_slots)
+    low_sum = np.zeros(n_slots)
+    for e in range(m):
+        i = by_y[e]
+        s = slot_of[i]
+        rank[i] = e
+        before[i] = tail[s]
+        if tail[s] >= 0:
+            after[tail[s]] = i
+        else:
+            median[s] = i
+        tail[s] = i
+        weight[s] += w[i]
+        high_weight[s] += w[i]
+        high_sum[s] += w[i] * y[i]
+    cost = np.zeros(n_slots)
+    total = 0.0
+    for s in range(n_slots):
+        if median[s] >= 0:
+            high_weight[s] -= w[median[s]]
+            high_sum[s] -= w[median[s]] * y[median[s]]
+    for e in range(m, 0, -1):
+        if e == m:
+            first, last = 0, n_slots
+        else:
+            i = rows[e]
+            s = slot_of[i]
+            first, last = s, s + 1
+            weight[s] -= w[i]
+            if before[i] >= 0:
+                after[before[i]] = after[i]
+            if after[i] >= 0:
+                before[after[i]] = before[i]
+            if i == median[s]:
+                if after[i] >= 0:
+                    median[s] = after[i]
+                    high_weight[s] -= w[median[s]]
+                    high_sum[s] -= w[median[s]] * y[median[s]]
+                else:
+                    median[s] = before[i]
+                    if median[s] >= 0:
+                        low_weight[s] -= w[median[s]]
+                        low_sum[s] -= w[median[s]] * y[median[s]]
+            elif rank[i] < rank[median[s]]:
+                low_weight[s] -= w[i]
+                low_sum[s] -= w[i] * y[i]
+            else:
+                high_weight[s] -= w[i]
+                high_sum[s] -= w[i] * y[i]
+        for s in range(first, last):
+            total -= cost[s]
+            cost[s] = 0.0
+            t = median[s]
+            if t < 0:
+                continue
+            half = 0.5 * weight[s] * (1.0 + 1e-12)
+            while high_weight[s] > half and after[t] >= 0:
+                low_weight[s] += w[t]
+                low_sum[s] += w[t] * y[t]
+                t = after[t]
+                high_weight[s] -= w[t]
+                high_sum[s] -= w[t] * y[t]
+            while low_weight[s] > half and before[t] >= 0:
+                high_weight[s] += w[t]
+                high_sum[s] += w[t] * y[t]
+                t = before[t]
+                low_weight[s] -= w[t]
+                low_sum[s] -= w[t] * y[t]
+            median[s] = t
+            cost[s] = max(y[t] * (low_weight[s] - high_weight[s]) - low_sum[s] + high_sum[s], 0.0)
+            total += cost[s]
+        out[e - 1] += total
+
+
+@inner()
+def constant_leaf_cost(rows, Y, w, slot_of, loss, n_classes):
+    """Cost of one constant leaf that holds ``rows``."""
+    by_y = np.empty((Y.shape[1], rows.size), np.int32)
+    for k in range(Y.shape[1]):
+        by_y[k] = rows[np.argsort(Y[rows, k])]
+    out = np.empty(rows.size)
+    one = min(rows.size, 1)  # not the constant: numba compiles a kernel anew for each constant that it is given
+    prefix_costs(rows, Y, w, slot_of, one, loss, n_classes, by_y, out)
+    return out[-1]
+
+
+@kernel()
+def linear_leaf_cost(rows, X, Y, w, l1, l2):
+    """Least weighted squared error plus elastic net of a linear leaf that holds ``rows``."""
+    value = np.zeros(Y.shape[1])
+    coef = np.zeros((Y.shape[1], X.shape[1]))
+    fit_linear(X, rows, w[rows], Y[rows], l1, l2, value, coef)
+    cost = l1 * np.abs(coef).sum() + l2 * np.square(coef).sum()
+    for i in rows:
+        for k in range(Y.shape[1]):
+            r = Y[i, k] - value[k]
+            for j in range(X.shape[1]):
+                r -= coef[k, j] * X[i, j]
+            cost += w[i] * r * r
+    return cost
+
+
+@inner(inline="always")
+def holds(words, i):
+    """Whether row ``i`` is in the set ``words``, 64 rows per word."""
+    return (words[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) != 0
+
+
+@kernel()
+def members(words, n):
+    """The rows of the set ``words``, increasing."""
+    rows = np.empty(n, np.int32)
+    m = 0
+    for i in range(n):
+        if holds(words, i):
+            rows[m] = i
+            m += 1
+    return rows[:m]
+
+
+@kernel()
+def costs_range(first, last, sets, Y, w, loss, n_classes, cost):
+    """`leaf_costs` of some sets."""
+    n = Y.shape[0]
+    one_slot = np.zeros(n, np.int64)
+    for s in range(first, last):
+        cost[s] = constant_leaf_cost(members(sets[s], n), Y, w, one_slot, loss, n_classes)
+
+
+def leaf_costs(sets, Y, w, loss, n_classes):
+    """(S,) cost of a constant leaf for each set of rows ``sets (S, words)``."""
+    cost = np.empty(sets.shape[0])
+    share(costs_range, cost.size, 10 * Y.shape[0], sets, Y, w, loss, n_classes, cost)
+    return cost
+
+
+@kernel()
+def linear_costs_range(first, last, sets, X, Y, w, l1, l2, cost):
+    """`linear_leaf_costs` of some sets."""
+    for s in range(first, last):
+        cost[s] = linear_leaf_cost(members(sets[s], Y.shape[0]), X, Y, w, l1, l2)
+
+
+def linear_leaf_costs(sets, X, Y, w, l1, l2):
+    """(S,) cost of a linear leaf, squared loss, for each set."""
+    cost = np.empty(sets.shape[0])
+    share(linear_costs_range, cost.size, X.shape[0] * X.shape[1] ** 2, sets, X, Y, w, l1, l2, cost)
+    return cost
+
+
+@kernel()
+def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, best, which):
+    """`best_cuts` of some sets."""
+    order, start, cut = families
+    loss, n_classes, linear, l1, l2 = leaf
+    n = Y.shape[0]
+    one = min(n, 1)
+    zeros = np.zeros(n, np.int64)
+    for s in range(first, last):
+        member = np.zeros(n, np.bool_)
+        m = 0
+        for i in range(n):
+            member[i] = holds(sets[s], i)
+            m += member[i]
+        if m < 2 * min_leaf:
+            continue
+        by_y = np.empty((y_order.shape[0], m), np.int32)
+        for k in range(y_order.shape[0]):
+            e = 0
+            for i in y_order[k]:
+                if member[i]:
+                    by_y[k, e] = i
+                    e += 1
+        rows = np.empty(m, np.int32)
+        low = np.empty(m)
+        high = np.empty(m)
+        for f in range(order.shape[0]):
+            e = 0
+            for i in order[f]:
+                if member[i]:
+                    rows[e] = i
+                    e += 1
+            if not linear:
+                prefix_costs(rows, Y, w, zeros, one, loss, n_classes, by_y, low)
+                prefix_costs(rows[::-1].copy(), Y, w, zeros, one, loss, n_classes, by_y, high)
+            position = 0
+            size = 0
+            previous = 0
+            for c in range(start[f], start[f + 1]):
+                while position < cut[c]:
+                    size += member[order[f, position]]
+                    position += 1
+                if size == previous or size < min_leaf or m - size < min_leaf:
+                    continue
+                previous = size
+                if linear:
+                    cost = linear_leaf_cost(rows[:size], X, Y, w, l1, l2)
+                    cost += linear_leaf_cost(rows[size:], X, Y, w, l1, l2)
+                else:
+                    cost = low[size - 1] + high[m - size - 1]
+                if cost < best[s, f]:
+                    best[s, f] = cost
+                    which[s, f] = c
+
+
+def best_cuts(sets, families, X, Y, w, y_order, leaf, min_leaf):
+    """Best split into two leaves of every set, family by family.
+
+    Parameters
+    ----------
+    sets : (S, words) sets of rows.
+    families : ``(order, start, cut)`` of the families of splits, see `Candidates`.
+    y_order : (K, n) rows in increasing order of each output; empty unless the loss is absolute.
+    leaf : ``(loss, n_classes, linear, l1, l2)``; linear leaves under squared loss only.
+
+    Returns
+    -------
+    cost (S, families), split (S, families) : summed cost of the two leaves, infinite and -1 if no split has
+        ``min_leaf`` rows on both sides.
+    """
+    n_families, n = families[0].shape
+    best = np.full((sets.shape[0], n_families), np.inf)
+    which = np.full((sets.shape[0], n_families), -1)
+    cost = n_families * n * (10 + (families[2].size / n_families * X.shape[1] ** 2 if leaf[2] else 0))
+    share(cuts_range, sets.shape[0], cost, sets, families, X, Y, w, y_order, leaf, min_leaf, best, which)
+    return best, which
+
+
+@inner(fastmath=FASTMATH)
+def solve_leaf(G, c, yy, l1, l2, v):
+    """Least ``yy - 2 c.v + v'Gv + elastic net``, per output, from the normal equations of (x, 1); ``v (K, p + 1)``."""
+    q = G.shape[0]
+    cost = 0.0
+    for k in range(v.shape[0]):
+        solve_linear_leaf(G, c[k], l1, l2, v[k])
+        cost += yy[k]
+        for i in range(q):
+            s = -2.0 * c[k, i]
+            for j in range(q):
+                s += G[i, j] * v[k, j]
+            cost += s * v[k, i]
+        for j in range(q - 1):
+            cost += l1 * abs(v[k, j]) + l2 * v[k, j] ** 2
+    return cost
+
+
+@kernel(fastmath=FASTMATH)
+def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wanted, out):
+    """`prefix_costs` for linear leaves under squared loss, where ``wanted[e]``: the Gram matrix of the rows since the
+    last such e is added to the normal equations.
+
+    Leaves of fewer than ``min_rows`` rows are constant.
+    """
+    p, K = X.shape[1], Y.shape[1]
+    q = padded(p)
+    G = np.zeros((n_slots, q, q))
+    c = np.zeros((n_slots, K, p + 1))
+    yy = np.zeros((n_slots, K))
+    v = np.zeros((n_slots, K, p + 1))
+    count = np.zeros(n_slots, np.int64)
+    cost = np.zeros(n_slots)
+    own = np.empty(rows.size, np.int32)
+    weight = np.empty(rows.size)
+    start = 0
+    for e in range(rows.size):
+        if not wanted[e]:
+            continue
+        total = 0.0
+        for t in range(n_slots):
+            m = 0
+            for r in range(start, e + 1):
+                if slot_of[rows[r]] == t:
+                    own[m] = rows[r]
+                    weight[m] = w[rows[r]]
+                    m += 1
+            if m > 0:
+                add_weighted_gram(X, own[:m], weight[:m], G[t])
+                for r in range(m):
+                    i = own[r]
+                    for k in range(K):
+                        h = weight[r] * Y[i, k]
+                        for d in range(p):
+                            c[t, k, d] += h * X[i, d]
+                        c[t, k, p] += h
+                        yy[t, k] += h * Y[i, k]
+                count[t] += m
+                if count[t] >= min_rows:
+                    mirror_lower(G[t])
+                    cost[t] = max(solve_leaf(G[t, : p + 1, : p + 1], c[t], yy[t], l1, l2, v[t]), 0.0)
+                else:
+                    cost[t] = 0.0
+                    for k in range(K):
+                        cost[t] += max(yy[t, k] - c[t, k, p] ** 2 / G[t, p, p], 0.0)
+            total += cost[t]
+        out[e] = total
+        start = e + 1
+
+
+@inner()
+def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
+    """``out[e]``: whether every nonempty leaf of ``rows[:e + 1]`` has ``min_leaf`` rows."""
+    count = np.zeros(n_slots, np.int64)
+    small = 0
+    for e in range(rows.size):
+        s = slot_of[rows[e]]
+        count[s] += 1
+        if count[s] == 1 and min_leaf > 1:
+            small += 1
+        elif count[s] == min_leaf and min_leaf > 1:
+            small -= 1
+        out[e] = small == 0
+
+
+@kernel()
+def splits_range(first, last, families, wanted, X, Y, w, slots, form, min_leaf, y_order, cost, position):
+    """`best_splits` of some families."""
+    left_slot, right_slot, n_left, n_right = slots
+    loss, n_classes, linear, l1, l2, min_rows = form
+    m = families.shape[1]
+    for f in range(first, last):
+        rows = families[f]
+        back = rows[::-1].copy()
+        low = np.empty(m)
+        high = np.empty(m)
+        if linear:
+            reverse = np.zeros(m, np.bool_)
+            for e in range(m - 1):
+                reverse[m - 2 - e] = wanted[f, e]
+            linear_prefix_costs(rows, X, Y, w, left_slot, n_left, l1, l2, min_rows, wanted[f], low)
+            linear_prefix_costs(back, X, Y, w, right_slot, n_right, l1, l2, min_rows, reverse, high)
+        else:
+            prefix_costs(rows, Y, w, left_slot, n_left, loss, n_classes, y_order, low)
+            prefix_costs(back, Y, w, right_slot, n_right, loss, n_classes, y_order, high)
+        low_ok = np.empty(m, np.bool_)
+        high_ok = np.empty(m, np.bool_)
+        feasible_prefixes(rows, left_slot, n_left, min_leaf, low_ok)
+        feasible_prefixes(back, right_slot, n_right, min_leaf, high_ok)
+        for e in range(m - 1):
+            if wanted[f, e] and low_ok[e] and high_ok[m - 2 - e] and low[e] + high[m - 2 - e] < cost[f]:
+                cost[f] = low[e] + high[m - 2 - e]
+                position[f] = e
+
+
+def best_splits(families, wanted, X, Y, w, slots, form, min_leaf, y_order):
+    """Best split of each family above given subtrees, of which all leaves are refitted.
+
+    Parameters
+    ----------
+    families : (F, m) the rows, those that go left first.
+    wanted : (F, m) whether to try a cut after position e.
+    slots : ``(left_slot, right_slot, n_left, n_right)``; rows on the left go to leaf ``left_slot[i]`` of ``n_left``,
+        others to ``right_slot[i]`` of ``n_right``.
+    form : (loss, n_classes, linear, l1, l2, min_rows) of the leaves.
+    y_order : (K, m) the rows in increasing order of each output, for the absolute loss; else empty.
+
+    Returns
+    -------
+    cost (F,), position (F,) : the cheapest cut is after this position; infinite and -1 for none.
+    """
+    F, m = families.shape
+    cost, position = np.full(F, np.inf), np.full(F, -1)
+    work = m * (20 + (X.shape[1] ** 3 if form[2] else 0))
+    share(splits_range, F, work, families, wanted, X, Y, w, slots, form, min_leaf, y_order, cost, position)
+    return cost, position
+
+
+@kernel()
+def leaves_cost(rows, X, Y, w, slot_of, n_slots, form, min_leaf, y_order):
+    """Cost of the leaves ``slot_of`` that hold ``rows``, refitted; infinite if one is below ``min_leaf``."""
+    loss, n_classes, linear, l1, l2, min_rows = form
+    out = np.empty(rows.size)
+    ok = np.empty(rows.size, np.bool_)
+    feasible_prefixes(rows, slot_of, n_slots, min_leaf, ok)
+    if not ok[-1]:
+        return np.inf
+    if linear:
+        wanted = np.zeros(rows.size, np.bool_)
+        wanted[-1] = True
+        linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wanted, out)
+    else:
+        prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, y_order, out)
+    return out[-1]

@@ -1,0 +1,1 @@
+"""The best leaves of a tree for the rows in each."""

@@ -1,0 +1,1 @@
+"""Passes of TAO over the nodes of a tree."""

@@ -1,0 +1,1 @@
+"""Smooth trees: value and gradient, on the CPU, by array functions and by fused CUDA kernels."""

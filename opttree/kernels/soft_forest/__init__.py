@@ -1,0 +1,1 @@
+"""Soft forests: value and gradient."""

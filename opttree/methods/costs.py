@@ -1,0 +1,242 @@
+"""What a fit will take: seconds and memory of every method for n rows, p features and a depth, from measurements.
+
+The models stand in ``costs.json``, which ``python -m experiments.benchmarks.scaling --fit-costs`` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import is_classifier
+
+from opttree.methods.table import METHODS, Method
+from opttree.runtime.devices import on_gpu
+
+MOST_LEVELS = 300  # 2^300 is more than any memory, and its products are still finite numbers
+
+TERMS: dict[str, Callable[[float, float, int], float]] = {  # each grows with n, p and the depth, or stays
+    "1": lambda n, p, depth: 1.0,
+    "n": lambda n, p, depth: n,
+    "p": lambda n, p, depth: p,
+    "n p": lambda n, p, depth: n * p,
+    "n log n": lambda n, p, depth: n * math.log2(n),
+    "n p log n": lambda n, p, depth: n * p * math.log2(n),
+    "p^2": lambda n, p, depth: p * p,
+    "p^3": lambda n, p, depth: p * p * p,
+    "n p^2": lambda n, p, depth: n * p * p,
+    "n D": lambda n, p, depth: n * depth,
+    "n p D": lambda n, p, depth: n * p * depth,
+    "n p^2 D": lambda n, p, depth: n * p * p * depth,
+    "leaves": lambda n, p, depth: _leaves(n, depth),
+    "p leaves": lambda n, p, depth: p * _leaves(n, depth),
+    "2^D": lambda n, p, depth: _nodes(depth),
+    "n 2^D": lambda n, p, depth: n * _nodes(depth),
+    "p 2^D": lambda n, p, depth: p * _nodes(depth),
+    "n p 2^D": lambda n, p, depth: n * p * _nodes(depth),
+    "n p 4^D": lambda n, p, depth: n * p * _nodes(depth) ** 2,
+}
+
+
+def _nodes(depth: int) -> float:
+    return 2.0 ** min(depth, MOST_LEVELS)
+
+
+def _leaves(n: float, depth: int) -> float:
+    """Leaves of a routed tree, each of which has a row."""
+    return min(n, _nodes(depth))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a fit takes.
+
+    Attributes
+    ----------
+    seconds : of one thread.
+    bytes : peak memory beyond what the process held before the fit, the data among it.
+    seconds_factor, bytes_factor : of ten measured fits, nine are within this factor of what the model says that was
+        fitted to the other fits (bytes below `FLOOR` count as `FLOOR`).
+
+    See Also
+    --------
+    estimate_cost : what returns it
+
+    Examples
+    --------
+    >>> import opttree
+    >>> cost = opttree.estimate_cost("tao-l", n=10_000, p=20, depth=4)
+    >>> cost.seconds < 60 and cost.bytes < 1e9 and cost.seconds_factor > 1
+    True
+    """
+
+    seconds: float
+    bytes: float
+    seconds_factor: float
+    bytes_factor: float
+
+
+FLOOR = 1.6e7  # bytes: less is noise beside what the process holds anyway
+
+
+def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
+    """Seconds and memory of a fit, by a model of non-negative terms such as n p D that was fitted to measured fits.
+
+    Measured were fits of a regression with one output (Friedman #1 with further, irrelevant features, no weights), with
+    the default options and one thread, on the machine that ``costs.json`` names; ``costs.json`` also has the measured
+    ranges, outside of which the model extrapolates. Other data take other numbers of iterations: expect the seconds to
+    be right within the factor that the answer states, on such a machine, and the bytes to be closer. Several threads
+    take less time and more memory; more outputs, restarts or trees than by default take more of both.
+
+    Parameters
+    ----------
+    method : name on the command line, see `opttree.methods`. "auto" takes its default time limit, and the memory of
+        "forest", with which it begins.
+    n, p : rows and features, >= 1.
+    depth : of the tree, >= 1; "auto", "forest" and "boosted", which have depths of their own, ignore it.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, or a number that is no integer >= 1.
+
+    See Also
+    --------
+    Cost : what it returns
+
+    Examples
+    --------
+    >>> import opttree
+    >>> small, large = (opttree.estimate_cost("get", n=n, p=20, depth=6) for n in (1_000, 100_000))
+    >>> small.seconds < large.seconds
+    True
+    """
+    models = _table()["methods"]
+    if method not in models:
+        raise ValueError(f"method must be one of {', '.join(models)}; got {method!r}")
+    for name, value in (("n", n), ("p", p), ("depth", depth)):
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+    seconds, size = models[method]["seconds"], models[method]["bytes"]
+    at = float(n), float(p), int(depth)
+    return Cost(total(seconds["terms"], *at), total(size["terms"], *at), seconds["factor"], size["factor"])
+
+
+def total(weights: dict[str, float], n: float, p: float, depth: int) -> float:
+    """The weighted sum of terms."""
+    return sum(weight * TERMS[term](n, p, depth) for term, weight in weights.items())
+
+
+@cache
+def _table() -> dict[str, Any]:
+    """The models, and where they were measured."""
+    table: dict[str, Any] = json.loads(Path(__file__).with_name("costs.json").read_text())
+    return table
+
+
+OTHERS = 4.0  # with other options a fit may take that many times less (a forest of one oblique tree; GET unpolished: 2)
+NEUTRAL = {"random_state", "n_jobs", "verbose", "on_interrupt", "cv", "device", "time_limit"}
+
+
+def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
+    """Why an estimator cannot be fitted to n rows of p features at this depth, in one sentence, or None.
+
+    Only what takes more than this process can still get (`available_memory`) by a wide margin is refused. With the
+    default options that is the estimate divided by ``bytes_factor``, the error seen in measurements; with others, a
+    quarter of that; with a time limit, which may end a fit before it takes as much, one copy of the data. Beyond the
+    measured sizes the estimate grows by one copy of the data only. Fits on a GPU have rules of their own. Nothing lacks
+    where the system does not say what is free, or the method was not measured.
+    """
+    method = method_of(estimator)
+    if method is None or method not in _table()["methods"] or on_gpu(getattr(estimator, "device", "cpu"), math.inf):
+        return None
+    bounds = _table()["methods"][method]["measured"]
+    rows, features, levels = (min(size, bounds[name][1]) for name, size in (("n", n), ("p", p), ("depth", depth)))
+    cost = estimate_cost(method, rows, features, levels)
+    size_of_more = 8.0 * max(n * p - rows * features, 0)
+    needed = cost.bytes / cost.bytes_factor + size_of_more
+    free = available_memory() if needed > FLOOR else None
+    if free is None or needed <= free:
+        return None
+    if estimator.time_limit is not None:
+        needed = min(8.0 * n * p, needed)
+    elif _has_options(estimator, method):
+        needed /= OTHERS
+    if needed <= free:
+        return None
+    likely = cost.bytes + size_of_more
+    size, fewer = f"n = {n} rows and p = {p} features", "rows or features"
+    if METHODS[method].has_depth:
+        size, fewer = f"{size} at depth {depth}", "rows, features or levels (max_depth)"
+    return (
+        f"memory must be at least {needed / 1e9:.3g} GB, and probably {likely / 1e9:.3g} GB, beside the data for "
+        f"{type(estimator).__name__} on {size}: take fewer {fewer}; got {free / 1e9:.3g} GB"
+    )
+
+
+def _has_options(estimator: Any, method: str) -> bool:
+    """Whether an option that may count is not as when the method was measured."""
+    task = "classification" if is_classifier(estimator) else "regression"
+    usual = METHODS[method].estimator_class(task)(**METHODS[method].options).get_params(deep=False)
+    given = estimator.get_params(deep=False)
+    neutral = NEUTRAL | ({"max_depth"} if METHODS[method].has_depth else set())
+    return any(str(given[name]) != str(usual.get(name)) for name in given.keys() - neutral)
+
+
+def method_of(estimator: Any) -> str | None:
+    """The name in `opttree.methods` of an estimator, by its class and the most of the options that define the name;
+    None for classes that are not in that table.
+    """
+    classes = {f"{kind.__module__}:{kind.__name__}" for kind in type(estimator).__mro__}
+
+    def agreement(method: Method) -> int:
+        same = [getattr(estimator, option, None) == value for option, value in method.options.items()]
+        return sum(same) if all(same) else -1
+
+    own = [name for name, method in METHODS.items() if classes & {method.regressor, method.classifier}]
+    return max(own, key=lambda name: agreement(METHODS[name]), default=None)
+
+
+def available_memory() -> float | None:
+    """Bytes that this process can still get, swap included, by the system and by its container's control group; None
+    where nothing says.
+    """
+    known = [free for free in (_of_the_system(), *map(_of_a_group, GROUPS)) if free is not None]
+    return min(known, default=None)
+
+
+GROUPS = (  # folder, limit, use, and the prefix of page-cache entries, which give way: versions 2 and 1
+    ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+)
+
+
+def _of_the_system() -> float | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        return 1024.0 * (sizes["MemAvailable"] + sizes.get("SwapFree", 0))
+    except (OSError, KeyError):  # not Linux: all memory is the best that is known
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _of_a_group(group: tuple[str, str, str, str]) -> float | None:
+    folder, limit, use, prefix = Path(group[0]), *group[1:]
+    try:
+        most, used = float((folder / limit).read_text()), float((folder / use).read_text())
+        pairs = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no such group, or "max": no limit
+        return None
+    gives_way = (f"{prefix}inactive_file", f"{prefix}active_file", "slab_reclaimable")
+    return most - used + sum(float(size) for name, size in pairs if name in gives_way)

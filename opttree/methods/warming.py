@@ -1,0 +1,112 @@
+"""Kernels compiled ahead of the first fit, by small fits in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from opttree.methods.table import METHODS, TASKS, make_estimator
+from opttree.runtime.compiling.ahead import ALONE
+
+ROWS = 300  # of a small fit
+DEPTH = 3
+PROCESSES = 2
+
+
+def names() -> list[str]:
+    """The methods with kernels of ours, by their names on the command line."""
+    return [name for name, method in METHODS.items() if method.family]
+
+
+def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> dict[str, float]:
+    """Compile what some or all methods need for their default options, in two processes, and keep it in numba's cache.
+
+    A first fit then loads it, in a second or two. What is compiled already is loaded.
+
+    Parameters
+    ----------
+    methods : names as on the command line, see `opttree.methods`; None: all.
+    verbose : whether to show a progress bar.
+
+    Returns
+    -------
+    dict
+        Seconds of each method's process.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    RuntimeError
+        If a process fails; the others are finished.
+
+    See Also
+    --------
+    show_versions : versions, which the cache is for
+
+    Examples
+    --------
+    >>> import opttree
+    >>> sorted(opttree.warm_up(["hrt"]))               # seconds of each; next to none the second time
+    ['hrt']
+    """
+    if isinstance(methods, str):
+        raise ValueError(f"methods must be a list of names; got the string {methods!r}")
+    chosen = names() if methods is None else list(dict.fromkeys(methods))
+    for name in chosen:
+        if name not in names():
+            raise ValueError(f"methods must be among {', '.join(names())}; got {name!r}")
+    from tqdm.auto import tqdm
+
+    seconds, failures = {}, []
+    with ThreadPoolExecutor(PROCESSES) as pool, tqdm(total=len(chosen), disable=not verbose, unit="method") as bar:
+        runs = {pool.submit(_in_a_process, name): name for name in chosen}
+        try:
+            for run in as_completed(runs):
+                seconds[runs[run]], failure = run.result()
+                if failure:
+                    failures.append(f"{runs[run]}: {failure}")
+                bar.set_postfix_str(runs[run])
+                bar.update()
+        finally:
+            for run in runs:
+                run.cancel()
+    if failures:
+        raise RuntimeError(f"compiling failed for {'; '.join(failures)}")
+    return seconds
+
+
+def _in_a_process(name: str) -> tuple[float, str]:
+    """Seconds of a method's process, and the last line of its error, if there was one."""
+    began = time.perf_counter()
+    command = [sys.executable, "-W", "ignore", "-m", "opttree.methods.warming", name]
+    alone = {**os.environ, ALONE: "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
+    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return time.perf_counter() - began, said[-1] if done.returncode else ""
+
+
+def small_fits(name: str) -> None:
+    """Fit the method to a little data, for each task that it has, and predict; on one thread and on several."""
+    from sklearn.datasets import make_friedman1
+
+    from opttree.runtime.threads import limited
+
+    X, y = make_friedman1(ROWS, random_state=0)
+    for task in TASKS:
+        if METHODS[name].estimator_class(task) is None:
+            continue
+        target = y if task == "regression" else y > y.mean()
+        for n_threads in (1, 2):
+            model = make_estimator(name, task, DEPTH, seed=0, jobs=None, time_limit=0.5)
+            with limited(n_threads, worth=1.0):
+                model.fit(X, target)
+            model.predict(X)
+
+
+if __name__ == "__main__":
+    small_fits(sys.argv[1])

@@ -1,0 +1,1 @@
+"""Models: trees and forests as arrays, their text, dictionaries and files."""

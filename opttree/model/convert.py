@@ -1,0 +1,88 @@
+"""Conversion to a `Tree` or `Forest`, from results, saved models, estimators and scikit-learn's trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+
+Model = Tree | Forest  # the models that solvers may yield
+
+
+def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
+    """The tree or forest in ``model``.
+
+    Parameters
+    ----------
+    model : a `Tree`, a `Forest`, a `solvers.Result`, a saved `opttree.Model`, a fitted estimator of opttree, or a
+        fitted scikit-learn decision tree. The model of an estimator is on raw features and outputs, not on the scaled
+        ones of the problem from `state`; for that problem use its ``result_``.
+    name : name of the argument, for the error message.
+    raw : whether to refuse a model of transformed features.
+
+    Raises
+    ------
+    ValueError
+        For anything else, such as an estimator that is not fitted or whose tree uses transformed features.
+    """
+    if isinstance(model, (Tree, Forest)):
+        return model
+    if raw and getattr(model, "transformer_", None) is not None:
+        raise ValueError(
+            f"{name} must hold a tree of raw features; got one of their quantiles: "
+            "fit with quantile_transform=False, or pickle the estimator"
+        )
+    if isinstance(model, type):
+        raise ValueError(f"{name} must be a tree, or something fitted that holds one; got the class {model.__name__}")
+    inside = getattr(model, "tree", None)
+    if isinstance(inside, (Tree, Forest)):
+        return inside
+    forest = getattr(model, "forest_", None)
+    if isinstance(forest, Forest) and len(forest.trees) > 1:
+        return forest
+    inside = getattr(model, "tree_", None)
+    if isinstance(inside, Tree):
+        return inside
+    if hasattr(inside, "children_left"):
+        return Tree.from_sklearn(model)
+    raise ValueError(
+        f"{name} must be a Tree, a Forest, a Result, a scikit-learn tree, a Model or a fitted estimator of one; "
+        f"got {type(model).__name__}"
+    )
+
+
+def as_answered(model: Any, name: str = "model") -> Model:
+    """`as_model`, for a model that leaves its estimator: ValueError where the two would answer differently."""
+    if getattr(model, "prediction", "mixture") != "mixture":
+        raise ValueError(f"{name} must answer with the mixture of its leaves; got prediction={model.prediction!r}")
+    return as_model(model, name)
+
+
+def as_tree(model: Any, name: str = "model", *, raw: bool = True) -> Tree:
+    """The tree in ``model``, see `as_model`; ValueError for a forest of several."""
+    found = as_model(model, name, raw=raw)
+    if isinstance(found, Forest):
+        if len(found.trees) > 1:
+            raise ValueError(f"{name} must be a single tree; got a forest of {len(found.trees)}")
+        return found.trees[0].with_names(found.feature_names or found.trees[0].feature_names, found.encoding)
+    return found
+
+
+def check_plain(tree: Tree, name: str) -> None:
+    """ValueError unless a tree is hard, axis-aligned and constant in its leaves."""
+    reason = None
+    if tree.mixture:
+        reason = "a soft tree"
+    elif not tree.is_axis_aligned:
+        reason = "oblique splits"
+    elif tree.linear_leaves:
+        reason = "linear leaves"
+    if reason is not None:
+        raise ValueError(f"{name} takes axis-aligned trees with constant leaves; got {reason}")
+
+
+def check_proper(forest: Forest, name: str) -> None:
+    """ValueError for classification trees whose answers sum to one only after their mean is normalised."""
+    if forest.classes is not None and forest.link == "identity" and not forest.is_proper:
+        raise ValueError(f"{name} takes forests whose trees answer with probabilities; got class scores")

@@ -1,0 +1,359 @@
+"""Models as files: JSON or NPZ, never pickle, so that loading a file cannot run code."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.model import forest
+from opttree.model.convert import as_answered, as_tree
+from opttree.model.forest import Forest
+from opttree.model.late import late
+from opttree.model.tree import Tree
+from opttree.runtime.files import whole_file
+from opttree.tables.checks import check_columns
+from opttree.tables.encoding import Column, Encoding, Feature, Levels, Value, is_table, narwhal, table_names
+
+__all__ = ["Model", "load", "save"]
+
+FORMAT = "opttree.Model"
+VERSION = 1
+PICKLES = (".pkl", ".pickle", ".joblib")
+MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
+_DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
+    OSError,
+    KeyError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A saved tree or forest with what is needed to apply it to a table: feature names, target name, method.
+
+    `predict` takes a table (columns are found by name and may stand in any order) or an array: of the columns of the
+    training table if the model has an ``encoding``, else of its features (n, p).
+
+    Attributes
+    ----------
+    tree : the `Tree` or the `Forest`.
+    feature_names : names of its features; those of the columns of a table are in ``tree.encoding``.
+
+    See Also
+    --------
+    load : what returns it
+    Tree, Forest : what it holds
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, random_state=0).fit(X, y)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> opttree.save(model, path)
+    >>> loaded = opttree.load(path)
+    >>> type(loaded).__name__, loaded.tree.n_features
+    ('Model', 10)
+    """
+
+    tree: Tree | Forest
+    feature_names: tuple[str, ...]
+    target: str = "target"
+    method: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features for texts and pictures."""
+        return self.tree.names() if self.encoding is not None else list(self.feature_names)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of its tables, from which the features are made, or of the features."""
+        return list(self.feature_names) if self.encoding is None else [column.name for column in self.encoding.columns]
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How the features are made of the columns of a table, or None."""
+        return self.tree.encoding
+
+    def table(self, X: Any) -> NDArray[np.float64]:
+        """The features of X as an array (n, p); ValueError for a column that is absent, or of another kind."""
+        if self.encoding is not None:
+            return self.encoding.transform(X)
+        if is_table(X):
+            import pandas as pd
+
+            columns = dict(zip(map(str, table_names(X) or []), table_names(X) or [], strict=True))
+            frame = X if isinstance(X, pd.DataFrame) else narwhal(X).to_pandas()
+            for name in self.feature_names:
+                if name not in columns:
+                    raise ValueError(f"X must have the columns the model was trained on; got none called {name!r}")
+            X = pd.DataFrame({name: frame[columns[name]] for name in self.feature_names}, index=frame.index)
+            check_columns(X)
+            return np.ascontiguousarray(X.to_numpy(np.float64))
+        check_columns(X)
+        return np.ascontiguousarray(X, np.float64)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predictions (n,) or (n, K), or class labels."""
+        return self.tree.predict(self.table(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities (n, K)."""
+        return self.tree.predict_proba(self.table(X))
+
+    def explain(self, row: Any) -> str:
+        """How the model comes to its answer for one row, in words: see `opttree.explain.path`."""
+        words: str = late("explain")(self, row)
+        return words
+
+    def to_text(self) -> str:
+        """The tree as text with its feature names; ValueError for a forest."""
+        tree = as_tree(self.tree)
+        return tree.to_text() if tree.encoding is not None else tree.to_text(self.feature_names)
+
+
+def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str = "target") -> Model:
+    """The `Model` of a tree, a forest, a result or a fitted estimator; a `Model` as it is."""
+    if isinstance(model, Model):
+        return model
+    inside = as_answered(model)
+    if isinstance(inside, Forest) and len(inside.trees) == 1 and inside.link == "identity":
+        inside = as_tree(inside) if inside.classes is None or inside.is_proper else inside
+    if feature_names is None and inside.encoding is None:
+        feature_names = getattr(model, "feature_names_in_", None)
+    method = "" if isinstance(model, (Tree, Forest)) else type(model).__name__
+    return Model(inside, tuple(inside.names(feature_names)), target, method)
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    feature_names: Sequence[str] | None = None,
+    target: str = "target",
+) -> None:
+    """Write a `Tree`, a `Forest`, a `Model`, a result or a fitted estimator to ``path``: JSON, or NPZ if the name ends
+    in ``.npz``. The encoding of a table goes with it.
+
+    The write is atomic: a temporary file is moved into place.
+
+    Parameters
+    ----------
+    model : what to write.
+    path : ends in ``.json`` or ``.npz``.
+    feature_names : (p,) names in place of the model's own.
+    target : what the model predicts, for texts and SQL.
+
+    Raises
+    ------
+    ValueError
+        For a model that would answer differently from its estimator, and for the name of a pickle.
+
+    See Also
+    --------
+    load : reads it
+    to_onnx : for other programs
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, random_state=0).fit(X, y)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> opttree.save(model, path)
+    >>> path.suffix, path.stat().st_size > 500
+    ('.json', True)
+    """
+    path = Path(path)
+    check_suffix(path, "path")
+    model = as_saved(model, feature_names, target)
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "feature_names": list(model.feature_names),
+        "target": model.target,
+        "method": model.method,
+    }
+    data = model.tree.to_dict()
+    with whole_file(path) as file:
+        if path.suffix == ".npz":
+            arrays: dict[str, Any] = {}
+            text = json.dumps({**header, "tree": _unpacked(data, "", arrays)})
+            np.savez_compressed(file, header=np.array(text), **arrays)
+        else:
+            file.write_text(json.dumps({**header, "tree": data}, indent=None))
+
+
+def check_suffix(path: Path, name: str) -> None:
+    """ValueError for the name of a pickle: models are written as text or arrays, whatever their file is called."""
+    if path.suffix.lower() in PICKLES:
+        raise ValueError(
+            f"{name} must end in .json or .npz: models are never pickles, which can run code; got {path.name!r}"
+        )
+
+
+def _unpacked(data: dict[str, Any], place: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a model without the lists of its trees' numbers, which go into ``arrays`` by their place."""
+    if "layers" in data:
+        layers = [
+            [_unpacked(tree, f"{place}{k}/{t}/", arrays) for t, tree in enumerate(layer)]
+            for k, layer in enumerate(data["layers"])
+        ]
+        return {**data, "layers": layers}
+    arrays.update({f"{place}{name}": np.asarray(value) for name, value in data.items() if isinstance(value, list)})
+    return {name: value for name, value in data.items() if not isinstance(value, list)}
+
+
+def _packed(data: dict[str, Any], place: str, arrays: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put the arrays, by their places and names, back into the entries of a model."""
+    if "layers" in data:
+        for k, layer in enumerate(data["layers"]):
+            for t, tree in enumerate(layer):
+                _packed(tree, f"{place}{k}/{t}/", arrays)
+        return
+    data.update(arrays.get(place, {}))
+
+
+def _read_arrays(path: str | os.PathLike[str]) -> dict[str, dict[str, NDArray[Any]]]:
+    """The arrays of an NPZ file by the places of their trees, "" for a single one and for the header, and their names.
+
+    `numpy.load` of NumPy 1 looks for each array in a list of all.
+    """
+    arrays: dict[str, dict[str, NDArray[Any]]] = {}
+    with zipfile.ZipFile(path) as members:
+        _check_members(members)
+        for member in members.infolist():
+            place, slash, name = member.filename.removesuffix(".npy").rpartition("/")
+            with members.open(member) as array:
+                arrays.setdefault(place + slash, {})[name] = np.lib.format.read_array(array, allow_pickle=False)
+    return arrays
+
+
+def _shortened(error: Exception) -> str:
+    """The words of an error in one line of at most 200 characters; they may quote the file."""
+    words = " ".join(str(error).split())
+    return words if len(words) <= 200 else f"{words[:197]}..."
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise ValueError(f"models are of at most {MOST_BYTES} bytes, and this is of {size}")
+
+
+def _check_members(members: zipfile.ZipFile) -> None:
+    """ValueError, before memory is taken, for an NPZ file whose arrays are larger than they may be, or are not what
+    their headers say.
+    """
+    _check_size(sum(member.file_size for member in members.infolist()))
+    for member in members.infolist():
+        with members.open(member) as array:
+            version = np.lib.format.read_magic(array)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _order, dtype = read(array)
+            if dtype.kind not in "fiubUS" or dtype.itemsize == 0:
+                raise ValueError(f"{member.filename} must hold numbers or text; it holds {dtype}")
+            count = math.prod(shape)
+            size = count * dtype.itemsize
+            if size != member.file_size - array.tell():
+                raise ValueError(f"{member.filename} says that it holds {size} bytes, and holds {member.file_size}")
+            _check_size(8 * count)  # as numbers in double precision
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Read what `save` wrote.
+
+    Parameters
+    ----------
+    path : of a ``.json`` or ``.npz`` file.
+
+    Raises
+    ------
+    ValueError
+        For a file that is missing, truncated, not a model, too large, or of another version; the message says which.
+
+    See Also
+    --------
+    save : writes it
+    Model : what it returns
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, random_state=0).fit(X, y)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.json"
+    >>> opttree.save(model, path)
+    >>> loaded = opttree.load(path)
+    >>> bool((loaded.predict(X) == model.predict(X)).all())
+    True
+    """
+    try:
+        _check_size(os.path.getsize(path))
+        if Path(path).suffix == ".npz":
+            arrays = _read_arrays(path)
+            data = json.loads(str(arrays[""].pop("header")))
+            _packed(data["tree"], "", arrays)
+        else:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except _DAMAGE as error:
+        damaged = f"it is damaged or not a model ({_shortened(error)})"
+        reason = "no such file" if isinstance(error, FileNotFoundError) else damaged
+        raise ValueError(f"{str(path)!r} must be a model written by opttree; {reason}") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"{str(path)!r} must be a model written by opttree; its format is not {FORMAT!r}")
+    if data.get("version") != VERSION:
+        raise ValueError(
+            f"{str(path)!r} must have model version {VERSION}, the one this opttree reads; "
+            f"got {repr(data.get('version'))[:50]}"
+        )
+    try:
+        is_forest = data["tree"].get("format") == forest.FORMAT
+        tree = Forest.from_dict(data["tree"]) if is_forest else Tree.from_dict(data["tree"])
+        names = tuple(str(name) for name in data["feature_names"])
+        tree.names(names)
+        if data.get("fill") or data.get("levels"):  # as versions before encodings wrote them
+            tree = tree.with_names(None, _encoding_of(names, data.get("fill") or {}, data.get("levels") or {}))
+        return Model(tree, names, str(data["target"]), str(data["method"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{str(path)!r} must be a model written by opttree; its content is damaged: {_shortened(error)}"
+        ) from error
+
+
+def _encoding_of(names: Sequence[str], fill: Mapping[str, float], levels: Mapping[str, tuple[str, str]]) -> Encoding:
+    """The encoding that older model files state as replacements of missing numbers, and levels of indicators."""
+    columns: dict[str, Column] = {}
+    features: list[Feature] = []
+    for name in names:
+        column, level = levels.get(name, (name, None))
+        columns.setdefault(str(column), Column(str(column), "number" if level is None else "category"))
+        place = list(columns).index(str(column))
+        if level is None:
+            features.append(Value(place, float(fill.get(name, 0.0))))
+        else:
+            features.append(Levels(place, {str(level): 1.0}, 0.0, 0.0))
+    return Encoding(tuple(columns.values()), tuple(features))

@@ -1,0 +1,314 @@
+"""`Forest`: trees whose predictions are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree.kernels.leaves import outputs
+from opttree.model.tree import Tree
+from opttree.tables.encoding import Encoding, check_encoding
+
+Floats = NDArray[np.float64]
+TINY_SHARE = 1e-12  # of a class that no tree has seen
+FORMAT, VERSION = "opttree.Forest", 1
+
+
+def shares(scores: Floats) -> Floats:
+    """Approximate class probabilities (n, K), clipped at zero and normalised to sum to one."""
+    scores = np.maximum(scores, 0.0) + TINY_SHARE
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+def _is_proper(tree: Tree) -> bool:
+    """Whether a classification tree answers with probabilities, each of them and in sum."""
+    if tree.mixture or tree.link == "softmax":
+        return True
+    return not tree.linear_leaves and tree.values.min() >= 0.0 and bool(np.all(abs(tree.values.sum(axis=1) - 1) < 1e-9))
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Layers of trees whose predictions (class probabilities in classification) are averaged. Immutable.
+
+    The inputs of a layer's trees are the features, followed by the outputs of all trees of the layers before. The
+    forest predicts the mean over the trees of all layers of their first ``n_outputs`` outputs (SDTR, section III-D).
+
+    Parameters
+    ----------
+    layers : the trees of each layer, in order.
+    n_outputs : K, outputs of the forest; trees may have more, which only later layers use.
+    outside : for each training row, the mean out-of-bag prediction (n, K) (NaN if every tree has seen the row) and the
+        number of out-of-bag trees (n,); or None. Ignored by ``==``.
+    link : "identity", or "softmax" if the mean outputs are class scores (`solvers.Boosting`).
+    feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
+    encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
+    starts : of boosted trees, for each ensemble in turn the number of its trees and the outputs (K,) from which it
+        starts; `staged` needs them. Ignored by ``==``.
+
+    Raises
+    ------
+    ValueError
+        If a tree has the wrong number of features, or too few outputs.
+
+    See Also
+    --------
+    Tree : one of them
+    TAOForestRegressor, BoostedTreesRegressor : what makes forests
+
+    Examples
+    --------
+    >>> from opttree import TAOForestRegressor, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> forest = TAOForestRegressor(3, kind="oblique", random_state=0).fit(X, y).forest_
+    >>> len(forest.trees), forest.predict(X[:2]).shape
+    (3, (2,))
+    """
+
+    layers: tuple[tuple[Tree, ...], ...]
+    n_outputs: int
+    outside: tuple[Floats, NDArray[np.int64]] | None = field(default=None, repr=False, compare=False)
+    link: str = "identity"
+    feature_names: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
+    encoding: Encoding | None = field(default=None, repr=False, compare=False)
+    starts: tuple[tuple[int, Floats], ...] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))
+        if not self.layers or not all(self.layers):
+            raise ValueError("layers must hold a tree each; got an empty one")
+        if not isinstance(self.n_outputs, (int, np.integer)) or self.n_outputs < 1:
+            raise ValueError(f"n_outputs must be an integer >= 1; got {self.n_outputs}")
+        if self.classes is not None and len(self.classes) != self.n_outputs:
+            raise ValueError(f"n_outputs must be the number of classes, {len(self.classes)}; got {self.n_outputs}")
+        counts = None if self.starts is None else [count for count, _start in self.starts]
+        if self.starts is not None and (
+            sum(counts or []) != len(self.trees)
+            or min(counts or [0]) < 1
+            or any(np.shape(start) != (self.n_outputs,) for _count, start in self.starts)
+        ):
+            raise ValueError(f"starts must count the {len(self.trees)} trees and have {self.n_outputs} numbers each")
+        width = self.n_features
+        check_encoding(self.encoding, width)
+        if self.feature_names is not None:
+            object.__setattr__(self, "feature_names", tuple(map(str, self.feature_names)))
+            self.names(self.feature_names)
+        for number, layer in enumerate(self.layers):
+            for tree in layer:
+                if tree.n_features != width:
+                    raise ValueError(f"layers[{number}] must hold trees of {width} features; got {tree.n_features}")
+                if not self.n_outputs <= tree.n_outputs == layer[0].n_outputs:
+                    raise ValueError(
+                        f"layers[{number}] must hold trees of as many outputs, {self.n_outputs} or more; "
+                        f"got {tree.n_outputs}"
+                    )
+            width += sum(tree.n_outputs for tree in layer)
+
+    @property
+    def trees(self) -> tuple[Tree, ...]:
+        """The trees of all layers."""
+        return tuple(tree for layer in self.layers for tree in layer)
+
+    @property
+    def n_features(self) -> int:
+        """Features of the rows."""
+        return self.layers[0][0].n_features
+
+    @property
+    def n_parameters(self) -> int:
+        """Sum of the trees' parameters."""
+        return sum(tree.n_parameters for tree in self.trees)
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """(K,) class labels, or None for regression."""
+        return self.layers[0][0].classes
+
+    def flops(self, X: ArrayLike) -> float:
+        """Mean floating-point operations to predict one row of X, as the TAO paper's tables: the sum of the trees'."""
+        if len(self.layers) > 1:
+            raise ValueError(f"flops counts one layer of trees; this forest has {len(self.layers)}")
+        return sum(tree.flops(X) for tree in self.trees)
+
+    @cached_property
+    def is_proper(self) -> bool:
+        """Whether the outputs of all trees are class probabilities, so that their means are."""
+        return self.link == "identity" and all(_is_proper(tree) for tree in self.trees)
+
+    @property
+    def averages_outputs(self) -> bool:
+        """Whether the outputs of hard trees are averaged as they are, and not class probabilities or in layers."""
+        return self._stacked is not None
+
+    @cached_property
+    def _stacked(self) -> tuple[NDArray[Any], ...] | None:
+        """The concatenated arrays of all trees for the kernel; None for soft trees or several layers."""
+        trees = self.trees
+        if len(self.layers) > 1 or any(
+            t.mixture or t.link != "identity" or t.n_outputs > self.n_outputs for t in trees
+        ):
+            return None
+        linear = any(tree.linear_leaves for tree in trees)
+
+        def whole(tree: Tree, name: str) -> Floats:
+            shape = tree.values.shape
+            if name == "coefs":
+                return tree.leaf_arrays[1] if tree.linear_leaves else np.zeros((*shape, self.n_features * linear))
+            bound = getattr(tree, name)
+            return np.full(shape, -np.inf if name == "lower" else np.inf) if bound is None else bound
+
+        branches = [np.concatenate(parts) for parts in zip(*(tree.branch_arrays for tree in trees), strict=True)]
+        leaves = [np.concatenate([whole(tree, name) for tree in trees]) for name in ("coefs", "lower", "upper")]
+        first = np.cumsum([0, *(tree.n_branches for tree in trees)])
+        return (first, *branches, np.concatenate([tree.values for tree in trees]), *leaves)
+
+    def outputs(self, X: ArrayLike, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
+        """Mean outputs (n, K) for rows ``X (n, p)``; ``answer(tree, X)`` gives the outputs of one tree."""
+        X = np.ascontiguousarray(X, np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
+        if answer is None:
+            if self._stacked is not None:
+                return outputs.forest_outputs(X, *self._stacked) / len(self.trees)
+            answer = Tree.outputs if self.classes is None else Tree.predict_proba
+        total = np.zeros((X.shape[0], self.n_outputs))
+        for number, layer in enumerate(self.layers):
+            answers = [answer(tree, X) for tree in layer]
+            for own in answers:
+                total += own[:, : self.n_outputs]
+            if number < len(self.layers) - 1:
+                X = np.hstack([X, *answers])
+        return total / len(self.trees)
+
+    def staged(self, X: ArrayLike) -> Iterator[Floats]:
+        """The outputs (n, K) of the first tree, of the first two, and so on; of boosted trees that of the ensembles'
+        first trees, first two, ..., each with its start. ValueError for several layers.
+        """
+        if len(self.layers) > 1:
+            raise ValueError(f"staged is for one layer of trees; this forest has {len(self.layers)}")
+        X = np.ascontiguousarray(X, np.float64)
+        answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
+        if self.starts is None:
+            total = np.zeros((len(X), self.n_outputs))
+            for number, tree in enumerate(self.trees, 1):
+                total += answer(tree, X)
+                yield total / number
+            return
+        R, whole = len(self.starts), len(self.trees)
+        total = np.tile(np.mean([start for _count, start in self.starts], axis=0), (len(X), 1))
+        firsts = np.cumsum([0, *(count for count, _start in self.starts)])
+        for step in range(max(count for count, _start in self.starts)):
+            for first, (count, start) in zip(firsts, self.starts, strict=False):
+                if step < count:
+                    total += (self.trees[first + step].outputs(X) - start * (whole / (R * count))) / whole
+            yield total.copy()
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) of classification trees."""
+        scores = self.outputs(X)
+        if self.classes is not None:
+            return self.classes[np.argmax(scores, axis=1)]
+        return scores[:, 0] if self.n_outputs == 1 else scores
+
+    def answers(self, X: ArrayLike) -> Floats:
+        """Predictions (n, K): numbers, or class probabilities.
+
+        Leaves fitted to class indicators under squared loss need not predict numbers that sum to one; they are
+        normalised.
+        """
+        return self.answers_of(self.outputs(X))
+
+    def answers_of(self, scores: Floats) -> Floats:
+        """`answers` from the outputs (n, K)."""
+        if self.classes is None or self.is_proper:
+            return scores
+        if self.link == "softmax":
+            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return shares(scores)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Class probabilities (n, K) in the order of ``classes``; ValueError from a regression forest."""
+        if self.classes is None:
+            raise ValueError("predict_proba needs classification trees; these have no classes")
+        return self.answers(X)
+
+    def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
+        """Names of the features, as `Tree.names`."""
+        if feature_names is None:
+            feature_names = self.feature_names
+        return self.layers[0][0].with_names(feature_names, self.encoding).names()
+
+    def with_names(self, feature_names: Sequence[str] | None, encoding: Encoding | None = None) -> Forest:
+        """The same forest with names of its features, and the encoding that makes them of a table."""
+        return replace(self, feature_names=None if feature_names is None else tuple(feature_names), encoding=encoding)
+
+    def joined(self, other: Forest) -> Forest:
+        """The forest with the trees of both; each must have one layer, and the training rows must be the same."""
+        trees = (*self.trees, *other.trees)
+        outside = None
+        if self.outside is not None and other.outside is not None:
+            counts = self.outside[1] + other.outside[1]
+            sums = sum(np.nan_to_num(mean) * number[:, None] for mean, number in (self.outside, other.outside))
+            with np.errstate(invalid="ignore"):
+                outside = sums / counts[:, None], counts
+        return Forest((trees,), self.n_outputs, outside)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly, without ``outside``."""
+        layers = [[tree.to_dict() for tree in layer] for layer in self.layers]
+        out = {"format": FORMAT, "version": VERSION, "n_outputs": self.n_outputs, "link": self.link, "layers": layers}
+        if self.feature_names is not None:
+            out["feature_names"] = list(self.feature_names)
+        if self.encoding is not None:
+            out["encoding"] = self.encoding.to_dict()
+        if self.starts is not None:
+            out["starts"] = [[count, start.tolist()] for count, start in self.starts]
+        return out
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Forest:
+        """The forest that `to_dict` wrote. ValueError for another format or version, or damaged content."""
+        if (data.get("format"), data.get("version")) != (FORMAT, VERSION):
+            raise ValueError(f"format must be {FORMAT!r} of version {VERSION}; got {data.get('format')!r}")
+        if data["link"] not in ("identity", "softmax"):
+            raise ValueError(f"link must be 'identity' or 'softmax'; got {data['link']!r}")
+        names, encoding = data.get("feature_names"), data.get("encoding")
+        try:
+            starts = [(int(count), np.array(start, np.float64)) for count, start in data.get("starts") or []]
+            return Forest(
+                tuple(tuple(Tree.from_dict(tree) for tree in layer) for layer in data["layers"]),
+                data["n_outputs"],
+                link=data["link"],
+                feature_names=None if names is None else tuple(map(str, names)),
+                encoding=None if encoding is None else Encoding.from_dict(encoding),
+                starts=tuple(starts) or None,
+            )
+        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+            raise ValueError(f"a forest needs layers of trees; got something else ({error})") from error
+
+    def with_spread(self, spread: Floats) -> Forest:
+        """The same forest, with the features' standard deviations ``spread (p,)`` stored in the first layer."""
+        first = tuple(tree.with_spread(spread) for tree in self.layers[0])
+        return replace(self, layers=(first, *self.layers[1:]))
+
+    def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Forest:
+        """The forest on raw data, given one trained on ``(X - x_mean) / x_scale`` and ``(y - y_mean) / y_scale``."""
+        shift, unit = (np.broadcast_to(part, self.n_outputs).astype(np.float64) for part in (y_mean, y_scale))
+        layers = []
+        for layer in self.layers:
+            extra = layer[0].n_outputs - self.n_outputs
+            out = np.append(shift, np.zeros(extra)), np.append(unit, np.ones(extra))
+            layers.append(tuple(tree.unscale(x_mean, x_scale, *out) for tree in layer))
+            x_mean, x_scale = (
+                np.append(part, np.tile(own, len(layer))) for part, own in zip((x_mean, x_scale), out, strict=True)
+            )
+        outside = None if self.outside is None else (self.outside[0] * unit + shift, self.outside[1])
+        starts = self.starts
+        if starts is not None:
+            starts = tuple((count, start * unit + shift) for count, start in starts)
+        return replace(self, layers=tuple(layers), outside=outside, starts=starts)

@@ -1,0 +1,620 @@
+"""`Tree`: the decision-tree model that solvers return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opttree.kernels import routing
+from opttree.kernels.leaves import outputs
+from opttree.kernels.losses import codes
+from opttree.kernels.passes.thresholds import between
+from opttree.kernels.smooth import subtree
+from opttree.model import dictionary as plain
+from opttree.model.html import picture
+from opttree.model.late import late
+from opttree.model.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
+from opttree.model.text import tree_text
+from opttree.tables.encoding import Encoding, check_encoding
+
+LINKS = {"identity": codes.IDENTITY, "softmax": codes.SOFTMAX}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A decision tree with oblique or axis-aligned splits and constant or linear leaves. Immutable.
+
+    Branch nodes are numbered 0..B-1 and leaves B..2B, each breadth-first (heap order in a complete tree). Row x goes
+    left at branch t where ``A[t] . x <= b[t]`` and gets the prediction of the leaf it reaches. A soft tree also stores
+    the scale of the gates it was trained with: x goes left with probability ``1 / (1 + exp(-gate (b[t] - A[t] . x)))``;
+    as a ``mixture`` it predicts the probability-weighted mean over all leaves (SRT paper, eq. 4).
+
+    Parameters
+    ----------
+    children : (B, 2) int, left and right child node of each branch.
+    A : (B, p) split weights. A row with one nonzero entry is an axis-aligned split.
+    b : (B,) split thresholds.
+    values : (B + 1, K) constant term of each leaf: K outputs, or K class scores.
+    coefs : (B + 1, K, p) linear terms; (B + 1, K, 0), the default, means constant leaves.
+    lower, upper : (B + 1, K) bounds to which the output of a linear leaf is clipped, or None.
+    classes : (K,) class labels of a classification tree, or None for regression.
+    link : how class scores become probabilities: "identity" (they are) or "softmax".
+    share : (2 B + 1,) share of the training weight that reaches each node, or None. Ignored by ``==``.
+    gate : scale of the gates, > 0, or None for a hard tree.
+    mixture : whether `predict`, `outputs` and `predict_proba` are the mixture's.
+    spread : (p,) standard deviation of each feature in training, or None. Plots and `opttree.interpret` compare
+        features by weight times spread. Ignored by ``==``.
+    feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
+    encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
+
+    See Also
+    --------
+    Forest : a sum of trees
+    save, load : files
+    plotting.plot_tree : a picture
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import Tree
+    >>> children, values = np.array([[1, 2]]), np.array([[1.0], [3.0]])
+    >>> tree = Tree(children, A=np.array([[1.0, 0.0]]), b=np.array([0.5]), values=values)
+    >>> tree.predict(np.array([[0.2, 9.0], [0.7, 9.0]])).ravel().tolist()
+    [1.0, 3.0]
+    >>> print(tree.to_text())
+    if x0 <= 0.5:
+        1
+    else:  # x0 > 0.5
+        3
+    """
+
+    children: NDArray[np.int32]
+    A: Floats
+    b: Floats
+    values: Floats
+    coefs: Floats | None = None
+    lower: Floats | None = None
+    upper: Floats | None = None
+    classes: NDArray[Any] | None = None
+    link: str = "identity"
+    share: Floats | None = field(default=None, repr=False)
+    gate: float | None = None
+    mixture: bool = False
+    spread: Floats | None = field(default=None, repr=False)
+    feature_names: tuple[str, ...] | None = field(default=None, repr=False)
+    encoding: Encoding | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        n_branches = np.shape(self.b)[0]
+        shapes: dict[str, tuple[int, ...]] = {
+            "children": (n_branches, 2),
+            "A": (n_branches, np.shape(self.A)[-1]),
+            "b": (n_branches,),
+            "values": (n_branches + 1, np.shape(self.values)[-1]),
+        }
+        n_outputs = shapes["values"][1]
+        if self.coefs is None:
+            object.__setattr__(self, "coefs", np.zeros((n_branches + 1, n_outputs, 0)))
+        width = np.shape(self._coefs)[-1]
+        if width not in (0, shapes["A"][1]):
+            raise ValueError(f"coefs must have p = {shapes['A'][1]} or 0 terms per output; got {width}")
+        shapes["coefs"] = (n_branches + 1, n_outputs, width)
+        shapes["lower"] = shapes["upper"] = (n_branches + 1, n_outputs)
+        shapes["classes"] = (n_outputs,)
+        shapes["share"] = (2 * n_branches + 1,)
+        shapes["spread"] = (shapes["A"][1],)
+        for name, shape in shapes.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            dtype = {"children": np.int32, "classes": None}.get(name, np.float64)
+            array = np.array(value, dtype=dtype, order="C")
+            if array.shape != shape:
+                raise ValueError(f"{name} must have shape {shape}; got {array.shape}")
+            object.__setattr__(self, name, read_only(array))
+        if self.feature_names is not None:
+            names = tuple(str(name) for name in self.feature_names)
+            if len(names) != shapes["A"][1]:
+                raise ValueError(f"feature_names must have p = {shapes['A'][1]} entries; got {len(names)}")
+            object.__setattr__(self, "feature_names", names)
+        check_encoding(self.encoding, shapes["A"][1])
+        if self.link not in LINKS:
+            raise ValueError(f"link must be one of {sorted(LINKS)}; got {self.link!r}")
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError("lower and upper must be given together; got one of them")
+        if self.gate is not None and not (np.isfinite(self.gate) and self.gate > 0.0):
+            raise ValueError(f"gate must be finite and > 0, or None; got {self.gate}")
+        if self.mixture and self.gate is None:
+            raise ValueError("mixture needs the scale of the gates; got gate=None")
+        check_children(self.children)
+
+    @staticmethod
+    def constant(value: ArrayLike, n_features: int, classes: ArrayLike | None = None) -> Tree:
+        """The one-leaf tree that predicts ``value`` (K,) everywhere."""
+        return Tree(
+            children=np.zeros((0, 2), np.int32),
+            A=np.zeros((0, n_features)),
+            b=np.zeros(0),
+            values=np.atleast_2d(np.asarray(value, np.float64)),
+            classes=None if classes is None else np.asarray(classes),
+        )
+
+    @staticmethod
+    def complete(A: Floats, b: Floats, n_outputs: int, classes: NDArray[Any] | None = None) -> Tree:
+        """The complete tree of the splits ``A (2^D - 1, p)``, ``b`` in heap order, with zero leaves."""
+        n_branches = b.size
+        t = np.arange(n_branches)
+        return Tree(
+            children=np.stack([2 * t + 1, 2 * t + 2], axis=1),
+            A=A,
+            b=b,
+            values=np.zeros((n_branches + 1, n_outputs)),
+            classes=classes,
+        )
+
+    @staticmethod
+    def from_links(
+        left: NDArray[np.integer],
+        right: NDArray[np.integer],
+        A: Floats,
+        b: Floats,
+        values: Floats,
+        classes: NDArray[Any] | None = None,
+    ) -> Tree:
+        """A constant-leaf tree from nodes in any numbering, root 0: ``left, right (nodes,)``, -1 at leaves.
+
+        ``A (nodes, p)``, ``b (nodes,)`` are read at branches, ``values (nodes, K)`` at leaves.
+        """
+        branches, leaves, children = breadth_first(0, left, right)
+        return Tree(children=children, A=A[branches], b=b[branches], values=values[leaves], classes=classes)
+
+    @staticmethod
+    def from_sklearn(model: Any) -> Tree:
+        """The `Tree` of a fitted scikit-learn ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``.
+
+        scikit-learn routes float32 inputs: a value within float32 rounding of a threshold may take the other side.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> theirs = DecisionTreeRegressor(max_depth=2).fit(X, y)
+        >>> bool(abs(opttree.Tree.from_sklearn(theirs).predict(X) - theirs.predict(X)).max() < 1e-9)
+        True
+        """
+        nodes = model.tree_
+        branch = nodes.children_left >= 0
+        A = np.zeros((nodes.node_count, nodes.n_features))
+        A[branch, nodes.feature[branch]] = 1.0
+        classes = getattr(model, "classes_", None)
+        values = nodes.value[:, 0, :] if classes is not None else nodes.value[:, :, 0]
+        return Tree.from_links(nodes.children_left, nodes.children_right, A, nodes.threshold, values, classes)
+
+    # ---- shape ----------------------------------------------------------------------------------------------------
+
+    @property
+    def n_branches(self) -> int:
+        """Number of branch nodes, B."""
+        return int(self.b.size)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves, B + 1."""
+        return self.n_branches + 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, 2 B + 1."""
+        return 2 * self.n_branches + 1
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, p."""
+        return int(self.A.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs or classes, K."""
+        return int(self.values.shape[1])
+
+    @property
+    def linear_leaves(self) -> bool:
+        """Whether leaves hold linear predictors."""
+        return self._coefs.shape[2] > 0
+
+    @cached_property
+    def node_depth(self) -> NDArray[np.int64]:
+        """(2 B + 1,) depth of each node; the root is at 0."""
+        depth = np.zeros(self.n_nodes, np.int64)
+        level, below = self.children[:1].ravel(), 1
+        while level.size:
+            depth[level] = below
+            level, below = self.children[level[level < self.n_branches]].ravel(), below + 1
+        return read_only(depth)
+
+    @property
+    def depth(self) -> int:
+        """Largest depth of a leaf; 0 for a one-leaf tree."""
+        return int(self.node_depth.max())
+
+    @cached_property
+    def feature(self) -> NDArray[np.int32]:
+        """(B,) the only feature of each axis-aligned split, -1 for oblique ones."""
+        return read_only(routing.single_features(self.A))
+
+    @property
+    def is_axis_aligned(self) -> bool:
+        """Whether every split tests a single feature."""
+        return bool(np.all(self.feature >= 0))
+
+    @cached_property
+    def n_parameters(self) -> int:
+        """Number of parameters as the tables of the TAO paper count them: nonzero weights and the constants.
+
+        ``nnz(A[t]) + 1`` per branch (2 for an axis-aligned one), ``K + nnz(coefs)`` per leaf.
+        """
+        return int(np.count_nonzero(self.A) + self.n_branches + self.values.size + np.count_nonzero(self._coefs))
+
+    @property
+    def _coefs(self) -> Floats:
+        assert self.coefs is not None  # set by __post_init__
+        return self.coefs
+
+    # ---- using it -------------------------------------------------------------------------------------------------
+
+    def _check(self, X: ArrayLike) -> Floats:
+        X = np.ascontiguousarray(X, np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
+        return X
+
+    @property
+    def branch_arrays(self) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32]]:
+        """``children, A, b, feature`` as the kernels take them; do not modify."""
+        return writable(self.children), writable(self.A), writable(self.b), writable(self.feature)
+
+    @property
+    def leaf_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); do not modify."""
+        bounds = [np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper)]
+        return writable(self.values), writable(self._coefs), bounds[0], bounds[1]
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Leaf node (numbered B..2B) that each row of ``X (n, p)`` reaches: (n,) int."""
+        return routing.route(self._check(X), *self.branch_arrays)
+
+    def decision_path(self, X: ArrayLike) -> Any:
+        """Sparse indicator (n, 2 B + 1), CSR: the nodes on each row's path, the leaf included."""
+        from scipy.sparse import csr_matrix
+
+        leaf = self.apply(X)
+        parent = np.full(self.n_nodes, -1)
+        parent[self.children.ravel()] = np.repeat(np.arange(self.n_branches), 2)
+        paths = []
+        for node in range(self.n_branches, self.n_nodes):
+            path = [node]
+            while parent[path[-1]] >= 0:
+                path.append(int(parent[path[-1]]))
+            paths.append(np.array(path[::-1]))
+        length = np.array([p.size for p in paths])[leaf - self.n_branches]
+        indices = np.concatenate([paths[v - self.n_branches] for v in leaf]) if leaf.size else np.zeros(0, int)
+        indptr = np.concatenate([[0], np.cumsum(length)])
+        return csr_matrix((np.ones(indices.size, np.int64), indices, indptr), shape=(leaf.size, self.n_nodes))
+
+    def outputs(self, X: ArrayLike) -> Floats:
+        """Outputs for each row: (n, K) values or class scores of its leaf; of a mixture, values or probabilities."""
+        X = self._check(X)
+        if self.mixture:
+            return self._mixed(X)
+        leaf = routing.route(X, *self.branch_arrays)
+        return outputs.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
+
+    def leaf_proba(self, X: ArrayLike) -> Floats:
+        """Probability of each leaf (n, B + 1) under the gates; ValueError for a hard tree.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> tree = opttree.ORRTRegressor(max_depth=2, random_state=0).fit(X, y).tree_
+        >>> tree.leaf_proba(X).sum(axis=1).round(9).min()
+        np.float64(1.0)
+        """
+        if self.gate is None:
+            raise ValueError("leaf_proba needs a soft tree; this one has no gates")
+        X = self._check(X)
+        return subtree.leaf_shares(X, *self.branch_arrays[:3], float(self.gate))
+
+    def likeliest(self, X: ArrayLike) -> Floats:
+        """Prediction (n, K) of the most probable leaf of each row (SDTR, section III-A): values or probabilities.
+
+        This may differ from the leaf of `apply`, which follows the more probable branch at each node.
+        """
+        leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
+        return self._probabilities(outputs.outputs(self._check(X), leaf, self.n_branches, *self.leaf_arrays))
+
+    def _mixed(self, X: Floats) -> Floats:
+        share = self.leaf_proba(X)
+        if not self.linear_leaves:
+            return np.einsum("il,lk->ik", share, self._probabilities(self.values))
+        total = np.zeros((X.shape[0], self.n_outputs))
+        for leaf in range(self.n_leaves):
+            node = np.full(X.shape[0], self.n_branches + leaf, np.int32)
+            scores = outputs.outputs(X, node, self.n_branches, *self.leaf_arrays)
+            total += share[:, leaf, None] * self._probabilities(scores)
+        return total
+
+    def _probabilities(self, scores: Floats) -> Floats:
+        if self.link == "identity":
+            return scores
+        from scipy.special import softmax
+
+        return softmax(scores, axis=1)
+
+    @property
+    def as_mixture(self) -> Tree:
+        """The soft tree that predicts with all leaves, weighted by their probabilities."""
+        return replace(self, mixture=True)
+
+    @property
+    def as_hard(self) -> Tree:
+        """The tree that predicts with one leaf per row."""
+        return replace(self, mixture=False)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) from a classification tree."""
+        scores = self.outputs(X)
+        if self.classes is not None:
+            return self.classes[np.argmax(scores, axis=1)]
+        return scores[:, 0] if self.n_outputs == 1 else scores
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Class probabilities (n, K) in the order of ``classes``; ValueError from a regression tree."""
+        if self.classes is None:
+            raise ValueError("predict_proba needs a classification tree; this one has no classes")
+        scores = self.outputs(X)
+        return scores if self.mixture else self._probabilities(scores)
+
+    def flops(self, X: ArrayLike) -> float:
+        """Mean floating-point operations to predict one row of X, counted as in the TAO paper's tables.
+
+        One comparison per axis-aligned split; ``2 nnz`` (products, sums and the comparison) per oblique one;
+        ``2 nnz(coefs)`` at a linear leaf. For a mixture, all nodes count; exponentials are not counted.
+        """
+        nonzero = np.count_nonzero(self.A, axis=1)
+        if self.mixture:
+            return float(2 * nonzero.sum() + 2 * np.count_nonzero(self._coefs) + 2 * self.values.size)
+        cost = np.zeros(self.n_nodes)
+        for t in range(self.n_branches):
+            cost[self.children[t]] = cost[t] + (1 if self.feature[t] >= 0 else 2 * nonzero[t])
+        cost[self.n_branches :] += 2 * np.count_nonzero(self._coefs, axis=(1, 2))
+        return float(cost[self.apply(X)].mean())
+
+    def node_share(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> Floats:
+        """(2 B + 1,) share of the (weighted) rows of ``X`` that pass each node."""
+        leaf = self.apply(X)
+        weight = np.ones(leaf.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        share = np.bincount(leaf, weights=weight, minlength=self.n_nodes) / weight.sum()
+        for t in range(self.n_branches - 1, -1, -1):
+            share[t] = share[self.children[t]].sum()
+        return share
+
+    # ---- new trees from this one ----------------------------------------------------------------------------------
+
+    def prune_dead(self, X: ArrayLike) -> Tree:
+        """The same tree on X without the branches that send all rows of X one way (paper, section 3.2)."""
+        counts = np.bincount(self.apply(X), minlength=self.n_nodes)
+        return self.keep(counts[self.n_branches :] > 0)
+
+    def keep(self, leaf_mask: NDArray[np.bool_]) -> Tree:
+        """The tree restricted to the leaves in ``leaf_mask (B + 1,)``; a branch with one remaining child is replaced by
+        it.
+
+        Nodes are renumbered breadth-first. At least one leaf must be kept.
+        """
+        return self._of(*breadth_first(*kept(self.children, leaf_mask)))
+
+    def _of(self, branches: NDArray[np.intp], leaves: NDArray[np.intp], children: NDArray[np.int32]) -> Tree:
+        """The tree of some of the nodes, see `breadth_first`."""
+        rows = leaves - self.n_branches
+        return replace(
+            self,
+            children=children,
+            A=self.A[branches],
+            b=self.b[branches],
+            **{name: value[rows] for name, value in self._leaf_fields().items()},
+            share=None if self.share is None else self.share[np.concatenate([branches, leaves])],
+        )
+
+    def subtree(self, node: int) -> Tree:
+        """The subtree with root ``node``."""
+        return replace(self._of(*breadth_first(node, *links(self.children))), share=None)
+
+    def graft(self, subtrees: Mapping[int, Tree]) -> Tree:
+        """The tree with the subtrees at some nodes, none above another, replaced. Leaves must be of one form."""
+        trees = [self, *subtrees.values()]
+        branches, leaves, children = grafted([tree.children for tree in trees], list(subtrees))
+        stacked: dict[str, Any] = {
+            name: np.concatenate([t._leaf_fields()[name] for t in trees]) for name in self._leaf_fields()
+        }
+        return replace(
+            self,
+            children=children,
+            A=np.concatenate([tree.A for tree in trees])[branches],
+            b=np.concatenate([tree.b for tree in trees])[branches],
+            share=None,
+            **{name: value[leaves] for name, value in stacked.items()},
+        )
+
+    def _leaf_fields(self) -> dict[str, Any]:
+        """The arrays with one row per leaf."""
+        fields = {"values": self.values, "coefs": self._coefs, "lower": self.lower, "upper": self.upper}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @property
+    def canonical(self) -> Tree:
+        """The same tree with every axis-aligned split in the form "feature <= threshold": "-x <= -b" is flipped.
+
+        Rows that lie exactly on such a threshold change sides; solvers put thresholds between data points.
+        """
+        flipped = (self.feature >= 0) & (self.A.sum(axis=1) < 0.0)
+        sign = np.where(flipped, -1.0, 1.0)
+        children = np.where(flipped[:, None], self.children[:, ::-1], self.children)
+        turned = replace(self, children=children, A=self.A * sign[:, None], b=self.b * sign)
+        return turned.keep(np.ones(self.n_leaves, bool))
+
+    def routing(self, X: Floats, leaf: NDArray[np.integer]) -> Tree:
+        """`canonical`, for axis-aligned splits, with the thresholds moved by which rounding would send the rows
+        ``X (n, p)`` elsewhere than to their leaf nodes ``leaf (n,)`` of this tree.
+        """
+        number = self.branches_only.canonical.values[:, 0]
+        new = np.empty(self.n_leaves, np.int32)
+        new[number.astype(np.intp)] = np.arange(self.n_branches, self.n_nodes)
+        tree, goal = self.canonical, new[leaf - self.n_branches]
+        if np.array_equal(tree.apply(X), goal):
+            return tree
+        parent = np.zeros(self.n_nodes, np.intp)
+        parent[tree.children] = np.arange(self.n_branches)[:, None]
+        low, high = np.full(self.n_branches, -np.inf), np.full(self.n_branches, np.inf)
+        rows, node = np.arange(len(X)), goal
+        while (
+            inside := node > 0
+        ).any():  # from the leaves up, the largest value on the left and the least on the right
+            rows, node = rows[inside], node[inside]
+            up = parent[node]
+            x, left = X[rows, tree.feature[up]], tree.children[up, 0] == node
+            np.maximum.at(low, up[left], x[left])
+            np.minimum.at(high, up[~left], x[~left])
+            node = up
+        wrong = (low < high) & ~((low <= tree.b) & (tree.b < high))
+        b = np.where(np.isneginf(low), np.nextafter(high, low), np.where(np.isposinf(high), low, between(low, high)))
+        return replace(tree, b=np.where(wrong, b, tree.b))
+
+    @property
+    def branches_only(self) -> Tree:
+        """The same splits over leaves that hold their own number, 0 to B."""
+        return Tree(self.children, self.A, self.b, np.arange(self.n_leaves, dtype=np.float64)[:, None])
+
+    def with_share(self, share: Floats) -> Tree:
+        """The same tree with the nodes' ``share (2 B + 1,)``."""
+        return replace(self, share=share)
+
+    def with_spread(self, spread: Floats) -> Tree:
+        """The same tree with the standard deviations ``spread (p,)`` of its features."""
+        return replace(self, spread=spread)
+
+    def with_names(self, feature_names: Sequence[str] | None, encoding: Encoding | None = None) -> Tree:
+        """The same tree with names of its features, and the encoding that makes them of a table."""
+        return replace(self, feature_names=None if feature_names is None else tuple(feature_names), encoding=encoding)
+
+    def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
+        """The tree on raw inputs and outputs, if this one was trained on ``(x - x_mean) / x_scale`` and likewise for y.
+
+        ``x_mean, x_scale (p,)``; ``y_mean, y_scale (K,)`` or scalars. Axis-aligned splits get weight 1, except in a
+        soft tree, whose weights are the steepness of the gates.
+        """
+        y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
+        A = self.A / x_scale
+        b = self.b + A @ x_mean
+        single = (self.feature >= 0) & (self.gate is None)
+        weight = np.abs(A[single, self.feature[single]])
+        A[single] /= weight[:, None]
+        b[single] /= weight
+        coefs = self._coefs
+        values = self.values * y_scale + y_mean
+        if self.linear_leaves:
+            coefs = coefs * np.reshape(y_scale, (-1, 1)) / x_scale
+            values = values - coefs @ x_mean
+        bounds = [None if v is None else v * y_scale + y_mean for v in (self.lower, self.upper)]
+        spread = None if self.spread is None else self.spread * np.abs(x_scale)
+        return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1], spread=spread)
+
+    def scale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
+        """The inverse of `unscale`: from raw data to a tree on ``(x - x_mean) / x_scale``, and likewise for y."""
+        y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
+        return self.unscale(-x_mean / x_scale, 1.0 / x_scale, -y_mean / y_scale, 1.0 / y_scale)
+
+    # ---- in and out -----------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly."""
+        return plain.entries(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Tree:
+        """The tree that `to_dict` wrote. ValueError for another format or version, or damaged content."""
+        try:
+            tree = Tree(**plain.fields(data))
+        except (TypeError, OverflowError, IndexError) as error:
+            raise ValueError(f"a tree's entries must be lists of numbers; got something else ({error})") from error
+        for name in ("A", "b", "values", "coefs", "lower", "upper", "share", "spread"):
+            if (value := getattr(tree, name)) is not None and not np.isfinite(value).all():
+                raise ValueError(f"{name} must be finite; got {value[~np.isfinite(value)][0]}")
+        return tree
+
+    def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
+        """The tree as indented text: splits as inequalities, leaves as constants or equations.
+
+        Splits on a feature of a table say what they mean for its column, unless other names are given.
+        """
+        return tree_text(self, self.names(feature_names), digits, in_words=feature_names is None)
+
+    def to_html(self, **options: Any) -> str:
+        """The tree as one page of HTML to look at in a browser, see `opttree.export.to_html`.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+        >>> model.tree_.to_html()[:15]
+        '<!DOCTYPE html>'
+        """
+        page: str = late("html")(self, **options)
+        return page
+
+    def _repr_html_(self) -> str:
+        """The picture of the tree, down to depth 4, for notebooks."""
+        return picture(late("plot_tree"), self, max_depth=4)
+
+    def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
+        """Feature names, by default the tree's own, or ``x0..``; ValueError for a wrong number of them."""
+        feature_names = self.feature_names if feature_names is None else feature_names
+        if feature_names is None and self.encoding is not None:
+            feature_names = self.encoding.names
+        if feature_names is None:
+            return [f"x{j}" for j in range(self.n_features)]
+        if len(feature_names) != self.n_features:
+            raise ValueError(f"feature_names must have {self.n_features} entries; got {len(feature_names)}")
+        return [str(name) for name in feature_names]
+
+    # ---- equality -------------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """Same structure and, to a relative 1e-9 (absolute 1e-12), the same numbers."""
+        if not isinstance(other, Tree):
+            return NotImplemented
+        if any(getattr(self, name) != getattr(other, name) for name in ("link", "gate", "mixture")):
+            return False
+        if not np.array_equal(self.children, other.children):
+            return False
+        if (self.classes is None) != (other.classes is None) or (self.lower is None) != (other.lower is None):
+            return False
+        if self.classes is not None and not np.array_equal(self.classes, other.classes):  # type: ignore[arg-type]
+            return False
+        pairs = [(self.A, other.A), (self.b, other.b)]
+        pairs += list(zip(self.leaf_arrays, other.leaf_arrays, strict=True))
+        return all(x.shape == y.shape and np.allclose(x, y, rtol=1e-9, atol=1e-12) for x, y in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tree, tuple(getattr(self, f.name) for f in fields(self))

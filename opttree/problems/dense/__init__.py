@@ -1,0 +1,1 @@
+"""GradTree's problem: complete axis-aligned trees with dense weights."""

@@ -1,0 +1,1 @@
+"""The problem of exact search, by blocks of equal rows and sorted features."""

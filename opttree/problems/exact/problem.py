@@ -1,0 +1,241 @@
+"""The statement as branch and bound over all thresholds takes it: ranks, statistics of rows, costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels.exact import statistics, vectors
+from opttree.kernels.passes.thresholds import between
+from opttree.model.tree import Tree
+from opttree.problems.exact.leaves import fit_exact_leaves
+from opttree.runtime.options import Checked, option
+from opttree.statement.constraints import MaxSplits
+from opttree.statement.penalties import L1, L2, SplitPrice
+from opttree.statement.problem import TreeProblem
+
+Floats = NDArray[np.float64]
+SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
+NOISE = 0.1  # of the slack: rounding errors of a cost
+WHOLE = 0.5  # whole numbers of errors that differ by less are equal
+
+
+def equal_rows(ranks: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first of each set of equal columns of ``ranks (p, n)``, in lexicographic order, and the set (n,) of each."""
+    mixed = np.zeros(ranks.shape[1], np.uint64)
+    for own in ranks:  # equal columns have equal hashes
+        mixed = (mixed ^ own.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    _hash, first, group = np.unique(mixed, return_index=True, return_inverse=True)
+    if first.size == mixed.size:
+        return np.arange(mixed.size), np.arange(mixed.size)
+    if not all(np.array_equal(own, own[first[group]]) for own in ranks):  # two sets of one hash
+        _columns, first, group = np.unique(ranks, axis=1, return_index=True, return_inverse=True)
+        return first, group
+    order = np.lexsort(ranks[::-1, first])
+    place = np.empty(order.size, np.intp)
+    place[order] = np.arange(order.size)
+    return first[order], place[group]
+
+
+@dataclass(frozen=True, eq=False)
+class ExactTreeProblem(Checked):
+    """An axis-aligned `TreeProblem` over all thresholds between neighbouring values.
+
+    Leaves are constant, or linear under squared loss; linear ones are fitted in every leaf and are not clipped, as in
+    `MIPTreeProblem`: ridge regressions with the problem's `L2` on leaves, without one solutions of least norm, in which
+    a feature that depends on others to ten digits counts as dependent.
+
+    Costs are in units of the rows' weight, ``unit``, so that the errors of rows of equal weight are whole numbers:
+    objective = ``unit`` times cost. Rows with equal features are one row, unless ``min_leaf`` counts them or the loss
+    is absolute.
+
+    Raises
+    ------
+    ValueError
+        For a statement that has no such form.
+
+    See Also
+    --------
+    solvers.BranchAndBound : searches it
+    MIPTreeProblem : the statement as a program
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import ExactTreeProblem
+    >>> exact = ExactTreeProblem(TreeProblem(X, y, depth=2, splits="axis"))
+    >>> exact.refusal(exact.problem) is None, exact.refusal(TreeProblem(X, y, depth=2))
+    (True, 'its splits are oblique; branch and bound over thresholds is for axis-aligned ones')
+    """
+
+    problem: TreeProblem = option(doc="The statement; see `refusal`.")
+    max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (reason := self.refusal(self.problem)) is not None:
+            raise ValueError(f"problem has no exact search: {reason}")
+
+    @staticmethod
+    def refusal(problem: TreeProblem) -> str | None:
+        """Why ``problem`` has no such form, or None."""
+        if problem.splits != "axis":
+            return "its splits are oblique; branch and bound over thresholds is for axis-aligned ones"
+        other = next((c for c in problem.constraints if not isinstance(c, MaxSplits)), None)
+        if other is not None:
+            return f"it has the side constraint {other!r}; the exact search states MaxSplits"
+        if problem.leaves == "linear" and problem.loss != "squared":
+            return (
+                f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
+            )
+        if problem.leaves == "linear" and problem.strength(L1, "leaves"):
+            return "its linear leaves have an l1 penalty; the exact search has ridge leaves, see L2(leaves=...)"
+        for penalty in problem.penalties:
+            if not isinstance(penalty, (L1, L2, SplitPrice)):
+                return f"the penalty {penalty!r} is not known to be a price of splits"
+        return None
+
+    @property
+    def n_splits(self) -> int:
+        """The largest number of splits of a tree."""
+        limits = (2**self.problem.depth - 1, self.max_splits, self.problem.max_splits)
+        return min(limit for limit in limits if limit is not None)
+
+    @property
+    def by_buckets(self) -> bool:
+        """Whether the statistics of rows add up to the cost of a leaf, so that histograms serve the two last levels."""
+        return self.problem.loss != "absolute"
+
+    @cached_property
+    def unit(self) -> float:
+        """The objective of cost 1: the weight of each row if all are equal, else their mean weight."""
+        w = self.problem.w
+        return float(w[0]) if self._equal_weights else float(w.mean())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all costs are whole numbers: errors of rows of equal weight, without a price of splits."""
+        return self.problem.loss == "zero_one" and self._equal_weights and not self.problem.price_per_split
+
+    @cached_property
+    def _equal_weights(self) -> bool:
+        return bool(np.all(self.problem.w == self.problem.w[0]))
+
+    @cached_property
+    def kernel(self) -> Any:
+        """The `opttree.kernels.exact.statistics.Problem`."""
+        problem, ranks = self.problem, self.problem.ranks
+        w = problem.w / self.unit
+        n = problem.n_samples
+        ridge = np.zeros(0)
+        if problem.is_classification:
+            rows = np.zeros((n, 1 + problem.n_outputs))
+            rows[np.arange(n), 1 + problem.Y[:, 0].astype(int)] = w
+            most = w if problem.loss == "zero_one" else np.full(n, np.inf)
+        else:
+            Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
+            farthest = np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)
+            if problem.loss == "absolute":
+                rows = np.column_stack([np.ones(n), w, Y])
+                most = w * farthest.sum(axis=1)
+            elif problem.leaves == "linear":
+                rows, ridge = self._products(Y, w)
+                most = np.full(n, np.inf)
+            else:
+                rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
+                most = w * np.square(farthest).sum(axis=1)
+        rows[:, 0] = 1.0
+        if problem.min_leaf == 1 and problem.loss != "absolute":
+            first, group = equal_rows(ranks)
+            if first.size < n:
+                merged = np.zeros((first.size, rows.shape[1]))
+                np.add.at(merged, group, rows)
+                rows, ranks, most = merged, ranks[:, first], np.bincount(group, most)
+        rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % vectors.WIDTH)))
+        leaf = problem.objective(problem.best_constant()) / self.unit
+        return statistics.Problem(
+            np.ascontiguousarray(ranks),
+            rows,
+            most,
+            statistics.Leaf(problem.loss_code, ridge, problem.n_outputs),
+            problem.price_per_split / self.unit,
+            problem.min_leaf,
+            WHOLE if self.is_whole else SLACK * leaf,
+            self.is_whole,
+        )
+
+    def _products(self, Y: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """The statistics of rows for linear leaves, see `opttree.kernels.exact.statistics`, and the ridge (p,) of each
+        weight, for features of mean zero and deviation one.
+        """
+        mean, deviation = self.problem.moments
+        scale = np.where(deviation > 0.0, deviation, 1.0)
+        Z = np.column_stack([np.ones(len(w)), (self.problem.X - mean) / scale])
+        first, last = np.tril_indices(Z.shape[1])
+        columns = [np.ones((len(w), 1)), w[:, None] * Z[:, first] * Z[:, last]]
+        for y in Y.T:
+            columns += [(w * y)[:, None] * Z, (w * y * y)[:, None]]
+        ridge = self.problem.strength(L2, "leaves") / self.unit / np.square(scale)
+        return np.hstack(columns), ridge
+
+    @cached_property
+    def order(self) -> NDArray[np.int32]:
+        """(p, rows) the kernel's rows in increasing order of each feature; under absolute loss (p + K, rows), in that
+        of each output, too.
+        """
+        if self.kernel.rank.shape == self.problem.ranks.shape:
+            order = self.problem.presorted
+        else:
+            order = np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
+        if self.problem.loss != "absolute":
+            return order
+        return np.vstack([order, np.argsort(self.problem.Y, axis=0, kind="stable").T.astype(np.int32)])
+
+    def objective(self, cost: float) -> float:
+        """The objective of a cost."""
+        return cost * self.unit
+
+    def bound(self, cost: float) -> float:
+        """The bound on the objective from a bound on the cost, less what rounding may have added to it."""
+        if self.is_whole and np.isfinite(cost):
+            return self.objective(float(np.ceil(cost - SLACK)))
+        return self.objective(max(cost - NOISE * self.kernel.slack, 0.0))
+
+    def fitted(self, tree: Tree) -> Tree:
+        """``tree`` with the best leaves for its splits; the best leaf alone if it has more than ``max_splits``."""
+        splits = 0 if tree.n_branches > self.n_splits else tree.n_branches
+        return fit_exact_leaves(self.problem, tree if splits else self.problem.best_constant())
+
+    def tree(self, splits: NDArray[np.int64]) -> Tree:
+        """The tree of ``splits (S, 2)`` in heap order, feature (-1: leaf) and last rank on the left, with fitted
+        leaves; thresholds are halfway between the neighbouring values of the rows that reach the node.
+        """
+        X, ranks = self.problem.X, self.problem.ranks
+        links: list[tuple[int, int]] = []
+        A, b = [], []
+        pending = [(0, np.arange(X.shape[0]))]
+        for place, rows in pending:
+            feature, rank = splits[place].tolist() if place < len(splits) else (-1, 0)
+            A.append(np.zeros(X.shape[1]))
+            b.append(0.0)
+            if feature < 0:
+                links.append((-1, -1))
+                continue
+            left = ranks[feature, rows] <= rank
+            low, high = X[rows[left], feature].max(), X[rows[~left], feature].min()
+            A[-1][feature], b[-1] = 1.0, between(low, high)
+            links.append((len(pending), len(pending) + 1))
+            pending += [(2 * place + 1, rows[left]), (2 * place + 2, rows[~left])]
+        left_links, right_links = np.array(links).T
+        values = np.zeros((len(links), self.problem.n_outputs))
+        tree = Tree.from_links(left_links, right_links, np.array(A), np.array(b), values, self.problem.classes)
+        return self.fitted(tree)

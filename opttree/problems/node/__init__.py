@@ -1,0 +1,1 @@
+"""The problem of one node, which TAO solves again and again."""

@@ -1,0 +1,1 @@
+"""The smooth problem: every split a logistic function of a steepness."""

@@ -1,0 +1,1 @@
+"""The problem of soft forests, whose answer is the mixture of all leaves."""

@@ -1,0 +1,1 @@
+"""What knows no tree: threads, clocks, interrupts, devices, files, options, compilation."""

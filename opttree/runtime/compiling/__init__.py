@@ -1,0 +1,1 @@
+"""How kernels are compiled: once for each machine, several at a time, callable by address."""

@@ -1,0 +1,18 @@
+"""Numbers and values as texts and messages show them."""
+
+from __future__ import annotations
+
+MOST_PLAIN = 1e15  # numbers from here on have an exponent
+
+
+def number(value: float, digits: int = 4) -> str:
+    """``value`` with ``digits`` significant digits, or all digits before the point: 0.2954, 2,220."""
+    if 10.0**digits <= abs(value) < MOST_PLAIN:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def shown(value: object) -> str:
+    """A value as messages quote it, in at most 60 characters."""
+    words = repr(value)
+    return words if len(words) <= 60 else f"{words[:57]}..."

@@ -1,0 +1,167 @@
+"""Best constant leaves under `LeafConstraint`s, which tie the answers of several leaves together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.model.tree import Tree
+from opttree.statement.constraints import LeafConstraint, Limits, Statement, answers
+
+Floats = NDArray[np.float64]
+NEWTON_STEPS, CONVERGED = 100, 1e-14
+TINY = 1e-14  # coefficients of limits, which are shares of rows or numbers of classes
+INSIDE = 1e-9  # least distance of a probability from 0 and 1 while it is fitted
+
+
+def fit_jointly(problem: Statement, tree: Tree) -> Tree:
+    """``tree``, whose leaves are each the best for their rows, with the best answers within the limits instead.
+
+    Least squares with linear limits by Lawson and Hanson's reduction to nonnegative least squares; log loss by Newton's
+    method on such problems; absolute loss as a linear program; 0/1 loss as a mixed-integer program. A leaf without rows
+    gets an answer that the limits allow.
+
+    Raises
+    ------
+    ValueError
+        If no answers are within the limits.
+    """
+    limits = [c.limits(problem, tree) for c in problem.constraints if isinstance(c, LeafConstraint)]
+    G, h = np.concatenate([m.G for m in limits]), np.concatenate([m.h for m in limits])
+    G = np.where(np.abs(G) > TINY, G, 0.0)  # differences of equal shares are rounding errors
+    some = np.any(G != 0.0, axis=(1, 2))
+    G, h = G[some], h[some]
+    best = answers(problem, tree)
+    if not h.size or np.all(np.einsum("mlk,lk->m", G, best) <= h):
+        return tree
+    leaf = problem.leaves_of(tree) - tree.n_branches
+    filled = np.bincount(leaf, minlength=tree.n_leaves) > 0
+    number = np.cumsum(filled) - 1
+    touching = ~np.any(G[:, ~filled] != 0.0, axis=(1, 2))
+    own = Limits(G[touching][:, filled], h[touching])
+    table = best.copy()
+    table[filled] = _fit(problem, number[leaf], best[filled], own)
+    for empty in np.flatnonzero(~filled).tolist():
+        table[empty] = _allowed(G, table, filled, empty)
+        filled[empty] = True
+    if problem.loss == "log":
+        table = np.column_stack([1.0 - table, table])
+    return replace(tree, values=table)
+
+
+def _allowed(G: Floats, table: Floats, known: NDArray[np.bool_], leaf: int) -> Floats:
+    """An answer for an empty leaf: the nearest to its own between those of the leaves that it is ordered with."""
+    lower = [table[other] for other in np.flatnonzero(known).tolist() if _ordered(G, other, leaf)]
+    upper = [table[other] for other in np.flatnonzero(known).tolist() if _ordered(G, leaf, other)]
+    if table.shape[1] > 1:  # classes: any of a neighbour is in order
+        return max(lower, key=np.argmax) if lower else min(upper, key=np.argmax) if upper else table[leaf]
+    low = max((float(answer[0]) for answer in lower), default=-np.inf)
+    high = min((float(answer[0]) for answer in upper), default=np.inf)
+    return np.clip(table[leaf], low, max(low, high))
+
+
+def _ordered(G: Floats, first: int, second: int) -> bool:
+    """Whether a limit asks that the answer of ``first`` be at most that of ``second``."""
+    pair = (G[:, first].max(axis=1) > 0.0) & (G[:, second].min(axis=1) < 0.0)
+    return bool(np.any(pair))
+
+
+def _fit(problem: Statement, leaf: NDArray[np.integer], best: Floats, limits: Limits) -> Floats:
+    """The best answers (L, K) of leaves that all hold rows."""
+    L, K = best.shape
+    if not len(limits.h):
+        return best
+    G, h = limits.G.reshape(len(limits.h), L * K), limits.h
+    weight: Floats = np.bincount(leaf, weights=problem.w, minlength=L).astype(np.float64)
+    if problem.loss == "zero_one":
+        return _classes(problem, leaf, G, h, best.shape)
+    if problem.loss == "absolute":
+        return _medians(problem, leaf, G, h, best.shape)
+    if problem.loss == "log":
+        return _probabilities(weight, best[:, 0], G, h)[:, None]
+    return least_squares_within(np.repeat(weight, K), best.ravel(), G, h).reshape(L, K)
+
+
+def least_squares_within(weight: Floats, target: Floats, G: Floats, h: Floats) -> Floats:
+    """The x that minimises ``sum weight (x - target)^2`` subject to ``G x <= h`` (Lawson and Hanson 1974, chapter 23:
+    least-distance programming as a nonnegative least-squares problem). ValueError if there is none.
+    """
+    from scipy.optimize import nnls
+
+    root = np.sqrt(weight)
+    A, slack = -G / root, G @ target - h  # with z = root (x - target): A z >= slack
+    size = max(float(np.abs(slack).max(initial=0.0)), 1e-300)  # a distance in units of the largest violation
+    E = np.vstack([A.T, slack / size])
+    f = np.zeros(len(E))
+    f[-1] = 1.0
+    residual = E @ nnls(E, f, maxiter=100 * E.shape[1])[0] - f
+    if residual[-1] >= -1e-12:
+        raise ValueError("no answers of the leaves satisfy the constraints")
+    return target - residual[:-1] / residual[-1] * size / root
+
+
+def _probabilities(weight: Floats, target: Floats, G: Floats, h: Floats) -> Floats:
+    """The probabilities q that minimise ``-sum weight (target log q + (1 - target) log(1 - q))``."""
+    box = np.vstack([G, np.eye(len(weight)), -np.eye(len(weight))])
+    room = np.concatenate([h, np.ones(len(weight)), np.zeros(len(weight))])
+
+    def loss(q: Floats) -> float:
+        inside = np.clip(q, INSIDE, 1.0 - INSIDE)
+        return -float(np.sum(weight * (target * np.log(inside) + (1.0 - target) * np.log1p(-inside))))
+
+    q = np.clip(least_squares_within(weight, target, box, room), 0.0, 1.0)  # the answer where limits only order
+    for _ in range(NEWTON_STEPS):
+        inside = np.clip(q, INSIDE, 1.0 - INSIDE)
+        slope = weight * ((1.0 - target) / (1.0 - inside) - target / inside)
+        curvature = weight * ((1.0 - target) / (1.0 - inside) ** 2 + target / inside**2)
+        step = least_squares_within(curvature, q - slope / curvature, box, room) - q
+        length, before = 1.0, loss(q)
+        while length > 1e-8 and loss(q + length * step) > before:
+            length *= 0.5
+        if before - loss(q + length * step) <= CONVERGED:
+            break
+        q = q + length * step
+    return np.clip(q, 0.0, 1.0)
+
+
+def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
+    """Least absolute deviations within the limits, by linear programming."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, csr_array, eye_array, hstack, vstack
+
+    n, (L, K) = problem.n_samples, shape
+    row, column = np.arange(n * K), (leaf[:, None] * K + np.arange(K)).ravel()
+    pick = coo_array((np.ones(n * K), (row, column)), shape=(n * K, L * K))
+    far = eye_array(n * K)
+    sides = vstack([hstack([pick, -far]), hstack([-pick, -far]), hstack([csr_array(G), csr_array((len(h), n * K))])])
+    shift = np.median(problem.Y, axis=0)  # in units of its own, as the tolerances of linear programming are absolute
+    size = float(np.abs(problem.Y - shift).max()) or 1.0
+    y, h = ((problem.Y - shift) / size).ravel(), (h - G @ np.tile(shift, L)) / size
+    bounds = [(None, None)] * (L * K) + [(0.0, None)] * (n * K)
+    cost = np.concatenate([np.zeros(L * K), np.repeat(problem.w, K)])
+    found = linprog(cost, A_ub=sides, b_ub=np.concatenate([y, -y, h]), bounds=bounds, method="highs-ds")
+    if found.x is None:
+        raise ValueError("no answers of the leaves satisfy the constraints")
+    return found.x[: L * K].reshape(shape) * size + shift
+
+
+def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
+    """The classes of the leaves with the fewest errors within the limits."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    L, K = shape
+    right = np.zeros(shape)
+    np.add.at(right, (leaf, problem.Y[:, 0].astype(np.intp)), problem.w)
+    one = np.kron(np.eye(L), np.ones(K))
+    found = milp(
+        -right.ravel(),
+        integrality=np.ones(L * K),
+        bounds=Bounds(0.0, 1.0),
+        constraints=[LinearConstraint(one, 1.0, 1.0), LinearConstraint(G, -np.inf, h)],
+        options={"mip_rel_gap": 0.0},
+    )
+    if found.x is None:
+        raise ValueError("no classes of the leaves satisfy the constraints")
+    return np.round(found.x).reshape(shape)

@@ -1,0 +1,171 @@
+"""Penalties of the statement: terms added to the mean loss that depend on the tree only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.model.tree import Tree
+
+
+class Penalty(Protocol):
+    """A penalty: any object with a ``value(tree)``."""
+
+    def value(self, tree: Tree) -> float:
+        """The term this penalty adds to the objective."""
+        ...
+
+
+def _check(**strengths: float) -> None:
+    for name, value in strengths.items():
+        if not (np.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be finite and >= 0; got {value}")
+
+
+def unit_norm(A: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The rows of ``A (B, p)`` normalised to length one; zero rows stay zero."""
+    largest = np.abs(A).max(axis=1, initial=0.0, keepdims=True)
+    A = A / np.where(largest > 0.0, largest, 1.0)  # avoids underflow in the squares of tiny weights
+    length = np.linalg.norm(A, axis=1, keepdims=True)
+    return A / np.where(length > 0.0, length, 1.0)
+
+
+def split_weights(tree: Tree) -> NDArray[np.float64]:
+    """(B, p) split weights as penalties use them.
+
+    Multiplying a hyperplane by a constant does not change the routing: without gates, weights are normalised to unit
+    length, so that the penalty depends on the routing only. With gates the length is the steepness, and weights are not
+    normalised.
+    """
+    return unit_norm(tree.A) if tree.gate is None else tree.A
+
+
+@dataclass(frozen=True)
+class L1:
+    """``splits * sum_t |a_t|_1 + leaves * sum_l |coefs_l|_1``; constant terms are free.
+
+    a_t is the weight vector of split t at unit length, ``A_t / |A_t|_2``, so that the term is between 1, for a split on
+    a single feature, and ``sqrt(p)``: it selects features. In a tree with gates it is ``A_t`` itself.
+
+    See Also
+    --------
+    L2 : squared norms
+    SplitPrice : a price for each branch
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import L1
+    >>> problem = TreeProblem(X, y, depth=1, penalties=L1(splits=0.01))
+    >>> from solvers import TAO, solve
+    >>> tree = solve(problem, TAO(), random_state=0).tree
+    >>> bool(abs(problem.penalty(tree) - 0.01 * np.abs(tree.A[0] / np.linalg.norm(tree.A[0])).sum()) < 1e-12)
+    True
+    """
+
+    splits: float = 0.0
+    leaves: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(splits=self.splits, leaves=self.leaves)
+
+    def value(self, tree: Tree) -> float:
+        """The penalty of ``tree``."""
+        return float(self.splits * np.abs(split_weights(tree)).sum() + self.leaves * np.abs(tree.leaf_arrays[1]).sum())
+
+
+@dataclass(frozen=True)
+class L2:
+    """``splits * sum_t |a_t|_2^2 + leaves * sum_l |coefs_l|_2^2``; constant terms are free.
+
+    a_t is the weight vector of split t at unit length, as in `L1`, so that the first term only counts splits; its other
+    effect is to keep the weights finite in the surrogate problems of node solvers. In a tree with gates a_t is ``A_t``
+    itself.
+
+    See Also
+    --------
+    L1 : lasso
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import L2, TreeProblem
+    >>> from solvers import CartInit, solve
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(200, 2))
+    >>> ridge = TreeProblem(X, X[:, 0], depth=0, leaves="linear", penalties=L2(leaves=0.01))
+    >>> tree = solve(ridge, CartInit()).tree
+    >>> bool(0.9 < tree.coefs[0, 0, 0] < 1.0), bool(np.isclose(ridge.penalty(tree), 0.01 * np.square(tree.coefs).sum()))
+    (True, True)
+    """
+
+    splits: float = 0.0
+    leaves: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(splits=self.splits, leaves=self.leaves)
+
+    def value(self, tree: Tree) -> float:
+        """The penalty of ``tree``."""
+        splits, leaves = np.square(split_weights(tree)).sum(), np.square(tree.leaf_arrays[1]).sum()
+        return float(self.splits * splits + self.leaves * leaves)
+
+
+@dataclass(frozen=True)
+class SplitPrice:
+    """``price`` for every branch node: the complexity price of CART and of Bertsimas and Dunn.
+
+    See Also
+    --------
+    constraints.MaxSplits : a largest number instead of a price
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> from opttree import SplitPrice
+    >>> from solvers import BranchAndBound, solve
+    >>> dear = TreeProblem(X, y, depth=2, splits="axis", penalties=SplitPrice(0.2))
+    >>> free = dear.restated(penalties=())
+    >>> [solve(problem, BranchAndBound()).tree.n_branches for problem in (free, dear)]
+    [3, 2]
+    """
+
+    price: float
+
+    def __post_init__(self) -> None:
+        _check(price=self.price)
+
+    def value(self, tree: Tree) -> float:
+        """The price of ``tree``'s splits."""
+        return self.price * tree.n_branches
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Another penalty times ``factor``."""
+
+    penalty: Penalty
+    factor: float
+
+    def value(self, tree: Tree) -> float:
+        """``factor`` times the value of ``penalty``."""
+        return self.factor * self.penalty.value(tree)
+
+
+def scaled(penalty: Penalty, factor: float) -> Penalty:
+    """``penalty`` times ``factor``, of the same class if it is one of ours, so that solvers still recognise it."""
+    if isinstance(penalty, (L1, L2)):
+        return type(penalty)(penalty.splits * factor, penalty.leaves * factor)
+    if isinstance(penalty, SplitPrice):
+        return SplitPrice(penalty.price * factor)
+    return Scaled(penalty, factor)

@@ -1,0 +1,689 @@
+"""The statement of the problem: the data, the feasible trees, and the objective by which trees are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels.leaves import fit as leaves
+from opttree.kernels.losses import codes, entropy, rows as row_losses
+from opttree.kernels.passes import reduced
+from opttree.model.convert import as_model
+from opttree.model.forest import Forest
+from opttree.model.structure import read_only, writable
+from opttree.model.tree import LINKS, Tree
+from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
+from opttree.statement.joint_leaves import fit_jointly
+from opttree.statement.losses import Loss
+from opttree.statement.numbers import LARGEST_SINGLE, SMALLEST, check_numbers, in_same_order
+from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
+from opttree.tables.weights import check_weight
+
+Floats = NDArray[np.float64]
+LOSSES = {"squared": codes.SQUARED, "absolute": codes.ABSOLUTE, "zero_one": codes.ZERO_ONE, "log": codes.LOG}
+CLASSIFICATION = ("zero_one", "log")
+
+
+@dataclass(frozen=True, eq=False)
+class TreeProblem:
+    """Minimise over trees T:  ``(1 / sum w) sum_i w_i loss(y_i, T(x_i))  +  sum of penalties(T)``.
+
+    A row goes left where ``a . x <= b`` in double precision. Values that differ are told apart, however close they are:
+    a bound of an exact solver for axis-aligned splits is for thresholds between any two different numbers of a column.
+
+    Parameters
+    ----------
+    X : (n, p) numbers of at most 1e150 in size; the columns of a DataFrame give the features their names.
+    y : (n,) or (n, K) such numbers for a regression loss; (n,) labels for a classification loss.
+    depth : largest depth of the tree, >= 0.
+    splits : "oblique" (any hyperplane) or "axis" (one feature).
+    leaves : "constant" or "linear". Classification leaves hold class frequencies, linear ones softmax scores.
+    loss : "squared" (summed over the K outputs), "absolute" (same), "zero_one", or "log" (capped at
+        ``-log(1e-6)`` per row, so that one row in a pure leaf of another class does not make the mean loss infinite);
+        or an `opttree.losses.Loss`, such as ``Quantile(0.9)`` or one of your own, with constant leaves.
+    sample_weight : (n,) weights >= 0, or None for equal weights. Rows of weight zero are left out.
+    penalties : terms added to the mean loss: `L1`, `L2`, `SplitPrice`, or anything with ``value(tree)``.
+        Strengths are in units of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is
+        ``alpha / n`` here. Penalties on splits act on the weights at unit length, since scaling a hyperplane does not
+        change the routing (in the papers they act on the weights as stored); see `L1`. A single penalty needs no tuple.
+    min_leaf : fewest rows in a nonempty leaf, >= 1; a tree of one leaf is always allowed.
+    feature_names : p names, which the trees that `solve` returns keep, or None.
+    constraints : side constraints, see `opttree.constraints`. `solve` refuses solvers whose trees may violate them.
+
+    Raises
+    ------
+    ValueError
+        For wrong shapes, values that are not finite or too large, negative weights, or an unknown option.
+
+    See Also
+    --------
+    solvers.solve : solves it
+    SmoothTreeProblem, MIPTreeProblem, ExactTreeProblem : what is derived from it
+    constraints : side constraints
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(200, 2))
+    >>> y = np.where(X[:, 0] + X[:, 1] > 0, 1.0, -1.0)
+    >>> problem = TreeProblem(X, y, depth=1)
+    >>> constant = problem.best_constant()
+    >>> from solvers import TAO, solve
+    >>> result = solve(problem, TAO(), random_state=0)
+    >>> bool(result.objective < problem.objective(constant)), problem.violation(result.tree)
+    (True, None)
+    """
+
+    X: Floats = field(repr=False)
+    y: NDArray[Any] = field(repr=False)
+    depth: int
+    splits: str = "oblique"
+    leaves: str = "constant"
+    loss: str | Loss = "squared"
+    sample_weight: Floats | None = field(default=None, repr=False)
+    penalties: Sequence[Penalty] = ()
+    min_leaf: int = 1
+    constraints: Sequence[Constraint] = ()
+    feature_names: Sequence[str] | None = field(default=None, repr=False)
+    classes: NDArray[Any] | None = field(init=False, default=None)  # (K,) sorted labels, those of weight zero included
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("splits", ("oblique", "axis")), ("leaves", ("constant", "linear")), ("loss", LOSSES)):
+            own = name == "loss" and isinstance(self.loss, Loss)
+            if not own and getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
+        for name, least in (("depth", 0), ("min_leaf", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}; got {value!r}")
+        penalties = _as_tuple(self.penalties)
+        for penalty in penalties:
+            if isinstance(penalty, type) or not callable(getattr(penalty, "value", None)):
+                raise ValueError(
+                    f"penalties must be a sequence of L1, L2, SplitPrice or objects with value(tree); got {penalty!r}"
+                )
+        constraints = _as_tuple(self.constraints)
+        for constraint in constraints:
+            if not isinstance(constraint, Constraint):
+                raise ValueError(
+                    f"constraints must be a sequence of constraints, such as MaxSplits(3); got {constraint!r}"
+                )
+        min_leaf = max([self.min_leaf, *(c.k for c in constraints if isinstance(c, MinLeaf))])
+        object.__setattr__(self, "min_leaf", int(min_leaf))
+        constraints = tuple(c for c in constraints if not isinstance(c, MinLeaf))
+        names = getattr(self.X, "columns", None) if self.feature_names is None else self.feature_names
+        X = np.ascontiguousarray(self.X, np.float64)
+        if X.ndim != 2 or X.size == 0:
+            raise ValueError(f"X must be a table with at least one row and one column; got shape {X.shape}")
+        y = np.asarray(self.y)
+        if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
+            raise ValueError(f"y must have one entry per row of X, {X.shape[0]}; got shape {y.shape}")
+        check_numbers("X", X)
+        if self.is_classification and y.ndim != 1:
+            raise ValueError(f"y must be one column of labels for loss={self.loss!r}; got shape {y.shape}")
+        if not self.is_classification:
+            y = y.astype(np.float64)
+            check_numbers("y", y)
+        if isinstance(self.loss, Loss) and self.leaves != "constant":
+            raise ValueError(f"leaves must be 'constant' for loss={self.loss!r}; got {self.leaves!r}")
+        weight = np.ones(X.shape[0]) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
+        if weight.shape != (X.shape[0],):
+            raise ValueError(f"sample_weight must have shape ({X.shape[0]},); got {weight.shape}")
+        check_weight(weight)
+        if self.is_classification:
+            object.__setattr__(self, "classes", np.unique(y))
+        used = weight > 0.0
+        if not used.all():
+            constraints = _on_rows(constraints, np.flatnonzero(used), len(used))
+            X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
+        if isinstance(self.loss, Loss):
+            self.loss.check(y)
+        names = None if names is None else tuple(str(name) for name in names)
+        if names is not None and len(names) != X.shape[1]:
+            raise ValueError(f"feature_names must have {X.shape[1]} entries; got {len(names)}")
+        object.__setattr__(self, "feature_names", names)
+        values = {"X": X, "y": y, "sample_weight": weight, "penalties": penalties, "constraints": constraints}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        for constraint in constraints:
+            if (reason := constraint.refusal(self)) is not None:
+                raise ValueError(f"constraints must fit the problem; {constraint!r}: {reason}")
+
+    @staticmethod
+    def standardized(X: Any, y: Any, **options: Any) -> TreeProblem:
+        """The problem on features, and outputs of a named regression loss, in units of their weighted standard
+        deviation about their mean; `original` is the way back. ``options`` are those of the class, ``depth`` among
+        them.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> bool(abs(problem.X.mean()) < 1e-9), bool(abs(problem.y.std() - 1.0) < 1e-9)
+        (True, True)
+        """
+        raw = TreeProblem(X, y, **options)
+        mean, deviation = raw.moments
+        unit = np.where(deviation > 0.0, deviation, 1.0)
+        scaling = [mean, unit, np.zeros(raw.n_outputs), np.ones(raw.n_outputs)]
+        y_scaled = raw.y
+        if not raw.is_classification and not isinstance(raw.loss, Loss):
+            middle = np.sum(raw.w[:, None] * raw.Y, axis=0)
+            spread = np.sqrt(np.sum(raw.w[:, None] * np.square(raw.Y - middle), axis=0))
+            scaling[2:] = [middle, np.where(spread > 0.0, spread, 1.0)]
+            y_scaled = ((raw.Y - middle) / scaling[3]).reshape(raw.y.shape)
+        constraints = tuple(c.in_units(scaling[3]) for c in raw.constraints)
+        Z = (raw.X - mean) / unit
+        if raw.splits == "axis":
+            in_same_order(raw.X, Z)
+        scaled = raw.with_rows(Z, y_scaled, raw.sample_weight, constraints=constraints)
+        scaled.__dict__.update(_scaling=tuple(scaling), _raw=raw.X)
+        return scaled
+
+    def original(self, model: Any) -> Any:
+        """A tree or forest of a `standardized` problem, or a result that holds one, on the data as they were given. An
+        axis-aligned tree sends the rows the same ways there, whatever rounding does to its thresholds.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> from solvers import CartInit, solve
+        >>> tree = problem.original(solve(problem, CartInit()))
+        >>> bool(50 < tree.predict(X).mean() < 250)              # in units of y again
+        True
+        """
+        scaling = self.__dict__.get("_scaling")
+        if scaling is None:
+            raise ValueError("original is for a problem that TreeProblem.standardized made; this one has its own units")
+        model, raw = as_model(model), self.__dict__.get("_raw")
+        if isinstance(model, Tree) and model.is_axis_aligned and model.gate is None and raw is not None:
+            return model.unscale(*scaling).routing(raw, self.leaves_of(model))
+        return model.unscale(*scaling)
+
+    # ---- the data as kernels take them ----------------------------------------------------------------------------
+
+    @property
+    def n_samples(self) -> int:
+        """Number of rows with positive weight, n."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, p."""
+        return int(self.X.shape[1])
+
+    @property
+    def is_classification(self) -> bool:
+        """Whether y holds labels."""
+        return self.loss in CLASSIFICATION
+
+    @property
+    def n_outputs(self) -> int:
+        """K: outputs, or classes."""
+        return int(self.Y.shape[1]) if self.classes is None else int(self.classes.size)
+
+    @cached_property
+    def Y(self) -> Floats:  # noqa: N802
+        """(n, K) outputs, or (n, 1) class codes."""
+        if self.classes is not None:
+            return np.searchsorted(self.classes, self.y).astype(np.float64).reshape(-1, 1)
+        return np.ascontiguousarray(self.y.reshape(self.n_samples, -1))
+
+    @cached_property
+    def w(self) -> Floats:
+        """(n,) weights that sum to one."""
+        assert self.sample_weight is not None  # set by __post_init__
+        return self.sample_weight / self.sample_weight.sum()
+
+    @cached_property
+    def presorted(self) -> NDArray[np.int32]:
+        """(p, n) rows in increasing order of each feature; computed on first use."""
+        order = np.empty((self.n_features, self.n_samples), np.int32)
+        for own, x in zip(order, self.X.T, strict=True):
+            own[:] = np.argsort(np.ascontiguousarray(x), kind="stable")
+        return order
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int32]:
+        """(p, n) the number of each row's value among the different values of its feature; computed on first use."""
+        ranks = np.empty((self.n_features, self.n_samples), np.int32)
+        for own, order, x in zip(ranks, self.presorted, self.X.T, strict=True):
+            own[order[0]] = 0
+            own[order[1:]] = np.cumsum(x[order[1:]] > x[order[:-1]])
+        return ranks
+
+    @cached_property
+    def sorted_values(self) -> Floats:
+        """(p, n) values of each feature in increasing order; computed on first use."""
+        return np.take_along_axis(self.X.T, self.presorted, axis=1)
+
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        """(p,) weighted mean and standard deviation of each feature."""
+        w = self.w[:, None]
+        mean = np.sum(w * self.X, axis=0)  # no dot product: BLAS threads and ours would compete for the cores
+        return mean, np.sqrt(np.sum(w * np.square(self.X - mean), axis=0))
+
+    @cached_property
+    def single_refusal(self) -> str | None:
+        """Why solvers that may evaluate in single precision do not take the rows, or None: squares of numbers must
+        be finite in it. Estimators scale features and outputs.
+        """
+        for name, table in (("X", self.X), ("y", self.Y)):
+            largest = float(max(table.max(), -table.min()))
+            if largest > LARGEST_SINGLE:
+                return (
+                    f"its {name} holds numbers of up to {largest:.3g} in size, and this solver takes at most "
+                    f"{LARGEST_SINGLE:g}: scale them"
+                )
+        sizes = np.maximum(self.X.max(axis=0), -self.X.min(axis=0))
+        if np.any((sizes > 0.0) & (sizes < SMALLEST)):
+            return f"its X has a column of numbers below {SMALLEST:g} in size, whose inverse overflows: scale it"
+        return None
+
+    @property
+    def loss_code(self) -> int:
+        """The kernels' code of the loss; `GIVEN` for a `Loss`, whose losses kernels take as a table."""
+        return codes.GIVEN if isinstance(self.loss, Loss) else LOSSES[self.loss]
+
+    def leaf_losses(self, values: Floats) -> Floats:
+        """(n, L) the loss of every row at constant leaves ``values (L, K)``, for a `Loss`."""
+        assert isinstance(self.loss, Loss)
+        table = np.zeros((self.n_samples, len(values)))
+        for k in range(self.n_outputs):
+            table += self.loss.value(self.Y[:, k : k + 1], values[None, :, k])
+        return table
+
+    def strength(self, kind: type[L1] | type[L2], on: str) -> float:
+        """Total strength of the penalties of ``kind`` on "splits" or "leaves"."""
+        return float(sum(getattr(q, on) for q in self.penalties if isinstance(q, kind)))
+
+    @property
+    def split_price(self) -> float:
+        """Total price per split."""
+        return float(sum(q.price for q in self.penalties if isinstance(q, SplitPrice)))
+
+    @property
+    def price_per_split(self) -> float:
+        """The amount that every split adds to the objective regardless of its weights: prices, and constant penalties.
+
+        At unit length `L2` is constant, and `L1` is on axis-aligned splits, which have one weight.
+        """
+        l1 = self.strength(L1, "splits") if self.splits == "axis" else 0.0
+        return self.split_price + self.strength(L2, "splits") + l1
+
+    @property
+    def max_splits(self) -> int | None:
+        """The largest number of splits that `MaxSplits` allows, or None."""
+        return min((c.k for c in self.constraints if isinstance(c, MaxSplits)), default=None)
+
+    # ---- the objective --------------------------------------------------------------------------------------------
+
+    def violation(self, model: Any) -> str | None:
+        """Why ``model`` is infeasible for this problem, in one sentence, or None.
+
+        ``model`` is anything that `opttree.model.convert.as_model` accepts; a forest is feasible if all its trees are.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> from solvers import CartInit, solve
+        >>> tree = solve(problem.restated(depth=3), CartInit()).tree
+        >>> problem.violation(tree)
+        'the tree has depth 3; the problem allows 2'
+        """
+        model = as_model(model)
+        if model.n_features != self.n_features or model.n_outputs != self.n_outputs:
+            return (
+                f"the tree maps {model.n_features} features to {model.n_outputs} outputs; "
+                f"the problem has {self.n_features} and {self.n_outputs}"
+            )
+        if (model.classes is None) != (self.classes is None) or not np.array_equal(
+            np.asarray(model.classes), np.asarray(self.classes)
+        ):
+            return f"the tree has the classes {model.classes}; the problem has {self.classes}"
+        trees = (model,) if isinstance(model, Tree) else model.trees
+        return next((reason for tree in trees if (reason := self._broken_limit(tree)) is not None), None)
+
+    def _broken_constraint(self, tree: Tree) -> str | None:
+        """The side constraint that ``tree``, as it stands or without dead branches, violates, in one sentence."""
+        live = self.live(tree)
+        forms = (tree,) if live.n_branches == tree.n_branches else (tree, live)
+        reasons = (c.violation(self, form) for form in forms for c in self.constraints)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def _broken_limit(self, tree: Tree) -> str | None:
+        """The limit on single trees that ``tree`` violates, in one sentence, or None."""
+        if tree.depth > self.depth:
+            return f"the tree has depth {tree.depth}; the problem allows {self.depth}"
+        if self.splits == "axis" and not tree.is_axis_aligned:
+            return "the tree has oblique splits; the problem allows axis-aligned ones"
+        if self.leaves == "constant" and tree.linear_leaves:
+            return "the tree has linear leaves; the problem allows constant ones"
+        first_layer = tree.n_features == self.n_features  # of a layered forest; always true for a tree
+        if self.min_leaf > 1 and tree.n_branches and first_layer:
+            counts = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)
+            if np.any((counts > 0) & (counts < self.min_leaf)):
+                return f"the tree has a leaf with {counts[counts > 0].min()} rows; the problem asks for {self.min_leaf}"
+        return self._broken_constraint(tree) if self.constraints and first_layer else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is kept of the last tree, of raw rows and of rows in blocks, so that copies stay small."""
+        left_out = ("_routed", "_packed") if self.splits == "axis" else ("_routed", "_packed", "_raw")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
+        """Leaf node of each row (n,), read-only.
+
+        Those of the last tree are kept, so that its rows are routed once while its leaves are fitted, it is pruned and
+        its objective is taken.
+        """
+        splits: list[NDArray[Any]] = [tree.children, tree.A, tree.b]
+        known = self.__dict__.get("_routed")
+        if known is not None and all(np.array_equal(mine, its) for mine, its in zip(known[0], splits, strict=True)):
+            return known[1]
+        leaf = read_only(tree.apply(self.X))
+        self.__dict__["_routed"] = splits, leaf
+        return leaf
+
+    def live(self, tree: Tree) -> Tree:
+        """The tree without the branches that send all rows one way, see `Tree.prune_dead`."""
+        filled = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)[tree.n_branches :] > 0
+        return tree.keep(filled)
+
+    def mean_loss(self, model: Tree | Forest) -> float:
+        """Weighted mean loss of the model's predictions, without penalties; routing is hard, except for mixtures."""
+        # no dot product: BLAS and OpenMP threads would compete for the cores
+        return float(np.sum(self.w * self.row_losses(model)))
+
+    def row_losses(self, model: Tree | Forest) -> Floats:
+        """(n,) the loss of each row, of which `mean_loss` is the weighted mean."""
+        if isinstance(model, Forest):
+            return self._losses_of(model.answers(self.X))
+        if model.mixture or isinstance(self.loss, Loss):
+            return self._losses_of(model.outputs(self.X))
+        leaf = writable(self.leaves_of(model))
+        found: Floats = row_losses.losses(
+            self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
+        )
+        return found
+
+    def mean_loss_of(self, answers: Floats) -> float:
+        """Weighted mean loss of ``answers (n, K)``: predictions, or class probabilities."""
+        return float(np.sum(self.w * self._losses_of(answers)))
+
+    def _losses_of(self, outputs: Floats) -> Floats:
+        """Loss of each row, given predictions or class probabilities (n, K)."""
+        if self.is_classification:
+            code = self.Y[:, :1].astype(np.int64)
+            if self.loss == "zero_one":
+                return (outputs.argmax(axis=1) != code[:, 0]).astype(np.float64)
+            own = np.take_along_axis(outputs, code, axis=1)[:, 0]
+            return -np.log(np.clip(own, codes.SMALLEST_PROBABILITY, 1.0))
+        if isinstance(self.loss, Loss):
+            return np.sum(self.loss.value(self.Y, outputs), axis=1)
+        error = np.abs(outputs - self.Y)
+        return np.sum(error if self.loss == "absolute" else error**2, axis=1)
+
+    def penalty(self, model: Tree | Forest) -> float:
+        """Sum of the penalties of a tree; of a forest, the mean over its trees."""
+        if isinstance(model, Forest):
+            return float(np.mean([self.penalty(tree) for tree in model.trees]))
+        return float(sum(q.value(model) for q in self.penalties))
+
+    def objective(self, model: Any) -> float:
+        """The objective of a model: mean loss plus penalties; infinite if the model is infeasible, see `violation`.
+
+        ``model`` is anything that `opttree.model.convert.as_model` accepts: a tree, a forest, a result, a fitted
+        estimator.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> round(problem.objective(problem.best_constant()), 6)     # the variance, in units of itself
+        1.0
+        """
+        model = as_model(model)
+        if self.violation(model) is not None:
+            return np.inf
+        return self.mean_loss(model) + self.penalty(model)
+
+    def sample(self, rows: NDArray[np.integer], **changes: Any) -> TreeProblem:
+        """The same statement on a subset of the rows, given by number; ``changes`` are options that differ."""
+        assert self.sample_weight is not None  # set by __post_init__
+        changes.setdefault("constraints", _on_rows(self.constraints, np.arange(self.n_samples)[rows], self.n_samples))
+        part = self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
+        if "_raw" in self.__dict__:
+            part.__dict__["_raw"] = self.__dict__["_raw"][rows]
+        return part
+
+    def restated(self, **changes: Any) -> TreeProblem:
+        """The same rows and classes with other options.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> deeper = problem.restated(depth=3)
+        >>> problem.depth, deeper.depth
+        (2, 3)
+        """
+        changes.setdefault("constraints", self.constraints)
+        same = self.with_rows(self.X, self.y, self.sample_weight, **changes)
+        for name in ("presorted", "ranks", "_raw"):
+            if name in self.__dict__:
+                same.__dict__[name] = self.__dict__[name]
+        return same
+
+    def with_rows(self, X: Any, y: Any, sample_weight: Any = None, **changes: Any) -> TreeProblem:
+        """The same statement on other rows of the same features and classes; ``changes`` are options that differ.
+        Constraints on single rows do not carry over. This, `restated` and `sample` are the ways to change a problem:
+        `dataclasses.replace` would forget the classes that have no row.
+        """
+        changes.setdefault("constraints", _on_rows(self.constraints, np.zeros(0, int), self.n_samples))
+        part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
+        object.__setattr__(part, "classes", self.classes if part.is_classification else None)
+        if "_scaling" in self.__dict__:
+            object.__setattr__(part, "_scaling", self.__dict__["_scaling"])
+        return part
+
+    def split(
+        self, fraction: float, rng: np.random.Generator, *, stratify: bool = False
+    ) -> tuple[TreeProblem, TreeProblem]:
+        """The statement on two disjoint sets of random rows; the second holds ``fraction`` of them, at least one.
+
+        With ``stratify``, both have the same shares of the classes as near as may be, and a class of one row is in the
+        first.
+        """
+        if not 0.0 < fraction < 1.0:
+            raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
+        if self.n_samples < 2:
+            raise ValueError(f"a split needs two rows of positive weight; got {self.n_samples}")
+        order = rng.permutation(self.n_samples)
+        cut = min(max(round(fraction * order.size), 1), order.size - 1)
+        if stratify and self.is_classification:
+            label = self.Y[order, 0].astype(np.intp)
+            order, label = order[by_class := np.argsort(label, kind="stable")], label[by_class]
+            even = np.floor((np.arange(order.size) + rng.random()) * cut / order.size)
+            held = (np.diff(even, prepend=0.0) > 0.0) & (np.bincount(label) > 1)[label]
+            if held.any():
+                return self.sample(np.sort(order[~held])), self.sample(np.sort(order[held]))
+        return self.sample(np.sort(order[cut:])), self.sample(np.sort(order[:cut]))
+
+    def restrict(self, rows: NDArray[np.integer], depth: int, **changes: Any) -> TreeProblem:
+        """The subproblem of a subtree of at most ``depth`` levels, on the rows that reach it.
+
+        Penalties are scaled by the rows' share of the weight, so that the subproblem's objective times this share is
+        the subtree's contribution to this problem's objective. Side constraints are on whole trees and left out.
+        ``changes`` are options that differ.
+        """
+        share = float(np.sum(self.w[rows]))
+        penalties = [scaled(q, 1.0 / share) for q in self.penalties]
+        return self.sample(rows, depth=depth, penalties=penalties, constraints=(), **changes)
+
+    def one_leaf(self, leaves: str | None = None) -> Tree:
+        """The best tree of one leaf, "constant" or "linear"; by default as in the problem."""
+        tree = Tree.constant(np.zeros(self.n_outputs), self.n_features, self.classes)
+        return self.fit_leaves(tree, leaves=leaves)
+
+    def best_constant(self) -> Tree:
+        """The best tree of one constant leaf."""
+        return self.one_leaf("constant")
+
+    # ---- leaves ---------------------------------------------------------------------------------------------------
+
+    def fit_leaves(self, tree: Tree, *, leaves: str | None = None, min_rows: int | None = None) -> Tree:
+        """The tree with the same splits and optimal leaves (TAO paper, Theorem 3.3).
+
+        Parameters
+        ----------
+        leaves : "constant" or "linear"; by default as in the problem.
+        min_rows : fewest rows of a linear leaf; smaller leaves stay constant; ``2 (p + 1)`` by default.
+
+        Returns
+        -------
+        Tree
+            Constant leaves are exact: mean, median, class frequencies (under log loss 0 for classes so rare that their
+            rows cost the cap all the same). Linear ones minimise the loss plus the leaf
+            penalties (softmax cross-entropy for classification) and, in regression, are clipped to the intersection of
+            the ranges of y and of the fitted values on the leaf's rows. Leaves that no row reaches are unchanged.
+            Under a `LeafConstraint` constant leaves are the best within its limits.
+        """
+        leaf = self.leaves_of(tree) - tree.n_branches
+        linear = (leaves or self.leaves) == "linear"
+        shape = (tree.n_leaves, self.n_outputs, self.n_features if linear else 0)
+        coefs = tree.leaf_arrays[1]
+        start = coefs if coefs.shape == shape else np.zeros(shape)
+        values, coefs, lower, upper = self.fit_leaf_arrays(leaf, tree.values, start, min_rows)
+        fitted = replace(
+            tree,
+            values=values,
+            coefs=coefs,
+            lower=lower if lower.size else None,
+            upper=upper if upper.size else None,
+            link=self.link(linear),
+            classes=self.classes,
+            mixture=False,  # fitted under hard routing
+        )
+        joint = not linear and any(isinstance(c, LeafConstraint) for c in self.constraints)
+        return fit_jointly(self, fitted) if joint else fitted
+
+    def link(self, linear: bool) -> str:
+        """Link of this problem's trees: softmax if leaves hold linear class scores."""
+        return "softmax" if linear and self.is_classification else "identity"
+
+    def fit_leaf_arrays(
+        self,
+        leaf: NDArray[np.integer],
+        values: Floats,
+        coefs: Floats,
+        min_rows: int | None = None,
+        lasso: float = 0.0,
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays.
+
+        With ``lasso`` a linear leaf minimises half the mean squared error on its rows (of another loss, the mean) plus
+        ``lasso |coefs|_1``, whatever the penalties of the statement.
+        """
+        if isinstance(self.loss, Loss):
+            none = np.zeros((0, 0))
+            return self._best_constants(self.loss, leaf, values), coefs, none, none
+        order, start = reduced.group_rows(leaf, values.shape[0], self.w)
+        if self.is_classification:
+            new, kernel = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.softmaxes_range
+        elif self.loss == "absolute":
+            new, kernel = leaves.fit_medians(self.Y, self.w, order, start), leaves.least_absolute_range
+        else:
+            new, kernel = leaves.fit_means(self.Y, self.w, order, start), leaves.least_squares_range
+        linear = coefs.shape[2] > 0
+        if self.loss == "log" and not linear:
+            entropy.give_up_rare(new)
+        if linear and self.is_classification:
+            new = np.log(np.maximum(new, codes.SMALLEST_PROBABILITY))
+        empty = np.diff(start) == 0
+        new[empty] = values[empty] if values.shape == new.shape else 0.0
+        none = np.zeros((0, 0))
+        if not linear:
+            return new, coefs, none, none
+        coefs = coefs.copy()
+        w, l1, l2 = self.w, self.strength(L1, "leaves"), self.strength(L2, "leaves")
+        if lasso:
+            w, l1, l2 = (
+                w / np.bincount(leaf, w, len(values))[leaf],
+                lasso * (2.0 if self.loss == "squared" else 1.0),
+                0.0,
+            )
+        fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
+        leaves.fit_linear_leaves(kernel, self.X, self.Y, w, order, start, l1, l2, fewest, new, coefs)
+        bounds = (
+            (none, none) if self.is_classification else leaves.output_ranges(self.X, self.Y, order, start, new, coefs)
+        )
+        return new, coefs, *bounds
+
+    def _best_constants(self, loss: Loss, leaf: NDArray[np.integer], values: Floats) -> Floats:
+        """(L, K) the best constants of rows at leaf numbers ``leaf (n,)``; ``values`` where there are none."""
+        new = np.array(values, np.float64)
+        order = np.argsort(leaf, kind="stable")
+        first = np.searchsorted(leaf[order], np.arange(len(values) + 1))
+        for number in range(len(values)):
+            rows = order[first[number] : first[number + 1]]
+            for k in range(self.n_outputs) if rows.size else ():
+                new[number, k] = loss.constant(self.Y[rows, k], self.w[rows])
+        return new
+
+    def bound_leaves(self, tree: Tree) -> Tree:
+        """``tree`` with its linear leaves clipped as in `fit_leaves`, but not refitted; regression only."""
+        if self.is_classification or not tree.linear_leaves:
+            return tree
+        order, start = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
+        values, coefs = tree.leaf_arrays[:2]
+        lower, upper = leaves.output_ranges(self.X, self.Y, order, start, values, coefs)
+        return replace(tree, lower=lower, upper=upper)
+
+    def trim(self, tree: Tree, *, refit: bool = True) -> Tree:
+        """``tree`` without dead leaves and leaves below ``min_leaf``; leaves are refitted if rows had to move."""
+        live = self.live(tree)
+        trimmed = self.enforce_min_leaf(live)
+        if trimmed.n_leaves == live.n_leaves:
+            return trimmed
+        return self.fit_leaves(trimmed) if refit else self.bound_leaves(trimmed)
+
+    def enforce_min_leaf(self, tree: Tree) -> Tree:
+        """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""
+        while tree.n_branches:
+            counts = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)
+            small = counts < self.min_leaf
+            small[: tree.n_branches] = False
+            if not small.any():
+                break
+            left, right = tree.children.T
+            both = small[left] & small[right]  # of two small siblings the larger is kept and takes the other's rows
+            small[np.where(counts[left] >= counts[right], left, right)[both]] = False
+            tree = tree.keep(~small[tree.n_branches :])
+        return tree
+
+
+def _on_rows(constraints: Sequence[Constraint], rows: NDArray[np.integer], n: int) -> tuple[Constraint, ...]:
+    """The constraints for the problem of some of its ``n`` rows, without those that concern others."""
+    parts = (constraint.on_rows(rows, n) for constraint in constraints)
+    return tuple(part for part in parts if part is not None)
+
+
+def _as_tuple(penalties: Any) -> tuple[Any, ...]:
+    """``penalties`` as a tuple; a single penalty becomes a tuple of one."""
+    return tuple(penalties) if np.iterable(penalties) and not isinstance(penalties, str) else (penalties,)

@@ -1,0 +1,148 @@
+"""Hierarchical shrinkage: leaves pulled towards the models of the nodes above them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
+from opttree.statement.losses import Loss
+
+Floats = NDArray[np.float64]
+ROOT_RIDGE = 1e-6  # of the root's linear model, as a share of its weight
+LEAST_STRENGTH = 1e-9  # as a share of the weight: positive ones below would leave singular equations
+STEP, FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of the codes of rows
+MOST_NUMBERS = 2**26  # in the products of features of all nodes
+
+
+def refusal(problem: TreeProblem) -> str | None:
+    """Why leaves of this problem cannot be shrunk, or None."""
+    if problem.loss == "absolute":
+        return "medians are not shrunk; use loss='squared'"
+    if isinstance(problem.loss, Loss):
+        return f"leaves fitted by {problem.loss!r} are not shrunk; use loss='squared'"
+    products = 2 ** min(problem.depth, 40) * (problem.n_features + 1) ** 2
+    if problem.leaves == "linear" and not problem.is_classification and products > MOST_NUMBERS:
+        return f"linear leaves of {problem.n_features} features at depth {problem.depth} take too much memory"
+    return None
+
+
+def codes_of(columns: Iterable[NDArray[Any]], n: int) -> NDArray[np.uint64]:
+    """(n,) pseudo-random number of each row, equal for equal rows; only the order of the values in a column counts."""
+    codes = np.zeros(n, np.uint64)
+    for column in columns:
+        codes ^= np.unique(column, return_inverse=True)[1].astype(np.uint64) + STEP
+        codes *= FACTOR
+        codes ^= codes >> np.uint64(29)
+    return codes
+
+
+def observations(problem: TreeProblem) -> NDArray[np.int64]:
+    """Numbers of the rows that are observations of their own, in an order that the order of the rows does not change.
+
+    Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete: where most rows
+    whose X occurs more than once share it with rows of another y, every row is an observation.
+    """
+    n = problem.n_samples
+    codes = codes_of((*problem.X.T, *problem.Y.T), n)
+    order = np.argsort(codes, kind="stable")
+    first = np.append(True, np.diff(codes[order]) > 0)
+    if first.all():
+        return order
+    _values, at, size = np.unique(codes_of(problem.X.T, n), return_inverse=True, return_counts=True)
+    different = np.bincount(at[order[first]], minlength=size.size)  # values of y at each X
+    shared = size > 1
+    if size[shared & (different > 1)].sum() >= size[shared].sum() / 2:
+        return order
+    return order[first]
+
+
+def shrinker(problem: TreeProblem, tree: Tree) -> NodeMoments | Softened:
+    """What shrinks the leaves of a tree of the problem, by its method ``shrunk(strength)``."""
+    if tree.classes is not None and tree.linear_leaves:
+        return Softened(tree)
+    return NodeMoments(problem, tree)
+
+
+def softer(shares: Floats, temperature: float) -> Floats:
+    """Probabilities (n, K) to the power of ``1 / temperature``, normalised."""
+    powers = np.maximum(shares, 0.0) ** (1.0 / temperature)
+    return powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300)
+
+
+def tempered(tree: Tree, temperature: float) -> Tree:
+    """The tree of constant leaves with softer probabilities; the likeliest class stays the likeliest."""
+    return replace(tree, values=softer(np.asarray(tree.values), temperature))
+
+
+class Softened:
+    """A tree whose linear leaves hold scores of classes, which are divided by one plus the strength (a temperature)."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    def shrunk(self, strength: float) -> Tree:
+        """The tree with softer probabilities."""
+        values, coefs = (part / (1.0 + strength) for part in self.tree.leaf_arrays[:2])
+        return replace(self.tree, values=values, coefs=coefs)
+
+
+class NodeMoments:
+    """Weighted products of features and outputs of the rows at each node of a tree, from which leaves are shrunk.
+
+    The rows are those of ``problem``; its weights are scaled to add to the number of `observations`. Kept for several
+    strengths.
+    """
+
+    def __init__(self, problem: TreeProblem, tree: Tree) -> None:
+        self.problem, self.tree = problem, tree
+        leaf = problem.leaves_of(tree)
+        # leaves of classes with equations hold scores; where a tree of theirs has constant leaves, these are shares
+        linear = problem.leaves == "linear" and not problem.is_classification
+        used = problem.n_features + 1 if linear else 1
+        weight = problem.w * len(observations(problem))
+        Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
+        self.G = np.zeros((tree.n_nodes, used, used))
+        self.c = np.zeros((tree.n_nodes, used, Y.shape[1]))
+        order = np.argsort(leaf, kind="stable")
+        ends = np.searchsorted(leaf[order], np.arange(tree.n_branches, tree.n_nodes + 1))
+        for number in range(tree.n_leaves):
+            rows = order[ends[number] : ends[number + 1]]
+            Z = np.ones((rows.size, used))
+            if linear:
+                Z[:, :-1] = problem.X[rows]
+            weighted = Z * weight[rows, None]
+            self.G[tree.n_branches + number] = weighted.T @ Z
+            self.c[tree.n_branches + number] = weighted.T @ Y[rows]
+        for t in range(tree.n_branches - 1, -1, -1):
+            self.G[t] = self.G[tree.children[t]].sum(axis=0)
+            self.c[t] = self.c[tree.children[t]].sum(axis=0)
+
+    def shrunk(self, strength: float) -> Tree:
+        """The tree whose leaf models have the weight of their own rows against ``strength`` rows of the parent's.
+
+        The model of a node minimises the squared error on its rows plus ``strength`` times the squared difference from
+        its parent's, itself shrunk: for constant leaves ``v + (m - v) n / (n + strength)`` with the parent's value v
+        and the node's own mean (or class frequencies) m over weight n. The root has its own mean, or a linear model
+        with a ridge. Strength 0 is the tree as it is.
+        """
+        tree, used = self.tree, self.G.shape[1]
+        if strength == 0.0:
+            return tree
+        own_share = max(strength, LEAST_STRENGTH * float(self.G[0, -1, -1])) * np.eye(used)
+        models = np.zeros_like(self.c)
+        root = ROOT_RIDGE * self.G[0, -1, -1] * np.diag([1.0] * (used - 1) + [0.0])
+        models[0] = np.linalg.solve(self.G[0] + root, self.c[0])
+        for t in range(tree.n_branches):
+            kids = tree.children[t]
+            own = self.c[kids] - self.G[kids] @ models[t]
+            models[kids] = models[t] + np.linalg.solve(self.G[kids] + own_share, own)
+        leaves = models[tree.n_branches :].transpose(0, 2, 1)
+        coefs = leaves[:, :, :-1] if used > 1 else None
+        shrunk = replace(tree, values=leaves[:, :, -1], coefs=coefs, lower=None, upper=None, link="identity")
+        return self.problem.bound_leaves(shrunk)

@@ -1,0 +1,1 @@
+"""Tables as people have them: columns, categories, missing values, chunks, data sets."""

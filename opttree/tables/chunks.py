@@ -1,0 +1,169 @@
+"""Tables larger than memory, read in chunks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Chunks", "predict_chunks"]
+
+Floats = NDArray[np.float64]
+ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Rows of a table in chunks ``(X (m, p) float64, y (m,) or (m, K))``; can be iterated over repeatedly.
+
+    Parameters
+    ----------
+    source : a Parquet file or a folder of them (path, needs pyarrow); a pair ``(X, y)`` of arrays, possibly
+        memory-mapped, or X alone; a Dask DataFrame; or a function without arguments that returns an iterator of pairs.
+    target : name or names of the target columns of a file or DataFrame; None: there is no y.
+    rows : largest number of rows in a chunk; larger Dask partitions and larger chunks of a function are divided.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kind of source, or a target that it does not contain.
+
+    See Also
+    --------
+    predict_chunks : predicts them
+    opttree.GETRegressor.fit_chunks : learns from them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TAORegressor, chunks, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> [len(part) for part, _ in chunks.Chunks((X, y), rows=200)]
+    [200, 200, 42]
+    """
+
+    source: Any
+    target: str | list[str] | None = None
+    rows: int = ROWS
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, (int, np.integer)) or self.rows < 1:
+            raise ValueError(f"rows must be an integer >= 1; got {self.rows!r}")
+        if isinstance(self.source, (str, Path)):
+            if not Path(self.source).exists():
+                raise ValueError(f"source must be a Parquet file or folder; {str(self.source)!r} does not exist")
+        elif not (
+            callable(self.source) or isinstance(self.source, (np.ndarray, tuple)) or hasattr(self.source, "to_delayed")
+        ):
+            raise ValueError(
+                "source must be a path, arrays (X, y), a Dask DataFrame or a function that returns an iterator; "
+                f"got {type(self.source).__name__}"
+            )
+
+    def __iter__(self) -> Iterator[tuple[Floats, NDArray[Any] | None]]:
+        for X, y in self._parts():
+            for first in range(0, len(X), self.rows):
+                some = slice(first, first + self.rows)
+                part = np.ascontiguousarray(X[some], np.float64)
+                yield part, None if y is None else np.asarray(y[some])
+
+    def _parts(self) -> Iterator[tuple[Any, Any]]:
+        source = self.source
+        if isinstance(source, (str, Path)):
+            yield from self._parquet()
+        elif callable(source):
+            yield from source()
+        elif isinstance(source, tuple):
+            yield source
+        elif isinstance(source, np.ndarray):
+            yield source, None
+        else:
+            for part in source.to_delayed():
+                yield self._divide(part.compute())
+
+    def _parquet(self) -> Iterator[tuple[Any, Any]]:
+        from pyarrow.parquet import ParquetFile  # pyarrow.dataset would read far ahead
+
+        path = Path(self.source)
+        for file in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
+            with ParquetFile(file, pre_buffer=False) as table:
+                for group in range(table.num_row_groups):
+                    for batch in table.iter_batches(self.rows, row_groups=[group], use_threads=False):
+                        yield self._divide(batch.to_pandas())
+
+    def _divide(self, frame: Any) -> tuple[Any, Any]:
+        """Features and target of a DataFrame."""
+        names = [] if self.target is None else [self.target] if isinstance(self.target, str) else list(self.target)
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise ValueError(f"target must name columns of the table; got {missing[0]!r}")
+        y = None if self.target is None else frame[self.target].to_numpy()
+        return frame.drop(columns=names).to_numpy(np.float64), y
+
+    def labelled(self) -> Iterator[tuple[Floats, NDArray[Any]]]:
+        """The chunks of a table with y; ValueError if there is no y."""
+        for X, y in self:
+            if y is None:
+                raise ValueError("source must have a target to fit to; got none")
+            yield X, y
+
+    def sample(self, count: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any], int]:
+        """``count`` random rows (or all, if there are fewer) with their y, and the number of rows, in one pass.
+
+        Each row gets a random number; the rows with the largest are kept.
+        """
+        kept_X, kept_y, kept_key = np.zeros((0, 0)), np.zeros(0), np.zeros(0)
+        n = 0
+        for X, y in self.labelled():
+            n += len(X)
+            key = rng.random(len(X))
+            X, y, key = (
+                (X, y, key)
+                if not len(kept_key)
+                else (np.concatenate([kept_X, X]), np.concatenate([kept_y, y]), np.concatenate([kept_key, key]))
+            )
+            if len(key) > count:
+                best = np.sort(np.argpartition(key, len(key) - count)[len(key) - count :])
+                X, y, key = X[best], y[best], key[best]
+            kept_X, kept_y, kept_key = X, y, key
+        if not n:
+            raise ValueError("source must hold at least one row; got none")
+        return kept_X, kept_y, n
+
+
+def predict_chunks(
+    model: Any, source: Any, *, target: str | list[str] | None = None, rows: int = ROWS, method: str = "predict"
+) -> Iterator[NDArray[Any]]:
+    """Predictions of any fitted estimator for each chunk of ``source`` in turn; ``target`` columns are left out.
+
+    ``method`` is the name of the estimator's method: "predict", "predict_proba" or "apply". For the rest see `Chunks`.
+
+    Parameters
+    ----------
+    model : a fitted estimator.
+    source : see `Chunks`.
+    target : columns of the table to leave out.
+    rows : largest number of rows in a chunk.
+    method : of the estimator: "predict", "predict_proba" or "apply".
+
+    See Also
+    --------
+    Chunks : what is read
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TAORegressor, chunks, datasets
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> model = TAORegressor(max_depth=2, random_state=0).fit(X, y)
+    >>> parts = list(chunks.predict_chunks(model, X, rows=200))
+    >>> bool(np.array_equal(np.concatenate(parts), model.predict(X)))
+    True
+    """
+    answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
+    for X, _y in Chunks(source, target, rows):
+        yield answer(X)

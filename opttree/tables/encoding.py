@@ -1,0 +1,521 @@
+"""`Encoding`: how the columns of a table become the numbers that trees split on."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.runtime.words import number, shown
+
+__all__ = ["Encoding", "Levels", "Missing", "Value"]
+
+Floats = NDArray[np.float64]
+Kind = Literal["number", "boolean", "date", "category"]
+KINDS = ("number", "boolean", "date", "category")
+DAY = 86_400.0  # seconds
+EPOCH = datetime.datetime(1970, 1, 1)
+MOST_NAMED = 8  # levels of a category that a text lists
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, and what it holds."""
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number, or the date in days since 1970: ``fill`` where it is missing.
+
+    With ``low`` and ``high``, numbers are clipped to this range and ``fill`` lies outside of it, so that a threshold
+    sends missing ones to one side.
+
+    See Also
+    --------
+    Encoding : what holds it
+    Levels, Missing : the other kinds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAOClassifier
+    >>> table = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": [1.0, None, 3.0] * 20})
+    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no"] * 30)
+    >>> encoding = model.tree_.encoding
+    >>> from opttree.encoding import Value
+    >>> any(isinstance(feature, Value) for feature in encoding.features)
+    True
+    """
+
+    column: int
+    fill: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """1 where the column is missing, 0 elsewhere.
+
+    See Also
+    --------
+    Encoding : what holds it
+    Levels, Value : the other kinds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAORegressor
+    >>> from opttree.encoding import Missing
+    >>> table = pd.DataFrame({"size": [1.0, None, 3.0] * 20})
+    >>> model = TAORegressor(max_depth=1, random_state=0).fit(table, [0.0, 5.0, 1.0] * 20)
+    >>> any(isinstance(feature, Missing) for feature in model.tree_.encoding.features)
+    True
+    """
+
+    column: int
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A number for each category; ``other`` for unknown ones, ``missing`` for missing ones; ``of``: what it is.
+
+    "indicator": 1 for the levels in ``numbers``, 0 for the others. Else the mean of the target in each category, or the
+    share of a class, which ``of`` names.
+
+    See Also
+    --------
+    Encoding : what holds it
+    Value, Missing : the other kinds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAOClassifier
+    >>> table = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": [1.0, None, 3.0] * 20})
+    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no"] * 30)
+    >>> encoding = model.tree_.encoding
+    >>> from opttree.encoding import Levels
+    >>> any(isinstance(feature, Levels) for feature in encoding.features)
+    True
+    """
+
+    column: int
+    numbers: Mapping[str, float] = field(hash=False)
+    other: float
+    missing: float
+    of: str = "indicator"
+
+    def number_of(self, level: str) -> float:
+        """The number of a category, as text."""
+        return self.missing if level == "" else self.known.get(level, self.other)
+
+    @cached_property
+    def known(self) -> dict[str, float]:
+        """The number of every text that is known: the levels, and the usual texts of those that are numbers. The level
+        1.0 of a column of texts is the number 1 where the other levels are absent, and the column is read as numbers.
+        """
+        found = dict(self.numbers)
+        for level, value in self.numbers.items():
+            with suppress(ValueError):
+                found.setdefault(level_text(float(level)), value)
+        return found
+
+
+Feature = Value | Missing | Levels
+FEATURES: dict[str, type] = {"value": Value, "missing": Missing, "levels": Levels}
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Columns of a table, and the features made of them, each from one column. Immutable, and free of code: it is
+    written into model files.
+
+    Parameters
+    ----------
+    columns : the columns, in the order of the training table.
+    features : the features, `Value`, `Missing` or `Levels`.
+
+    See Also
+    --------
+    opttree.TableEncoder : learns it from a table
+    Levels, Value, Missing : what a feature is made of
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAOClassifier
+    >>> table = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": [1.0, None, 3.0] * 20})
+    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no"] * 30)
+    >>> encoding = model.tree_.encoding
+    >>> [column.name for column in encoding.columns]
+    ['colour', 'size']
+    """
+
+    columns: tuple[Column, ...]
+    features: tuple[Feature, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "features", tuple(self.features))
+        for column in self.columns:
+            if column.kind not in KINDS:
+                raise ValueError(f"kind must be one of {list(KINDS)}; got {column.kind!r}")
+        for feature in self.features:
+            if not 0 <= feature.column < len(self.columns):
+                raise ValueError(f"column must be one of 0..{len(self.columns) - 1}; got {feature.column}")
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, p."""
+        return len(self.features)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return tuple(self._name(feature) for feature in self.features)
+
+    @cached_property
+    def sources(self) -> NDArray[np.intp]:
+        """(p,) number of the column of each feature."""
+        return np.array([feature.column for feature in self.features], np.intp)
+
+    def _name(self, feature: Feature) -> str:
+        column = self.columns[feature.column]
+        if isinstance(feature, Missing):
+            return f"{column.name}=missing"
+        if isinstance(feature, Levels):
+            if feature.of != "indicator":
+                return f"mean({column.name})" if feature.of == "mean" else f"share({column.name}, {feature.of})"
+            return f"{column.name}={'other' if feature.other else '|'.join(feature.numbers)}"
+        return f"{column.name} (days)" if column.kind == "date" else column.name
+
+    # ---- tables -----------------------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Floats:
+        """The features (n, p) of a table; columns are found by name, those of an array by their place.
+
+        Raises
+        ------
+        ValueError
+            For a column that is absent, or holds text where numbers are needed, or infinity.
+        """
+        return self.encode(raw_columns(X, self.columns))
+
+    def encode(self, raw: Sequence[Any]) -> Floats:
+        """The features (n, p) of the columns as `raw_columns` gives them."""
+        n = len(raw[0]) if raw else 0
+        Z = np.empty((n, self.n_features))
+        codes: dict[int, tuple[list[str], NDArray[np.intp]]] = {}
+        for j, feature in enumerate(self.features):
+            own = raw[feature.column]
+            if isinstance(feature, Levels):
+                levels, code = codes.setdefault(feature.column, _coded(own))
+                known = [feature.number_of(level) for level in levels]
+                Z[:, j] = np.array(known, np.float64)[code] if n else 0.0
+            elif isinstance(feature, Missing):
+                is_text = self.columns[feature.column].kind == "category"
+                Z[:, j] = np.array([v == "" for v in own], np.float64) if is_text else np.isnan(own)
+            else:
+                numbers = own if feature.low is None else np.clip(own, feature.low, feature.high)
+                Z[:, j] = np.where(np.isnan(own), feature.fill, numbers)
+        return Z
+
+    # ---- words ------------------------------------------------------------------------------------------------------
+
+    def sides(self, j: int, weight: float, threshold: float, digits: int = 4) -> tuple[str, str]:
+        """The condition ``weight * feature j <= threshold`` and its opposite, in words."""
+        feature, column = self.features[j], self.columns[self.features[j].column]
+        name = column.name
+        if isinstance(feature, Missing):
+            words = f"{name} present", f"{name} missing"
+            return words if threshold >= 0.0 else words[::-1]
+        if isinstance(feature, Levels):
+            return self._of_levels(feature, name, weight, threshold)
+        at = threshold / weight
+        shown = _date(at) if column.kind == "date" else number(at, digits)
+        if column.kind == "boolean" and feature.low is None and 0.0 <= at < 1.0:
+            below, above = f"not {name}", name
+        elif feature.low is None or feature.high is None:
+            below, above = f"{name} <= {shown}", f"{name} > {shown}"
+            if weight < 0.0:
+                below, above = f"{name} < {shown}", f"{name} >= {shown}"
+        elif feature.fill < feature.low:
+            missing = at < feature.low
+            below = f"{name} missing" if missing else f"{name} <= {shown} or missing"
+            above = f"{name} present" if missing else f"{name} > {shown}"
+        else:
+            missing = at >= feature.high
+            below = f"{name} present" if missing else f"{name} <= {shown}"
+            above = f"{name} missing" if missing else f"{name} > {shown} or missing"
+        return (below, above) if weight > 0.0 else (above, below)
+
+    @staticmethod
+    def _of_levels(feature: Levels, name: str, weight: float, threshold: float) -> tuple[str, str]:
+        groups: tuple[list[str], list[str]] = ([], [])
+        for level, value in feature.numbers.items():
+            groups[not weight * value <= threshold].append(level)
+        if feature.of == "indicator":
+            inside = list(feature.numbers)
+            words = "other" if feature.other else inside[0] if len(inside) == 1 else "{" + ", ".join(inside) + "}"
+            verb = "is" if feature.other or len(inside) == 1 else "in"
+            no, yes = (
+                f"{name} {verb} not {words}" if verb == "is" else f"{name} not in {words}",
+                f"{name} {verb} {words}",
+            )
+            return (yes, no) if groups[0] else (no, yes)
+        if feature.missing != feature.other:
+            groups[not weight * feature.missing <= threshold].append("missing")
+        groups[not weight * feature.other <= threshold].append("other")
+        left, right = (f"{name} in {{{_listed(group)}}}" for group in groups)
+        return left, right
+
+    def value_text(self, column: int, raw: Any, digits: int = 4) -> str:
+        """An entry of a column, as `raw_columns` gives it, in words."""
+        kind = self.columns[column].kind
+        if kind == "category":
+            return raw or "missing"
+        if np.isnan(raw):
+            return "missing"
+        if kind == "boolean" and raw in (0.0, 1.0):
+            return str(bool(raw))
+        return _date(raw) if kind == "date" else number(raw, digits)
+
+    @staticmethod
+    def date_text(days: float) -> str:
+        """A date as text."""
+        return _date(days)
+
+    @staticmethod
+    def of_numbers(names: Sequence[str]) -> Encoding:
+        """The encoding of columns of numbers without missing values, as they are."""
+        return Encoding(
+            tuple(Column(name, "number") for name in names), tuple(Value(j, 0.0) for j in range(len(names)))
+        )
+
+    # ---- in and out -------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, texts and numbers that `json` can write."""
+        kinds = {kind: name for name, kind in FEATURES.items()}
+        features = [{"kind": kinds[type(feature)], **asdict(feature)} for feature in self.features]
+        return {"columns": [[column.name, column.kind] for column in self.columns], "features": features}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Encoding:
+        """The encoding that `to_dict` wrote; ValueError for damaged content."""
+        try:
+            columns = tuple(Column(str(name), str(kind)) for name, kind in data["columns"])  # type: ignore[arg-type]
+            features = []
+            for entry in data["features"]:
+                own = {key: value for key, value in entry.items() if key != "kind"}
+                kind = FEATURES[entry["kind"]]
+                for key in ("fill", "low", "high", "other", "missing"):
+                    if key in own and (own[key] is not None or key not in ("low", "high")):
+                        own[key] = float(own[key])
+                        if not np.isfinite(own[key]):
+                            raise ValueError(f"{key} must be finite; got {own[key]}")
+                if (own.get("low") is None) != (own.get("high") is None):
+                    raise ValueError("low and high must be given together; got one of them")
+                if kind is Levels:
+                    own["numbers"] = {str(level): float(value) for level, value in own["numbers"].items()}
+                features.append(kind(**own))
+            return Encoding(columns, tuple(features))
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"an encoding needs columns and features; got something else ({error})") from error
+
+
+def check_encoding(encoding: Encoding | None, n_features: int) -> None:
+    """ValueError if an encoding makes another number of features than a model has."""
+    if encoding is not None and encoding.n_features != n_features:
+        raise ValueError(f"encoding must make the model's {n_features} features; it makes {encoding.n_features}")
+
+
+def _listed(levels: Sequence[str]) -> str:
+    """Some levels in a row, and how many more there are."""
+    if len(levels) <= MOST_NAMED:
+        return ", ".join(levels)
+    return ", ".join([*levels[: MOST_NAMED - 1], f"{len(levels) - MOST_NAMED + 1} more"])
+
+
+def _date(days: float) -> str:
+    """The day or, within a day, the time, so many days after 1970 began."""
+    try:
+        moment = EPOCH + datetime.timedelta(seconds=round(days * DAY))
+    except OverflowError:
+        return f"day {days:.6g}"
+    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+        return moment.strftime("%Y-%m-%d")
+    return moment.strftime("%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M")
+
+
+def _coded(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
+    """The different texts, and the number of each entry's."""
+    numbers: dict[str, int] = {}
+    code = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), np.intp, len(texts))
+    return list(numbers), code
+
+
+def level_text(value: Any) -> str:
+    """A category as text; "" for a missing one. Whole numbers are written alike, whether read as 3 or as 3.0."""
+    if isinstance(value, str):
+        return value
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+        return ""
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+# ---- the columns of tables --------------------------------------------------------------------------------------
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a DataFrame or a Table, of any library."""
+    return hasattr(X, "columns") and hasattr(X, "shape") and not isinstance(X, np.ndarray)
+
+
+def table_names(X: Any) -> list[Any] | None:
+    """The names of the columns of a table, or None for an array."""
+    if not is_table(X):
+        return None
+    names = getattr(X, "column_names", None)  # pyarrow's columns are the data
+    return list(X.columns if names is None else names)
+
+
+def raw_columns(X: Any, columns: Sequence[Column]) -> list[Any]:
+    """The columns of a table as they are encoded: float64 with NaN (n,), or lists of texts with "" for missing ones.
+
+    Raises
+    ------
+    ValueError
+        For a column that is absent, text where numbers are needed, or infinity.
+    """
+    names = table_names(X)
+    if names is None:
+        array = X if isinstance(X, np.ndarray) else np.asarray(X, object)
+        if array.ndim != 2 or array.shape[1] != len(columns):
+            raise ValueError(f"X must have shape (n, {len(columns)}); got {array.shape}")
+        return [_raw(array[:, j], column) for j, column in enumerate(columns)]
+    frame = narwhal(X)
+    places = {str(name): name for name in names}
+    absent = [column.name for column in columns if column.name not in places]
+    if absent:
+        raise ValueError(f"X must have the columns the model was trained on; got none called {absent[0]!r}")
+    return [_raw(frame.get_column(places[column.name]), column) for column in columns]
+
+
+def rows_of(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Some rows of an array or a table."""
+    return narwhal(X)[rows].to_native() if is_table(X) else X[rows]
+
+
+def narwhal(X: Any) -> Any:
+    """A table of any library, by narwhals; sparse columns of pandas become dense."""
+    import narwhals as nw
+
+    if any(type(kind).__name__ == "SparseDtype" for kind in getattr(X, "dtypes", ())):
+        X = X.astype({n: k.subtype for n, k in X.dtypes.items() if type(k).__name__ == "SparseDtype"})
+    return nw.from_native(X, eager_only=True)
+
+
+def kind_of(values: Any) -> Kind:
+    """What a column of narwhals, or of an array (n,), holds."""
+    import narwhals as nw
+
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind in "iuf":
+            return "number"
+        return "boolean" if values.dtype.kind == "b" else _kind_of_objects(values.tolist())
+    kind = values.dtype
+    if kind.is_numeric() or isinstance(kind, nw.Duration):
+        return "number"
+    if isinstance(kind, nw.Boolean):
+        return "boolean"
+    if isinstance(kind, (nw.Date, nw.Datetime)):
+        return "date"
+    if isinstance(kind, (nw.String, nw.Categorical, nw.Enum)):
+        return "category"
+    return _kind_of_objects(values.to_list())
+
+
+def _kind_of_objects(values: Sequence[Any]) -> Kind:
+    there = [v for v in values if level_text(v) != ""]
+    if there and all(isinstance(v, (bool, np.bool_)) for v in there):
+        return "boolean"
+    if there and all(isinstance(v, datetime.date) for v in there):
+        return "date"
+    if all(_is_number(v) for v in there):
+        return "number"
+    return "category"
+
+
+def _is_number(value: Any) -> bool:
+    return hasattr(value, "__float__") and not isinstance(value, str)
+
+
+def _raw(values: Any, column: Column) -> Any:
+    """One column, an array or a column of narwhals, as `raw_columns` says."""
+    import narwhals as nw
+
+    if column.kind == "category":
+        return [level_text(v) for v in (values.tolist() if isinstance(values, np.ndarray) else values.to_list())]
+    if not isinstance(values, np.ndarray):
+        kind = values.dtype
+        if isinstance(kind, (nw.Date, nw.Datetime)):
+            if column.kind != "date":
+                raise ValueError(f"X column {column.name!r} must hold numbers, as in training; got dates")
+            if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
+                values = values.dt.replace_time_zone(None)  # as clocks there show it
+            micro = values.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64).to_numpy()
+            return np.where(values.is_null().to_numpy(), np.nan, micro) / (1e6 * DAY)
+        if isinstance(kind, nw.Duration):
+            seconds = values.dt.total_microseconds().cast(nw.Float64).to_numpy()
+            return np.where(values.is_null().to_numpy(), np.nan, seconds) / (1e6 * DAY)
+        if kind.is_numeric() or isinstance(kind, nw.Boolean):
+            if values.is_null().any():
+                numbers = np.array([np.nan if level_text(v) == "" else float(v) for v in values.to_list()])
+            else:
+                numbers = values.cast(nw.Float64).to_numpy()
+            return _finite(numbers, column)
+        values = np.array([None, *values.to_list()], object)[1:]
+    return _finite(np.array([_as_number(v, column) for v in values.tolist()], np.float64), column)
+
+
+def _as_number(value: Any, column: Column) -> float:
+    if level_text(value) == "":
+        return np.nan
+    if column.kind == "date":
+        moment = value
+        if isinstance(value, str):
+            try:
+                moment = datetime.datetime.fromisoformat(value)
+            except ValueError:
+                moment = None
+        if isinstance(moment, datetime.date):
+            if not isinstance(moment, datetime.datetime):
+                moment = datetime.datetime(moment.year, moment.month, moment.day)
+            return (moment.replace(tzinfo=None) - EPOCH).total_seconds() / DAY
+    else:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    raise ValueError(f"X column {column.name!r} must hold {column.kind}s, as in training; got {shown(value)}")
+
+
+def _finite(numbers: Floats, column: Column) -> Floats:
+    if np.isinf(numbers).any():
+        raise ValueError(f"X column {column.name!r} must be finite; got infinity (inf): clip or remove such rows first")
+    return np.ascontiguousarray(numbers, np.float64)

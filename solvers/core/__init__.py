@@ -1,0 +1,1 @@
+"""What every solver stands on: the base class, the driver, results, combinators, processes."""

@@ -1,0 +1,214 @@
+"""The interface of solvers: frozen options and a generator of iterates, which `solve` runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+from numpy.random import Generator as Rng
+
+from opttree.model.convert import Model
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.runtime.options import Checked
+from opttree.statement import TreeProblem
+from opttree.statement.constraints import Constraint
+from opttree.statement.losses import Loss
+from solvers.core.result import Termination, Verdict
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One iterate: a model, its objective if the solver knows it, a proved lower bound if there is one, and the phase.
+
+    ``n_evaluations`` counts the passes over the data since the last step; ``info`` holds additional numbers for the
+    trace.
+
+    See Also
+    --------
+    Solver : yields them
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, Step, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> seen = []
+    >>> result = solve(problem, TAO(), callback=lambda step, trace: seen.append(step), random_state=0)
+    >>> isinstance(seen[0], Step), seen[0].tree.n_leaves <= 4
+    (True, True)
+    """
+
+    tree: Model
+    objective: float | None = None
+    bound: float | None = None
+    phase: str = ""
+    n_evaluations: int = 1
+    info: Mapping[str, float] = field(default_factory=dict)
+
+
+class LastCall(Exception):  # noqa: N818
+    """Thrown into a solver's generator when the time is up; the solver may catch it and yield one more step.
+
+    It is thrown again after that step; a `Verdict` that the solver then returns completes the message (not in a chain).
+    """
+
+
+_DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by `opttree.runtime.clock.now`
+
+
+@contextmanager
+def due_at(deadline: float) -> Iterator[None]:
+    """Context that sets the deadline of `seconds_left`; an earlier deadline of an enclosing block takes precedence."""
+    token = _DEADLINE.set(min(_DEADLINE.get(), deadline))
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(token)
+
+
+def seconds_left() -> float:
+    """Seconds until the run's time limit, inf without one; for calls that take a time limit but cannot be stopped."""
+    return _DEADLINE.get() - now()
+
+
+Steps = Generator[Step | None, Any, Termination | Verdict | None]
+
+
+def at_last_call(
+    work: Generator[Step | None, Any, Any],
+    last: Callable[[], Step | None],
+    ends: tuple[type[BaseException], ...] = (LastCall,),
+) -> Generator[Step | None, Any, Any]:
+    """Run ``work``; when it is stopped by one of the exceptions ``ends``, yield the step that ``last`` returns."""
+    try:
+        return (yield from work)
+    except ends:
+        if (step := last()) is not None:
+            yield step
+        raise
+
+
+def changed_steps(inner: Generator[T | None, Any, R], change: Callable[[T], Step]) -> Generator[Step | None, Any, R]:
+    """What ``inner`` yields, including at its last call, each transformed by ``change``; None stays None."""
+    step: T | None = None
+    while True:
+        try:
+            step = next(inner)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            yield None if step is None else change(step)
+        except LastCall as call:
+            with suppress(StopIteration):  # the solver ends without another step
+                step = inner.throw(call)
+                yield None if step is None else change(step)
+            raise
+
+
+def last_step(work: Steps, kept: Step) -> Steps:
+    """The last step of ``work`` alone, or the last so far at its last call, ``kept`` if it has none; None in
+    between.
+    """
+    while True:
+        try:
+            kept = next(work) or kept
+        except StopIteration as stop:
+            yield kept
+            return stop.value
+        try:
+            yield None
+        except LastCall:
+            yield kept
+            raise
+
+
+class Solver(Checked):
+    """Base class of solvers: frozen dataclasses of options, without state or data.
+
+    See Also
+    --------
+    Step : what a solver yields
+    check_solver : what a solver must do
+    solve : runs it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, Solver, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> isinstance(TAO(), Solver), TAO().refusal(problem) is None
+    (True, True)
+    """
+
+    takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
+    makes_forests = False  # whether its models may be forests, from which no solver starts
+    takes_losses = False  # whether it takes every `Loss`; others are refused
+    respects: ClassVar[tuple[type[Constraint], ...]] = ()  # the side constraints that its trees satisfy
+
+    def brief(self) -> str:
+        """The solver's name and the options that differ from their defaults."""
+        if not is_dataclass(self):
+            return repr(self)
+        options = []
+        for f in fields(self):
+            value = getattr(self, f.name)
+            default = f.default_factory() if f.default_factory is not MISSING else f.default
+            if f.repr and not (type(value) is type(default) and value == default):
+                options.append(f"{f.name}={value.brief() if isinstance(value, Solver) else repr(value)}")
+        return f"{type(self).__name__}({', '.join(options)})"
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """None, or the reason why this solver cannot solve ``problem``, its side constraints included.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> problem = opttree.TreeProblem.standardized(X, y, depth=2, splits="axis")
+        >>> from solvers import GET, solve
+        >>> GET().refusal(problem)
+        'its splits are axis-aligned, and the gates are hyperplanes'
+        """
+        for constraint in problem.constraints:
+            if not isinstance(constraint, self.respects):
+                return f"its trees may violate {constraint!r}; solvers.MIP states side constraints"
+        if isinstance(problem.loss, Loss) and not self.takes_losses:
+            known = "the losses that opttree names"
+            return f"it takes {known}, and not {problem.loss!r}, of which it would need more than value and constant"
+        return self.supports(problem)
+
+    def covers(self, problem: TreeProblem) -> bool:
+        """Whether its OPTIMAL is a proof over all trees of ``problem``, not over some that its options admit."""
+        return False
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """None, or why this solver cannot solve ``problem`` without its side constraints, in one sentence."""
+        return None
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The algorithm: yields a `Step` per iterate and None in between wherever it can be stopped.
+
+        The generator's return value says why it ended: a `Termination`, or a `Verdict` with an additional message; None
+        means `Termination.ITERATION_LIMIT`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define steps")
+
+
+def start_for(solver: Solver, tree: Model | None) -> Tree | None:
+    """``tree`` as a start for ``solver``; ValueError for a forest, which an earlier solver of a chain may return."""
+    if isinstance(tree, Forest) and len(tree.trees) == 1:
+        tree = tree.trees[0]
+    if tree is not None and not isinstance(tree, Tree):
+        raise ValueError(f"start must be a Tree; got a {type(tree).__name__}")
+    return tree if tree is None or solver.takes_gates else replace(tree, gate=None, mixture=False)

@@ -1,0 +1,247 @@
+"""`Boosting`: trees fitted one after another, each to the errors of those before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from opttree.statement.losses import Loss
+from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.driver import solve
+from solvers.core.result import Termination
+from solvers.ensembles.forest import TAOForest
+
+Floats = NDArray[np.float64]
+REPEATS, FEW_ROWS = 4, 1000
+NEGLIGIBLE = 1e-3  # share of the held-out log loss of the class frequencies, below which no more trees are added
+SMALLEST_ERROR = 1.0  # of the mean absolute error: below, the absolute loss is treated as quadratic, as in Huber's loss
+SMALLEST_CURVATURE = 0.05  # lower limit for the curvature of the log loss in a class score
+
+
+@dataclass(frozen=True)
+class Boosting(Solver):
+    """Gradient boosting (Friedman, Annals of Statistics 2001) with optimised trees.
+
+    Every tree is fitted by weighted least squares to a quadratic majoriser of each row's loss, tangent at the current
+    prediction F; weights w and targets t (relative to F) are::
+
+        squared    w = 1                                      t = y - F
+        absolute   w = 1 / (2 max(|y - F|, small))            t = y - F
+        log        w = max(2 max_k p_k (1 - p_k), .05)        t_k = (1[y = k] - p_k) / w
+
+    p is the softmax of the scores F; the Hessian of the log loss in F is at most ``2 max_k p_k (1 - p_k)`` by
+    Gershgorin's theorem. An `opttree.losses.Loss` gives weights and targets by its ``majorizer``.
+
+    See Also
+    --------
+    opttree.BoostedTreesRegressor : the estimator
+    TAOForest : averaged trees
+
+    References
+    ----------
+    Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29 (2001).
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import Boosting, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> sums = solve(problem, Boosting(n_trees=20), random_state=0)
+    >>> sums.objective < 0.6
+    True
+    """
+
+    takes_losses = True
+    makes_forests = True
+
+    base: Solver = option(
+        factory=lambda: TAOForest(
+            1, kind="oblique", max_iter=5, constant_iterations=1, shrinkage=10.0, sample=0.7, split_lasso=0.0
+        ),
+        doc="""Solver of the trees. With a `TAOForest`, single trees are grown with its options and kind, on samples of
+        ``subsample`` of data that is prepared once; any other solver solves a separate `TreeProblem` for each tree.""",
+    )
+    n_trees: int = option(300, "Largest number of trees of an ensemble, see ``repeats``.", least=1)
+    learning_rate: float = option(0.1, "Factor by which each tree's output is multiplied, in (0, 1].", above=0, most=1)
+    subsample: float = option(0.7, "Share of the rows in each tree's sample.", above=0, most=1)
+    validation: float | TreeProblem | None = option(
+        0.1,
+        """Share of the rows held out to choose the number of trees, or a `TreeProblem` of other rows for it; None: all
+        trees are kept.""",
+        above=0,
+        below=1,
+    )
+    patience: int = option(
+        20,
+        """Stop after this many trees without a lower held-out loss; and for classes once it is a thousandth of that of
+        the class frequencies.""",
+        least=1,
+    )
+    repeats: int | None = option(
+        None,
+        """Ensembles, each with other rows held out, whose predictions (of classes: scores) are averaged; None: 4 for
+        fewer than 1000 rows, else 1, as with ``validation=None``.""",
+        least=1,
+    )
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Differentiable losses; ``base`` must support the problem under squared loss."""
+        if problem.loss == "zero_one":
+            return "boosting needs a loss with a gradient; the problem asks for loss='zero_one'"
+        if isinstance(problem.loss, Loss) and problem.loss.positive:
+            return f"sums of trees may leave the domain of {problem.loss!r}, whose predictions are positive"
+        if isinstance(problem.loss, Loss) and not problem.loss.can_boost:
+            return f"boosting needs a loss with a majorizer, or a gradient and a curvature; {problem.loss!r} has none"
+        if problem.depth < 1:
+            return "boosting needs trees of depth 1 or more; the problem allows 0"
+        if problem.single_refusal is not None:
+            return problem.single_refusal
+        y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y
+        return self.base.refusal(problem.with_rows(problem.X, y, problem.sample_weight, loss="squared"))
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The best constant, then the sum of the trees up to the lowest held-out loss."""
+        if start is not None:
+            yield Step(start, phase="start")
+        yield Step(problem.best_constant(), phase="constant")
+        share = self.validation if problem.n_samples > 1 else None
+        judge = self.validation if isinstance(self.validation, TreeProblem) else None
+        repeats = (
+            1
+            if share is None or judge is not None
+            else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
+        )
+        runs: list[Run] = []
+
+        def grown() -> Generator[None, Any, Termination]:
+            termination = Termination.ITERATION_LIMIT
+            for own in [rng] if repeats == 1 else rng.spawn(repeats):
+                if share is None or isinstance(share, TreeProblem):
+                    train, valid = problem, judge
+                else:
+                    train, valid = problem.split(share, own)
+                runs.append(Run(starting_scores(train), held_out=valid is not None))
+                termination = yield from self._grown(runs[-1], train, valid, own)
+            return termination
+
+        def ensemble() -> Step | None:
+            grown = [run for run in runs if run.trees]
+            return self._step(problem, grown) if grown else None
+
+        termination = yield from at_last_call(grown(), ensemble)
+        yield ensemble()
+        return termination
+
+    def _grown(
+        self, run: Run, train: TreeProblem, valid: TreeProblem | None, rng: Rng
+    ) -> Generator[None, Any, Termination]:
+        """Add trees to ``run``, until the loss on ``valid`` gets no lower."""
+        parts = [train] if valid is None else [train, valid]
+        scores = [np.tile(run.offset, (part.n_samples, 1)) for part in parts]
+        alone = mean_loss(parts[-1], scores[-1])
+        quick = getattr(self.base, "quick_trees", None)
+        fit = self._stated(train) if quick is None else quick(train, self.subsample)
+        for _ in range(self.n_trees):
+            tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
+            run.trees.append(tree)
+            for part, own in zip(parts, scores, strict=True):
+                own += self.learning_rate * tree.outputs(part.X)
+            run.losses.append(mean_loss(parts[-1], scores[-1]))
+            yield None
+            if valid is not None and valid.is_classification and run.losses[-1] < NEGLIGIBLE * alone:
+                return Termination.STALLED
+            if valid is not None and len(run.losses) - 1 - int(np.argmin(run.losses)) >= self.patience:
+                return Termination.STALLED
+        return Termination.ITERATION_LIMIT
+
+    def _step(self, problem: TreeProblem, runs: Sequence[Run]) -> Step:
+        """The mean of the runs' sums of trees, each up to its best number on held-out rows, as the mean of a forest of
+        scaled-up trees.
+        """
+        still, unit = np.zeros(problem.n_features), np.ones(problem.n_features)
+        total = sum(run.count for run in runs)
+        scaled: list[Tree] = []
+        for run in runs:
+            share = total / (len(runs) * run.count)
+            scale = self.learning_rate * run.count * share
+            scaled += [tree.unscale(still, unit, run.offset * share, scale) for tree in run.trees[: run.count]]
+        if problem.is_classification:
+            scaled = [replace(tree, classes=problem.classes) for tree in scaled]
+        link = "softmax" if problem.is_classification else "identity"
+        starts = tuple((run.count, run.offset) for run in runs)
+        forest = Forest((tuple(scaled),), problem.n_outputs, link=link, starts=starts)
+        losses = [run.losses[run.count - 1] if run.held_out else np.inf for run in runs]
+        info = {"trees": float(total), "validation": float(np.mean(losses))}
+        return Step(forest, problem.objective(forest), phase="boosting", info=info)
+
+    def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
+        """A function that fits a tree by any solver, on a separate problem."""
+
+        def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
+            rows = np.sort(rng.choice(train.n_samples, max(round(self.subsample * train.n_samples), 1), replace=False))
+            part = train.with_rows(train.X[rows], targets[rows], (train.w * weights)[rows], loss="squared")
+            tree = solve(part, self.base, random_state=rng).tree
+            return tree.trees[0] if isinstance(tree, Forest) else tree
+
+        return fit
+
+
+@dataclass
+class Run:
+    """The trees of one ensemble, its loss after each of them, and the scores from which it starts."""
+
+    offset: Floats
+    held_out: bool  # whether the losses are those of held-out rows
+    trees: list[Tree] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """The trees that are kept: up to the lowest held-out loss, or all."""
+        return int(np.argmin(self.losses)) + 1 if self.held_out else len(self.trees)
+
+
+def starting_scores(problem: TreeProblem) -> Floats:
+    """(K,) the best constant prediction; for classes, logarithms of class frequencies."""
+    value = problem.best_constant().values[0]
+    return np.log(np.maximum(value, 1e-6)) if problem.is_classification else value
+
+
+def working_targets(problem: TreeProblem, scores: Floats) -> tuple[Floats, Floats]:
+    """Weights (n,) of mean one and targets (n, K) for the next tree, see `Boosting`."""
+    if problem.is_classification:
+        shares = softmax(scores)
+        target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] - shares
+        weights = np.maximum(2.0 * np.max(shares * (1.0 - shares), axis=1), SMALLEST_CURVATURE)
+        return weights, target / weights[:, None]
+    if isinstance(problem.loss, Loss):
+        weights, target = problem.loss.majorizer(problem.Y, scores)
+        weights = weights.mean(axis=1)  # one per row, as trees take them
+        return weights / weights.mean(), target
+    target = problem.Y - scores
+    if problem.loss == "squared":
+        return np.ones(len(target)), target
+    size = np.abs(target).sum(axis=1)
+    weights = 1.0 / np.maximum(size, SMALLEST_ERROR * max(float(size.mean()), 1e-300))
+    return weights / weights.mean(), target
+
+
+def mean_loss(problem: TreeProblem, scores: Floats) -> float:
+    """Mean loss of predictions with these scores."""
+    return problem.mean_loss_of(softmax(scores) if problem.is_classification else scores)
+
+
+def softmax(scores: Floats) -> Floats:
+    """Probabilities (n, K) of class scores."""
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)

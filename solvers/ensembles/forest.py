@@ -1,0 +1,295 @@
+"""`TAOForest`: bagged trees by alternating optimization (TAO paper, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.passes import alternation
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import L2, TreeProblem
+from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.parallel import spread
+from solvers.core.result import Termination
+from solvers.ensembles.growth import GrownTree, Shared, grow
+from solvers.ensembles.growth_options import MOST_FEATURES, GrowthOptions
+from solvers.tao.tao import PRINTED_STEPS
+
+Floats = NDArray[np.float64]
+SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
+UNSHRUNK = 1e-9  # rows
+LASSOS = (0.003, 0.01, 0.03)
+FREE = 1.005  # the out-of-bag error may rise by this factor if leaves become sparser
+KINDS = ("auto", "oblique", "axis", "cart", "extra", "stacked")  # the last by `StackedForest`
+PILOTS = 8  # trees of each kind, on bootstrap samples, to compare the kinds
+CLEARLY = 0.96  # CART trees are preferred if their error is below this share of the TAO trees' error
+FEW_PAIRS = 30  # rows with two out-of-bag predictions needed for an average over pairs
+
+
+@dataclass(frozen=True)
+class TAOForest(GrowthOptions, Solver):
+    """Trees on random samples of the rows, each from its own random start; their predictions are averaged.
+
+    For squared loss; in classification the outputs are class indicators, so that leaves hold class frequencies and the
+    loss of a tree is the Brier score. The passes over a tree run in single precision in one compiled function
+    (`opttree.kernels.passes.alternation`).
+
+    After the last pass the leaves are fitted from the root down, each shrunk towards its parent's model by a ridge
+    penalty on the difference, with the weight of ``shrinkage`` rows. "oob" takes the value of `SHRINKAGES` with the
+    lowest out-of-bag error: with r_t the out-of-bag residual of tree t, the squared error of T averaged trees is the
+    mean of ``r_s r_t`` over pairs of trees plus 1/T of what the mean of ``r_t^2`` exceeds it by.
+
+    See Also
+    --------
+    opttree.TAOForestRegressor : the estimator
+    StackedForest : of several kinds of trees
+
+    References
+    ----------
+    Zharmagambetov and Carreira-Perpinan, "Smaller, more accurate regression forests using tree alternating
+    optimization", ICML 2020.
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAOForest, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> forest = solve(problem, TAOForest(n_trees=4), random_state=0)
+    >>> len(forest.tree.trees), forest.objective < 1.0
+    (4, True)
+    """
+
+    makes_forests = True
+
+    common_start: bool = option(
+        False,
+        "Whether all oblique trees start from the same random hyperplanes (section 5.5), drawn from the seed.",
+    )
+    first: int = option(
+        0, "Number of the first tree: a forest of 20 and one of 10 with ``first=20`` together equal one of 30.", least=0
+    )
+    n_jobs: int | None = option(
+        None,
+        "Trees grown in parallel, see `solvers.core.parallel.spread`. The forest does not depend on it.",
+        test=lambda n_jobs: n_jobs != 0,
+        words="None or an integer other than 0",
+    )
+
+    @staticmethod
+    def paper(n_trees: int = 30, max_iter: int = 40) -> TAOForest:
+        """The method as printed (TAO paper, section 4), for standardised features and outputs: trees of `TAO.paper` on
+        random samples of nine tenths of the rows, averaged.
+
+        They are grown by the compiled passes: thresholds are the best of 256 along each hyperplane, and numbers of
+        single precision.
+
+        Examples
+        --------
+        >>> from solvers import TAOForest
+        >>> TAOForest.paper().kind
+        'oblique'
+        """
+        return TAOForest(
+            n_trees=n_trees,
+            kind="oblique",
+            max_iter=max_iter,
+            constant_iterations=0,
+            newton_steps=PRINTED_STEPS,
+            ridge=0.0,
+            shrinkage=UNSHRUNK,
+            split_lasso=0.01,
+            leaf_lasso=0.01,
+            relaxed=False,
+            clip=False,
+        )
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Squared loss or classification; l1 and l2 penalties on splits."""
+        if problem.loss == "absolute":
+            return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
+        if self.monotone is not None:
+            if self.kind not in ("cart", "extra") or problem.leaves != "constant":
+                return f"monotone is for kind 'cart' or 'extra' and constant leaves; got kind={self.kind!r}"
+            if problem.is_classification or problem.n_outputs > 1:
+                return "monotone is for one number; the problem has classes or several outputs"
+            if len(self.monotone) != problem.n_features:
+                return (
+                    f"monotone must have an entry for each of {problem.n_features} features; got {len(self.monotone)}"
+                )
+        if problem.depth < 1:
+            return "a forest needs trees of depth 1 or more; the problem allows 0"
+        if problem.single_refusal is not None:
+            return problem.single_refusal
+        if problem.splits == "axis" and self.kind == "oblique":
+            return "its trees are oblique, and the problem asks for axis-aligned ones; use kind='axis'"
+        if problem.split_price or problem.strength(L2, "leaves"):
+            return "leaves are shrunk towards their parents; the problem has an l2 penalty on leaves or a price"
+        return None
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The constant tree, then the forest; at a time limit or Ctrl-C, the forest of the finished trees."""
+        if start is not None:
+            yield Step(start, phase="start")
+        yield Step(problem.best_constant(), phase="constant")
+        tallies: dict[str, Tally] = {}
+
+        def forest() -> Step | None:
+            """The forest of the kind with the most trees so far."""
+            kind = max(tallies, key=lambda kind: len(tallies[kind].grown))
+            return self._step(problem, kind, tallies[kind]) if tallies[kind].grown else None
+
+        yield from at_last_call(self.growth(problem, rng, tallies), forest)
+        yield forest()
+        return Termination.ITERATION_LIMIT
+
+    def growth(self, problem: TreeProblem, rng: Rng, tallies: dict[str, Tally]) -> Generator[None]:
+        """Grow the trees into ``tallies``, one for each kind; yields after each tree."""
+        common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
+        seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
+        shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
+        chosen = self.leaf_lasso == "oob" and problem.leaves == "linear" and problem.n_features <= MOST_FEATURES
+        lassos = (0.0, *LASSOS) if chosen else None
+        shared = Shared.of(problem, self, shrinkages, common if self.common_start else None, lassos)
+        yield from self._trees(shared, seeds, common, tallies)
+
+    def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
+        """A function of weights (n,), targets (n, K) and random numbers that fits a tree of this kind to a sample under
+        squared loss, by the compiled passes; the rows of ``train`` are prepared only once.
+        """
+        ridge = self.ridge if self.shrinkage == "oob" else float(self.shrinkage)
+        shared = Shared.of(train, replace(self, sample=subsample), (ridge,))
+        kind = self.kind if self.kind != "auto" else "axis" if train.splits == "axis" else "oblique"
+
+        def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:
+            # single precision: keep the numbers in range
+            unit = max(float(np.sqrt(np.mean(weights[:, None] * targets**2))), 1e-300)
+            part = replace(shared, Y=(targets / unit).astype(np.float32), w=shared.w * weights.astype(np.float32))
+            still = np.zeros(train.n_features)
+            return grow(part, (kind, rng)).tree(0, None).unscale(still, still + 1.0, 0.0, unit)
+
+        return fit
+
+    def _trees(self, shared: Shared, seeds: dict[int, Rng], common: Rng, tallies: dict[str, Tally]) -> Generator[None]:
+        """Grow the trees with the numbers ``seeds`` into ``tallies``; "auto" compares the kinds first."""
+        ours = "axis" if shared.axis_aligned else "oblique"
+        kind = ours if self.kind == "auto" else self.kind
+        if self.kind == "auto":
+            bootstrap = replace(shared, options=replace(self, sample="bootstrap"))
+            pilots = dict(enumerate(common.spawn(min(PILOTS, self.n_trees))))
+            tallies.update({pilot: Tally(shared.of_kind(pilot)) for pilot in (ours, "cart")})
+            for pilot in (ours, "cart"):
+                yield from self._grow(bootstrap, pilot, pilots, tallies[pilot])
+            both = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
+            rows = both if both.sum() >= FEW_PAIRS else None
+            n_trees = self.first + self.n_trees
+            forecasts = {pilot: np.nan_to_num(tally.errors(n_trees, rows)).min() for pilot, tally in tallies.items()}
+            kind = "cart" if forecasts["cart"] < CLEARLY * forecasts[ours] else ours
+            tallies.clear()
+        tallies[kind] = Tally(shared.of_kind(kind))
+        yield from self._grow(shared, kind, seeds, tallies[kind])
+
+    def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
+        """Grow the trees with the numbers ``seeds`` into ``tally``."""
+        numbers = list(seeds)
+        trees = spread(grow, shared.of_kind(kind), [(kind, seed) for seed in seeds.values()], self.n_jobs)
+        with closing(trees):
+            for i, tree in trees:
+                tally.add(numbers[i], tree)
+                yield None
+
+    def _step(self, problem: TreeProblem, kind: str, tally: Tally) -> Step:
+        """The forest at the best shrinkage."""
+        n_trees = self.first + self.n_trees
+        best = tally.best(n_trees)
+        forest = tally.forest(best, problem)
+        info = {
+            "oob": float(tally.errors(n_trees)[best]),
+            "shrinkage": tally.shrinkages[best],
+            "lasso": tally.lassos[best],
+            "trees": float(len(forest.trees)),
+            "kind": float(KINDS.index(kind)),
+        }
+        return Step(forest, problem.objective(forest), phase="forest", info=info)
+
+
+class Tally:
+    """Trees, and running sums of out-of-bag errors for each set of leaf models: shrinkages and lassos."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.shrinkages, self.lassos = shared.shrinkages, shared.lassos
+        self.grown: dict[int, GrownTree] = {}
+        n, n_outputs = shared.Y.shape
+        sets = len(self.shrinkages)
+        self.residuals = np.zeros((sets, n, n_outputs))
+        self.squares = np.zeros((sets, n))
+        self.counts = np.zeros(n, np.int64)
+
+    def add(self, number: int, tree: GrownTree) -> None:
+        """One tree more."""
+        self.grown[number] = tree
+        X, Y, outside = self.shared.X, self.shared.Y, tree.outside
+        for k, models in enumerate(tree.models):
+            errors = alternation.answers(X, tree.leaf, models, tree.low, tree.high)[outside] - Y[outside]
+            self.residuals[k][outside] += errors
+            self.squares[k][outside] += np.square(errors).sum(axis=1)
+        self.counts[outside] += 1
+
+    @classmethod
+    def pooled(cls, parts: Sequence[tuple[Tally, int]]) -> Tally:
+        """The sums over the trees of several tallies, each at the shrinkage of this number; without the trees."""
+        whole = cls(parts[0][0].shared)
+        whole.shrinkages = (np.nan,)
+        whole.residuals = sum(tally.residuals[number] for tally, number in parts)[None]
+        whole.squares = sum(tally.squares[number] for tally, number in parts)[None]
+        whole.counts = np.sum([tally.counts for tally, _number in parts], axis=0)
+        return whole
+
+    def best(self, n_trees: int) -> int:
+        """Number of the leaf models of a forest of ``n_trees``: of the sparsest whose expected error is at most `FREE`
+        times the lowest, the best. Without errors, a shrinkage near 3 rows and no lasso.
+        """
+        errors = self.errors(n_trees)
+        if not np.isfinite(errors).all():
+            errors = np.abs(np.log(np.maximum(self.shrinkages, 1e-6)) - np.log(3.0)) + np.array(self.lassos)
+            return int(np.argmin(errors))
+        free = np.flatnonzero(errors <= FREE * errors.min())
+        sparsest = max(self.lassos[i] for i in free)
+        return int(min((i for i in free if self.lassos[i] == sparsest), key=lambda i: errors[i]))
+
+    def forest(self, number: int, problem: TreeProblem) -> Forest:
+        """The trees at shrinkage ``number``."""
+        trees = tuple(self.grown[place].tree(number, problem.classes) for place in sorted(self.grown))
+        return Forest((trees,), problem.n_outputs, self.outside(number))
+
+    def outside(self, number: int) -> tuple[Floats, NDArray[np.int64]]:
+        """For shrinkage ``number``, mean out-of-bag predictions (n, K), and the number of trees behind each."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = self.shared.Y + self.residuals[number] / self.counts[:, None]
+        return means, self.counts
+
+    def errors(self, n_trees: int, rows: NDArray[np.bool_] | None = None) -> Floats:
+        """(shrinkages,) expected squared error of a forest of ``n_trees`` on new rows, summed over outputs.
+
+        Estimated from the rows with at least two out-of-bag predictions (within the mask ``rows (n,)``, if given). With
+        too few of these, the error of a single tree; NaN without any out-of-bag prediction.
+        """
+        w, counts = self.shared.w, self.counts
+        seen, twice = counts > 0, (counts > 1 if rows is None else rows & (counts > 1))
+        if not seen.any():
+            return np.full(len(self.squares), np.nan)
+        if twice.sum() < FEW_PAIRS:
+            return np.sum(w[seen] * self.squares[:, seen] / counts[seen], axis=1) / w[seen].sum()
+        squares, counts, w = self.squares[:, twice], counts[twice], w[twice]
+        products = np.square(self.residuals[:, twice]).sum(axis=2) - squares
+        pairs = np.sum(w * products / (counts * (counts - 1.0)), axis=1) / w.sum()
+        alone = np.sum(w * squares / counts, axis=1) / w.sum()
+        return np.maximum(pairs + (alone - pairs) / n_trees, 0.0)

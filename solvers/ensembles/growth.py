@@ -1,0 +1,276 @@
+"""Growth of one tree of a forest: random sample, start, compiled TAO passes, and leaf models for every shrinkage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.passes import alternation
+from opttree.kernels.smooth import vectors
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.problems.smooth.blocks import in_blocks
+from opttree.statement import L1, L2, TreeProblem
+from solvers.ensembles.growth_options import GrowthOptions
+from solvers.tao.tao import TAO
+
+Singles = NDArray[np.float32]
+CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many parameters of a linear leaf
+CART_FEATURES = 0.5  # share of random features for each of its splits
+PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
+MOST_MOMENTS = 2**27  # bytes of Gram matrices up to which leaves are linear
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The data shared by all trees of a forest: the problem in single precision (rows and blocks), and the options."""
+
+    X: Singles
+    Y: Singles
+    blocks: Singles
+    w: Singles
+    options: GrowthOptions
+    depth: int
+    linear: bool
+    min_leaf: int
+    l1: float
+    l2: float
+    leaf_l1: float
+    shrinkages: tuple[float, ...]  # of each set of leaf models
+    lassos: tuple[float, ...]
+    most_depth: int  # depth limit of the problem, for CART trees; ``depth`` is that of TAO trees
+    common: tuple[Singles, ...]  # common random start directions (B, p) of all oblique trees, or empty
+    axis_aligned: bool  # whether the problem asks for axis-aligned splits
+
+    @classmethod
+    def of(
+        cls,
+        problem: TreeProblem,
+        options: GrowthOptions,
+        shrinkages: tuple[float, ...],
+        common: Rng | None = None,
+        lassos: tuple[float, ...] | None = None,
+    ) -> Shared:
+        """The shared data of ``problem``; class codes become indicators, so that squared loss is the Brier score.
+
+        ``common`` : random generator of the common start of all oblique trees, if they have one. ``shrinkages`` and
+        ``lassos``, by default that of the options: leaves are fitted for each pair.
+        """
+        if lassos is None:
+            lassos = (0.0 if options.leaf_lasso == "oob" else float(options.leaf_lasso),)
+        n = problem.n_samples
+        if problem.is_classification:
+            Y = np.eye(problem.n_outputs, dtype=np.float32)[problem.Y[:, 0].astype(int)]
+        else:
+            Y = problem.Y.astype(np.float32)
+        X = problem.X.astype(np.float32)
+        depth = min(options.levels or problem.depth, problem.depth)
+        shape = (2**depth - 1, problem.n_features)
+        data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // vectors.BLOCK), "float32")
+        return cls(
+            X,
+            Y,
+            data.X,
+            (problem.w * n).astype(np.float32),
+            options,
+            depth,
+            problem.leaves == "linear",
+            problem.min_leaf,
+            problem.strength(L1, "splits"),
+            problem.strength(L2, "splits"),
+            problem.strength(L1, "leaves"),
+            shrinkages * len(lassos),
+            tuple(lasso for lasso in lassos for _ in shrinkages),
+            problem.depth,
+            () if common is None else (common.normal(size=shape).astype(np.float32),),
+            problem.splits == "axis",
+        )
+
+    def of_kind(self, kind: str) -> Shared:
+        """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by."""
+        if kind not in ("cart", "extra") or self.options.leaf_lasso != "oob":
+            return self
+        shrinkages = tuple(dict.fromkeys(self.shrinkages))
+        return replace(self, shrinkages=shrinkages, lassos=(0.0,) * len(shrinkages))
+
+    def weights(self, rng: Rng) -> Singles:
+        """(n,) weights of a random sample: zero on the rows left out."""
+        n, sample = self.w.size, self.options.sample
+        if sample == "bootstrap":
+            return self.w * np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float32)
+        keep = np.zeros(n, np.float32)
+        keep[rng.choice(n, max(round(float(sample) * n), 1), replace=False)] = 1.0
+        return self.w * keep
+
+
+class GrownTree(NamedTuple):
+    """A tree whose leaf models are stored separately, one set for every shrinkage."""
+
+    skeleton: Tree
+    leaf: NDArray[np.int32]  # (n,) leaf number of every row of the problem
+    outside: NDArray[np.int32]  # out-of-bag rows
+    models: Singles  # (shrinkages, L, K, p + 1), the constant last
+    low: Singles  # (L, K), like high: the range to which predictions are clipped
+    high: Singles
+
+    def tree(self, number: int, classes: NDArray[Any] | None) -> Tree:
+        """The tree with the models of shrinkage ``number``."""
+        models, low, high = (part.astype(np.float64) for part in (self.models[number], self.low, self.high))
+        values, coefs = models[:, :, -1], models[:, :, :-1]
+        skeleton = self.skeleton
+        own = skeleton.children, skeleton.A, skeleton.b
+        if not coefs.any():  # constants are always within their range
+            return Tree(*own, np.clip(values, low, high), classes=classes)
+        if np.isinf(low).any():
+            return Tree(*own, values, coefs, classes=classes)
+        return Tree(*own, values, coefs, lower=low, upper=high, classes=classes)
+
+
+def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None = None) -> GrownTree:
+    """One tree, from its kind, "oblique", "axis", "cart" or "extra", and from random numbers of its own; for ``ended``,
+    which is for oblique trees, see `oblique`.
+    """
+    kind, rng = task
+    w = shared.weights(rng)
+    rows = np.flatnonzero(w).astype(np.int32)
+    sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)
+    if kind == "oblique":
+        skeleton, leaf = oblique(shared, sample, rows, rng, ended)
+    else:
+        skeleton, leaf = {"axis": axis, "cart": cart, "extra": extra}[kind](shared, sample, rows, rng)
+    p = shared.X.shape[1]
+    linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
+    children = skeleton.branch_arrays[0]
+    counts, G, c, low, high = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
+    models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
+    leaf_l1, relaxed = shared.leaf_l1 * float(w.sum()), shared.options.relaxed
+    for shrinkage, lasso, own in zip(shared.shrinkages, shared.lassos, models, strict=True):
+        alternation.leaf_models(children, counts, G, c, float(shrinkage), leaf_l1, 2.0 * lasso, relaxed, p, own)
+    if not shared.options.clip:
+        low[:], high[:] = -np.inf, np.inf
+    if shared.options.monotone is not None:  # scikit-learn's values, which are in order
+        models[..., :-1], models[..., -1] = 0.0, skeleton.values
+        low[skeleton.n_branches :] = high[skeleton.n_branches :] = skeleton.values
+    outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
+    first = skeleton.n_branches
+    return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
+
+
+def oblique(
+    shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, ended: Callable[[], bool] | None = None
+) -> tuple[Tree, NDArray[np.int64]]:
+    """Splits by passes of TAO from a complete tree of random hyperplanes, and the leaf number of every row.
+
+    ``ended``, if given, is asked after each pass whether it was the last one.
+    """
+    options, p = shared.options, shared.X.shape[1]
+    n_branches = 2**shared.depth - 1
+    masks = options.masks(n_branches, p, rng)
+    A = np.zeros((n_branches, -(-p // 4) * 4), np.float32)
+    A[:, :p] = shared.common[0] if shared.common else rng.normal(size=(n_branches, p))
+    if masks.size:
+        A[:, :p] *= masks
+    A /= np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30)
+    b = np.zeros(n_branches, np.float32)
+    alternation.medians(shared.X, rows, A, b)
+    mass = float(sample.w.sum())
+    crowd = rows.size / (2**shared.depth * (p + 1))
+    rule = alternation.Rule(
+        options.max_iter,
+        options.constant_iterations,
+        shared.linear and (crowd >= PINNED or options.constant_iterations == 0),
+        shared.l1 * mass,
+        options.l1_of_splits(p),
+        shared.l2 * mass,
+        options.ridge * max(PINNED / crowd, 1.0) ** 2,
+        shared.leaf_l1 * mass,
+        0.0 if options.ridge or options.leaf_lasso == "oob" else 2.0 * options.leaf_lasso,
+        options.relaxed,
+        options.clip,
+        2 * (p + 1),
+        options.newton_steps,
+    )
+    live, portion = np.ones(n_branches, bool), rule.passes if ended is None else 1
+    for begun in range(0, max(rule.passes, 1), max(portion, 1)):
+        own = rule._replace(passes=min(begun + portion, rule.passes))
+        leaf = alternation.alternate(sample, rows, A, b, live, own, begun, masks)
+        if ended is not None and ended():
+            break
+    numbers = np.arange(n_branches + 1.0)[:, None]
+    tree = Tree.complete(A[:, :p].astype(np.float64), b.astype(np.float64), 1)
+    tree = Tree(tree.children, tree.A, tree.b, numbers)
+    counts = np.bincount(leaf[rows], minlength=n_branches + 1)
+    tree = tree.keep(counts > 0)
+    new = np.full(n_branches + 1, -1)
+    new[tree.values[:, 0].astype(int)] = np.arange(tree.n_leaves)
+    leaf = new[leaf]
+    stray = np.flatnonzero(leaf < 0)  # out-of-bag rows that reach a leaf without sample rows
+    if stray.size:
+        leaf[stray] = tree.apply(shared.X[stray]) - tree.n_branches
+    while tree.n_branches and (counts := np.bincount(leaf[rows], minlength=tree.n_leaves)).min() < shared.min_leaf:
+        tree = tree.keep(np.arange(tree.n_leaves) != counts.argmin())
+        leaf = tree.apply(shared.X).astype(np.int64) - tree.n_branches
+    return tree, leaf
+
+
+def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """Axis-aligned splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
+    stated = TreeProblem(
+        shared.X[rows].astype(np.float64),
+        shared.Y[rows].astype(np.float64),
+        depth=shared.depth,
+        splits="axis",
+        sample_weight=sample.w[rows].astype(np.float64),
+        min_leaf=shared.min_leaf,
+    )
+    tree = scikit_tree(shared, sample, rows, rng, shared.depth)
+    best, lowest = tree, np.inf
+    for step in TAO(max_iter=shared.options.max_iter).steps(stated, stated.fit_leaves(tree), rng):
+        if step is not None and step.objective is not None and step.objective < lowest:
+            best, lowest = as_tree(step.tree), step.objective
+    return best, best.apply(shared.X).astype(np.int64) - best.n_branches
+
+
+def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """scikit-learn's tree to the depth limit of the problem, and the leaf of every row. A leaf may hold a single row,
+    since its model is shrunk towards its parent's.
+    """
+    tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, shared.X.shape[1] // CART_ROWS)
+    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
+
+
+def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """scikit-learn's tree of one random threshold per feature, to the depth limit, and the leaf of every row."""
+    fewest = shared.X.shape[1] // CART_ROWS
+    tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, fewest, "random", 1.0)
+    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
+
+
+def scikit_tree(
+    shared: Shared,
+    sample: Any,
+    rows: NDArray[np.int32],
+    rng: Rng,
+    depth: int,
+    fewest: int = 1,
+    splitter: Literal["best", "random"] = "best",
+    max_features: float = CART_FEATURES,
+) -> Tree:
+    """scikit-learn's tree on a sample; each split is the best over a random subset of the features."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    model = DecisionTreeRegressor(
+        max_depth=depth,
+        splitter=splitter,
+        max_features=shared.options.max_features or max_features,
+        min_samples_leaf=max(shared.min_leaf, fewest),
+        random_state=int(rng.integers(2**31 - 1)),
+        monotonic_cst=shared.options.monotone,
+    )
+    model.fit(shared.X[rows], shared.Y[rows], sample_weight=sample.w[rows])
+    return Tree.from_sklearn(model)

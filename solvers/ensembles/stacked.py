@@ -1,0 +1,148 @@
+"""`StackedForest`: a forest of trees of several kinds, as many of each as held-out rows say."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.result import Termination
+from solvers.ensembles.forest import KINDS, Tally, TAOForest
+
+Floats = NDArray[np.float64]
+SUM = 1e3  # weight of the condition that the weights add to one, against the data
+
+
+def usual_members() -> tuple[TAOForest, ...]:
+    """Oblique trees, axis-aligned ones by TAO, extremely randomised ones."""
+    return tuple(TAOForest(kind=kind) for kind in ("oblique", "axis", "extra"))
+
+
+@dataclass(frozen=True)
+class StackedForest(Solver):
+    """A forest whose trees are of several kinds, in shares that predict best on held-out rows.
+
+    In each of ``folds`` parts a small forest of every kind predicts the rows that are left out. The shares are the
+    weights, nonnegative and adding to one, of least squares from these predictions to the outputs (class indicators
+    in classification): stacking (Breiman, "Stacked regressions", 1996). Then the trees are grown on all rows, each
+    kind its share of ``n_trees``, and averaged.
+
+    For squared loss and classification. ``step.info`` holds the expected squared error of new rows, from the rows that
+    each tree leaves out ("oob", as in `TAOForest`), and each kind's number of trees ("oblique", "axis", ...).
+
+    See Also
+    --------
+    opttree.TAOForestRegressor : the estimator
+    TAOForest : of one kind
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import StackedForest, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, leaves="linear")
+    >>> forest = solve(problem, StackedForest(n_trees=10), random_state=0)
+    >>> len(forest.tree.trees)
+    10
+    """
+
+    makes_forests = True
+
+    n_trees: int = option(30, "Number of trees.", least=1)
+    members: tuple[TAOForest, ...] = option(
+        factory=usual_members,
+        doc='Forests, one for each kind but "auto", whose own ``n_trees`` does not matter.',
+        test=lambda members: (
+            len(members) > 0
+            and all(isinstance(member, TAOForest) and member.kind != "auto" for member in members)
+            and len({member.kind for member in members}) == len(members)
+        ),
+        words="forests of different kinds, none of them 'auto'",
+    )
+    folds: int = option(4, "Parts of the rows that are held out in turn.", least=2)
+    fold_trees: int = option(10, "Trees of each kind in each fold.", least=1)
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """What all members support."""
+        reasons = (member.refusal(problem) for member in self.members)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The constant tree, then the forest; where it is stopped, the forest of the trees that there are."""
+        if start is not None:
+            yield Step(start, phase="start")
+        yield Step(problem.best_constant(), phase="constant")
+        early: dict[str, Tally] = {}
+        grown: dict[str, Tally] = {}
+
+        def forest() -> Step | None:
+            finished = {kind: tally for kind, tally in (grown or early).items() if tally.grown}
+            return self._step(problem, finished) if finished else None
+
+        yield from at_last_call(self._grown(problem, rng, early, grown), forest)
+        yield forest()
+        return Termination.ITERATION_LIMIT
+
+    def _grown(
+        self, problem: TreeProblem, rng: Rng, early: dict[str, Tally], grown: dict[str, Tally]
+    ) -> Generator[None]:
+        """Grow the trees of all kinds into ``grown``; ``early`` gets those of one kind on the first fold, for want of
+        others.
+        """
+        seeds = rng.spawn(len(self.members))
+        weights = yield from self._weights(problem, rng, early)
+        exact = weights * self.n_trees
+        counts = np.floor(exact).astype(int)
+        counts[np.argsort(counts - exact, kind="stable")[: self.n_trees - counts.sum()]] += 1
+        for k in np.argsort(-counts, kind="stable"):  # the largest share first, in case time runs out
+            if counts[k]:
+                yield from replace(self.members[k], n_trees=int(counts[k])).growth(problem, seeds[k], grown)
+
+    def _weights(self, problem: TreeProblem, rng: Rng, early: dict[str, Tally]) -> Generator[None, Any, Floats]:
+        """The weights of the members, nonnegative, which add to one."""
+        Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
+        answers = np.zeros((len(self.members), *Y.shape))
+        n_folds = min(self.folds, problem.n_samples)
+        if n_folds < 2:  # nothing can be left out
+            return np.eye(len(self.members))[0]
+        rare = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() < n_folds
+        kind = StratifiedKFold if problem.is_classification and not rare else KFold
+        cuts = kind(n_folds, shuffle=True, random_state=int(rng.integers(2**31 - 1)))
+        for train, valid in cuts.split(problem.X, problem.Y[:, 0]):
+            part = problem.sample(train)
+            for k, member in enumerate(self.members):
+                few = replace(member, n_trees=self.fold_trees)
+                tallies: dict[str, Tally] = {} if early else early
+                yield from few.growth(part, rng.spawn(1)[0], tallies)
+                (tally,) = tallies.values()
+                answers[k, valid] = tally.forest(tally.best(self.n_trees), part).outputs(problem.X[valid])
+        root = np.sqrt(problem.w)[:, None]
+        table = np.column_stack([(root * own).ravel() for own in answers])
+        unit = max(float(np.linalg.norm(table)), 1e-300)
+        weights = nnls(np.vstack([table / unit, np.full(len(answers), SUM)]), np.append(root * Y / unit, SUM))[0]
+        return weights / weights.sum()
+
+    def _step(self, problem: TreeProblem, tallies: dict[str, Tally]) -> Step:
+        """The forest of all trees, each kind at its best shrinkage."""
+        total = sum(len(tally.grown) for tally in tallies.values())
+        parts = [(tally, tally.best(total)) for tally in tallies.values()]
+        forest, *others = (tally.forest(number, problem) for tally, number in parts)
+        for other in others:
+            forest = forest.joined(other)
+        error = float(Tally.pooled(parts).errors(total)[0])
+        if len(parts[0][0].counts) != problem.n_samples:  # trees of the first fold
+            unseen = np.full((problem.n_samples, problem.n_outputs), np.nan), np.zeros(problem.n_samples, np.int64)
+            forest, error = replace(forest, outside=unseen), np.nan
+        info = {"oob": error, "trees": float(total), "kind": float(KINDS.index("stacked"))}
+        info |= {kind: float(len(tally.grown)) for kind, tally in tallies.items()}
+        return Step(forest, problem.objective(forest), phase="forest", info=info)

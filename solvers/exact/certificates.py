@@ -1,0 +1,224 @@
+"""`certify`: how far a tree is from optimal, proved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.statement import TreeProblem
+from opttree.tables.chunks import Chunks
+from solvers.core.base import Solver
+from solvers.core.driver import solve
+from solvers.core.result import Result, Termination, Trace, TraceRow
+from solvers.exact import BlockBounds, BranchAndBound
+from solvers.exact.blocks import block_bounds, total_weight, words
+from solvers.exact.oblique import ObliqueBranchAndBound
+from solvers.mip import MIP
+
+SAME, ROUNDING = 1e-6, 1e-12  # relative to the objective, to that of one leaf: differences that count as rounding
+MANY = 20_000  # rows from which on "auto" takes blocks, at depth 3 and more under a time limit
+SEARCHED = "The search for a bound has ended."  # of blocks of rows
+NOT_OF_IT = " The tree has oblique splits: {} is a bound for axis-aligned trees, and it does not hold for this tree."
+
+
+def certify(
+    problem: TreeProblem,
+    tree: Any,
+    *,
+    time_limit: float | None = None,
+    blocks: int | Literal["auto"] = "auto",
+    chunks: Chunks | None = None,
+    relax: bool = False,
+    random_state: int | np.random.Generator | None = None,
+    **options: Any,
+) -> Result:
+    """Certify how far ``tree``, from any solver, is from optimal.
+
+    `BranchAndBound` bounds axis-aligned trees over all thresholds, started from ``tree``; many rows are divided into
+    blocks, see `BlockBounds`. `ObliqueBranchAndBound` bounds oblique trees of at most two levels, of some dozens of
+    rows and a few features. `MIP` takes the statements that these do not, and every one if options of its own are
+    given.
+
+    Parameters
+    ----------
+    problem : the statement.
+    tree : a feasible tree, or a result, an estimator or a scikit-learn tree that holds one. An oblique tree of a
+        problem of axis-aligned splits is no competitor of theirs: the verdict says so, and there is no bound.
+    time_limit : seconds, > 0, or None: to the proof, however long it takes.
+    blocks : number of blocks of rows, or "auto": at depth 3 and more, with more than 20,000 rows and a time limit, as
+        few as the time allows; else 1.
+    chunks : `Chunks` of labelled rows in place of those of ``problem``, which then only states the options and the
+        classes: each chunk is a block, and few are in memory at a time.
+    relax : whether to bound the statement without its side constraints: its bound holds with them as well, and the
+        message says which it is. By default `MIP` bounds trees that satisfy them.
+    random_state : of the rows' blocks.
+    **options : options of `BranchAndBound`, of `BlockBounds` if there are blocks, or of `MIP`.
+
+    Returns
+    -------
+    Result
+        Objective of ``tree``, proved bound and gap; OPTIMAL if ``tree`` itself is proved optimal. The message says if a
+        better tree was found (`solve` with ``start=tree`` returns it), and to which trees the bound applies.
+
+    Raises
+    ------
+    ValueError
+        For an infeasible tree, or options that the solver does not have.
+
+    See Also
+    --------
+    BranchAndBound, BlockBounds, ObliqueBranchAndBound : what it runs
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import CartInit, certify, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=3, splits="axis")
+    >>> verdict = certify(problem, solve(problem, CartInit()).tree)
+    >>> verdict.gap > 0, verdict.bound <= verdict.objective
+    (True, True)
+    """
+    tree = as_tree(tree, "tree")
+    if blocks != "auto" and not (isinstance(blocks, (int, np.integer)) and blocks >= 1):
+        raise ValueError(f"blocks must be 'auto' or an integer >= 1; got {blocks!r}")
+    oblique = problem.splits == "axis" and not tree.is_axis_aligned
+    stated = problem.restated(splits="oblique") if oblique and chunks is None else problem
+    most = options.get("max_splits")
+    reason = (stated if chunks is None else stated.restated(min_leaf=1)).violation(tree)
+    if reason is None and most is not None and tree.n_branches > most:
+        reason = f"the tree has {tree.n_branches} splits; max_splits allows {most}"
+    if reason is not None:
+        raise ValueError(f"tree must be feasible; {reason}")
+    if relax and problem.constraints:
+        free = problem.restated(constraints=())
+        given: dict[str, Any] = {"time_limit": time_limit, "blocks": blocks, "chunks": chunks}
+        result = certify(free, tree, **given, random_state=random_state, **options)
+        return replace(result, message=f"{result.message} The bound is of the statement without its side constraints.")
+    if chunks is not None:
+        return _of_chunks(problem, tree, chunks, time_limit, **_known(options, BlockBounds))
+    solver = _solver(problem, time_limit, blocks, options)
+    if oblique:
+        result = solve(problem, solver, time_limit=time_limit, random_state=random_state)
+        return _of_oblique(stated, tree, result)
+    result = solve(problem, solver, start=tree, time_limit=time_limit, random_state=random_state)
+    return _verdict(problem, tree, result)
+
+
+def _known(options: dict[str, Any], kind: type[Solver]) -> dict[str, Any]:
+    """``options``, which must be of the solver ``kind``; those that `certify` sets itself are none."""
+    names = [f.name for f in fields(kind) if f.name not in ("time_limit", "blocks")]  # type: ignore[arg-type]
+    for name, value in options.items():
+        if name not in names:
+            raise ValueError(f"options must be those of {kind.__name__}, {', '.join(names)}; got {name}={value!r}")
+    return options
+
+
+def _solver(
+    problem: TreeProblem, time_limit: float | None, blocks: int | Literal["auto"], options: dict[str, Any]
+) -> Solver:
+    """The solver that bounds the trees of ``problem``."""
+    ours = {f.name for f in fields(BranchAndBound)}
+    of_mip = {f.name for f in fields(MIP)} - ours
+    reason = BranchAndBound().refusal(problem)
+    sides = ObliqueBranchAndBound()
+    if sides.refusal(problem) is None and problem.n_features > 2 and not set(options) & of_mip:
+        if blocks not in ("auto", 1):
+            raise ValueError(f"blocks must be 1 for oblique splits; got {blocks}")
+        return ObliqueBranchAndBound(**_known(options, ObliqueBranchAndBound))
+    if reason is not None or set(options) & of_mip:
+        if blocks not in ("auto", 1):
+            why = "options of MIP are given" if reason is None else reason
+            raise ValueError(f"blocks must be 1 where branch and bound does not apply ({why}); got {blocks}")
+        return MIP(**_known(options, MIP))
+    many = problem.depth > 2 and problem.n_samples > MANY and time_limit is not None
+    if blocks == 1 or (blocks == "auto" and not many):
+        return BranchAndBound(**_known(options, BranchAndBound))
+    return BlockBounds(blocks=blocks, time_limit=time_limit, **_known(options, BlockBounds))
+
+
+def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
+    """The result of the solver as one on ``tree``."""
+    objective, termination, bound = problem.objective(tree), result.termination, result.bound
+    start = SEARCHED if termination is Termination.ITERATION_LIMIT else termination.value
+    free = problem.restated(constraints=())
+    slack = SAME * abs(objective) + ROUNDING * free.objective(free.best_constant())
+    if bound is not None and objective < bound - slack:
+        termination, bound = Termination.LOCALLY_OPTIMAL, None
+        start = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."
+    elif result.objective < objective - slack:
+        start = f"Not optimal: a better tree has the objective {result.objective:.9g}."
+        termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
+    message = start + result.message.removeprefix(result.termination.value)
+    bound = None if bound is None else min(bound, objective)
+    return replace(result, tree=tree, objective=objective, bound=bound, termination=termination, message=message)
+
+
+def _of_oblique(stated: TreeProblem, tree: Tree, result: Result) -> Result:
+    """The ``result`` of axis-aligned trees as one on an oblique tree, to which its bound does not apply."""
+    bound = "none" if result.bound is None else f"{result.bound:.9g}"
+    message = Termination.LOCALLY_OPTIMAL.value + NOT_OF_IT.format(bound)
+    objective, ended = stated.objective(tree), Termination.LOCALLY_OPTIMAL
+    return replace(result, tree=tree, objective=objective, bound=None, termination=ended, message=message)
+
+
+def _of_chunks(
+    problem: TreeProblem,
+    tree: Tree,
+    chunks: Chunks,
+    time_limit: float | None,
+    max_splits: int | None = None,
+    n_jobs: int | None = None,
+) -> Result:
+    """`certify` by blocks that are read one after another; the first pass has the tree's objective."""
+    if (reason := BranchAndBound().refusal(problem)) is not None:
+        raise ValueError(f"chunks need a statement for branch and bound; {reason}")
+    if not isinstance(chunks, Chunks):
+        raise ValueError(f"chunks must be opttree.chunks.Chunks or None; got {type(chunks).__name__}")
+    if time_limit is not None and not time_limit > 0:
+        raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
+    began = now()
+    until = math.inf if time_limit is None else began + time_limit
+    weight = loss = 0.0
+    counts = np.zeros(tree.n_nodes, np.int64)
+    number = 0
+    for X, y in chunks.labelled():
+        part = problem.with_rows(X, y, min_leaf=1)
+        weight, number = weight + total_weight(part), number + 1
+        loss += total_weight(part) * part.mean_loss(tree)
+        counts += np.bincount(part.leaves_of(tree), minlength=tree.n_nodes)
+    if number == 0:
+        raise ValueError("chunks must hold at least one row; got none")
+    if tree.n_branches and np.any((counts > 0) & (counts < problem.min_leaf)):
+        fewest = counts[counts > 0].min()
+        raise ValueError(f"tree must be feasible; it has a leaf with {fewest} rows, fewer than {problem.min_leaf}")
+    objective = loss / weight + problem.penalty(tree)
+    rows = [TraceRow(now() - began, 0, "start", objective, objective, 0.0)]
+    parts = (problem.with_rows(X, y, min_leaf=1) for X, y in chunks.labelled())
+    bound = ended = 0.0
+    for share, own, proved in block_bounds(parts, number, tree, until, max_splits, n_jobs):
+        bound += share / weight * own
+        ended += proved
+        rows.append(TraceRow(now() - began, len(rows), "chunks", objective, objective, bound))
+    bound = min(bound, objective)
+    termination = Termination.ITERATION_LIMIT if ended == number else Termination.TIME_LIMIT
+    if objective - bound <= SAME * abs(objective):
+        termination = Termination.OPTIMAL
+    return Result(
+        tree,
+        objective,
+        bound,
+        termination,
+        (SEARCHED if termination is Termination.ITERATION_LIMIT else termination.value) + words(number, ended),
+        len(rows),
+        0,
+        now() - began,
+        Trace(rows),
+        repr(BlockBounds(blocks=number, time_limit=time_limit, max_splits=max_splits, n_jobs=n_jobs)),
+    )

@@ -1,0 +1,175 @@
+"""Training on rows that arrive in parts: mini-batch descent on each part; the first rows select the best model.
+
+Parts are `TreeProblem`s with the same options on other rows, see `TreeProblem.with_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.kernels.algebra.quadratic import solve_linear_leaf
+from opttree.kernels.smooth import first_order
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.problems import SmoothTreeProblem, SoftForestProblem
+from opttree.runtime.devices import Device
+from opttree.statement import L1, L2, TreeProblem
+from solvers.sdtr import SDTR
+from solvers.sdtr.descent import DIVERGED, QHADAM, rates
+
+__all__ = ["ForestStream", "TreeStream"]
+
+BATCH = 4096  # rows of a gradient step
+RATE = 1e-3  # learning rate of Adam, from a trained tree
+SCALE = 20.0  # gate scale
+ADAM = first_order.Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
+
+
+class TreeStream:
+    """Training of GET's smooth tree with steep gates, from a tree that solves ``problem``.
+
+    After every part the hard tree, with leaves fitted to the first rows, is kept if its objective on them is lower.
+    ``device`` is where the steps on a part are taken, as `opttree.SmoothTreeProblem` has it.
+
+    See Also
+    --------
+    opttree.GETRegressor.fit_chunks : what runs it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import TAO, solve, streaming
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> import numpy as np
+    >>> stream = streaming.TreeStream(problem, solve(problem, TAO(), random_state=0).tree, np.random.default_rng(0))
+    >>> stream.learn(problem.with_rows(problem.X, problem.y))
+    >>> problem.violation(stream.tree) is None
+    True
+    """
+
+    def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng, device: Device = "cpu") -> None:
+        self.problem = problem.restated(depth=max(tree.depth, 1))
+        self.tree, self.objective, self.rng, self.device = tree, problem.objective(tree), rng, device
+        smooth = SmoothTreeProblem(self.problem.sample(np.arange(1)), dtype="float32")
+        self.theta = smooth.unit_splits(smooth.soften(self.problem.fit_leaves(tree)))
+        self.moments = np.zeros((2, self.theta.size), np.float32)
+        self.steps = 0
+
+    def learn(self, part: TreeProblem) -> None:
+        """One pass over the rows of ``part`` in mini-batches."""
+        smooth = SmoothTreeProblem(part, alpha=SCALE, dtype="float32", device=self.device)
+        groups = batches(part.n_samples, BATCH, self.rng)
+        if smooth.elsewhere:
+            self._descend_elsewhere(smooth, groups)
+        else:
+            data, bounds = smooth.pack_rows(groups)
+            rates, scales = np.full(len(bounds), RATE), np.full(len(bounds), SCALE)
+            done, form, penalty = self.steps, smooth.form, smooth.penalty
+            first_order.descend(self.theta, self.moments, done, rates, scales, bounds, ADAM, False, data, form, penalty)
+        self.steps += len(groups)
+        tree = self.problem.fit_leaves(smooth.harden(self.theta))
+        objective = self.problem.objective(tree)
+        if objective < self.objective:
+            self.tree, self.objective = self.problem.trim(tree), objective
+
+    def _descend_elsewhere(self, smooth: SmoothTreeProblem, groups: list[NDArray[Any]]) -> None:
+        """The steps of `learn` on a device."""
+        batch = SmoothTreeProblem.batch_of([smooth])
+        with batch.within_memory():
+            theta, alpha = batch.upload(self.theta[None]), batch.upload([SCALE])
+            state = batch.upload(self.moments[:1]), batch.upload(self.moments[1:])
+            for i, group in enumerate(groups):
+                rows = batch.batch([group])
+                theta, state = batch.step(theta, state, self.steps + i + 1, RATE, alpha, rows, ADAM, False)
+            self.theta, self.moments = batch.download(theta)[0], np.concatenate([batch.download(s) for s in state])
+
+    def refit(self, parts: Iterable[TreeProblem]) -> Tree:
+        """The best tree, with leaves fitted exactly to the rows of all parts, by accumulated sums.
+
+        Linear leaves for classes have no such sums and are unchanged; bounds of leaves are those of the first rows.
+        """
+        tree, problem = self.tree, self.problem
+        if problem.is_classification and tree.linear_leaves:
+            return tree
+        K, p = problem.n_outputs, problem.n_features if tree.linear_leaves else 0
+        grams, sums = np.zeros((tree.n_leaves, p + 1, p + 1)), np.zeros((tree.n_leaves, K, p + 1))
+        for part in parts:
+            target = np.eye(K)[part.Y[:, 0].astype(int)] if problem.is_classification else part.Y
+            leaf = tree.apply(part.X) - tree.n_branches
+            order = np.argsort(leaf, kind="stable")
+            ends = np.searchsorted(leaf[order], np.arange(tree.n_leaves + 1))
+            rows = np.column_stack([part.X[:, :p], np.ones(part.n_samples)])
+            for number in range(tree.n_leaves):
+                own = order[ends[number] : ends[number + 1]]
+                grams[number] += rows[own].T @ rows[own]
+                sums[number] += target[own].T @ rows[own]
+        counts = grams[:, p, p]
+        values, coefs = tree.values.copy(), tree.leaf_arrays[1].copy()
+        l1, l2 = (problem.strength(kind, "leaves") * float(counts.sum()) for kind in (L1, L2))
+        for number in map(int, np.flatnonzero(counts >= (2 * (p + 1) if p else 1))):
+            for k in range(K):
+                v = np.append(coefs[number, k], values[number, k])
+                solve_linear_leaf(grams[number], sums[number, k], l1, l2, v)
+                coefs[number, k], values[number, k] = v[:p], v[p]
+        return replace(tree, values=values, coefs=coefs)
+
+
+class ForestStream:
+    """Training by SDTR's QHAdam from a random start; after every part theta is validated on the first rows.
+
+    See Also
+    --------
+    opttree.SDTRRegressor.fit_chunks : what runs it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import SDTR, streaming
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem.standardized(X, y, depth=2)
+    >>> import numpy as np
+    >>> stream = streaming.ForestStream(SDTR(n_trees=2), problem, np.random.default_rng(0))
+    >>> stream.learn(problem.with_rows(problem.X, problem.y))
+    >>> stream.model.predict(problem.X).shape
+    (442,)
+    """
+
+    def __init__(self, solver: SDTR, problem: TreeProblem, rng: Rng) -> None:
+        self.solver, self.rng = solver, rng
+        self.whole = SoftForestProblem(problem, aggregation=solver.aggregations[0], **solver.shared)
+        self.best = self.whole.random_theta(rng, solver.beta)
+        self.loss = self.whole.mean_loss(self.best)
+        self.theta, self.moments = self.best, np.zeros((2, self.best.size), self.best.dtype)
+        self.rates = rates(solver, problem.depth)
+        self.steps = 0
+
+    def learn(self, part: TreeProblem) -> None:
+        """One pass over the rows of ``part`` in mini-batches."""
+        soft = replace(self.whole, problem=part)
+        groups = batches(part.n_samples, self.solver.batch_size, self.rng)
+        theta, state = soft.descent_state(self.theta, self.moments)
+        theta, state, loss = soft.descend(theta, state, self.steps, self.rates, groups, QHADAM)
+        self.theta, self.moments = soft.to_numpy(theta), np.stack([soft.to_numpy(moment) for moment in state])
+        if not (np.isfinite(loss) and np.isfinite(self.theta).all()):
+            raise FloatingPointError(DIVERGED)
+        self.steps += len(groups)
+        judged = self.whole.mean_loss(self.theta)
+        if judged < self.loss:
+            self.best, self.loss = self.theta, judged
+
+    @property
+    def model(self) -> Tree | Forest:
+        """The best model so far."""
+        return self.whole.harden(self.best)
+
+
+def batches(n: int, size: int, rng: Rng) -> list[NDArray[Any]]:
+    """``n`` rows in random order, in batches of about ``size``."""
+    return np.array_split(rng.permutation(n), -(-n // size))
