@@ -112,7 +112,7 @@ class Stump(Solver):
 
     fault: str = ""
 
-    def supports(self, problem):
+    def _refusal(self, problem):
         return "no" if self.fault == "short refusal" else None
 
     def steps(self, problem, start, rng):
@@ -137,13 +137,26 @@ def test_a_solver_of_ones_own_is_checked():
     [
         ("false claim", "a step said 0.0; its tree has the objective 1"),
         ("random", "one seed must give one tree"),
-        ("short refusal", "supports must return None or a sentence; got 'no'"),
+        ("short refusal", "refusal must return None or a sentence; got 'no'"),
         ("no bound", "OPTIMAL needs a bound"),
     ],
 )
 def test_what_a_solver_must_not_do_is_found(fault, message):
     with pytest.raises(AssertionError, match=message):
         check_solver(Stump(fault))
+
+
+def test_supports_is_the_deprecated_name_of_a_refusal():
+    with pytest.warns(DeprecationWarning, match="Older defines supports, which is deprecated; it is called _refusal"):
+
+        class Older(Solver):
+            def supports(self, problem):
+                with pytest.warns(DeprecationWarning, match="it is called refusal"):
+                    return super().supports(problem) or f"it is no solver of depth {problem.depth}"
+
+    assert Older().refusal(PROBLEMS["depth 0"]) == "it is no solver of depth 0"
+    with pytest.warns(DeprecationWarning, match="it is called refusal"):
+        assert ClusterInit().supports(PROBLEMS["squared, axis"]) == ClusterInit().refusal(PROBLEMS["squared, axis"])
 
 
 def test_what_is_no_frozen_solver_is_told_so():

@@ -195,7 +195,7 @@ def test_thresholds_lie_between_the_rows_that_reach_them():
 )
 def test_what_it_cannot_solve_is_refused_in_a_sentence(options, words):
     problem = regression_problem(30, **{"penalties": (), **options})
-    assert words in BranchAndBound().supports(problem)
+    assert words in BranchAndBound().refusal(problem)
     if "depth" not in options:
         with pytest.raises(ValueError, match="problem has no exact search"):
             ExactTreeProblem(problem)

@@ -627,11 +627,11 @@ def test_a_tree_grown_pass_by_pass_is_the_tree_grown_at_once(sample):
 
 
 def test_refusals_of_forests():
-    assert "absolute" in TAOForest().supports(regression_problem(loss="absolute"))
-    assert "an l2 penalty on leaves" in TAOForest().supports(regression_problem(penalties=(L2(leaves=0.1),)))
-    assert TAOForest().supports(regression_problem(penalties=(L1(leaves=0.1),))) is None
-    assert "zero_one" in Boosting().supports(classification_problem(penalties=()))
-    assert "axis-aligned" in Distilled().supports(regression_problem(splits="axis", penalties=()))
+    assert "absolute" in TAOForest().refusal(regression_problem(loss="absolute"))
+    assert "an l2 penalty on leaves" in TAOForest().refusal(regression_problem(penalties=(L2(leaves=0.1),)))
+    assert TAOForest().refusal(regression_problem(penalties=(L1(leaves=0.1),))) is None
+    assert "zero_one" in Boosting().refusal(classification_problem(penalties=()))
+    assert "axis-aligned" in Distilled().refusal(regression_problem(splits="axis", penalties=()))
 
 
 def test_positional_options_keep_their_order():

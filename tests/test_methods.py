@@ -59,7 +59,7 @@ class Median(Solver):
 
     feature: int = option(0, "Which.", least=0)
 
-    def supports(self, problem):
+    def _refusal(self, problem):
         """Trees of one level or more, and features that there are."""
         if problem.depth < 1 or problem.min_leaf > 1:
             return "it makes one split, of leaves as small as they come"

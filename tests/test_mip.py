@@ -362,7 +362,7 @@ def test_no_solver_beats_a_proved_optimum():
             LocalSearch(n_starts=3),
             Chain(CartInit(), MIP()),
         ):
-            if solver.supports(problem) is None:
+            if solver.refusal(problem) is None:
                 assert solve(problem, solver, random_state=0).objective >= value - 1e-9
 
 

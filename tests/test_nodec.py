@@ -199,15 +199,15 @@ def test_thresholds_decay_and_gates_are_taken(monkeypatch):
 
 
 def test_what_nodec_solves():
-    assert NODEC().supports(regression_problem()) is None
-    assert "squared" in NODEC().supports(regression_problem(loss="absolute")) or NODEC().supports(
+    assert NODEC().refusal(regression_problem()) is None
+    assert "squared" in NODEC().refusal(regression_problem(loss="absolute")) or NODEC().refusal(
         regression_problem(loss="absolute")
     )
     labels = TreeProblem(np.arange(8.0)[:, None], np.array(["a", "b"] * 4), depth=1, loss="log")
-    assert NODEC().supports(labels) is None
-    assert "'zero_one'" in NODEC().supports(labels.restated(loss="zero_one"))
-    assert "axis" in NODEC().supports(regression_problem(splits="axis"))
-    assert NODEC().supports(regression_problem(splits="axis", depth=0)) == NODEC().init.supports(
+    assert NODEC().refusal(labels) is None
+    assert "'zero_one'" in NODEC().refusal(labels.restated(loss="zero_one"))
+    assert "axis" in NODEC().refusal(regression_problem(splits="axis"))
+    assert NODEC().refusal(regression_problem(splits="axis", depth=0)) == NODEC().init.refusal(
         regression_problem(splits="axis", depth=0)
     )
     constant = solve(regression_problem(depth=0), NODEC(), random_state=0)

@@ -51,10 +51,10 @@ def test_replication_and_resampling_come_near_the_weighted_optimum(rng):
 
 
 def test_elastic_net_is_newtons_alone(rng):
-    assert NewtonNode().supports(1.0, 1.0) is None
-    assert "not both" in SklearnNode().supports(1.0, 1.0)
-    assert "none or both" in LiblinearNode().supports(1.0, 1.0)
-    assert "none or both" in LiblinearNode().supports(0.0, 0.0)
+    assert NewtonNode().penalty_refusal(1.0, 1.0) is None
+    assert "not both" in SklearnNode().penalty_refusal(1.0, 1.0)
+    assert "none or both" in LiblinearNode().penalty_refusal(1.0, 1.0)
+    assert "none or both" in LiblinearNode().penalty_refusal(0.0, 0.0)
     problem = node_problem(rng, l1=1e-2, l2=1e-2)
     a, b = NewtonNode(tol=1e-8).solve(problem, np.zeros(6), 0.0, rng)
     for _ in range(50):

@@ -81,4 +81,4 @@ def test_what_it_does_not_state_is_said():
         ({"depth": 1, "leaves": "linear"}, "is for constant ones"),
         ({"depth": 1, "penalties": [L1(splits=0.1)]}, "are not prices"),
     ):
-        assert words in ObliqueBranchAndBound().supports(TreeProblem(X, y, **options))
+        assert words in ObliqueBranchAndBound().refusal(TreeProblem(X, y, **options))

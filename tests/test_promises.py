@@ -77,7 +77,7 @@ def test_trees_of_a_forest_keep_the_limits_of_the_problem(kind, splits):
     problem = regression_problem(300, depth=2, leaves="linear", splits=splits, min_leaf=9, penalties=())
     solver = TAOForest(12, kind=kind, sample=0.5)
     if (splits, kind) == ("axis", "oblique"):
-        assert "use kind='axis'" in solver.supports(problem)
+        assert "use kind='axis'" in solver.refusal(problem)
         return
     result = solve(problem, solver, random_state=0)
     assert problem.violation(result.tree) is None
@@ -171,7 +171,7 @@ def test_an_axis_aligned_problem_of_an_estimator_can_be_proved():
     X, y = make_friedman1(60, random_state=0)
     problem, _scaling = TAORegressor(2, splits="axis", split_penalty=0.1).state(X[:, :3], y)
     assert not any(penalty.splits for penalty in problem.penalties)
-    assert MIP().supports(problem) is None
+    assert MIP().refusal(problem) is None
     priced = TreeProblem(X[:, :2], y, depth=2, splits="axis", penalties=L1(splits=0.05))
     result = solve(priced, MIP())
     assert result.gap < 1e-6

@@ -276,7 +276,7 @@ def test_the_penalty_of_dtsemnet_makes_weights_small():
     ]
     assert small[1] > small[0]
     problem = TreeProblem(X, y, depth=2, penalties=L1(splits=0.01))
-    assert DTSemNet().supports(problem) is None
+    assert DTSemNet().refusal(problem) is None
 
 
 def test_hrt_finds_a_hinge():
@@ -403,8 +403,8 @@ def test_hrt_says_what_it_is_not_for():
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     for options in ({"splits": "axis"}, {"leaves": "constant"}, {"loss": "absolute"}):
         problem = TreeProblem(X, y, **{"depth": 1, "leaves": "linear", **options})
-        assert HRT().supports(problem) == "hinges are oblique splits between linear leaves under squared loss"
-    assert HRT().supports(TreeProblem(X, np.c_[y, y], depth=1, leaves="linear")) == "a hinge is fitted to one output"
+        assert HRT().refusal(problem) == "hinges are oblique splits between linear leaves under squared loss"
+    assert HRT().refusal(TreeProblem(X, np.c_[y, y], depth=1, leaves="linear")) == "a hinge is fitted to one output"
 
 
 def test_tolerance_stops_the_growth():

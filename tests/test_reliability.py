@@ -263,7 +263,7 @@ def test_a_start_outside_the_program_is_said(table):
 def test_a_chain_that_goes_on_from_a_forest_is_refused_before_it_starts(table):
     with pytest.raises(ValueError, match="TAOForest makes a forest, from which the next solver of the chain cannot"):
         solve(TreeProblem(*table, depth=2), Chain(TAOForest(2), TAO()))
-    assert Chain(TAO(), TAOForest(2)).supports(TreeProblem(*table, depth=2)) is None
+    assert Chain(TAO(), TAOForest(2)).refusal(TreeProblem(*table, depth=2)) is None
 
 
 class Claims(Solver):

@@ -273,14 +273,14 @@ def test_reweighting_moves_leaves_faster():
 
 
 def test_what_it_refuses():
-    assert "linear" in SDTR().supports(regression_problem(leaves="linear"))
-    assert "loss" in SDTR().supports(classification_problem(loss="zero_one"))
-    assert "number of its classes" in SDTR(tree_output_dim=9).supports(classification_problem(loss="log"))
-    assert "min_leaf" in SDTR().supports(regression_problem(min_leaf=5))
-    assert "axis" in SDTR().supports(regression_problem(splits="axis"))
+    assert "linear" in SDTR().refusal(regression_problem(leaves="linear"))
+    assert "loss" in SDTR().refusal(classification_problem(loss="zero_one"))
+    assert "number of its classes" in SDTR(tree_output_dim=9).refusal(classification_problem(loss="log"))
+    assert "min_leaf" in SDTR().refusal(regression_problem(min_leaf=5))
+    assert "axis" in SDTR().refusal(regression_problem(splits="axis"))
     two = TreeProblem(np.zeros((4, 1)), np.arange(8.0).reshape(4, 2), depth=1)
-    assert "tree_output_dim = 1 is less than its 2 outputs" in SDTR(tree_output_dim=1).supports(two)
-    assert "penalties are for one tree" in SDTR(n_trees=3).supports(regression_problem())
+    assert "tree_output_dim = 1 is less than its 2 outputs" in SDTR(tree_output_dim=1).refusal(two)
+    assert "penalties are for one tree" in SDTR(n_trees=3).refusal(regression_problem())
     with pytest.raises(ValueError, match="SDTR makes a forest, from which the next solver"):
         solve(regression_problem(penalties=()), Chain(replace(FAST, n_trees=2), FAST))
     with pytest.raises(

@@ -104,7 +104,7 @@ def test_members_are_checked():
     alone = solve(problem, StackedForest(4, (TAOForest(kind="oblique"),)), random_state=0)
     assert alone.trace.rows[-1].info["oblique"] == 4.0
     axis = TreeProblem(X, y, depth=3, splits="axis")
-    assert "oblique" in StackedForest().supports(axis)
+    assert "oblique" in StackedForest().refusal(axis)
 
 
 def trial(*folds, variant=None):

@@ -308,13 +308,13 @@ def test_the_node_solver_fits_the_splits():
     assert TAO().nodes(axis) == AxisNode()
     own = NewtonNode(max_iter=7)
     assert TAO(node_solver=own).nodes(oblique) is own
-    assert TAO().supports(oblique) is TAO().supports(axis) is None
-    assert TAO(node_solver=AxisNode()).supports(oblique) is None  # axis-aligned splits are oblique ones
-    assert "makes oblique splits" in TAO(node_solver=own).supports(axis)
-    assert "not both; use NewtonNode" in TAO(node_solver=SklearnNode()).supports(
+    assert TAO().refusal(oblique) is TAO().refusal(axis) is None
+    assert TAO(node_solver=AxisNode()).refusal(oblique) is None  # axis-aligned splits are oblique ones
+    assert "makes oblique splits" in TAO(node_solver=own).refusal(axis)
+    assert "not both; use NewtonNode" in TAO(node_solver=SklearnNode()).refusal(
         regression_problem(penalties=(L1(splits=0.1), L2(splits=0.1)))
     )
-    assert TAO(init=ClusterInit()).supports(axis) == ClusterInit().supports(axis) is not None
+    assert TAO(init=ClusterInit()).refusal(axis) == ClusterInit().refusal(axis) is not None
 
 
 def test_the_objective_of_a_state_is_the_problems(rng):

@@ -61,7 +61,7 @@ class Boosting(Solver):
     True
     """
 
-    takes_losses = True
+    needs = ("value", "constant")
     makes_forests = True
 
     base: Solver = option(
@@ -94,13 +94,12 @@ class Boosting(Solver):
         least=1,
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Differentiable losses; ``base`` must support the problem under squared loss."""
-        if problem.loss == "zero_one":
-            return "boosting needs a loss with a gradient; the problem asks for loss='zero_one'"
-        if isinstance(problem.loss, Loss) and problem.loss.positive:
-            return f"sums of trees may leave the domain of {problem.loss!r}, whose predictions are positive"
-        if isinstance(problem.loss, Loss) and not problem.loss.can_boost:
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes differentiable losses, if ``base`` takes the problem under squared loss."""
+        loss = problem.loss_function
+        if loss.positive:
+            return f"sums of trees may leave the domain of {loss!r}, whose predictions are positive"
+        if loss.lacks("smooth") if loss.labels else not loss.can_boost:
             return f"boosting needs a loss with a majorizer, or a gradient and a curvature; {problem.loss!r} has none"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"

@@ -111,10 +111,10 @@ class TAOForest(GrowthOptions, Solver):
             clip=False,
         )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Squared loss or classification; l1 and l2 penalties on splits."""
-        if problem.loss == "absolute":
-            return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes squared loss and classification, with l1 and l2 penalties on splits."""
+        if problem.loss_function.lacks("averages"):
+            return f"the trees of a forest are fitted under squared loss; the problem asks for loss={problem.loss!r}"
         if self.monotone is not None:
             if self.kind not in ("cart", "extra") or problem.leaves != "constant":
                 return f"monotone is for kind 'cart' or 'extra' and constant leaves; got kind={self.kind!r}"

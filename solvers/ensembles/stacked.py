@@ -72,8 +72,8 @@ class StackedForest(Solver):
     folds: int = option(4, "Parts of the rows that are held out in turn.", least=2)
     fold_trees: int = option(10, "Trees of each kind in each fold.", least=1)
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """What all members support."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what all members take."""
         reasons = (member.refusal(problem) for member in self.members)
         return next((reason for reason in reasons if reason is not None), None)
 

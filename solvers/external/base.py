@@ -58,9 +58,9 @@ class External(Solver):
     weighted: ClassVar[bool] = False
     priced: ClassVar[bool] = False  # whether it takes a price per split
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Axis-aligned splits, constant leaves, one output; weights, prices and losses of the class; few thresholds for
-        binary features.
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes axis-aligned splits, constant leaves, one output; weights, prices and losses of the class; few
+        thresholds for binary features.
         """
         if problem.splits != "axis" or problem.leaves != "constant" or problem.loss not in self.losses:
             return f"{self.library} takes axis-aligned splits, constant leaves and loss {' or '.join(self.losses)}"

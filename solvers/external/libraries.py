@@ -78,9 +78,9 @@ class ConTree(External):
 
     library = "pycontree"
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """As `External`; it knows no smallest leaf."""
-        return super().supports(problem) or (f"{self.library} has no smallest leaf" if problem.min_leaf > 1 else None)
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what `External` takes, without a smallest leaf."""
+        return super()._refusal(problem) or (f"{self.library} has no smallest leaf" if problem.min_leaf > 1 else None)
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
         """Its tree over all thresholds."""
@@ -229,9 +229,9 @@ class OSRT(External):
     binary = True
     priced = True
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """As `External`; it knows no smallest leaf."""
-        return super().supports(problem) or (f"{self.library} has no smallest leaf" if problem.min_leaf > 1 else None)
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what `External` takes, without a smallest leaf."""
+        return super()._refusal(problem) or (f"{self.library} has no smallest leaf" if problem.min_leaf > 1 else None)
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
         """Its tree; a leaf where it has none."""

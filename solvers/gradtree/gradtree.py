@@ -131,8 +131,8 @@ class GradTree(Solver):
         """
         return replace(GradTree(index="soft", temperatures=(1.0, 0.01)), **options)  # type: ignore[arg-type]
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the dense form does; depth 0 gives the constant tree."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the dense form takes; depth 0 gives the constant tree."""
         if isinstance(judge := self.validation, TreeProblem) and (
             judge.n_features != problem.n_features
             or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))

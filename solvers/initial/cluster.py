@@ -59,8 +59,8 @@ class ClusterInit(Initial):
         default, and small leaves are linear.""",
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique problems only."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique problems only."""
         return "clusters are separated by oblique splits; use CartInit" if problem.splits == "axis" else None
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:

@@ -62,8 +62,8 @@ class HingeInit(Initial):
         least=0,
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique problems only, of numbers whose squares are far from overflow."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique problems only, of numbers whose squares are far from overflow."""
         return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else problem.single_refusal
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:

@@ -66,8 +66,8 @@ class DTSemNet(Solver):
     decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports oblique splits, squared or log loss, at least as many leaves as classes."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique splits, squared or log loss, at least as many leaves as classes."""
         if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
             return reason
         if problem.depth > 0 and problem.is_classification and 2**problem.depth < problem.n_outputs:

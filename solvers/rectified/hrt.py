@@ -77,9 +77,9 @@ class HRT(Initial):
     )
     clip: bool = option(False, "Clip leaves to the ranges of y and of the fitted values on their rows.")
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique splits, linear leaves, squared loss, one output."""
-        if problem.splits == "axis" or problem.leaves == "constant" or problem.loss != "squared":
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique splits, linear leaves, squared loss, one output."""
+        if problem.splits == "axis" or problem.leaves == "constant" or problem.loss_function.form != "quadratic":
             return "hinges are oblique splits between linear leaves under squared loss"
         return "a hinge is fitted to one output" if problem.n_outputs > 1 else problem.single_refusal
 

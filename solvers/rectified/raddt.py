@@ -88,8 +88,8 @@ class RADDT(Solver):
         """The run that the authors' program documents: 10 starts, 3000 epochs, 5 scales."""
         return RADDT(n_starts=10, epochs=3000)
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports oblique splits, squared or log loss; depth 0 gives the constant tree."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique splits, squared or log loss; depth 0 gives the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or self.init.refusal(problem)
 

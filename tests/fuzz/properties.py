@@ -111,7 +111,7 @@ def check_limit(model: Any, table: Table, limit: float) -> None:
 
 def check_solver(problem: TreeProblem, solver: Solver, seed: int) -> None:
     """A solver refuses a statement in a sentence, or its result is feasible, recomputable and repeatable."""
-    reason = solver.supports(problem)
+    reason = solver.refusal(problem)
     if reason is not None:
         assert 0 < len(reason) <= LONGEST
         assert "\n" not in reason
@@ -131,7 +131,7 @@ def check_solver(problem: TreeProblem, solver: Solver, seed: int) -> None:
 
 def check_oracle(problem: TreeProblem, solver: Solver) -> None:
     """No solver is below the optimum by enumeration; what is called optimal is; bounds are below it."""
-    if solver.supports(problem) is not None:
+    if solver.refusal(problem) is not None:
         return
     labels = problem.Y if not problem.is_classification else problem.Y[:, :1]
     price = problem.split_price
