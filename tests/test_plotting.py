@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from opttree import TAOClassifier, TAORegressor, plotting
+from opttree.plotting.traces import GAP_FLOOR
 from solvers import TAO, Chain, GradTree, RandomInit, solve
 from tests.conftest import regression_problem
 from tests.test_driver import Script
@@ -167,7 +168,7 @@ def test_traces_have_points_for_incumbents_and_scales():
     assert plotting.plot_trace(result, scale="log").get_yscale() == "log"
     gap = plotting.plot_trace({"a": result, "b": result}, scale="gap")
     assert "gap" in gap.get_ylabel()
-    assert gap.lines[0].get_ydata().min() == pytest.approx(plotting.GAP_FLOOR)
+    assert gap.lines[0].get_ydata().min() == pytest.approx(GAP_FLOOR)
     with pytest.raises(ValueError, match="scale must be"):
         plotting.plot_trace(result, scale="odd")
 
