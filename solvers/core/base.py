@@ -84,6 +84,13 @@ def seconds_left() -> float:
 Steps = Generator[Step | None, Any, Termination | Verdict | None]
 
 
+def at_hand(problem: TreeProblem, start: Tree | None) -> Iterator[Step]:
+    """The trees that need no work: the start tree, where there is one, and the best constant."""
+    if start is not None:
+        yield Step(start, phase="start")
+    yield Step(problem.best_constant(), phase="constant")
+
+
 def at_last_call(
     work: Generator[Step | None, Any, Any],
     last: Callable[[], Step | None],

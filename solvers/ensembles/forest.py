@@ -15,7 +15,7 @@ from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import L2, TreeProblem
-from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.parallel import spread
 from solvers.core.result import Termination
 from solvers.ensembles.growth import GrownTree, Shared, grow
@@ -136,9 +136,7 @@ class TAOForest(GrowthOptions, Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, then the forest; at a time limit or Ctrl-C, the forest of the finished trees."""
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         tallies: dict[str, Tally] = {}
 
         def forest() -> Step | None:

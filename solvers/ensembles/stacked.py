@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.result import Termination
 from solvers.ensembles.forest import KINDS, Tally, TAOForest
 
@@ -79,9 +79,7 @@ class StackedForest(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, then the forest; where it is stopped, the forest of the trees that there are."""
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         early: dict[str, Tally] = {}
         grown: dict[str, Tally] = {}
 

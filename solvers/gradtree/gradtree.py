@@ -16,7 +16,7 @@ from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.runtime.threads import available, each
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.gradtree.descent import descents
 from solvers.initial import Initial
@@ -154,9 +154,7 @@ class GradTree(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Run the starts in parallel, in rounds of epochs; a step for each start with a lower validation loss."""
         problem = within_rows(problem, start)
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         if problem.depth == 0 or problem.n_samples < 2 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         train = judge = problem

@@ -15,7 +15,7 @@ from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.options import option
 from opttree.statement import L1, TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.rectified.starts import reported
 from solvers.soft.starts import within_rows
@@ -77,9 +77,7 @@ class DTSemNet(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each epoch that improves a start."""
         problem = within_rows(problem, start)
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         smooth = SmoothTreeProblem(problem, dtype=self.dtype)

@@ -15,7 +15,7 @@ from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.initial import CartInit, Initial
 from solvers.rectified.starts import reported
@@ -96,9 +96,7 @@ class RADDT(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each run of each start."""
         problem = within_rows(problem, start)
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         if start is None:
