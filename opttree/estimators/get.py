@@ -117,7 +117,7 @@ class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
     def _is_lean(self, problem: TreeProblem) -> bool:
         """Whether one start without a polish does at least as well on held-out rows (protocol ``ablation_get``)."""
         deep = problem.leaves == "constant" and problem.depth >= LEAN_DEPTH
-        return deep and not self._as_printed and problem.loss == "squared"
+        return deep and not self._as_printed and problem.loss_function.form == "quadratic"
 
     def _solver(self, problem: TreeProblem) -> Any:
         dtype = self.dtype or ("float64" if problem.leaves == "linear" else "float32")

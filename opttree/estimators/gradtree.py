@@ -93,14 +93,14 @@ class _GradTree(Preset, MinLeaf, SingleTree):
         return self.validation_fraction if self._validation_rows is None else self._validation_rows
 
     def _solver(self, problem: TreeProblem) -> Any:
-        usual = not self._as_printed and problem.loss == "zero_one"
+        usual = not self._as_printed and problem.loss_function.form == "errors"
         from_cart = self.init == "cart" or (self.init is None and usual)
         init = bridge.solvers.CartInit() if from_cart else None
         given: dict[str, Any] = {}
         if self.learning_rates is None and not self._as_printed:
             given["learning_rates"] = USUAL_RATES
         if self.refit is None:
-            given["refit"] = problem.loss == "squared" and not self._as_printed
+            given["refit"] = problem.loss_function.form == "quadratic" and not self._as_printed
         return self._made(bridge.solvers.GradTree, validation=self._held_out, init=init, **given)
 
     def _either(self, chosen: bool | None) -> bool:

@@ -13,7 +13,6 @@ from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from opttree.statement.losses import Loss
 from solvers.initial.base import Growth, Initial
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well

@@ -143,7 +143,8 @@ class MIP(Solver):
         return self._stated_as(problem, "flow" if problem.splits == "axis" else "big-m")
 
     def _stated_as(self, problem: TreeProblem, formulation: Any) -> MIPTreeProblem:
-        squares = takes_squares(self.optimizer) and problem.loss_function.form == "quadratic" and formulation != "hyperflow"
+        is_quadratic = problem.loss_function.form == "quadratic" and formulation != "hyperflow"
+        squares = is_quadratic and takes_squares(self.optimizer)
         return MIPTreeProblem(
             problem,
             formulation=formulation,

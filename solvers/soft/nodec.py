@@ -185,7 +185,8 @@ class NODEC(Solver):
         """Takes smooth problems; depth 0 gives the constant tree."""
         if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
             return reason
-        return problem.loss_function.refusal("smooth") or self.init.refusal(problem) or SmoothTreeProblem.device_refusal(problem, self.device)
+        reason = problem.loss_function.refusal("smooth") or self.init.refusal(problem)
+        return reason or SmoothTreeProblem.device_refusal(problem, self.device)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The paper's procedures: initialization, decomposition, update of branch nodes."""

@@ -37,7 +37,7 @@ def test_solvers_say_what_they_need():
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     problem = TreeProblem(X, y, depth=2, splits="axis", loss=Quantile(0.9))
     for solver in (GET(), LocalSearch(), BranchAndBound(), MIP()):
-        with pytest.raises(ValueError, match=r"and not Quantile\(q=0\.9\)"):
+        with pytest.raises(ValueError, match=r"its loss is Quantile\(q=0\.9\), and it takes losses with"):
             solve(problem, solver)
     positive = TreeProblem(X, y, depth=2, loss=Poisson())
     assert "may leave the domain of Poisson()" in Boosting().refusal(positive)

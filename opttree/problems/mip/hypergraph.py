@@ -151,7 +151,7 @@ def _columns(
 def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[None, None, Floats]:
     """Cost of each set as a leaf."""
     costs = np.empty(len(sets))
-    if problem.leaves == "linear" and problem.loss == "absolute":
+    if problem.leaves == "linear" and problem.loss_function.form == "absolute":
         for s, rows in enumerate(members(sets, problem.n_samples)):
             yield
             costs[s] = linear_absolute_cost(problem, rows)
@@ -201,7 +201,7 @@ def _last_columns(
     cost = np.full((len(parents), candidates.order.shape[0]), np.inf)
     split = np.full(cost.shape, -1)
     step = _states_per_chunk(problem)
-    if problem.leaves == "linear" and problem.loss == "absolute":
+    if problem.leaves == "linear" and problem.loss_function.form == "absolute":
         step = 1
     X, Y, code, n_classes = as_kernels_take_it(problem)
     by_y = np.zeros((0, problem.n_samples), np.int32)
@@ -210,7 +210,7 @@ def _last_columns(
     l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
     for first in range(0, len(parents), step):
         part = slice(first, first + step)
-        if problem.leaves == "linear" and problem.loss == "absolute":
+        if problem.leaves == "linear" and problem.loss_function.form == "absolute":
             cost[part], split[part] = yield from _linear_absolute_cuts(problem, candidates, sets[parents[part]])
         else:
             cost[part], split[part] = partition.best_cuts(
