@@ -316,7 +316,8 @@ def to_shap(model: Any) -> dict[str, Any]:
                 "children_default": np.append(canonical.children[:, 0], none),
                 "features": np.append(canonical.feature, none),
                 "thresholds": np.append(
-                    canonical.b / canonical.A[np.arange(canonical.n_branches), canonical.feature], np.full(canonical.n_leaves, np.nan)
+                    canonical.b / canonical.A[np.arange(canonical.n_branches), canonical.feature],
+                    np.full(canonical.n_leaves, np.nan),
                 ),
                 "values": values,
                 "node_sample_weight": np.array(canonical.share, float),
