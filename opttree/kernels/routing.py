@@ -52,9 +52,34 @@ def project_range(first, last, X, rows, a, out):
 
 
 def project(X, rows, a):
-    """``X[rows] @ a`` (m,) without copying the rows."""
+    """``a . x`` (m,) of some rows, in the arithmetic of `split_value`, without copying the rows."""
+    used = np.flatnonzero(a)
+    if used.size == 1:
+        return a[used[0]] * X[rows, used[0]]
     out = np.empty(rows.size)
     share(project_range, rows.size, a.size, X, rows, a, out)
+    return out
+
+
+def goes_left(X, a, b, rows=None):
+    """Whether the law sends each row left, or each of ``rows``: (m,) bool. What is written in Python calls this: a
+    product of matrices, `np.sum` and `np.einsum` round otherwise, and send tied rows elsewhere.
+    """
+    return project(X, np.arange(X.shape[0]) if rows is None else rows, a) <= b
+
+
+@kernel(fastmath=FASTMATH)
+def each_left_range(first, last, X, rows, A, b, feature, branch, out):
+    """`each_left` of some rows."""
+    for i in range(first, last):
+        t = branch[i]
+        out[i] = split_value(X, rows[i], A, feature, t) <= b[t]
+
+
+def each_left(X, rows, A, b, branch):
+    """Whether the law sends each of ``rows`` left at a branch of its own, ``branch (m,)``: (m,) bool."""
+    out = np.empty(rows.size, np.bool_)
+    share(each_left_range, rows.size, A.shape[1], X, rows, A, b, single_features(A), branch, out)
     return out
 
 

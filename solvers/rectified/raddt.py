@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.routing import project
 from opttree.kernels.smooth import rectified
 from opttree.kernels.smooth.first_order import Moments
 from opttree.model.tree import Tree
@@ -191,7 +192,7 @@ def centred(smooth: SmoothTreeProblem, theta: Floats) -> Floats:
     node = np.zeros(smooth.problem.n_samples, np.intp)
     for t in range(b.size):  # in heap order: parents first
         rows = np.flatnonzero(node == t)
-        z = smooth.problem.X[rows] @ A[t].astype(np.float64)
+        z = project(smooth.problem.X, rows, A[t].astype(np.float64))
         left = z <= b[t]
         node[rows] = np.where(left, 2 * t + 1, 2 * t + 2)
         if left.any() and not left.all():

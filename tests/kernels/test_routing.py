@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from opttree.kernels import routing
 from tests.trees import random_tree
 
 
@@ -31,3 +32,19 @@ def test_routing_and_outputs(rng, depth, linear, axis):
     leaf, out = reference_outputs(tree, X)
     assert np.array_equal(tree.apply(X), leaf)
     np.testing.assert_allclose(tree.outputs(X), out, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 7, 16, 41, 130])
+def test_tied_rows_go_the_same_way_wherever_the_law_is_written(p):
+    """Thresholds that equal a row's projection: 400 ties for each number of features."""
+    rng = np.random.default_rng(p)
+    X, A = rng.normal(size=(400, p)), rng.normal(size=(400, p))
+    rows, feature = np.arange(400), routing.single_features(A)
+    b = np.array([routing.project(X, rows[i : i + 1], A[i])[0] for i in rows])
+    assert routing.each_left(X, rows, A, b, rows).all()
+    for i in range(0, 400, 20):
+        assert routing.goes_left(X, A[i], b[i], rows[i : i + 1])[0]
+        children = np.array([[1, 2]], np.int32)
+        leaf = routing.route(X, children, A[i : i + 1], b[i : i + 1], feature[i : i + 1])
+        assert leaf[i] == 1
+        assert np.array_equal(leaf == 1, routing.goes_left(X, A[i], b[i]))

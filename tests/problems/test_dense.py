@@ -113,7 +113,7 @@ def test_gumbel_noise_has_its_distribution():
 
 
 def test_value_is_the_loss_of_the_hard_tree():
-    problem = replace(statement("zero_one", 4), loss="log")
+    problem = statement("zero_one", 4).restated(loss="log")
     form = DenseTreeProblem(problem, dtype="float64")
     theta = form.random_theta(np.random.default_rng(0))
     assert form.value(theta) == pytest.approx(problem.mean_loss(form.harden(theta)))

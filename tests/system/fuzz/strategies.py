@@ -5,7 +5,7 @@ Structure is drawn by hypothesis, so that failures shrink; numbers come from a g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -243,4 +243,4 @@ def repeated(problem: TreeProblem) -> TreeProblem:
     """The problem with rows repeated instead of weighted by whole numbers."""
     assert problem.sample_weight is not None
     rows = np.repeat(np.arange(problem.n_samples), problem.sample_weight.astype(int))
-    return replace(problem.with_rows(problem.X[rows], problem.y[rows]), min_leaf=1)
+    return problem.with_rows(problem.X[rows], problem.y[rows], min_leaf=1)
