@@ -76,7 +76,7 @@ def grown(problem: TreeProblem, split: SplitNode) -> Generator[None, None, tuple
                 continue
             A[node], b[node], *given = found
             told = given and given[0] is not None
-            on_left = given[0] if told else goes_left(problem.X, A[node], b[node], rows)
+            on_left: Any = given[0] if told else goes_left(problem.X, A[node], b[node], rows)
             left[node], right[node] = len(left), len(left) + 1
             for side in (on_left, ~on_left):
                 queue.append((len(left), rows[side], depth + 1))

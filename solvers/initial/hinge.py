@@ -87,7 +87,7 @@ class HingeInit(Initial):
                 boundary = direction, weighted_quantile(z, w)
                 for _ in range(self.n_moves):
                     yield
-                    right = ~goes_left(problem.X, *boundary, rows)
+                    right = ~goes_left(problem.X, boundary[0], boundary[1], rows)
                     if min(right.sum(), (~right).sum()) < fewest:
                         break
                     low = self._ridge(problem, rows[~right], w[~right], t[~right])

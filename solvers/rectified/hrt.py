@@ -113,7 +113,7 @@ class HRT(Initial):
                         break
                 if hinge.least < least and hinge.boundary[0].any():
                     best, least = hinge.boundary, hinge.least
-            left = int(np.count_nonzero(goes_left(problem.X, *best, rows)))
+            left = int(np.count_nonzero(goes_left(problem.X, best[0], best[1], rows)))
             return best if min(left, rows.size - left) >= fewest else None
 
         tree = yield from grow(problem, split)
@@ -161,7 +161,7 @@ class Hinge:
 
     def begin(self, cut: Split) -> bool:
         """Fit both sides of ``cut``; whether the hinge then has enough rows on either side."""
-        left = goes_left(self.problem.X, *cut, self.rows)
+        left = goes_left(self.problem.X, cut[0], cut[1], self.rows)
         if not self._enough(left):
             return False
         functions = np.stack([self._least_squares(side) for side in (left, ~left)])
