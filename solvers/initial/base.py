@@ -75,8 +75,9 @@ def grown(problem: TreeProblem, split: SplitNode) -> Generator[None, None, tuple
             if found is None:
                 continue
             A[node], b[node], *given = found
-            told = given and given[0] is not None
-            on_left: Any = given[0] if told else goes_left(problem.X, A[node], b[node], rows)
+            on_left = given[0] if given else None
+            if on_left is None:
+                on_left = goes_left(problem.X, A[node], b[node], rows)
             left[node], right[node] = len(left), len(left) + 1
             for side in (on_left, ~on_left):
                 queue.append((len(left), rows[side], depth + 1))
