@@ -270,7 +270,7 @@ def to_shap(model: Any) -> dict[str, Any]:
 
     Returns
     -------
-    dict of str to Any
+    dict
         Entry "trees", as ``shap.TreeExplainer`` takes it.
 
     Raises

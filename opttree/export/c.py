@@ -20,7 +20,7 @@ REAL = {"float64": "double", "float32": "float"}
 def to_c(
     model: Any, folder: str | Path, *, name: str = "model", dtype: Literal["float64", "float32"] = "float64"
 ) -> tuple[Path, Path]:
-    """Write ``name.h``, ``name.c`` and a Makefile to ``folder``; the paths of header and source.
+    """Write ``name.h``, ``name.c`` and a Makefile to a folder.
 
     The functions, with NAME for ``name`` and P features, K outputs:
 
@@ -36,11 +36,20 @@ def to_c(
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
-    folder : an existing folder.
-    name : prefix of the names, an identifier of C.
-    dtype : "float64" for double, "float32" for float, where rows within the rounding of a threshold may take its other
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+    folder : path-like
+        An existing folder.
+    name : str, default "model"
+        Prefix of the names, an identifier of C.
+    dtype : {"float64", "float32"}, default "float64"
+        "float64" for double; "float32" for float, where rows within the rounding of a threshold may take its other
         side.
+
+    Returns
+    -------
+    tuple[pathlib.Path, pathlib.Path]
+        Paths of the header and the source.
 
     See Also
     --------
@@ -167,18 +176,18 @@ class Source(Constants):
             first = (sum(len(k) for k in kids), len(values), len(rows) - 1)
             kids.append(tree.children)
             for a in tree.A:
-                own = np.flatnonzero(a)
-                places += list(own)
-                weights += list(a[own])
+                used = np.flatnonzero(a)
+                places += list(used)
+                weights += list(a[used])
                 starts.append(len(places))
             leaf = tree.leaf_arrays
             values += list(leaf[0].ravel())
             for row in (
                 leaf[1].reshape(tree.values.size, -1) if tree.linear_leaves else [np.zeros(0)] * tree.values.size
             ):
-                own = np.flatnonzero(row)
-                coef_places += list(own)
-                coefs += list(row[own])
+                used = np.flatnonzero(row)
+                coef_places += list(used)
+                coefs += list(row[used])
                 rows.append(len(coef_places))
             bound = tree.lower is not None and tree.linear_leaves
             lower += list(leaf[2].ravel()) if bound else [-np.inf] * tree.values.size

@@ -69,15 +69,15 @@ class Table(Constants):
 
     def fields(self) -> list[str]:
         """Names of the columns as fields of a structure, all different."""
-        found: list[str] = []
+        names: list[str] = []
         for k, column in enumerate(self.encoding.columns):
             plain = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
             usual = re.match(r"[A-Za-z]", plain) and plain not in KEYWORDS and not plain.isupper()  # macros are upper
             plain = plain if usual else f"c_{plain}"
-            while plain in found:
+            while plain in names:
                 plain = f"{plain}_{k}"
-            found.append(plain)
-        return found
+            names.append(plain)
+        return names
 
     def encode(self) -> str:
         """The function that makes the features of a row."""
@@ -85,9 +85,9 @@ class Table(Constants):
         fields = self.fields()
         tables, lines = [], []
         for column, field in enumerate(fields):
-            own: list[tuple[int, Any]] = [(j, f) for j, f in enumerate(self.encoding.features) if f.column == column]
+            features: list[Any] = [(j, f) for j, f in enumerate(self.encoding.features) if f.column == column]
             if self.encoding.columns[column].kind != "category":
-                for j, feature in own:
+                for j, feature in features:
                     x = f"row->{field}"
                     missing = f"{x} != {x}"
                     if isinstance(feature, Missing):
@@ -99,9 +99,9 @@ class Table(Constants):
                         known = f"({x} < {low} ? {low} : {x} > {high} ? {high} : {x})"
                     lines.append(f"    x[{j}] = {missing} ? {self.number(feature.fill)} : {known};")
                 continue
-            if not own:
+            if not features:
                 continue
-            levels = sorted({level for _j, f in own if isinstance(f, Levels) for level in f.known})
+            levels = sorted({level for _j, f in features if isinstance(f, Levels) for level in f.known})
             if levels:
                 texts = ", ".join(map(quoted, levels))
                 tables.append(f"static const char *const levels_{column}[{len(levels)}] = {{{texts}}};")
@@ -109,7 +109,7 @@ class Table(Constants):
             else:
                 call = f"level_of(row->{field}, NULL, 0)"
             lines.append(f"    k = {call};")
-            for j, feature in own:
+            for j, feature in features:
                 if isinstance(feature, Missing):
                     lines.append(f"    x[{j}] = k < 0 ? {self.number(1.0)} : {self.number(0.0)};")
                     continue

@@ -45,12 +45,11 @@ class Forest:
         Trees of each layer, in order.
     n_outputs : int
         Outputs of the forest, K; trees may have more, which only later layers use.
-    outside : tuple[ndarray, ndarray of int] or None, default None
-        Tuple[ndarray of shape (n, K), ndarray of int of shape (n,)] or None, default None Of each training row, the
-        mean out-of-bag prediction (NaN if every tree has seen the row) and the number of out-of-bag trees. Ignored by
-        ``==``.
-    link : str, default "identity"
-        {"identity", "softmax"}, default "identity" "softmax" if the mean outputs are class scores (`solvers.Boosting`).
+    outside : tuple[ndarray of shape (n, K), ndarray of int of shape (n,)] or None, default None
+        Of each training row, the mean out-of-bag prediction (NaN if every tree has seen the row) and the number of
+        out-of-bag trees. Ignored by ``==``.
+    link : {"identity", "softmax"}, default "identity"
+        "softmax" if the mean outputs are class scores (`solvers.Boosting`).
     feature_names : tuple of str or None, default None
         The p names for texts and pictures; None: the names in ``encoding``, or ``x0..``. Ignored by ``==``.
     encoding : Encoding or None, default None
@@ -412,7 +411,7 @@ class Forest:
 
         Parameters
         ----------
-        data : mapping of str to Any
+        data : mapping
             What `to_dict` returned.
 
         Returns

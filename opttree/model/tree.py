@@ -858,7 +858,7 @@ class Tree:
 
         Parameters
         ----------
-        data : mapping of str to Any
+        data : mapping
             What `to_dict` returned.
 
         Returns

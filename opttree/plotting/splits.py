@@ -24,21 +24,32 @@ def plot_partition(
     resolution: int = 300,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how a tree divides the plane of two features, the others held at their medians in ``X (n, p)``.
+    """Draw how a tree divides the plane of two features, the others held at their medians.
 
     Colours are predictions (class indices for classification) and lines are the boundaries between leaves; the rows of
-    X are drawn on top, coloured by ``y`` if given. ``features`` are numbers or names; of a model with the encoding of a
-    table, X is the table, and features are those of its encoding.
+    X are drawn on top, coloured by ``y`` if given.
 
     Parameters
     ----------
-    model : a tree, a saved model, or a fitted estimator of one tree.
-    X : (n, p) rows; of a model with the encoding of a table, the table.
-    y : (n,) targets that colour the rows, or None.
-    features : numbers or names of the two features.
-    feature_names : (p,) names in place of the model's own.
-    resolution : pixels on a side.
-    ax : axes to draw on; by default new ones.
+    model : Tree, Model or estimator
+        A tree, or what holds one; an estimator must be fitted.
+    X : DataFrame or array-like of shape (n, p)
+        Rows; of a model with the encoding of a table, the table.
+    y : array-like of shape (n,) or None, default None
+        Targets that colour the rows.
+    features : tuple[int or str, int or str], default (0, 1)
+        Numbers or names of the two features; of a model with the encoding of a table, those of its encoding.
+    feature_names : sequence of str or None, default None
+        The p names in place of the model's own.
+    resolution : int, default 300
+        Pixels on a side.
+    ax : matplotlib.axes.Axes or None, default None
+        Axes to draw on; by default new ones.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
 
     See Also
     --------
@@ -119,14 +130,18 @@ def plot_split_evolution(
 
     Parameters
     ----------
-    steps : the solver's steps, as ``solve(..., callback=lambda step, trace: steps.append(step))`` collects them. Those
-        of the start with the lowest validation loss are drawn.
-    levels : >= 1.
-    feature_names : (p,) names; by default x0, x1, ...
+    steps : sequence of Step
+        The solver's steps, as ``solve(..., callback=lambda step, trace: steps.append(step))`` collects them. Those of
+        the start with the lowest validation loss are drawn.
+    levels : int, default 2
+        Levels of branches to draw, >= 1.
+    feature_names : sequence of str or None, default None
+        The p names; by default x0, x1, ...
 
     Returns
     -------
-    The axes, root first, each level from left to right.
+    ndarray of matplotlib.axes.Axes
+        The axes, root first, each level from left to right.
 
     See Also
     --------

@@ -26,12 +26,21 @@ def plot_trace(
 
     Parameters
     ----------
-    results : a `Result`, a sequence of them, or a mapping from label to `Result`.
-    ax : axes to draw on; by default new ones.
-    log : logarithmic time axis.
-    scale : of the objective. "linear"; "log"; "gap": ``(objective - best) / |best|`` on a logarithmic axis, with the
+    results : Result, sequence or mapping of str to Result
+        What to draw; a mapping has the labels.
+    ax : matplotlib.axes.Axes or None, default None
+        Axes to draw on; by default new ones.
+    log : bool, default False
+        Whether the time axis is logarithmic.
+    scale : {"auto", "linear", "log", "gap"}, default "auto"
+        Scale of the objective. "linear"; "log"; "gap": ``(objective - best) / |best|`` on a logarithmic axis, with the
         best objective of all results, or the best bound where that is a proof, as ``best``; "auto": "log" where
         objectives are positive and differ by more than a factor of 3, else "linear".
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
 
     See Also
     --------
@@ -76,17 +85,27 @@ def plot_rows(
     log: bool = False,
     scale: Literal["auto", "linear", "log", "gap"] = "auto",
 ) -> Axes:
-    """`plot_trace` of traces alone, up to ``end`` seconds; ``bounds`` are the final ones, by default those of the
-    traces.
+    """`plot_trace` of traces alone.
 
     Parameters
     ----------
-    traces : mapping from label to `solvers.Trace`.
-    end : seconds up to which lines go on; 0: up to the last step.
-    bounds : final bound of each label, or None.
-    ax : axes to draw on; by default new ones.
-    log : logarithmic time axis.
-    scale : see `plot_trace`.
+    traces : mapping of str to Trace
+        Traces by their labels.
+    end : float, default 0.0
+        Seconds up to which lines go on; 0: up to the last step.
+    bounds : mapping of str to float or None or None, default None
+        Final bound of each label; None: those of the traces.
+    ax : matplotlib.axes.Axes or None, default None
+        Axes to draw on; by default new ones.
+    log : bool, default False
+        Whether the time axis is logarithmic.
+    scale : {"auto", "linear", "log", "gap"}, default "auto"
+        Scale of the objective, see `plot_trace`.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
 
     See Also
     --------
@@ -124,13 +143,13 @@ def plot_rows(
         end = max(end, float(frame["seconds"].max()))
         last = frame["bound"].iloc[-1] if bounds is None else bounds[label]
         color = f"C{k % 10}"
-        own = frame["best"].to_numpy(float)
+        best = frame["best"].to_numpy(float)
         ax.step(
-            np.append(frame["seconds"], end), drawn(np.append(own, own[-1])), where="post", color=color,
+            np.append(frame["seconds"], end), drawn(np.append(best, best[-1])), where="post", color=color,
             label=label or "best",
         )  # fmt: skip
-        better = np.append(True, np.diff(own) < 0.0) & np.isfinite(own)
-        ax.plot(frame["seconds"][better], drawn(own[better]), "o", color=color, markersize=3.5)
+        better = np.append(True, np.diff(best) < 0.0) & np.isfinite(best)
+        ax.plot(frame["seconds"][better], drawn(best[better]), "o", color=color, markersize=3.5)
         if last is not None and scale != "gap":
             bound = np.append(frame["bound"].astype(float), last)
             label = f"{label}, bound" if label else "bound"

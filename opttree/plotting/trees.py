@@ -43,11 +43,21 @@ def plot_tree(
 
     Parameters
     ----------
-    model : a `Tree`, a saved `Model` or a fitted estimator.
-    feature_names : names in place of the model's own; splits of tables are then not put into words.
-    max_depth : largest depth drawn; subtrees below are shown as "... (k leaves)".
-    ax : axes to draw on; by default a new figure with room for the texts, of at most 24 by 14 inches.
-    fontsize : largest size of the texts, in points; they become smaller where they would overlap.
+    model : Tree, Model or estimator
+        A tree, or what holds one; an estimator must be fitted.
+    feature_names : sequence of str or None, default None
+        Names in place of the model's own; splits of tables are then not put into words.
+    max_depth : int or None, default None
+        Largest depth drawn; subtrees below are shown as "... (k leaves)".
+    ax : matplotlib.axes.Axes or None, default None
+        Axes to draw on; by default a new figure with room for the texts, of at most 24 by 14 inches.
+    fontsize : float, default 8.0
+        Largest size of the texts, in points; they become smaller where they would overlap.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
 
     See Also
     --------
@@ -77,10 +87,19 @@ def plot_importances(
 
     Parameters
     ----------
-    model : a fitted estimator, of opttree or another library, or the importances themselves (p,).
-    most : bars, at most; the others are added up in one more.
-    feature_names : (p,) names in place of the model's own.
-    ax : axes to draw on; by default new ones.
+    model : estimator or array-like of shape (p,)
+        A fitted estimator, of opttree or another library, or the importances themselves.
+    most : int, default 20
+        Bars, at most; the others are added up in one more.
+    feature_names : sequence of str or None, default None
+        The p names in place of the model's own.
+    ax : matplotlib.axes.Axes or None, default None
+        Axes to draw on; by default new ones.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
 
     See Also
     --------
@@ -97,8 +116,8 @@ def plot_importances(
     True
     >>> plt.close("all")
     """
-    found = getattr(model, "feature_importances_", model)
-    values = np.asarray(found, np.float64) if np.iterable(found) else np.zeros((0, 0))
+    shares = getattr(model, "feature_importances_", model)
+    values = np.asarray(shares, np.float64) if np.iterable(shares) else np.zeros((0, 0))
     if values.ndim != 1 or not values.size:
         raise ValueError(f"model must be fitted and have feature_importances_, or be a list of them; got {model!r}")
     if most < 1:
@@ -133,14 +152,19 @@ def plot_node_weights(
 
     Parameters
     ----------
-    model : a `Tree`, a saved `Model` or a fitted estimator of one tree.
-    levels : >= 1.
-    feature_names : (p,) names in place of the model's own.
-    most_names : with more features than this, axes show feature numbers instead of names.
+    model : Tree, Model or estimator
+        A tree, or what holds one; an estimator must be fitted.
+    levels : int, default 3
+        Levels of branches to draw, >= 1.
+    feature_names : sequence of str or None, default None
+        The p names in place of the model's own.
+    most_names : int, default 12
+        With more features than this, axes show feature numbers instead of names.
 
     Returns
     -------
-    The axes of the branches drawn, in the order of their numbers.
+    ndarray of matplotlib.axes.Axes
+        The axes of the branches drawn, in the order of their numbers.
 
     See Also
     --------

@@ -15,6 +15,7 @@ import opttree
 from opttree import export
 from opttree.export import standalone
 from opttree.model.files import as_saved
+from opttree.tables.encoding import raw_columns
 from tests.export_models import MODELS, answers, fitted
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -98,7 +99,7 @@ def check_encoder(library, encoding, X, Z):
     """The encoding in C of the first rows."""
     kinds = [ctypes.c_char_p if column.kind == "category" else ctypes.c_double for column in encoding.columns]
     row_type = type("Row", (ctypes.Structure,), {"_fields_": [(f"f{k}", kind) for k, kind in enumerate(kinds)]})
-    raw = opttree.encoding.raw_columns(X, encoding.columns)
+    raw = raw_columns(X, encoding.columns)
     for i in range(0, len(Z), 3):
         values = [
             (own[i].encode() or None) if column.kind == "category" else own[i]
@@ -294,7 +295,7 @@ def test_awkward_tables_leave_intact(splits, tmp_path):
         found = database.execute(query).df()
     np.testing.assert_allclose(found.sort_values("NULL")["prediction"], expected[order], **CLOSE)
     session = runtime.InferenceSession(opttree.to_onnx(model).SerializeToString(), providers=["CPUExecutionProvider"])
-    raw = opttree.encoding.raw_columns(new, model.encoder_.encoding_.columns)
+    raw = raw_columns(new, model.encoder_.encoding_.columns)
     given = {
         column.name: np.array(own, object if column.kind == "category" else np.float64)[:, None]
         for column, own in zip(model.encoder_.encoding_.columns, raw, strict=True)

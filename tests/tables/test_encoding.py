@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import opttree
 from opttree import OCTClassifier, TableEncoder, TAOClassifier, TAORegressor
-from opttree.tables.encoding import Encoding, Levels, Missing, Value
+from opttree.tables.encoding import Column, Encoding, Levels, Missing, Value
 from tests.export_models import table
 
 
@@ -148,5 +148,5 @@ def test_encodings_refuse_damage():
 )
 def test_conditions_in_words(feature, weight, threshold, words):
     kind = "category" if isinstance(feature, Levels) else "number"
-    encoding = Encoding((opttree.encoding.Column("a", kind),), (feature,))
+    encoding = Encoding((Column("a", kind),), (feature,))
     assert encoding.sides(0, weight, threshold) == words
