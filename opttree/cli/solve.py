@@ -75,7 +75,7 @@ def _solve(args: argparse.Namespace) -> int:
 
     from opttree import plotting
     from opttree.estimators import bridge
-    from opttree.estimators.scaling import raw_tree
+    from opttree.estimators.steps.units import raw_tree
     from opttree.model import files as io
     from opttree.model.convert import as_tree
     from opttree.problems import MIPTreeProblem

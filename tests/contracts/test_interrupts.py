@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 import opttree
 import solvers
 from opttree import BoostedTreesRegressor, InterruptedFitWarning, TAOClassifier, TAOForestRegressor, TAORegressor
+from opttree.estimators.steps import shrink
 from opttree.runtime.interrupts import noted_interrupts
 from solvers import TAO, solve
 from tests.conftest import regression_problem
@@ -76,13 +77,13 @@ def is_trained(model, X, y):
 def test_an_interrupt_while_leaves_are_judged_keeps_the_tree(interrupt_at, monkeypatch, calls):
     X, y = make_friedman1(300, random_state=0)
     model = TAORegressor(6, random_state=0, on_interrupt="keep")
-    strength = type(model)._strength
+    strength = shrink.choose_strength
 
     def arranged(*given):
         interrupt_at(calls)
         return strength(*given)
 
-    monkeypatch.setattr(type(model), "_strength", arranged)
+    monkeypatch.setattr(shrink, "choose_strength", arranged)
     with pytest.warns(InterruptedFitWarning):
         model.fit(X, y)
     assert model.leaf_shrinkage_ == 0.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from opttree import GETClassifier, GETRegressor
+from tests.estimators import solver_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ from opttree import GETClassifier, GETRegressor
 def test_deep_regression_trees_take_one_start_and_no_polish(model, starts, polished):
     X = np.random.default_rng(0).normal(size=(50, 3))
     y = X[:, 0] > 0.0 if isinstance(model, GETClassifier) else X[:, 0]
-    solver = model._solver(model.state(X, y)[0])
+    solver = solver_of(model, model.state(X, y)[0])
     assert (solver.n_starts, solver.polish is not None) == (starts, polished)
 
 

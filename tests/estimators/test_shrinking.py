@@ -7,8 +7,8 @@ from sklearn.datasets import load_iris, make_friedman1
 from sklearn.metrics import log_loss
 
 from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, TreeProblem, losses
-from opttree.estimators import shrinking
-from opttree.estimators.shrinking import STRENGTHS, parted
+from opttree.estimators.steps import shrink as shrinking
+from opttree.estimators.steps.shrink import STRENGTHS, parted
 from opttree.statement import shrinkage
 from opttree.statement.shrinkage import NodeMoments, refusal
 from solvers import TAO, solve

@@ -118,7 +118,7 @@ def test_only_what_is_sure_to_take_more_is_refused(monkeypatch):
 def test_a_search_for_the_depth_ends_where_memory_does(monkeypatch):
     X, y = make_friedman1(300, random_state=0)
     monkeypatch.setattr(
-        "opttree.estimators.selection.costs.lack_of_memory",
+        "opttree.estimators.steps.depth.costs.lack_of_memory",
         lambda estimator, n, p, depth: "too much" if depth > 2 else None,
     )
     model = TAOClassifier("cv", cv=2, max_iter=1, random_state=0).fit(X, y > y.mean())

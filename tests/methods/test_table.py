@@ -11,10 +11,11 @@ import opttree
 import solvers
 from experiments import methods as experiments_methods
 from opttree import cli
-from opttree.estimators.kinds import SingleTree
+from opttree.estimators import option_groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.recipe import Recipe
 from opttree.estimators.tasks import RegressionTree
 from opttree.methods.table import METHODS, Method, estimators, families, make_estimator
-from opttree.problems import TreeProblem
 from opttree.runtime.options import option
 from solvers import Solver, Step, Termination
 from solvers.conformance import check_solver, example_solvers
@@ -75,14 +76,13 @@ class Median(Solver):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MedianRegressor(RegressionTree, SingleTree):
+class MedianRegressor(RegressionTree, TreeEstimator):
     """A tree of one split."""
 
+    recipe = Recipe(solver=lambda options, problem, valid: build_solver(options, Median))
     splits, leaves, loss = "axis", "constant", "squared"
+    max_depth: int = option_groups.max_depth()
     feature: int = option(0, "On which to split.")
-
-    def _solver(self, problem: TreeProblem) -> Solver:
-        return self._made(Median)
 
 
 def test_a_solver_with_a_row_in_the_table_is_found_everywhere(monkeypatch, tmp_path, capsys):

@@ -24,6 +24,7 @@ from solvers import (
     solve,
 )
 from solvers.soft import printed_ridge
+from tests.estimators import solver_of
 from tests.statements import regression
 
 SOLVERS = {
@@ -127,17 +128,17 @@ def test_the_printed_values():
 
 def test_options_of_an_estimator_win_over_the_preset(friedman):
     problem = regression(friedman, depth=2)
-    free = opttree.SDTRRegressor(preset="paper")._solver(problem)
+    free = solver_of(opttree.SDTRRegressor(preset="paper"), problem)
     assert (free.path_penalty, free.learning_rate) == (0.01, 1e-3)
-    own = opttree.SDTRRegressor(preset="paper", path_penalty=0.3, learning_rate=0.003)._solver(problem)
+    own = solver_of(opttree.SDTRRegressor(preset="paper", path_penalty=0.3, learning_rate=0.003), problem)
     assert (own.path_penalty, own.learning_rate) == (0.3, 0.003)  # the defaults of the other preset, stated
-    usual = opttree.SDTRRegressor()._solver(problem)
+    usual = solver_of(opttree.SDTRRegressor(), problem)
     assert (usual.path_penalty, usual.l1, usual.learning_rate) == (0.3, 0.005, 0.003)
-    gradtree = opttree.GradTreeClassifier()._solver(regression(friedman, depth=2, splits="axis"))
+    gradtree = solver_of(opttree.GradTreeClassifier(), regression(friedman, depth=2, splits="axis"))
     assert (gradtree.learning_rates, gradtree.epochs, gradtree.batch_size) == ((0.01, 0.05, 0.05), 1000, 512)
-    srt = opttree.SRTRegressor()._solver(problem)
+    srt = solver_of(opttree.SRTRegressor(), problem)
     assert (srt.joint_iterations, srt.steepness, srt.clip, srt.branch_solver) == (50, 1.0, True, "L-BFGS")
-    kept = opttree.SRTRegressor(preset="paper", steepness=2.0, clip=True, joint_iterations=5)._solver(problem)
+    kept = solver_of(opttree.SRTRegressor(preset="paper", steepness=2.0, clip=True, joint_iterations=5), problem)
     assert (kept.joint_iterations, kept.steepness, kept.clip) == (5, 2.0, True)
 
 
@@ -183,7 +184,7 @@ def test_the_tree_of_the_lowest_loss_is_kept_under_a_penalty(friedman):
     model = opttree.GETRegressor(2, **options).fit(X, y)
     problem, scaling = model.state(X, y)
     steps = []
-    solve(problem, model._solver(problem), random_state=0, callback=lambda step, _trace: steps.append(step.tree))
+    solve(problem, solver_of(model, problem), random_state=0, callback=lambda step, _trace: steps.append(step.tree))
     losses = [problem.mean_loss(tree) for tree in steps]
     own = problem.mean_loss(scaling.scale(model.tree_))
     assert own == pytest.approx(min(losses), rel=1e-6)

@@ -16,6 +16,7 @@ from solvers import HRT, RADDT, DTSemNet, Termination, solve
 from solvers.rectified.dtsemnet import Training
 from solvers.rectified.hrt import Hinge, median_cut
 from solvers.rectified.raddt import Ladder, centred
+from tests.estimators import solver_of
 
 
 def smooth(loss="squared", leaves="constant", depth=3, n=50):
@@ -248,7 +249,7 @@ def test_the_presets_are_the_authors():
     assert paper.rates()[10] == pytest.approx(0.01)
     assert paper.rates().size == 3000
     assert paper.rates()[-1] < 1e-5
-    assert RADDTRegressor(2, preset="paper")._solver(None) == paper
+    assert solver_of(RADDTRegressor(2, preset="paper"), None) == paper
 
 
 def test_raddt_knows_no_units():
@@ -384,9 +385,9 @@ def test_the_depth_search_of_dtsemnet_begins_where_classes_have_leaves():
 
 
 def test_presets_of_raddt_heed_what_is_given():
-    made = RADDTRegressor(2, preset="paper", n_starts=1, epochs=5, n_scales=2, dtype="float64")._solver(None)
+    made = solver_of(RADDTRegressor(2, preset="paper", n_starts=1, epochs=5, n_scales=2, dtype="float64"), None)
     assert made == replace(RADDT.paper(), n_starts=1, epochs=5, n_scales=2, dtype="float64")
-    assert RADDTRegressor(2)._solver(None) == RADDT()
+    assert solver_of(RADDTRegressor(2), None) == RADDT()
     with pytest.raises(ValueError, match=r"scales must be None or two numbers above 0, .* that do not fall"):
         RADDT(scales=(100.0, 2.0))
 

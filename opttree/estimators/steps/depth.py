@@ -11,6 +11,9 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit, check_cv
 
 from opttree.estimators import bridge
+from opttree.estimators.recipe import Estimator, Rows, is_printed
+from opttree.estimators.steps.rows import monotone_signs
+from opttree.estimators.steps.shrink import shrunk_scores, strength_of
 from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
@@ -23,63 +26,68 @@ SEARCH_SHARE = 0.5  # of the time limit, for the depth search; the rest is for t
 PATIENCE = 4  # the search stops after this many depths without a better score
 
 
-def choose_depth(model: Any, X: Any, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
-    """Set ``best_depth_`` and ``cv_results_`` of ``model`` by the rows of an array or a table.
+def choose_depth(options: Estimator, rows: Rows, seed: int | None) -> dict[str, Any]:
+    """The attributes ``best_depth_``, ``cv_results_`` and, where it is chosen too, ``leaf_shrinkage_``.
 
     Every fold fits the depths in turn, see `fit_warm`; the weighted R2 or accuracy on the held-out rows is averaged
     over the folds, which run in parallel under a Dask back end of joblib. If ``cv`` is a fraction, there is one fold
     with that share of the rows held out. An interrupt, half of the time limit, or a depth for which memory lacks ends
-    the search with the depths tried so far.
+    the search with the depths tried so far. Rows of a table are those of the table, so that each fold learns an
+    encoding of its own.
     """
     began = now()
+    X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
-    folds = folds_of(model, np.zeros((len(y), 1)), y, seed)
+    folds = folds_of(options, np.zeros((len(y), 1)), y, seed)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
-    own = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes the interrupt on
-    shrunk = getattr(model, "_shrinkage", 0.0) == "cv"  # the folds' trees choose it for each depth, too
-    if model.encoder_ is None:
-        own |= model._for_features
-    elif isinstance(model.categorical_features, str):  # a fold without a blank is encoded like the others
-        own["categorical_features"] = []
-    search = type(model)(**(model.get_params(deep=False) | own | ({"leaf_shrinkage": 0.0} if shrunk else {})))
-    n_features = X.shape[1] if model.encoder_ is None else model.encoder_.encoding_.n_features
+    changes = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes it on
+    shrunk = strength_of(options) == "cv"  # the folds' trees choose it for each depth, too
+    if options.encoder_ is None:
+        signs = monotone_signs(options)
+        changes |= {"categorical_features": "from_dtype"} | ({} if signs is None else {"monotonic_cst": signs})
+    elif isinstance(options.categorical_features, str):  # a fold without a blank is encoded like the others
+        changes["categorical_features"] = []
+    search = type(options)(**(options.get_params(deep=False) | changes | ({"leaf_shrinkage": 0.0} if shrunk else {})))
+    n_features = rows.X.shape[1]
     fits: list[Any] = [None] * len(folds)
     scores: list[list[float]] = []
     strengths: list[float] = []
     best = 0
-    depths = range(min(model._least_depth(y), DEEPEST), DEEPEST + 1)
+    least = 1 if options.recipe.least_depth is None else options.recipe.least_depth(y)
+    depths = range(min(least, DEEPEST), DEEPEST + 1)
     for depth in depths:
-        if scores and costs.lack_of_memory(model, X.shape[0], n_features, depth) is not None:
+        if scores and costs.lack_of_memory(options, len(y), n_features, depth) is not None:
             break
-        rows: list[Any] = [None] * len(folds)
-        left = None if model.time_limit is None else SEARCH_SHARE * model.time_limit - (now() - began)
+        found: list[Any] = [None] * len(folds)
+        left = None if options.time_limit is None else SEARCH_SHARE * options.time_limit - (now() - began)
         tasks = []
         for k, (train, valid) in enumerate(folds):
             share = None if left is None else max(left / len(folds), 1e-3)
             tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid, shrunk))
-        for k, found in bridge.solvers.core.parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
-            fits[k], rows[k] = found
-        strengths.append(min(rows[0], key=lambda strength: sum(row[strength][0] for row in rows)))
-        scores.append([row[strengths[-1]][1] for row in rows])
+        for k, pair in bridge.solvers.core.parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
+            fits[k], found[k] = pair
+        strengths.append(min(found[0], key=lambda strength: sum(row[strength][0] for row in found)))
+        scores.append([row[strengths[-1]][1] for row in found])
         means = np.mean(scores, axis=1)
         best = int(np.argmax(means))
         if not np.isfinite(means).all():
             raise ValueError("cv must hold out enough rows for a score in every split; got a split too small")
         interrupted = any(fitted.result_.termination.name == "INTERRUPTED" for fitted in fits)
-        late = model.time_limit is not None and now() - began > SEARCH_SHARE * model.time_limit
-        if interrupted or late or (len(scores) - 1 - best >= PATIENCE and not model._as_printed):
+        late = options.time_limit is not None and now() - began > SEARCH_SHARE * options.time_limit
+        if interrupted or late or (len(scores) - 1 - best >= PATIENCE and not is_printed(options)):
             break
-    model.best_depth_ = depths[best]
-    model.cv_results_ = {
+    results = {
         "depth": np.array(depths[: len(scores)]),
         "scores": np.array(scores),
         "mean_score": np.mean(scores, axis=1),
     }
+    chosen = {"best_depth_": depths[best], "cv_results_": results}
     if shrunk:
-        model.leaf_shrinkage_ = strengths[best]
-        model.cv_results_["leaf_shrinkage"] = np.array(strengths)
+        results["leaf_shrinkage"] = np.array(strengths)
+        chosen["leaf_shrinkage_"] = strengths[best]
+    return chosen
 
 
 def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float]]]:
@@ -90,7 +98,7 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
         fitted = fit_warm(model, depth, last, rows_of(X, train), y[train], weight[train])
     held_out = rows_of(X, valid), y[valid], weight[valid]
     if shrunk:
-        return fitted, fitted.shrunk_scores(rows_of(X, train), y[train], weight[train], held_out)
+        return fitted, shrunk_scores(fitted, rows_of(X, train), y[train], weight[train], held_out)
     return fitted, {0.0: (0.0, float(fitted.score(*held_out)))}
 
 
@@ -114,12 +122,18 @@ def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:
     candidate among others (``starts_compete``), it gets the last tree at once; otherwise a fit that turns out worse is
     repeated from that tree. Papers' methods start anew at each depth.
     """
-    warm = {"init": last.tree_} if hasattr(last, "tree_") and not model._as_printed else {}
+    warm = {"init": last.tree_} if hasattr(last, "tree_") and not is_printed(model) else {}
     fitted = clone(model).set_params(max_depth=depth, **(warm if model.starts_compete else {}))
     taken = warm and model.starts_compete
     if not taken and isinstance(model.init, Tree) and model.init.depth > depth:
         fitted.set_params(init=type(model)().init)
     fitted.fit(*data)
-    if warm and not model.starts_compete and fitted._merit > last._merit:
+    if warm and not model.starts_compete and merit(fitted) > merit(last):
         fitted.set_params(**warm).fit(*data)
     return fitted
+
+
+def merit(fitted: Estimator) -> float:
+    """The number by which fits of the same problem are compared; lower is better."""
+    name = fitted.recipe.merit
+    return float(getattr(fitted, name) if name else fitted.result_.objective)
