@@ -179,9 +179,10 @@ def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
             text = kind if isinstance(kind, str) else kind.__name__ if isinstance(kind, type) else str(kind)
             text = text.replace("typing.", "").replace("Device", 'Literal["cpu", "gpu", "auto"]')
             text = re.sub(r"Literal\[([^],]*)\]", r"\1", text)
-            text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ")
+            text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ").replace("'", '"')
             limits = f",{rule.range}" if rule.range else ""
-            lines.append(f"{name} : {text}{limits}" + (f", default {default!r}" if default is not MISSING else ""))
+            shown = f'"{default}"' if isinstance(default, str) else repr(default)
+            lines.append(f"{name} : {text}{limits}" + (f", default {shown}" if default is not MISSING else ""))
             lines += [f"    {line.strip()}" for line in rule.doc.strip().splitlines()]
     text = inspect.cleandoc(str(cls.__doc__))  # as Python 3.13 stores it
     if len(lines) == 2 or "\nParameters\n" in text:
