@@ -11,13 +11,12 @@ import types
 from pathlib import Path
 from typing import Any
 
-import experiments.racing
 import pandas as pd
 import pytest
-from experiments.racing import Race
 
 import opttree
 import solvers
+from solvers.races.race import Race
 
 MODULES = (
     opttree, opttree.chunks, opttree.constraints, opttree.datasets, opttree.encoding, opttree.explain, opttree.export,
@@ -30,7 +29,7 @@ PUBLIC: dict[str, Any] = {
     for name in module.__all__
     if not isinstance(getattr(module, name), types.ModuleType)
 }
-PUBLIC["experiments.racing.Race"] = Race
+PUBLIC["solvers.races.race.Race"] = Race
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path[:0] = [str(DOCS), str(DOCS / "tools")]
 import check  # noqa: E402
@@ -97,7 +96,7 @@ def test_reference_lists_every_public_name():
         line.strip()
         for page in (DOCS / "reference").glob("*.md")
         for line in page.read_text(encoding="utf-8").splitlines()
-        if re.fullmatch(r" +(opttree|solvers|experiments)\.[\w.]+", line)
+        if re.fullmatch(r" +(opttree|solvers)\.[\w.]+", line)
     }
     homes = {id(found): {name for name, other in PUBLIC.items() if other is found} for found in PUBLIC.values()}
     missing = [sorted(names)[0] for names in homes.values() if not names & listed]
@@ -117,7 +116,7 @@ def _resolves(other: str, name: str) -> bool:
     places = [parts[:k] for k in range(len(parts), 0, -1)] + [[]]
     for place in places:
         path = [*place, *other.split(".")]
-        here: Any = {"opttree": opttree, "solvers": solvers, "experiments": experiments}.get(path[0])
+        here: Any = {"opttree": opttree, "solvers": solvers}.get(path[0])
         for part in path[1:]:
             here = getattr(here, part, None)
         if here is not None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments import profiles, statistics
-from experiments.protocol import Protocol
+from solvers.races import profiles, statistics
+from solvers.races.plans import Plan
 
 PROBLEM = ["dataset", "depth", "leaves", "split", "rows"]  # rows: the seed, where it draws the rows; else 0
 BEST = 1e-4  # relative gap to the lowest objective that counts as having reached it
@@ -31,13 +32,8 @@ COUNTED = ("ran", "refused", "failed", "out of time", "not run")
 Traces = dict[int, pd.DataFrame]  # by seed
 
 
-def rows_of_seed(protocol: Protocol, seed: int) -> int:
-    """The seed, if it draws the rows of a problem of the protocol; else 0."""
-    return int(seed) if protocol.named and protocol.splits.per_seed else 0
-
-
-class Race:
-    """What the rows and traces of a solve protocol say.
+class Comparison:
+    """What the rows and traces of a plan say.
 
     ``best``: the lowest objective that a solver found for each problem within the horizon, with any seed; ``start``:
     that of the constant tree; ``at(limit)``: problems x solvers, the objective found by then; ``common``: the problems
@@ -49,12 +45,10 @@ class Race:
     every : rows of all runs, those that were refused or failed, too; by default ``rows``.
     """
 
-    def __init__(
-        self, protocol: Protocol, rows: pd.DataFrame, traces: pd.DataFrame, every: pd.DataFrame | None = None
-    ) -> None:
-        self._of = protocol
-        self.solvers = [name for name in protocol.methods if (rows["method"] == name).any()]
-        self.limits = protocol.limits or (float(protocol.time_limit or 0.0),)
+    def __init__(self, plan: Plan, rows: pd.DataFrame, traces: pd.DataFrame, every: pd.DataFrame | None = None) -> None:
+        self.plan = plan
+        self.solvers = [name for name in plan.methods if (rows["method"] == name).any()]
+        self.limits = plan.limits or (float(plan.time_limit or 0.0),)
         self.horizon = max(self.limits)
         self.rows = self._keyed(rows)
         self._every = self._keyed(rows if every is None else every)
@@ -73,7 +67,7 @@ class Race:
 
     def _keyed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows with the key of their problem."""
-        drawn = [rows_of_seed(self._of, seed) for seed in rows["seed"]]
+        drawn = [self.plan.rows_of(int(seed)) for seed in rows["seed"]]
         keys = zip(*(rows[name] for name in PROBLEM[:-1]), drawn, strict=True)
         return rows.assign(rows=drawn, problem=pd.Series(list(keys), rows.index, dtype=object))
 
@@ -117,7 +111,7 @@ class Race:
         words = self._every["status"].map(STATUS) if "status" in self._every else pd.Series("ran", self._every.index)
         newest = self._every.assign(word=words).drop_duplicates(["problem", "method", "seed"], keep="last")
         table = pd.crosstab(newest["method"], newest["word"]).reindex(columns=list(COUNTED), fill_value=0)
-        table = table.reindex(list(self._of.methods), fill_value=0)
+        table = table.reindex(list(self.plan.methods), fill_value=0)
         wanted = len(set(zip(newest["problem"], newest["seed"], strict=True)))
         return table.assign(**{"not run": (wanted - table.sum(axis=1)).clip(lower=0)}).rename_axis(columns=None)
 
@@ -225,7 +219,7 @@ class Race:
             key: profiles.convergence_target(start, best, tolerance)
             for key, start, best in zip(self.problems, self.start, self.best, strict=True)
         }
-        seconds = self._numbers(lambda key, trace: max(profiles.seconds_to(trace, targets[key]), START), _middle)
+        seconds = self._numbers(lambda key, trace: max(profiles.seconds_to(trace, targets[key]), START), upper_median)
         return seconds.fillna(np.inf)
 
     def reached(self, limit: float | None = None) -> pd.DataFrame:
@@ -302,8 +296,6 @@ class Race:
         """The pairs (or singles) of solvers, each given an equal share of the limit, by the mean gap of the better over
         the problems that every solver ran.
         """
-        from itertools import combinations
-
         lines = []
         for count in range(1, size + 1):
             shares = self.on_common(self.gaps(limit / count))
@@ -314,7 +306,7 @@ class Race:
                 )
         return pd.DataFrame(lines).sort_values("mean gap %", ignore_index=True)
 
-    def groups(self) -> Iterator[tuple[str, Race]]:
+    def groups(self) -> Iterator[tuple[str, Comparison]]:
         """The race on the problems of one depth and kind of leaves at a time."""
         for leaves in sorted(self.rows["leaves"].unique()):
             for depth in sorted(self.rows["depth"].unique()):
@@ -322,13 +314,13 @@ class Race:
                 if len(part):
                     yield f"{leaves} leaves, depth {int(depth)}", self._restricted(part)
 
-    def by_leaves(self) -> Iterator[tuple[str, Race]]:
+    def by_leaves(self) -> Iterator[tuple[str, Comparison]]:
         """The race on the problems of one kind of leaves at a time."""
         for leaves, part in self.rows.groupby("leaves"):
             yield f"{leaves} leaves", self._restricted(part)
 
-    def _restricted(self, part: pd.DataFrame) -> Race:
-        out = object.__new__(Race)
+    def _restricted(self, part: pd.DataFrame) -> Comparison:
+        out = object.__new__(Comparison)
         out.__dict__.update(self.__dict__)
         keys = set(part["problem"])
         kept = [key in keys for key in self.problems]
@@ -343,13 +335,13 @@ def covers(row: Any) -> bool:
     return row.get("covers") is True or row.get("covers") == 1.0
 
 
-def _middle(values: Any) -> float:
+def upper_median(values: Any) -> float:
     """The median of increasing values, the upper one of two: where half of them are infinite, it is."""
     return float(values[len(values) // 2])
 
 
 def speedups(seconds: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """See `Race.speedups`, of a table of seconds that is infinite where a problem is not solved."""
+    """See `Comparison.speedups`, of a table of seconds that is infinite where a problem is not solved."""
     if baseline not in seconds:
         raise ValueError(f"baseline must be one of {', '.join(map(str, seconds))}; got {baseline!r}")
     lines = {}

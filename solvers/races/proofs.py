@@ -1,4 +1,4 @@
-"""What the rows and traces of a solve protocol say of proofs: who has proved what, when, and how far others are."""
+"""What the rows and traces of a plan say of proofs: who has proved what, when, and how far others are."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments import profiles
-from experiments.race import BEST, PROOF, ROUNDING, START, Race, _middle, covers, par, speedups
+from solvers.races import profiles
+from solvers.races.compare import BEST, PROOF, ROUNDING, START, Comparison, covers, par, speedups, upper_median
 
 DIGITS = 6  # of percentages
 
 
 class Proofs:
-    """The proofs and bounds in the rows and traces of a `Race`.
+    """The proofs and bounds in the rows and traces of a `Comparison`.
 
     ``reference``: the lowest objective of each problem; ``bound``: the highest bound over all its trees that nothing
     refutes; ``proved``: whether somebody proved the optimum. A bound is refuted by any tree of the race that is below
     it, by more than rounding; bounds of solvers that look at some trees only, see `Solver.covers`, are theirs alone.
     """
 
-    def __init__(self, race: Race) -> None:
+    def __init__(self, race: Comparison) -> None:
         self.race = race
         rows = race.rows.copy()
         rows["bound"] = pd.to_numeric(rows.get("bound", pd.Series(np.nan, rows.index)), errors="coerce")
@@ -84,7 +84,7 @@ class Proofs:
         have none, or a wrong one, and where the solver did not run.
         """
         cost = self.rows["fit_seconds"].where(self.rows["proved"], np.inf).clip(lower=START)
-        return self._each(cost, _middle).fillna(np.inf)
+        return self._each(cost, upper_median).fillna(np.inf)
 
     def all_seeds(self) -> pd.DataFrame:
         """Problems x solvers that give bounds: the share of the seeds with a proof; NaN where it did not run."""
@@ -136,7 +136,7 @@ class Proofs:
         return par(self.seconds(), self.race.horizon, factor)
 
     def speedups(self, baseline: str) -> pd.DataFrame:
-        """As `Race.speedups`, of the seconds to proof."""
+        """As `Comparison.speedups`, of the seconds to proof."""
         return speedups(self.seconds(), baseline)
 
     def summary(self) -> pd.DataFrame:
