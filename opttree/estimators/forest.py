@@ -49,7 +49,18 @@ class ForestModel(ForestEstimator):
         return self.forest_.n_parameters
 
     def flops(self, X: Any) -> float:
-        """Mean floating-point operations to predict one row of ``X``, as the TAO paper counts them."""
+        """Mean floating-point operations to predict a row, as the TAO paper counts them.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        float
+            Operations per row.
+        """
         return self.forest_.flops(self._validated(X))
 
     def apply(self, X: Any) -> NDArray[np.int32]:
@@ -58,7 +69,18 @@ class ForestModel(ForestEstimator):
         return np.stack([tree.apply(X) for tree in self.forest_.trees], axis=1)
 
     def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
-        """Predictions of the first tree, of the first two, and so on: each as `predict`; for one output."""
+        """Predictions of the first tree, of the first two, and so on: each as `predict`; for one output.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Yields
+        ------
+        ndarray of shape (n,)
+            Predictions.
+        """
         X = self._validated(X)
         for scores in self.forest_.staged(X):
             if self.forest_.classes is not None:
@@ -319,15 +341,15 @@ class _TAOForest(ForestModel):
     )
     split_lasso: float | None = option(
         None,
-        """l1 penalty in the logistic regression of each split, see `solvers.TAOForest`. None: .001 for at most 64
+        """The l1 penalty in the logistic regression of each split, see `solvers.TAOForest`. None: .001 for at most 64
         features, and .01 for the
         paper's preset.""",
         least=0,
     )
     leaf_lasso: float | Literal["oob"] | None = option(
         None,
-        """l1 penalty on the weights of each linear leaf, see `solvers.TAOForest`. None: "oob", the largest that does
-        not raise the out-of-bag error by more than half a percent, and .01 for the paper's preset.""",
+        """The l1 penalty on the weights of each linear leaf, see `solvers.TAOForest`. None: "oob", the largest that
+        does not raise the out-of-bag error by more than half a percent, and .01 for the paper's preset.""",
         least=0,
     )
     l1_ratio: float = groups.l1_ratio(0.0)
@@ -366,16 +388,23 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest` on raw features; ``tree_`` if it has a single tree.
-    oob_prediction_ : (n, K) out-of-bag predictions of the training rows; NaN for rows that every tree has seen.
-    oob_loss_ : expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
+    forest_ : opttree.Forest
+        The model on raw features; ``tree_`` if it is a single tree.
+    oob_prediction_ : ndarray of shape (n, K)
+        Out-of-bag predictions of the training rows; NaN for rows that every tree has seen.
+    oob_loss_ : float
+        Expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
         variance.
-    kind_ : kind of the trees: "oblique", "axis", "cart", "extra" or "stacked".
-    depth_ : depth of the TAO trees if it was chosen; else the depth of the deepest tree.
-    shrinkage_, leaf_lasso_ : the shrinkage and the lasso of the leaves; NaN for stacked trees, of which every kind has
-        its own.
-    n_parameters_ : parameters of all trees.
-    result_ : `solvers.Result` of the run, on the standardised problem.
+    kind_ : str
+        Kind of the trees: "oblique", "axis", "cart", "extra" or "stacked".
+    depth_ : int
+        Depth of the TAO trees if it was chosen; else the depth of the deepest tree.
+    shrinkage_, leaf_lasso_ : float
+        The shrinkage and the lasso of the leaves; NaN for stacked trees, of which every kind has another.
+    n_parameters_ : int
+        Parameters of all trees.
+    result_ : solvers.Result
+        Result of the run, on the standardised problem.
 
     See Also
     --------
@@ -400,11 +429,23 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     loss = "squared"
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
-        """Prediction interval with probability ``coverage``: (n, 2), or (n, K, 2) with several outputs.
+        """Prediction interval.
 
         The prediction plus and minus a multiple of ``sqrt(v + mean v)``, where v is the variance of the trees'
         predictions of a row. The multiple is the one that covers this share of the training rows, by their out-of-bag
         errors scaled to those expected of the whole forest.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+        coverage : float, default 0.9
+            Probability that an outcome is in the interval.
+
+        Returns
+        -------
+        ndarray of shape (n, 2) or (n, K, 2)
+            Lower and upper end, (n, K, 2) with several outputs.
 
         Raises
         ------
@@ -447,8 +488,10 @@ class TAOForestClassifier(ClassificationTree, _TAOForest):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    oob_loss_ : expected Brier score of new rows, summed over the classes.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    oob_loss_ : float
+        Expected Brier score of new rows, summed over the classes.
 
     See Also
     --------

@@ -74,8 +74,8 @@ class MultiStart(Solver):
             return (yield from self._spread_out(problem, start, rng))
         termination: Termination | Verdict | None = None
         for run in range(self.n):
-            own = start_for(self.solver, start) if run == 0 else None
-            inner = self.solver.steps(problem, own, rng.spawn(1)[0])
+            first = start_for(self.solver, start) if run == 0 else None
+            inner = self.solver.steps(problem, first, rng.spawn(1)[0])
             termination = yield from changed_steps(inner, partial(_labelled, str(run + 1)))
         return termination
 
@@ -103,7 +103,8 @@ class Chain(Solver):
 
     Parameters
     ----------
-    solvers : two or more solvers, in order, as positional arguments.
+    *solvers : Solver
+        Two or more solvers, in order.
 
     See Also
     --------

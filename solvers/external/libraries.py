@@ -194,7 +194,7 @@ class STreeD(External):
 @dataclass(frozen=True)
 class OSRT(External):
     """osrt (Zhang, Xin, Seltzer and Rudin, "Optimal sparse regression trees", AAAI 2023), on a binary feature for each
-    threshold. Its price per leaf is in units of its own, so that nothing of it counts as proved here.
+    threshold. Its regularisation has other units, so its proofs are not counted.
 
     See Also
     --------
