@@ -55,8 +55,8 @@ def solver(text: str) -> solvers.Solver:
         if name in known:
             return known[name]
         kind, _dot, preset = name.rpartition(".")
-        found = inspect.getattr_static(known[kind], preset, None) if kind in known else None
-        if not isinstance(found, (classmethod, staticmethod)) or preset.startswith("_"):
+        method = inspect.getattr_static(known[kind], preset, None) if kind in known else None
+        if not isinstance(method, (classmethod, staticmethod)) or preset.startswith("_"):
             raise ValueError(f"names must be of {', '.join(known)}; got {name}")
         return getattr(known[kind], preset)  # GET.paper(...)
 

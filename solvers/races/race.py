@@ -31,6 +31,13 @@ class Race(Comparison):
     found with any seed; every table says which. Seeds are replications: tables hold medians over them, and means over
     the problems that every solver ran. `proofs` has the bounds.
 
+    Parameters
+    ----------
+    plan : GivenPlan
+        What was planned.
+    store : Store
+        Where the runs are.
+
     See Also
     --------
     opttree.race : runs it
@@ -88,8 +95,17 @@ class Race(Comparison):
         return Proofs(self)
 
     def plot(self, folder: str | Path | None = None) -> list[Any]:
-        """Four figures: the mean gap against time, the performance profile, the data profile and the primal integrals.
-        Saved into ``folder``, if given, as PNG and PDF.
+        """Draw four figures: mean gap against time, performance profile, data profile and primal integrals.
+
+        Parameters
+        ----------
+        folder : path-like or None, default None
+            Where they are saved as PNG and PDF, if anywhere.
+
+        Returns
+        -------
+        list of matplotlib.figure.Figure
+            The figures.
         """
         note = f"reference: {int(self.proved.sum())} of {len(self.problems)} optima proved, else best known"
         factors = self.performance_profile()
@@ -112,7 +128,18 @@ class Race(Comparison):
         return list(drawn.values())
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The whole comparison as one page without a network: tables that sort and filter, and pictures."""
+        """The whole comparison as one page without a network: tables that sort and filter, and pictures.
+
+        Parameters
+        ----------
+        path : path-like or None, default None
+            Where the page is written, if anywhere.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         with tempfile.TemporaryDirectory() as folder:
             text = sections.race_page(self.plan, self, self.references(), self.to_frame(), Path(folder))
         if path is not None:
@@ -121,8 +148,20 @@ class Race(Comparison):
         return text
 
     def to_benchopt(self, folder: str | Path) -> list[Path]:
-        """A folder that ``benchopt run`` runs: the objective, these problems and solvers, and the other libraries of
-        `solvers.external`, to which others may add theirs.
+        """Write a folder that ``benchopt run`` runs.
+
+        It has the objective, these problems and solvers, and the other libraries of `solvers.external`, to which others
+        may add theirs.
+
+        Parameters
+        ----------
+        folder : path-like
+            Name of the folder.
+
+        Returns
+        -------
+        list of pathlib.Path
+            The files.
         """
         return benchopt.export(self.plan.problems, self.plan.methods, Path(folder))
 
@@ -180,19 +219,19 @@ def problems_of(problems: Any, target: str | None, statement: Mapping[str, Any])
                 raise ValueError(f"problems must be of TreeProblem; got {problem!r} for {name!r}")
         if statement:
             raise ValueError(f"{min(statement)} is for data sets and files; TreeProblems state theirs")
-        found = {str(name): problem for name, problem in problems.items()}
+        stated = {str(name): problem for name, problem in problems.items()}
     else:
         places = [problems] if isinstance(problems, (str, Path)) else list(problems)
         files = [file for place in places for file in _files(place)]
-        found = {}
+        stated = {}
         for file in files:
             name = Path(file).stem if str(file).endswith(".csv") else str(file)
-            if name in found:
+            if name in stated:
                 raise ValueError(f"problems must have different names; got {name!r} twice")
-            found[name] = state(file, target, statement)
-    if not found:
+            stated[name] = state(file, target, statement)
+    if not stated:
         raise ValueError(f"problems must hold at least one problem; got {problems!r}")
-    return found
+    return stated
 
 
 def _files(place: str | Path) -> list[Any]:
@@ -207,9 +246,9 @@ def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -
         column = target if target is not None else str(table.columns[-1])
         if column not in table:
             raise ValueError(f"target must be a column of {place}; got {column!r}")
-        own = table[column]
-        task = datasets.guess_task(own)
-        data = datasets.Dataset(table.drop(columns=[column]), own, task, Path(place).stem, str(place))
+        outcome = table[column]
+        task = datasets.guess_task(outcome)
+        data = datasets.Dataset(table.drop(columns=[column]), outcome, task, Path(place).stem, str(place))
     else:
         data = datasets.load(str(place))
     X, y = data.as_arrays()

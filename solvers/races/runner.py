@@ -32,15 +32,30 @@ def run(
     scheduler: str | None = None,
     progress: bool = True,
 ) -> Counter[str]:
-    """Do the runs that the store does not hold; returns how many ended in which status ("kept": were there before).
+    """Do the runs that the store does not hold.
 
     Parameters
     ----------
-    jobs : runs at a time; each has the machine's threads divided by this number, or as many as the plan states. Of
-        the local back end: on a Dask cluster, there are as many as its workers have threads, and each run has one.
-    only : values to keep, by one of `ONLY`; "a,b" stands for both, where it is no value itself.
-    backend : "local" or "dask"; ``scheduler`` is the address of the Dask scheduler.
-    progress : whether to draw a bar with the time that is left.
+    plan : Plan
+        What to run.
+    store : Store
+        Where the runs go.
+    jobs : int, default 1
+        Runs at a time; each has the machine's threads divided by this number, or as many as the plan states. Of the
+        local back end: on a Dask cluster, there are as many as its workers have threads, and each run has one.
+    only : mapping of str to iterable of str or None, default None
+        Values to run, by one of `ONLY`; "a,b" stands for both, where it is no value itself.
+    backend : {"local", "dask"}, default "local"
+        Where runs go.
+    scheduler : str or None, default None
+        Address of the Dask scheduler.
+    progress : bool, default True
+        Whether to draw a bar with the time that is left.
+
+    Returns
+    -------
+    Counter[str]
+        How many runs ended in which status; "kept" were there before.
 
     Raises
     ------

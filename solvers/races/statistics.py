@@ -13,10 +13,18 @@ from scipy import stats
 def paired(table: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Paired t-test and Wilcoxon's signed-rank test of each method against ``baseline``, over the problems.
 
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Problems x methods, without gaps.
+    baseline : str
+        Name of the method to compare with.
+
     Returns
     -------
-    DataFrame indexed by method: mean difference (method less baseline), t, p of t, wins, ties, losses in value (more is
-    counted as a win, whatever the metric), p of Wilcoxon, and that p by Holm's step-down over the methods.
+    pandas.DataFrame
+        Indexed by method: mean difference (method less baseline), t, p of t, wins, ties, losses in value (more is
+        counted as a win, whatever the metric), p of Wilcoxon, and that p by Holm's step-down over the methods.
     """
     rows = {}
     for name in table.columns.drop(baseline):
