@@ -90,7 +90,18 @@ class ForestModel(ForestEstimator):
 
     @available_if(is_classifier)
     def staged_predict_proba(self, X: Any) -> Iterator[Floats]:
-        """Class probabilities of the first tree, of the first two, and so on: each as `predict_proba`."""
+        """Class probabilities of the first tree, of the first two, and so on: each as `predict_proba`.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Yields
+        ------
+        ndarray of shape (n, K)
+            Class probabilities.
+        """
         X = self._validated(X)
         for scores in self.forest_.staged(X):
             yield self.forest_.answers_of(scores)

@@ -134,11 +134,37 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Any:
-        """Learn the encoding and encode the same rows, whose target statistics are those of the other folds."""
+        """Learn the encoding and encode the same rows, whose target statistics are those of the other folds.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows of the table.
+        y : array-like of shape (n,) or (n, K), default None
+            The target.
+        sample_weight : array-like of shape (n,) or None, default None
+            Weights of the rows.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n, q)
+            The features, a table where `set_output` asks for one.
+        """
         return self._learn(X, y, sample_weight)
 
     def transform(self, X: Any) -> Any:
-        """The features (n, q) of new rows."""
+        """Encode new rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows of the table.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n, q)
+            The features, a table where `set_output` asks for one.
+        """
         check_is_fitted(self, "encoding_")
         return self.encoding_.transform(check_table(self, X, reset=False))
 
