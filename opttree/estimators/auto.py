@@ -229,8 +229,8 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     again = _again(options, best, problem, seed, None if time_limit is None else began + time_limit)
     late = again is not None and again.termination.name == "TIME_LIMIT"
     if again is None or (late and problem.mean_loss(again.tree) > result.objective):
-        return result
-    return again
+        return Outcome(result, found)
+    return Outcome(again, found)
 
 
 def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[TreeProblem, TreeProblem]]:
@@ -431,11 +431,14 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest`; ``tree_`` if it has a single tree.
-    members_ : the members that ran: dictionaries of "name", "loss" (held out, outputs standardised; the mean over
-        "folds") and "seconds".
-    best_member_, validation_loss_ : the chosen member and its held-out loss.
-    result_ : `solvers.Result` of the last run.
+    forest_ : opttree.Forest
+        The model; ``tree_`` if it is a single tree.
+    members_ : list of dict
+        The members that ran: "name", "loss" (held out, outputs standardised; the mean over "folds") and "seconds".
+    best_member_, validation_loss_ : str, float
+        The chosen member and its held-out loss.
+    result_ : solvers.Result
+        Result of the last run.
 
     See Also
     --------
@@ -462,7 +465,8 @@ class AutoTreeClassifier(ClassificationTree, _AutoTree):
 
     Attributes
     ----------
-    classes_ : (K,) class labels; the others are those of `AutoTreeRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels; other attributes are those of `AutoTreeRegressor`.
 
     See Also
     --------

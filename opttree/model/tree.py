@@ -403,13 +403,15 @@ class Tree:
         indptr = np.concatenate([[0], np.cumsum(length)])
         return csr_matrix((np.ones(indices.size, np.int64), indices, indptr), shape=(leaf.size, self.n_nodes))
 
-    def outputs(self, X: ArrayLike) -> Floats:
+    def outputs(self, X: ArrayLike, leaf: NDArray[np.int32] | None = None) -> Floats:
         """Outputs for each row.
 
         Parameters
         ----------
         X : array-like of shape (n, p)
             Rows.
+        leaf : ndarray of int of shape (n,), optional
+            What `apply` says of them, where it is known.
 
         Returns
         -------
@@ -419,7 +421,7 @@ class Tree:
         X = self._check(X)
         if self.mixture:
             return self._mixed(X)
-        leaf = routing.route(X, *self.branch_arrays)
+        leaf = routing.route(X, *self.branch_arrays) if leaf is None else leaf
         return outputs.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:

@@ -305,7 +305,10 @@ class TreeProblem:
     @cached_property
     def sorted_values(self) -> Floats:
         """(p, n) values of each feature in increasing order; computed on first use."""
-        return np.take_along_axis(self.X.T, self.presorted, axis=1)
+        values = np.empty((self.n_features, self.n_samples))
+        for ordered, order, x in zip(values, self.presorted, self.X.T, strict=True):
+            ordered[:] = x[order]
+        return values
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
@@ -677,11 +680,25 @@ class TreeProblem:
         return part
 
     def with_order(self, order: NDArray[np.int32], kept: NDArray[np.bool_]) -> TreeProblem:
-        """The problem itself, told how rows are ordered by each feature, ``order (p, m)``, of which it has the ``kept``
-        ones: `presorted` is made from it, without sorting.
+        """Tell the problem how its rows are ordered by each feature: `presorted` is made from it, without sorting.
+
+        Parameters
+        ----------
+        order : ndarray of int of shape (p, m)
+            Rows of a larger problem, ordered by each feature.
+        kept : ndarray of bool of shape (m,)
+            True for the rows of the larger problem that this one has.
+
+        Returns
+        -------
+        TreeProblem
+            The problem itself.
         """
         number = (np.cumsum(kept) - 1).astype(np.int32)
-        self.__dict__["presorted"] = np.array([number[rows[kept[rows]]] for rows in order])
+        presorted = np.empty((len(order), self.n_samples), np.int32)
+        for mine, rows in zip(presorted, order, strict=True):
+            mine[:] = number[rows[kept[rows]]]
+        self.__dict__["presorted"] = presorted
         return self
 
     def forget_order(self) -> None:

@@ -98,22 +98,13 @@ def choose_strength(options: Estimator, fit: Fit) -> tuple[float, float]:
         limit = None if fit.time_limit is None else (fit.time_limit - (now() - began)) / (FOLDS - k)
         if limit is not None and limit <= 0.0:
             break
-        train = parts.train(k)
-        solver, stated = options.recipe.shrink.trial(options, train)
         try:
-            result = run(options, solver, stated, None, fit.seed, limit)
+            answered = answer_fold(options, parts, k, answers, fit.seed, limit)
         except KeyboardInterrupt:  # before it had a tree; the fit passes it on, with the tree that there is
             return none
-        if result.termination.name == "INTERRUPTED":
+        if not answered:
             return none
-        moments = shrinker(train, as_tree(result.tree))
         tried |= fold == k
-        held_out = problem.X[parts.rows[fold == k]]
-        leaf = moments.tree.apply(held_out)  # the shrunk trees have its splits
-        for number, strength in enumerate(strengths):
-            tree = moments.shrunk(strength)
-            scores = tree.outputs(held_out, leaf)
-            answers[number, fold == k] = softmax(scores, axis=1) if tree.link == "softmax" else scores
     if not tried.any():
         return none
     Y, w, answers = problem.Y[parts.rows[tried]], parts.weight[tried], answers[:, tried]
@@ -126,6 +117,27 @@ def choose_strength(options: Estimator, fit: Fit) -> tuple[float, float]:
     best = best if mean > error else 0
     tempers = problem.is_classification and problem.leaves == "constant"
     return strengths[best], temperature_of(Y, w, answers[best]) if tempers else 1.0
+
+
+def answer_fold(
+    options: Estimator, parts: Parts, k: int, answers: Floats, seed: int | None, limit: float | None
+) -> bool:
+    """Fill ``answers (strengths, m, K)`` of the rows of a fold, by a tree of the others; False after Ctrl-C."""
+    train, held = parts.train(k), parts.fold == k
+    solver, stated = options.recipe.shrink.trial(options, train)
+    result = run(options, solver, stated, None, seed, limit)
+    if result.termination.name == "INTERRUPTED":
+        return False
+    train.forget_order()
+    stated.forget_order()
+    moments = shrinker(train, as_tree(result.tree))
+    held_out = parts.problem.X[parts.rows[held]]
+    leaf = moments.tree.apply(held_out)  # the shrunk trees have its splits
+    for number, strength in enumerate(strengths_of(parts.problem)):
+        tree = moments.shrunk(strength)
+        scores = tree.outputs(held_out, leaf)
+        answers[number, held] = softmax(scores, axis=1) if tree.link == "softmax" else scores
+    return True
 
 
 def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: Any) -> dict[float, tuple[float, float]]:
@@ -222,9 +234,10 @@ class Parts:
     @cached_property
     def _order(self) -> NDArray[np.int32]:
         """(p, m) the rows in increasing order of each feature."""
-        X = self.problem.X
-        order = [np.argsort(X[self.rows, j], kind="stable").astype(np.int32) for j in range(X.shape[1])]
-        return np.array(order)
+        order = np.empty((self.problem.n_features, self.rows.size), np.int32)
+        for rows, x in zip(order, self.problem.X.T, strict=True):
+            rows[:] = np.argsort(x[self.rows], kind="stable")
+        return order
 
     def train(self, k: int) -> TreeProblem:
         """The problem on the rows of all folds but ``k``; the folds share the order of axis-aligned features."""
