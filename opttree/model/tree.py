@@ -59,7 +59,7 @@ class Tree:
     gate : float or None, default None
         Scale of the gates, > 0; None for a hard tree.
     mixture : bool, default False
-        Whether `predict`, `outputs` and `predict_proba` are those of the mixture.
+        Whether `predict`, `outputs` and `predict_proba` mix all leaves.
     spread : ndarray of shape (p,) or None, default None
         Standard deviation of each feature in training. Plots and `opttree.interpret` compare features by weight times
         spread. Ignored by ``==``.

@@ -232,7 +232,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _category(
         self, j: int, values: list[str], target: NDArray[Any] | None
     ) -> tuple[list[Feature], dict[int, Floats]]:
-        """The features of a category, and the out-of-fold values of those that have them."""
+        """The features of a category, and out-of-fold values of the features that are statistics."""
         column = np.array(values, object)[:, None]
         there = column[column[:, 0] != ""]
         n_levels = len(set(there[:, 0]))
@@ -291,7 +291,7 @@ def _kind_and_folds(output: NDArray[Any]) -> tuple[str, int]:
 
 
 def columns_of(X: Any, categorical_features: Any) -> tuple[Column, ...]:
-    """Names and kinds of the columns of a table; those of an array are called x0, x1, ..."""
+    """Names and kinds of the columns of a table; columns of an array are called x0, x1, ..."""
     names = table_names(X)
     if names is None:
         kinds = [kind_of(X[:, j]) for j in range(X.shape[1])]

@@ -165,7 +165,7 @@ class Descent:
 
     @property
     def thetas(self) -> list[Floats]:
-        """The current thetas; in the end, the best ones or those of the last checkpoint."""
+        """The current thetas; in the end, the thetas of the best checkpoints or of the last one."""
         if self.remaining:
             return list(self.steps.host(self.steps.thetas))
         if self.patience is not None:

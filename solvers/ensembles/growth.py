@@ -132,7 +132,7 @@ class GrownTree(NamedTuple):
 
 
 def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None = None) -> GrownTree:
-    """One tree, from its kind, "oblique", "axis", "cart" or "extra", and from random numbers of its own; for ``ended``,
+    """Grow one tree, from its kind, "oblique", "axis", "cart" or "extra", and from random numbers; for ``ended``,
     which is for oblique trees, see `oblique`.
     """
     kind, rng = task

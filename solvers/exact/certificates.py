@@ -120,7 +120,7 @@ def certify(
 
 
 def _known(options: dict[str, Any], kind: type[Solver]) -> dict[str, Any]:
-    """``options``, which must be of the solver ``kind``; those that `certify` sets itself are none."""
+    """Return the options; ValueError for one that the solver lacks, or that `certify` sets itself."""
     names = [f.name for f in fields(kind) if f.name not in ("time_limit", "blocks")]  # type: ignore[arg-type]
     for name, value in options.items():
         if name not in names:

@@ -189,7 +189,7 @@ class Annealing:
 
     @property
     def is_descending(self) -> bool:
-        """Whether a descent has steps to go: the trees of those that have ended were yielded."""
+        """Whether a descent has steps to go; trees of finished descents have been yielded."""
         return any(run.remaining for run in self._runs)
 
     def current_trees(self) -> list[Tree]:

@@ -179,8 +179,8 @@ class MIP(Solver):
         return "" if self.optimizer == "highs" else "no start, no bounds while it runs, no stop before its limit"
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Whether it states every tree of ``problem``: no limits or thresholds of its own, no margins, and no linear
-        leaves, which it does not clip.
+        """Whether the program states every tree of ``problem``: no further limits or thresholds, no margins, and no
+        linear leaves, which it does not clip.
         """
         stated = self.stated(problem)
         restricted = self.n_thresholds != "all" or self.max_splits is not None or self.max_features is not None

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 class NodeSolver(Checked):
-    """Finds hyperplanes for node problems. Subclasses define how to find one direction, or those of a whole level."""
+    """Finds hyperplanes for node problems. Subclasses find one direction, or all directions of a level."""
 
     axis_aligned = False
     exact = False  # whether the split found is a global optimum of the weighted 0/1 loss

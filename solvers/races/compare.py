@@ -348,7 +348,7 @@ class Comparison:
         )
 
     def cpu_seconds(self) -> pd.DataFrame:
-        """CPU seconds, those of processes that a run started included, median over the seeds; NaN where unknown."""
+        """CPU seconds of a run and its child processes, median over the seeds; NaN where unknown."""
         rows = self.rows.assign(cpu=self.rows.get("cpu_seconds", np.nan))
         table = rows.pivot_table(index="problem", columns="method", values="cpu", aggfunc="median", dropna=False)
         return table.reindex(index=list(self.problems), columns=self.solvers).set_axis(self.problems)

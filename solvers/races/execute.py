@@ -78,7 +78,7 @@ def warm(what: Hashable, compile_it: Callable[[NDArray[np.intp]], Any], rows: ND
 
 
 def _cpu_seconds() -> float:
-    """CPU seconds of this process and of those that it has started, such as HiGHS's."""
+    """CPU seconds of this process and of its children, such as HiGHS's."""
     ended = os.times()
     total = time.process_time() + ended.children_user + ended.children_system
     for child in psutil.Process().children(recursive=True):

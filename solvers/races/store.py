@@ -92,7 +92,7 @@ class Store:
         self._write(pd.DataFrame([row]), self._parts / f"{row['session']}.sessions.parquet")
 
     def compact(self) -> None:
-        """Move the single files into the tables; those of writes that were cut off are removed."""
+        """Move the single files into the tables; files of writes that were cut off are removed."""
         for path in self._parts.glob("*.unfinished"):
             path.unlink()
         parts = sorted(self._parts.glob("*.parquet"))

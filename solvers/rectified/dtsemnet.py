@@ -96,7 +96,7 @@ class DTSemNet(Solver):
 
 
 def random_theta(smooth: SmoothTreeProblem, rng: Rng) -> Floats:
-    """Weights as those of a linear layer in PyTorch: uniform, up to one over the root of the number of inputs."""
+    """Weights as PyTorch draws them for a linear layer: uniform, up to one over the root of the number of inputs."""
     most = 1.0 / np.sqrt(smooth.problem.n_features)
     return rng.uniform(-most, most, smooth.size).astype(smooth.dtype)
 

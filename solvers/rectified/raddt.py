@@ -42,7 +42,7 @@ class RADDT(Solver):
     these is the result. From the third start on, a run that gains less than .0005 of R2 is the last of its start, if
     that is .01 better than the first tree.
 
-    It works in units of the ranges of features and outputs, whatever those of the problem. Penalties are not part of
+    It scales features and outputs to [0, 1], whatever the units of the problem. Penalties are not part of
     the gradients. From depth 5 on, weights of at most ``2**-depth`` count as zero, as in the program; unlike there,
     leaves of weight below 1e-7 of the row's own are not visited at all, boundaries are not moved by support vector
     machines, and splits are not made steeper in runs that gain nothing.

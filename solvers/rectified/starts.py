@@ -47,7 +47,7 @@ def reported(
             yield None
 
     def last() -> Step | None:
-        """The best of the trees that wait and of those of unfinished parts."""
+        """The best tree, of those that wait and of unfinished parts."""
         for k, start in enumerate(starts, 1):
             if (noted := start.unfinished()) is not None:
                 waiting.append((noted[0], k, noted[1]))
