@@ -160,7 +160,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     """Solve; "oob" and "cv" search for the depth first, ``warm_start`` grows only the missing trees."""
     solver: Any = _forest(options)
     problem, time_limit = fit.problem, fit.time_limit
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     more = goes_on(options)
     seed = options._seed if more else int(check_random_state(options.random_state).randint(2**31 - 1))
     levels = getattr(options, "_levels", None) if more else None
@@ -170,17 +170,17 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
             if options.max_depth is None:
                 levels = default_depth(*problem.X.shape)
             else:
-                levels, found["cv_results_"] = _search(options, problem, seed, time_limit)
+                levels, attributes["cv_results_"] = _search(options, problem, seed, time_limit)
             if time_limit is not None:
                 time_limit = max(time_limit - (now() - began), 1e-3)
         solver = replace(solver, levels=levels)
         if options.kind in ("cart", "extra") and options.max_depth is not None:
             problem = problem.restated(depth=levels)
-    found |= {"_seed": seed, "_levels": levels}
+    attributes |= {"_seed": seed, "_levels": levels}
     if more:
         first = len(options.forest_.trees)
         if first == options.n_estimators:
-            return Outcome(options.result_, found)
+            return Outcome(options.result_, attributes)
         known: dict[str, Any] = {
             "kind": options.kind_,
             "shrinkage": options.shrinkage_,
@@ -196,7 +196,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     def grow(watch: Watch) -> Any:
         return run(options, solver, final, fit.start, seed, time_limit, watch)
 
-    return Outcome(keep_last(grow), found)
+    return Outcome(keep_last(grow), attributes)
 
 
 def _is_stacked(options: Estimator, problem: TreeProblem) -> bool:
@@ -263,27 +263,28 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     answers, counts = new.outside
     outside = np.full((len(X), answers.shape[1]), np.nan)
     outside[np.flatnonzero(weight)[counts > 0]] = answers[counts > 0]
-    found = {
+    attributes = {
         "forest_": new,
         "oob_loss_": info["oob"] * unit,
         "shrinkage_": info.get("shrinkage", np.nan),
         "leaf_lasso_": info.get("lasso", np.nan),
         "kind_": kind,
-        "depth_": outcome.found["_levels"] if chosen else max(tree.depth for tree in new.trees),
+        "depth_": outcome.attributes["_levels"] if chosen else max(tree.depth for tree in new.trees),
         "oob_prediction_": outside,
     }
-    return found | (_interval(fit, found) if is_regressor(options) else {})
+    return attributes | (_interval(fit, attributes) if is_regressor(options) else {})
 
 
-def _interval(fit: Fit, found: dict[str, Any]) -> dict[str, Any]:
+def _interval(fit: Fit, attributes: dict[str, Any]) -> dict[str, Any]:
     """What `TAOForestRegressor.predict_interval` needs: out-of-bag errors relative to the trees' variance."""
     X, y = fit.rows.X, fit.rows.y
-    seen = ~np.isnan(found["oob_prediction_"][:, 0])
-    answers = np.stack([tree.outputs(X[seen]) for tree in found["forest_"].trees])
-    errors = abs(found["oob_prediction_"][seen] - y.reshape(len(y), -1)[seen])
+    seen = ~np.isnan(attributes["oob_prediction_"][:, 0])
+    answers = np.stack([tree.outputs(X[seen]) for tree in attributes["forest_"].trees])
+    errors = abs(attributes["oob_prediction_"][seen] - y.reshape(len(y), -1)[seen])
     variance = answers.var(axis=0)
     mean = variance.mean(axis=0) + 1e-300 if seen.any() else variance
-    shrink = np.sqrt(found["oob_loss_"] / max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300)) if seen.any() else 1.0
+    mean_error = max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300) if seen.any() else 1.0
+    shrink = np.sqrt(attributes["oob_loss_"] / mean_error) if seen.any() else 1.0
     return {"_mean_variance": mean, "_outside_errors": shrink * errors / np.sqrt(variance + mean)}
 
 

@@ -54,11 +54,11 @@ def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Fl
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     X, model = fit.X, outcome.result.tree
-    found = raw_forest(model, fit.problem, fit.scaling, spread(X, fit.rows.weight))
+    attributes = raw_forest(model, fit.problem, fit.scaling, spread(X, fit.rows.weight))
     if isinstance(model, Tree):
-        tree = as_tree(found["forest_"])
-        found["forest_"] = as_forest(tree.with_share(tree.node_share(X, fit.rows.weight)), fit.problem.n_outputs)
-    return found
+        tree = as_tree(attributes["forest_"])
+        attributes["forest_"] = as_forest(tree.with_share(tree.node_share(X, fit.rows.weight)), fit.problem.n_outputs)
+    return attributes
 
 
 def raw_forest(model: Model, problem: TreeProblem, scaling: Scaling, deviations: Floats) -> dict[str, Any]:
@@ -85,8 +85,8 @@ class SDTRStream(Stream):
         rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31 - 1))
         self.learner = bridge.solvers.streaming.ForestStream(_solver(options, problem, None), problem, rng)
         self.fit = Fit(Rows(X, y, weight), self.learner.whole.problem, scaling, transformer=transformer)
-        found = {"transformer_": transformer, "result_": None}
-        self.first = found if numbers else found | {"classes_": problem.classes, "_several": None}
+        attributes = {"transformer_": transformer, "result_": None}
+        self.first = attributes if numbers else attributes | {"classes_": problem.classes, "_several": None}
         self.learn(X[:n], y[:n])
 
     def begun(self) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class ClassificationTree(ClassifierMixin, Options, _Fitted):
         """
         with np.errstate(divide="ignore"):
             shares = self.predict_proba(X)
-            return [np.log(own) for own in shares] if isinstance(shares, list) else np.log(shares)
+            return [np.log(share) for share in shares] if isinstance(shares, list) else np.log(shares)
 
     @available_if(lambda self: getattr(self, "_several", None) is None)
     def decision_function(self, X: Any) -> Floats:

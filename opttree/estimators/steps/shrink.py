@@ -79,8 +79,8 @@ def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit],
         strength = fit.search["leaf_shrinkage_"]
     elif asked != "cv" and shrinks:
         strength = float(asked)
-    found = {**outcome.found, "leaf_shrinkage_": strength, "leaf_temperature_": temperature}
-    return Outcome(outcome.result, found)
+    attributes = {**outcome.attributes, "leaf_shrinkage_": strength, "leaf_temperature_": temperature}
+    return Outcome(outcome.result, attributes)
 
 
 def choose_strength(options: Estimator, fit: Fit) -> tuple[float, float]:
@@ -167,9 +167,9 @@ def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: A
     return scores
 
 
-def shrunk_tree(problem: TreeProblem, tree: Tree, found: Mapping[str, Any]) -> Tree:
+def shrunk_tree(problem: TreeProblem, tree: Tree, attributes: Mapping[str, Any]) -> Tree:
     """The tree used for prediction: shrunk and tempered as was found."""
-    strength, temperature = found.get("leaf_shrinkage_", 0.0), found.get("leaf_temperature_", 1.0)
+    strength, temperature = attributes.get("leaf_shrinkage_", 0.0), attributes.get("leaf_temperature_", 1.0)
     tree = tree if strength == 0.0 else shrinker(problem, tree).shrunk(strength)
     return tree if temperature == 1.0 else tempered(tree, temperature)
 
