@@ -43,13 +43,9 @@ class External(Solver):
 
     Examples
     --------
-    >>> from opttree import TreeProblem, datasets
-    >>> from solvers import external, solve
-    >>> X, y = datasets.load("diabetes", as_arrays=True)
-    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
-    >>> cart = solve(problem, external.CART(), random_state=0)
-    >>> cart.objective < 1.0
-    True
+    >>> from solvers import external
+    >>> [kind.library for kind in (external.CART, external.ConTree, external.OSRT)]
+    ['sklearn', 'pycontree', 'osrt']
     """
 
     library: ClassVar[str]
