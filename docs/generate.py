@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pandas as pd
 
+import solvers
 from experiments import index
-from opttree import estimate_cost
+from opttree import estimate_cost, export
 from opttree.cli.main import _parser
-from opttree.methods import METHODS
+from opttree.methods import METHODS, estimators
 
 RESULTS = Path(__file__).parent.parent / "experiments" / "results"
 PAPERS = ("GET", "GradTree", "TAO", "SRT", "SDTR")
@@ -82,6 +83,7 @@ def write(folder: Path) -> None:
     pages: dict[str, Callable[[], str]] = {
         "command_line": command_line,
         "methods": methods,
+        "unlisted": unlisted,
         "leaderboards": leaderboards,
         "race": race,
         "scale": scale,
@@ -125,6 +127,24 @@ def _help(parser: argparse.ArgumentParser) -> str:
     with contextlib.redirect_stdout(text):
         parser.print_help()
     return text.getvalue()
+
+
+def listed() -> set[str]:
+    """The names that pages of the reference list by hand."""
+    pages = (Path(__file__).parent / "reference").glob("*.md")
+    lines = (line for page in pages for line in page.read_text(encoding="utf-8").splitlines())
+    return {line.strip() for line in lines if re.fullmatch(r" +(opttree|solvers)\.[\w.]+", line)}
+
+
+def unlisted() -> str:
+    """What is found in the packages and stands on no page of the reference yet: new solvers, estimators, exports."""
+    names = {f"opttree.export.{name}" for name in export.__all__ if f"opttree.{name}" not in listed()}
+    names |= {f"opttree.{name}" for name in estimators()} | {f"solvers.{name}" for name in solvers.__all__}
+    rest = sorted(names - listed())
+    if not rest:
+        return ""
+    rows = "\n".join(f"   {name}" for name in rest)
+    return f"## New\n\n```{{eval-rst}}\n.. autosummary::\n   :toctree: reference\n   :nosignatures:\n\n{rows}\n```\n"
 
 
 def methods() -> str:

@@ -20,7 +20,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from opttree.methods.table import estimators as _estimators
 from opttree.runtime.versions import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -84,7 +83,6 @@ _HOMES = {
     "race": "opttree.estimators.bridge",
     "to_onnx": "opttree.export.onnx",
     "TableEncoder": "opttree.tables.encoder",
-    **_estimators(),
 }
 _MODULES = (
     "chunks",
@@ -100,14 +98,22 @@ _MODULES = (
     "preprocessing",
 )
 
-__all__ = sorted([*_HOMES, *_MODULES])
+
+def _homes() -> dict[str, str]:
+    """The module of every name; estimators are found by their decorators."""
+    from opttree.methods.table import estimators
+
+    return {**_HOMES, **estimators()}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
+    value: Any
+    if name == "__all__":
+        value = sorted([*_homes(), *_MODULES])
     elif name in _MODULES:
         value = import_module(f"opttree.{name}")
+    elif not name.startswith("_") and (home := _HOMES.get(name) or _homes().get(name)) is not None:
+        value = getattr(import_module(home), name)
     else:
         raise AttributeError(f"module 'opttree' has no attribute {name!r}")
     globals()[name] = value
@@ -115,4 +121,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__getattr__("__all__"), "__version__"])

@@ -15,44 +15,52 @@ True
 """
 
 from types import ModuleType as _Module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from solvers import core as core, external as external, streaming as streaming
+from solvers import core as core, ensembles as ensembles, external as external, soft as soft, streaming as streaming
 from solvers.conformance import check_solver as check_solver
 from solvers.core.base import Solver as Solver, Step as Step
-from solvers.core.combinators import Chain as Chain, MultiStart as MultiStart
+from solvers.core.discovery import solvers_in as _solvers_in
 from solvers.core.driver import solve as solve
 from solvers.core.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
 from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
-from solvers.ensembles import (
-    Boosting as Boosting,
-    Distilled as Distilled,
-    StackedForest as StackedForest,
-    TAOForest as TAOForest,
-)
-from solvers.exact import BlockBounds as BlockBounds, BranchAndBound as BranchAndBound, ExactInit as ExactInit
 from solvers.exact.certificates import certify as certify
-from solvers.exact.oblique import ObliqueBranchAndBound as ObliqueBranchAndBound
-from solvers.get import GET as GET, Anneal as Anneal, SubtreePolish as SubtreePolish
-from solvers.gradtree import GradTree as GradTree
-from solvers.initial import (
-    CartInit as CartInit,
-    ClusterInit as ClusterInit,
-    GreedyInit as GreedyInit,
-    HingeInit as HingeInit,
-    RandomInit as RandomInit,
-)
-from solvers.local_search import LocalSearch as LocalSearch
-from solvers.mip import MIP as MIP
-from solvers.nodes import (
-    AxisNode as AxisNode,
-    LiblinearNode as LiblinearNode,
-    NewtonNode as NewtonNode,
-    SklearnNode as SklearnNode,
-)
-from solvers.rectified import HRT as HRT, RADDT as RADDT, DTSemNet as DTSemNet
-from solvers.sdtr import SDTR as SDTR
-from solvers.soft import NODEC as NODEC, ORRT as ORRT, ArmijoLineSearch as ArmijoLineSearch
-from solvers.tao import TAO as TAO
+from solvers.get import Anneal as Anneal
+from solvers.soft import ArmijoLineSearch as ArmijoLineSearch
+
+if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools/faces.py` writes these lines
+    from solvers.core.combinators import Chain as Chain, MultiStart as MultiStart
+    from solvers.ensembles.boosting import Boosting as Boosting
+    from solvers.ensembles.distilled import Distilled as Distilled
+    from solvers.ensembles.forest import TAOForest as TAOForest
+    from solvers.ensembles.stacked import StackedForest as StackedForest
+    from solvers.exact.blocks import BlockBounds as BlockBounds
+    from solvers.exact.branch_and_bound import BranchAndBound as BranchAndBound
+    from solvers.exact.exact_init import ExactInit as ExactInit
+    from solvers.exact.oblique import ObliqueBranchAndBound as ObliqueBranchAndBound
+    from solvers.get.get import GET as GET
+    from solvers.get.polish import SubtreePolish as SubtreePolish
+    from solvers.gradtree.gradtree import GradTree as GradTree
+    from solvers.initial.cart import CartInit as CartInit
+    from solvers.initial.cluster import ClusterInit as ClusterInit
+    from solvers.initial.greedy import GreedyInit as GreedyInit
+    from solvers.initial.hinge import HingeInit as HingeInit
+    from solvers.initial.random import RandomInit as RandomInit
+    from solvers.local_search.local_search import LocalSearch as LocalSearch
+    from solvers.mip.mip import MIP as MIP
+    from solvers.nodes.axis import AxisNode as AxisNode
+    from solvers.nodes.liblinear import LiblinearNode as LiblinearNode
+    from solvers.nodes.newton import NewtonNode as NewtonNode
+    from solvers.nodes.sklearn import SklearnNode as SklearnNode
+    from solvers.rectified.dtsemnet import DTSemNet as DTSemNet
+    from solvers.rectified.hrt import HRT as HRT
+    from solvers.rectified.raddt import RADDT as RADDT
+    from solvers.sdtr.sdtr import SDTR as SDTR
+    from solvers.soft.nodec import NODEC as NODEC
+    from solvers.soft.orrt import ORRT as ORRT
+    from solvers.tao.tao import TAO as TAO
+
+globals().update(_solvers_in(__path__))  # every solver that a file of a room defines
 
 __all__ = sorted(
     name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, _Module)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from opttree.cli.common import check_place, go_on
-
-ENDINGS = {
-    ".onnx": "onnx", ".c": "c", ".sql": "sql", ".dot": "dot", ".gv": "dot", ".csv": "rules", ".html": "html",
-    ".json": "json", ".tl": "treelite",
-}  # fmt: skip
 
 
 def add_parsers(commands: Any) -> None:
     """Add the commands to the parser of ``opttree``."""
     export = commands.add_parser("export", help="write a saved model for other programs")
     export.add_argument("model", metavar="MODEL")
-    export.add_argument("--to", choices=sorted(set(ENDINGS.values())), help="default: by the ending of --out")
+    export.add_argument("--to", metavar="FORMAT", help="onnx, c, sql and others; default: by the ending of --out")
     export.add_argument(
         "--out", required=True, metavar="FILE", help="the file; of C, the source, with header and Makefile beside it"
     )
@@ -39,42 +33,30 @@ def add_parsers(commands: Any) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    from opttree import export
+    from opttree.export.record import exporters
     from opttree.model import files as io
     from opttree.runtime.files import whole_file
 
-    path = Path(args.out)
-    kind = args.to or ENDINGS.get(path.suffix.lower())
-    if kind is None:
+    path, known = Path(args.out), exporters()
+    if args.to is not None and args.to not in known:
+        raise ValueError(f"--to must be one of {', '.join(sorted(known))}; got {args.to!r}")
+    endings = {ending: exporter for exporter in known.values() for ending in exporter.endings}
+    exporter = known[args.to] if args.to else endings.get(path.suffix.lower())
+    if exporter is None:
         raise ValueError(
-            f"--out must end in one of {', '.join(ENDINGS)}, or --to must say the format; got {args.out!r}"
+            f"--out must end in one of {', '.join(endings)}, or --to must say the format; got {args.out!r}"
         )
     check_place("--out", args.out)
     model = io.load(args.model)
-    if kind == "c":
-        header, source = export.to_c(model, path.resolve().parent, name=path.stem, dtype=args.dtype)
-        print(f"written to {source.name}, {header.name} and Makefile in {source.parent}")
+    if exporter.beside:
+        exporter.write(model, path, args)
         return
-    keep = [column.strip() for column in args.keep.split(",") if column.strip()]
-    write: dict[str, Callable[[Path], Any]] = {
-        "onnx": lambda file: export.to_onnx(model, file, dtype=args.dtype),
-        "sql": lambda file: _write(file, export.to_sql(model, args.table, keep=keep) + ";\n"),
-        "dot": lambda file: _write(file, export.to_dot(model)),
-        "rules": lambda file: export.to_rules(model).to_csv(file, index=False),
-        "html": lambda file: _write(file, export.to_html(model)),
-        "json": lambda file: io.save(model, file),
-        "treelite": lambda file: export.to_treelite(model).serialize(str(file)),
-    }
     with whole_file(path) as file:
         try:
-            write[kind](file)
+            exporter.write(model, file, args)
         except ImportError as error:
             raise ValueError(str(error)) from error
-    print(f"{kind}: {args.out}")
-
-
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
+    print(f"{exporter.kind}: {args.out}")
 
 
 def _explain(args: argparse.Namespace) -> None:

@@ -1,13 +1,26 @@
-"""scikit-learn estimators: validate, scale, state the problem, call a solver, keep ``tree_`` and ``result_``."""
+"""scikit-learn estimators: validate, scale, state the problem, call a solver, keep ``tree_`` and ``result_``.
 
-from opttree.estimators.auto import *
-from opttree.estimators.boosting import *
-from opttree.estimators.forest import *
-from opttree.estimators.get import *
-from opttree.estimators.gradtree import *
-from opttree.estimators.ort import *
-from opttree.estimators.rectified import *
-from opttree.estimators.sdtr import *
-from opttree.estimators.soft import *
-from opttree.estimators.tao import *
-from opttree.tables.encoder import *
+Each is found by its decorator `opttree.methods.table.estimator`.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from opttree.methods.table import estimators as _estimators
+from opttree.tables.encoder import TableEncoder as TableEncoder
+
+if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools/faces.py` writes these lines
+    from opttree.estimators.auto import *
+    from opttree.estimators.boosting import *
+    from opttree.estimators.forest import *
+    from opttree.estimators.get import *
+    from opttree.estimators.gradtree import *
+    from opttree.estimators.ort import *
+    from opttree.estimators.rectified import *
+    from opttree.estimators.sdtr import *
+    from opttree.estimators.soft import *
+    from opttree.estimators.tao import *
+
+globals().update({_name: getattr(_import_module(_module), _name) for _name, _module in _estimators().items()})
+
+__all__ = sorted([*_estimators(), "TableEncoder"])

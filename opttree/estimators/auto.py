@@ -21,6 +21,7 @@ from opttree.estimators.steps.shrink import STRENGTHS
 from opttree.estimators.steps.solve import run
 from opttree.estimators.steps.units import spread, with_training
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.convert import Model, as_tree
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
@@ -417,6 +418,18 @@ def chosen(trials: Sequence[Trial]) -> Trial | None:
     return best
 
 
+@estimator(
+    "auto",
+    solver="Distilled",
+    has_depth=False,
+    methods={
+        "auto": (
+            "the best tree of a portfolio, distilled and soft ones among them, within --time-limit or a minute; "
+            "no --depth",
+            {},
+        ),
+    },
+)
 class AutoTreeRegressor(RegressionTree, _AutoTree):
     """A tree, or forest, of the solver that does best on held-out rows, of several that are tried in the time given.
 
@@ -457,6 +470,7 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
     loss = "squared"
 
 
+@estimator("auto")
 @dataclass(eq=False, repr=False, kw_only=True)
 class AutoTreeClassifier(ClassificationTree, _AutoTree):
     """`AutoTreeRegressor` for classification: members are compared by held-out log loss.

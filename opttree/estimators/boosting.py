@@ -18,6 +18,7 @@ from opttree.estimators.steps.rows import monotone_signs
 from opttree.estimators.steps.solve import keep_last, run
 from opttree.estimators.steps.units import spread
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.losses import Loss
@@ -169,6 +170,15 @@ class _BoostedTrees(ForestModel):
     min_samples_leaf: int = groups.min_samples_leaf()
 
 
+@estimator(
+    "boosted",
+    solver="Boosting",
+    is_forest=True,
+    has_depth=False,
+    methods={
+        "boosted": ("gradient boosting with trees of TAO, or CART's with leaves of ours, of a depth of their own", {}),
+    },
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     """Gradient boosting with shallow trees that are optimised as a whole, by default with linear leaves.
@@ -218,6 +228,7 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     )
 
 
+@estimator("boosted")
 @dataclass(eq=False, repr=False, kw_only=True)
 class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
     """Boosted classification trees under log loss: one multi-output tree per step for all classes' scores.

@@ -22,6 +22,7 @@ from opttree.estimators.steps.model import as_forest
 from opttree.estimators.steps.solve import Watch, keep_last, run
 from opttree.estimators.steps.units import Scaling, spread, with_training
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.options import changed, option
@@ -387,6 +388,15 @@ class _TAOForest(ForestModel):
     )
 
 
+@estimator(
+    "tao-forest",
+    solver="TAOForest",
+    is_forest=True,
+    has_depth=False,
+    methods={
+        "forest": ("30 averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_", {}),
+    },
+)
 class TAOForestRegressor(RegressionTree, _TAOForest):
     """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
 
@@ -487,6 +497,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         return bounds[:, 0] if bounds.shape[1] == 1 else bounds
 
 
+@estimator("tao-forest")
 @dataclass(eq=False, repr=False, kw_only=True)
 class TAOForestClassifier(ClassificationTree, _TAOForest):
     """Classification forest of oblique trees, each by tree alternating optimization under Brier's score.

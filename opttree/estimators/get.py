@@ -17,6 +17,7 @@ from opttree.estimators.steps.solve import choose_lowest, run_recipe, solve_once
 from opttree.estimators.steps.stream import NONE, Stream, with_missing
 from opttree.estimators.steps.units import minmax, moments, outputs_name
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
@@ -186,6 +187,15 @@ class _GETTree(TreeEstimator):
     )
 
 
+@estimator(
+    "get",
+    solver="GET",
+    has_device=True,
+    methods={
+        "get": ("GET, whole-tree gradients, constant leaves", {}),
+        "get-linear": ("GET, whole-tree gradients, linear leaves", {"leaves": "linear"}),
+    },
+)
 class GETRegressor(RegressionTree, _GETTree):
     """Regression tree by gradient-based entire tree optimization (GET and GET-Linear).
 
@@ -226,6 +236,7 @@ class GETRegressor(RegressionTree, _GETTree):
     loss = "squared"
 
 
+@estimator("get")
 @dataclass(eq=False, repr=False, kw_only=True)
 class GETClassifier(ClassificationTree, _GETTree):
     """Classification tree by gradient-based entire tree optimization of the log loss (capped at ``-log(1e-6)``).

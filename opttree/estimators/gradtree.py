@@ -13,6 +13,7 @@ from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, i
 from opttree.estimators.steps.solve import choose_lowest, run
 from opttree.estimators.steps.units import QuantileScaling, Scaling, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
@@ -171,6 +172,7 @@ class _GradTree(TreeEstimator):
     device: Device = option("cpu", "Device of the descents, see `solvers.GradTree` and `GETRegressor`.")
 
 
+@estimator("gradtree")
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradTreeClassifier(ClassificationTree, _GradTree):
     """Axis-aligned classification tree by gradient descent on all its splits at once (GradTree).
@@ -225,6 +227,14 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
     )
 
 
+@estimator(
+    "gradtree",
+    solver="GradTree",
+    has_device=True,
+    methods={
+        "gradtree": ("GradTree, axis-aligned splits, constant leaves, by straight-through gradients", {}),
+    },
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradTreeRegressor(RegressionTree, _GradTree):
     """Axis-aligned regression tree by gradient descent on all its splits at once; squared loss.

@@ -15,6 +15,7 @@ from opttree.estimators.steps.rows import monotone_signs
 from opttree.estimators.steps.solve import run_recipe
 from opttree.estimators.steps.units import Scaling, minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
@@ -190,6 +191,20 @@ class _OptimalTree(TreeEstimator):
     )
 
 
+@estimator(
+    "ort",
+    methods={
+        "ort": (
+            "ORT or OCT, axis-aligned splits, constant leaves, proved optimal, or with its gap after 10 s",
+            {},
+        ),
+        "ort-l": (
+            "ORT-L, axis-aligned splits, linear leaves, by local search; regression only",
+            {"leaves": "linear", "solver": "local"},
+        ),
+    },
+    solver="MIP",
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class ORTRegressor(RegressionTree, _OptimalTree):
     """Optimal regression tree (ORT, ORT-L; with oblique splits ORT-H, ORT-LH).
@@ -243,6 +258,7 @@ class ORTRegressor(RegressionTree, _OptimalTree):
     l1_ratio: float = option(1.0, "1: lasso (ORT-L); 0: ridge; between: a mixture of both.", least=0, most=1)
 
 
+@estimator("ort", names=("ort",))
 @dataclass(eq=False, repr=False, kw_only=True)
 class OCTClassifier(ClassificationTree, _OptimalTree):
     """Optimal classification tree (OCT; with oblique splits OCT-H), leaves of class frequencies.

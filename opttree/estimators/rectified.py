@@ -14,6 +14,7 @@ from opttree.estimators.base import TreeEstimator, build_solver
 from opttree.estimators.recipe import Estimator, Floats, Recipe, Shrink, is_printed
 from opttree.estimators.steps.shrink import quick_trial
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.options import changed, option
 from opttree.statement import TreeProblem
@@ -85,6 +86,11 @@ class _RADDT(_Gradient):
     )
 
 
+@estimator(
+    "raddt",
+    solver="RADDT",
+    methods={"raddt": ("RADDT, oblique splits, constant leaves, by a softmin over the leaves", {})},
+)
 class RADDTRegressor(RegressionTree, _RADDT):
     """Regression tree by the softmin of violations, see `solvers.RADDT`.
 
@@ -121,6 +127,7 @@ class RADDTRegressor(RegressionTree, _RADDT):
     loss = "squared"
 
 
+@estimator("raddt")
 @dataclass(eq=False, repr=False, kw_only=True)
 class RADDTClassifier(ClassificationTree, _RADDT):
     """Classification tree by the softmin of violations, by log loss (capped at ``-log(1e-6)``), see `solvers.RADDT`.
@@ -185,6 +192,16 @@ class _DTSemNet(_Gradient):
     split_penalty: float = option(0.0, "The l1 penalty on the weights of the splits, see `solvers.DTSemNet`.", least=0)
 
 
+@estimator(
+    "dtsemnet",
+    solver="DTSemNet",
+    methods={
+        "dtsemnet": (
+            "DTSemNet, oblique splits, by gradients of a network that is the tree; linear leaves in regression",
+            {},
+        )
+    },
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class DTSemNetRegressor(RegressionTree, _DTSemNet):
     """Regression tree as a network whose largest output is the row's leaf, see `solvers.DTSemNet`.
@@ -219,6 +236,7 @@ class DTSemNetRegressor(RegressionTree, _DTSemNet):
     leaves: Literal["constant", "linear"] = changed("linear")
 
 
+@estimator("dtsemnet")
 @dataclass(eq=False, repr=False, kw_only=True)
 class DTSemNetClassifier(ClassificationTree, _DTSemNet):
     """Classification tree as a network whose largest output is the row's leaf, see `solvers.DTSemNet`.
@@ -265,6 +283,11 @@ def _hrt_terms(options: Estimator, weight: Floats, n_features: int, y_scale: Flo
     return {"penalties": groups.mixed(0.0, 0.0, options.ridge / n_rows(weight))}
 
 
+@estimator(
+    "hrt",
+    solver="HRT",
+    methods={"hrt": ("HRT, hinge regression tree, linear leaves, top-down by Newton steps; regression only", {})},
+)
 @dataclass(eq=False, repr=False)
 class HRTRegressor(RegressionTree, TreeEstimator):
     """Hinge regression tree, see `solvers.HRT`: linear leaves, top-down, each split by Newton steps; one output.

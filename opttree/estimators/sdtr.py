@@ -22,6 +22,7 @@ from opttree.estimators.steps.stream import NONE, Stream, with_missing
 from opttree.estimators.steps.units import Scaling, moments, spread
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.explain.importance import average_entropy, feature_importance
+from opttree.methods.table import estimator
 from opttree.model.convert import Model, as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
@@ -177,6 +178,17 @@ class _SDTR(ForestEstimator):
         return self.forest_.outputs(X, ANSWERS[self.prediction])
 
 
+@estimator(
+    "sdtr",
+    solver="SDTR",
+    has_device=True,
+    methods={  # a model file holds a tree of raw features
+        "sdtr": (
+            "SDTR, soft tree that answers with the mixture of its constant leaves",
+            {"quantile_transform": False},
+        ),
+    },
+)
 @dataclass(eq=False, repr=False)
 class SDTRRegressor(RegressionTree, _SDTR):
     """Soft decision tree regressor (SDTR): a single tree, averaged trees (``n_trees``) or layers (``n_layers``).
@@ -231,6 +243,7 @@ class SDTRRegressor(RegressionTree, _SDTR):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
 
+@estimator("sdtr")
 @dataclass(eq=False, repr=False, kw_only=True)
 class SDTRClassifier(ClassificationTree, _SDTR):
     """`SDTRRegressor` for classes: leaves hold class scores, trained by log loss as in the paper's section V-E; trees

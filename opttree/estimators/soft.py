@@ -14,6 +14,7 @@ from opttree.estimators.steps.solve import solve_lowest
 from opttree.estimators.steps.state import depth_for
 from opttree.estimators.steps.units import minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
 from opttree.runtime.options import changed, option
@@ -201,6 +202,12 @@ class _SRT(_SoftTree):
     device: Device = changed("cpu", "Device for objectives of 2000 rows or more, see `GETRegressor`.")
 
 
+@estimator(
+    "srt",
+    solver="NODEC",
+    has_device=True,
+    methods={"srt": ("SRT, soft tree by node-based decomposition, linear leaves", {})},
+)
 class SRTRegressor(RegressionTree, _SRT):
     """Soft regression tree with single-leaf predictions, trained by node-based decomposition (NODEC-DR).
 
@@ -239,6 +246,7 @@ class SRTRegressor(RegressionTree, _SRT):
     """
 
 
+@estimator("srt")
 @dataclass(eq=False, repr=False, kw_only=True)
 class SRTClassifier(ClassificationTree, _SRT):
     """`SRTRegressor` for classes, which the paper does not treat: the expected log loss of the leaves' class
@@ -295,6 +303,12 @@ class _ORRT(_SoftTree):
     init: Tree | None = groups.init(None, "A tree on raw features to start from; None: a random start.")
 
 
+@estimator(
+    "orrt",
+    solver="ORRT",
+    has_device=True,
+    methods={"orrt": ("ORRT, soft tree that answers with the mixture of its linear leaves", {})},
+)
 class ORRTRegressor(RegressionTree, _ORRT):
     """Soft regression tree that predicts with the mixture of all leaves, trained as one smooth problem (ORRT).
 
@@ -326,6 +340,7 @@ class ORRTRegressor(RegressionTree, _ORRT):
     """
 
 
+@estimator("orrt")
 @dataclass(eq=False, repr=False, kw_only=True)
 class ORRTClassifier(ClassificationTree, _ORRT):
     """`ORRTRegressor` for classes: the log loss of the mixture of the leaves' class probabilities (capped at

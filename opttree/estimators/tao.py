@@ -11,6 +11,7 @@ from opttree.estimators.losses import loss_option, output_units, quantile_option
 from opttree.estimators.recipe import Estimator, Floats, Recipe, Shrink, is_printed
 from opttree.estimators.steps.shrink import by_leaves
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.options import changed, option
 from opttree.statement import TreeProblem
@@ -147,6 +148,15 @@ class _TAOTree(TreeEstimator):
     )
 
 
+@estimator(
+    "tao",
+    solver="TAO",
+    methods={
+        "tao-c": ("TAO, oblique splits, constant leaves", {}),
+        "tao-l": ("TAO, oblique splits, linear leaves", {"leaves": "linear"}),
+        "tao-axis": ("TAO, axis-aligned splits, constant leaves", {"splits": "axis"}),
+    },
+)
 @dataclass(eq=False, repr=False, kw_only=True)
 class TAORegressor(RegressionTree, _TAOTree):
     """Regression tree by tree alternating optimization (TAO-c and TAO-l).
@@ -194,6 +204,7 @@ class TAORegressor(RegressionTree, _TAOTree):
     quantile: float = quantile_option()
 
 
+@estimator("tao")
 @dataclass(eq=False, repr=False, kw_only=True)
 class TAOClassifier(ClassificationTree, _TAOTree):
     """Classification tree by tree alternating optimization.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from opttree.export.c_table import Constants, Table, comment, quoted
+from opttree.export.record import Exporter
 from opttree.model.files import as_saved
 from opttree.model.forest import TINY_SHARE, Forest
 from opttree.model.tree import Tree
@@ -423,3 +424,11 @@ int {name}_class(const {real} *x)
             best = k;
     return best;
 }}"""
+
+
+def _write(model: Any, path: Path, options: Any) -> None:
+    header, source = to_c(model, path.resolve().parent, name=path.stem, dtype=options.dtype)
+    print(f"written to {source.name}, {header.name} and Makefile in {source.parent}")
+
+
+EXPORTER = Exporter("c", (".c",), _write, beside=True)

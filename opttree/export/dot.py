@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from opttree.export.record import Exporter, text_file
 from opttree.model.convert import as_tree
 from opttree.model.files import as_saved
 from opttree.model.text import leaf_text, sides
@@ -69,3 +70,6 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+EXPORTER = Exporter("dot", (".dot", ".gv"), text_file(lambda model, options: to_dot(model)))

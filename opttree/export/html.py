@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from opttree.export.record import Exporter, text_file
 from opttree.model.convert import as_tree
 from opttree.model.files import Model, as_saved
 from opttree.model.text import gate_text, leaf_text, sides
@@ -95,3 +96,6 @@ def _rgb(color: Any) -> tuple[float, float, float]:
     from matplotlib.colors import to_rgb
 
     return to_rgb(color)
+
+
+EXPORTER = Exporter("html", (".html",), text_file(lambda model, options: to_html(model)))

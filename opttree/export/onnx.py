@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.export import graph as graphs
+from opttree.export.record import Exporter
 from opttree.model.files import as_saved
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
@@ -262,3 +263,6 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     names, _types = _answers(graph, model, X)
     for name, variable in zip(names, operator.outputs, strict=True):
         container.add_node("Identity", [name], [variable.full_name], name=scope.get_unique_operator_name("Identity"))
+
+
+EXPORTER = Exporter("onnx", (".onnx",), lambda model, path, options: to_onnx(model, path, dtype=options.dtype))

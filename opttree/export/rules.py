@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opttree.export.record import Exporter
 from opttree.model.convert import as_tree
 from opttree.model.files import as_saved
 from opttree.model.text import leaf_text, sides
@@ -67,3 +68,6 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
                 row["value" if tree.n_outputs == 1 else f"value_{k}"] = float(value)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+EXPORTER = Exporter("rules", (".csv",), lambda model, path, options: to_rules(model).to_csv(path, index=False))

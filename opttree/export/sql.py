@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from opttree.export.record import Exporter, text_file
 from opttree.model.files import as_saved
 from opttree.model.forest import TINY_SHARE, Forest
 from opttree.model.tree import Tree
@@ -344,3 +345,11 @@ def _shares(query: Query, model: Tree | Forest, s: Sequence[str]) -> list[str]:
         s = query.add("e", [f"EXP({score} - {top})" for score in s])
     p = query.add("p", [f"CASE WHEN {score} > 0e0 THEN {score} ELSE 0e0 END + {_number(TINY_SHARE)}" for score in s])
     return [f"{part} / {_sum(p)}" for part in p]
+
+
+def _statement(model: Any, options: Any) -> str:
+    keep = [column.strip() for column in options.keep.split(",") if column.strip()]
+    return to_sql(model, options.table, keep=keep) + ";\n"
+
+
+EXPORTER = Exporter("sql", (".sql",), text_file(_statement))

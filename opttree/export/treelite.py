@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from opttree.export.record import Exporter
 from opttree.model.convert import check_plain, check_proper
 from opttree.model.files import as_saved
 from opttree.model.forest import Forest
@@ -104,3 +105,6 @@ def to_treelite(model: Any) -> Any:
         builder.end_tree()
     built: treelite.Model = builder.commit()
     return built
+
+
+EXPORTER = Exporter("treelite", (".tl",), lambda model, path, options: to_treelite(model).serialize(str(path)))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
+ESTIMATORS = Path(__file__).resolve().parents[1] / "estimators"
+_Class = TypeVar("_Class", bound=type)
 TASKS = ("regression", "classification")
 
 
@@ -40,9 +44,55 @@ class Method:
         return getattr(import_module(module), name) if place else None
 
 
-def _ours(doc: str, module: str, regressor: str, classifier: str, **others: Any) -> Method:
-    home = f"opttree.estimators.{module}"
-    return Method(doc, f"{home}:{regressor}Regressor", f"{home}:{classifier}Classifier" if classifier else "", **others)
+def estimator(family: str, **declared: Any) -> Callable[[_Class], _Class]:
+    """Decorator of an estimator, whose module stands in `opttree.estimators`: it puts the class into `METHODS`.
+
+    The table reads decorators without running their files, so that all arguments are literals.
+
+    Parameters
+    ----------
+    family : str
+        The name of the method in the experiments.
+    **declared : Any
+        ``methods``, of one class of the family: for each name on the command line what it is and the options that
+        define it. ``names``, of a class that not all of these have: those that it has. ``solver``, ``is_forest``,
+        ``has_depth`` and ``has_device`` are as in `Method`.
+
+    Returns
+    -------
+    Callable
+        Returns the class as it is.
+    """
+    return lambda kind: kind
+
+
+def _declarations() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Module, class, family and other arguments of each decorator `estimator`."""
+    for path in sorted(ESTIMATORS.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+        for kind, call in ((one, call) for one in classes for call in one.decorator_list):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "estimator":
+                (family,) = map(ast.literal_eval, call.args)
+                others = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+                yield f"opttree.estimators.{path.stem}", kind.name, family, others
+
+
+def _found() -> dict[str, Method]:
+    """The toolkit's methods."""
+    places: dict[tuple[str, str], dict[str, str]] = {}  # of a family and a method, or of all of the family
+    rows: dict[str, Method] = {}
+    for module, name, family, declared in _declarations():
+        task = "regressor" if name.endswith("Regressor") else "classifier"
+        for method in declared.pop("names", ("",)):
+            places.setdefault((family, method), {})[task] = f"{module}:{name}"
+        for method, (doc, options) in declared.pop("methods", {}).items():
+            rows[method] = Method(doc, family=family, options=options, **declared)
+    found = {}
+    for name, row in rows.items():
+        classes: dict[str, Any] = places.get((row.family, ""), {}) | places.get((row.family, name), {})
+        found[name] = replace(row, **classes)
+    return found
 
 
 METHODS: dict[str, Method] = {
@@ -56,72 +106,8 @@ METHODS: dict[str, Method] = {
         is_forest=True,
         has_depth=False,
     ),
-    "tao-c": _ours("TAO, oblique splits, constant leaves", "tao", "TAO", "TAO", solver="TAO", family="tao"),
-    "tao-l": _ours(
-        "TAO, oblique splits, linear leaves",
-        "tao", "TAO", "TAO", solver="TAO", family="tao", options={"leaves": "linear"},
-    ),
-    "tao-axis": _ours(
-        "TAO, axis-aligned splits, constant leaves",
-        "tao", "TAO", "TAO", solver="TAO", family="tao", options={"splits": "axis"},
-    ),
-    "get": _ours(
-        "GET, whole-tree gradients, constant leaves", "get", "GET", "GET", solver="GET", family="get", has_device=True
-    ),
-    "get-linear": _ours(
-        "GET, whole-tree gradients, linear leaves",
-        "get", "GET", "GET", solver="GET", family="get", options={"leaves": "linear"}, has_device=True,
-    ),
-    "srt": _ours(
-        "SRT, soft tree by node-based decomposition, linear leaves",
-        "soft", "SRT", "SRT", solver="NODEC", family="srt", has_device=True,
-    ),
-    "gradtree": _ours(
-        "GradTree, axis-aligned splits, constant leaves, by straight-through gradients",
-        "gradtree", "GradTree", "GradTree", solver="GradTree", family="gradtree", has_device=True,
-    ),
-    "ort": _ours(
-        "ORT or OCT, axis-aligned splits, constant leaves, proved optimal, or with its gap after 10 s",
-        "ort", "ORT", "OCT", solver="MIP", family="ort",
-    ),
-    "ort-l": _ours(
-        "ORT-L, axis-aligned splits, linear leaves, by local search; regression only",
-        "ort", "ORT", "", solver="LocalSearch", family="ort", options={"leaves": "linear", "solver": "local"},
-    ),
-    "orrt": _ours(
-        "ORRT, soft tree that answers with the mixture of its linear leaves",
-        "soft", "ORRT", "ORRT", solver="ORRT", family="orrt", has_device=True,
-    ),
-    "sdtr": _ours(  # quantile_transform=False: a model file holds a tree of raw features
-        "SDTR, soft tree that answers with the mixture of its constant leaves",
-        "sdtr", "SDTR", "SDTR", solver="SDTR", family="sdtr", options={"quantile_transform": False}, has_device=True,
-    ),
-    "raddt": _ours(
-        "RADDT, oblique splits, constant leaves, by a softmin over the leaves",
-        "rectified", "RADDT", "RADDT", solver="RADDT", family="raddt",
-    ),
-    "dtsemnet": _ours(
-        "DTSemNet, oblique splits, by gradients of a network that is the tree; linear leaves in regression",
-        "rectified", "DTSemNet", "DTSemNet", solver="DTSemNet", family="dtsemnet",
-    ),
-    "hrt": _ours(
-        "HRT, hinge regression tree, linear leaves, top-down by Newton steps; regression only",
-        "rectified", "HRT", "", solver="HRT", family="hrt",
-    ),
-    "auto": _ours(
-        "the best tree of a portfolio, distilled and soft ones among them, within --time-limit or a minute; no --depth",
-        "auto", "AutoTree", "AutoTree", solver="Distilled", family="auto", has_depth=False,
-    ),
-    "forest": _ours(
-        "30 averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_",
-        "forest", "TAOForest", "TAOForest", solver="TAOForest", family="tao-forest", is_forest=True, has_depth=False,
-    ),
-    "boosted": _ours(
-        "gradient boosting with trees of TAO, or CART's with leaves of ours, of a depth of their own",
-        "boosting", "BoostedTrees", "BoostedTrees", solver="Boosting", family="boosted", is_forest=True,
-        has_depth=False,
-    ),
-}  # fmt: skip
+    **_found(),
+}
 
 
 def families() -> dict[str, Method]:

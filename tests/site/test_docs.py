@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import inspect
 import pkgutil
-import re
 import sys
 import types
 from collections.abc import Iterator
@@ -121,15 +120,16 @@ def test_modules_have_examples_that_run(module):
 
 
 def test_reference_lists_every_public_name():
-    listed = {
-        line.strip()
-        for page in (DOCS / "reference").glob("*.md")
-        for line in page.read_text(encoding="utf-8").splitlines()
-        if re.fullmatch(r" +(opttree|solvers)\.[\w.]+", line)
-    }
     homes = {id(found): {name for name, other in PUBLIC.items() if other is found} for found in PUBLIC.values()}
+    listed = generate.listed()
     missing = [sorted(names)[0] for names in homes.values() if not names & listed]
     assert not missing
+    assert generate.unlisted() == ""
+
+
+def test_a_new_solver_is_on_the_page_of_the_reference(monkeypatch):
+    monkeypatch.setattr(solvers, "__all__", [*solvers.__all__, "Newest"])
+    assert "   solvers.Newest\n" in generate.unlisted()
 
 
 def test_see_also_names_exist():
