@@ -3,14 +3,17 @@
 from pathlib import Path
 
 LAYERS = [
-    ("experiments", "protocols, runs, reports, benchmarks"),
-    ("estimators, command line, exports, plots, data", "the doors: scikit-learn classes, files, pictures"),
+    ("experiments", "protocols of papers' tables, reports, benchmarks"),
+    ("doors, cli", "opttree.losses, opttree.datasets and others; the command line"),
+    ("estimators", "scikit-learn classes: options with a recipe, and the steps of a fit"),
     ("solvers", "algorithms, their one driver solve(), results, combinators, races"),
-    ("opttree.problems", "the statement, losses, penalties, constraints, formulations"),
-    ("opttree.tree, opttree.forest", "models: structs of arrays"),
-    ("opttree.kernels", "compiled functions on arrays, and their twins for GPUs"),
+    ("problems, export", "the forms of a statement that solvers work on; models for other programs"),
+    ("statement, plotting, explain", "TreeProblem, its losses, penalties and constraints; pictures, reasons"),
+    ("model", "trees and forests: structs of arrays, their text and files"),
+    ("kernels, tables, methods", "compiled functions on arrays; columns of tables; the list of methods"),
+    ("runtime", "threads, clocks, interrupts, devices, options, compilation"),
 ]
-WIDTH, ROW, BOX = 720, 70, 58
+WIDTH, ROW, BOX = 720, 64, 54
 
 
 def picture() -> str:
@@ -18,7 +21,7 @@ def picture() -> str:
     parts = []
     for k, (name, what) in enumerate(LAYERS):
         y = 8 + k * ROW
-        kind = "doors" if k < 2 else "layer"
+        kind = "doors" if k < 3 else "layer"
         parts.append(
             f'<rect class="{kind}" x="8" y="{y}" width="{WIDTH - 16}" height="{BOX}" rx="8"/>'
             f'<text class="head" x="{WIDTH / 2}" y="{y + 25}">{name}</text>'
