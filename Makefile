@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 DATA ?= diabetes friedman1
 
-.PHONY: demo test lint docs lowest clean
+.PHONY: demo test quick lint docs lowest clean
 
 demo: $(VENV)/.installed
 	$(BIN)/opttree warm-up tao-c tao-l get get-linear
@@ -12,9 +12,15 @@ demo: $(VENV)/.installed
 		$(BIN)/opttree compare --data $$name --methods cart,rf,tao-c,tao-l,get,get-linear --depth 4 --cv 4 --out out || exit; \
 	done
 
+# all rings: rooms, contracts, pages and system; build/tests.xml has the seconds of every test
 test: $(VENV)/.installed
 	$(BIN)/opttree warm-up
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --durations=0 --durations-min=3 --junitxml=build/tests.xml
+	$(BIN)/python -m tests.durations build/tests.xml
+
+# the first ring: the rooms, without what is slow
+quick: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 -m "not slow" --ignore=tests/contracts --ignore=tests/system tests
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -27,8 +33,8 @@ docs: $(VENV)/.installed
 	$(BIN)/python docs/tools/check.py docs/_build/html
 
 # the suite with the oldest libraries that setup.cfg allows; newer extras need newer ones, and do not always say so
-EXTRAS = tests/test_docs.py tests/test_experiments.py tests/test_notebooks.py tests/test_packaging.py \
-	tests/test_racing.py tests/test_reports.py tests/test_stacking.py
+EXTRAS = tests/site tests/test_experiments.py tests/test_racing.py tests/test_reports.py \
+	tests/solvers/ensembles/test_stacked.py tests/system/test_notebooks.py tests/system/test_packaging.py
 lowest: $(VENV)/.installed
 	mkdir -p build
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --output-file build/lowest.txt setup.cfg
@@ -36,7 +42,7 @@ lowest: $(VENV)/.installed
 	$(BIN)/uv pip install --quiet --python build/lowest --constraint build/lowest.txt --editable . \
 		pytest pytest-timeout pytest-xdist hypothesis array-api-strict polars duckdb psutil onnx "pyarrow<25"
 	build/lowest/bin/opttree warm-up
-	build/lowest/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -W default tests $(addprefix --ignore=,$(EXTRAS))
+	build/lowest/bin/python -m pytest -n 2 -W default tests $(addprefix --ignore=,$(EXTRAS))
 
 $(VENV)/.installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -24,30 +26,54 @@ if "OPTTREE_DATA" not in os.environ and _SHARED.is_dir():
 import numba  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from xdist.scheduler import LoadScopeScheduling  # noqa: E402
 
 from opttree import datasets  # noqa: E402
 from solvers.conformance import classification_problem, regression_problem  # noqa: E402
 
 __all__ = ["classification_problem", "regression_problem"]
 
-LONG = {
-    "test_packaging.py",
-    "test_gpu_compilers.py",
-    "test_experiments.py",
-    "test_notebooks.py",
-    "test_forest.py",
-    "test_mip.py",
-    "test_device.py",
-    "test_array_functions.py",
-}
+SECONDS: dict[str, float] = json.loads(Path(__file__).with_name("durations.json").read_text())  # see `tests.durations`
+MOST = 10.0  # seconds of a piece of work; files of more are shared out by function, those of more test by test
 
 if SIDE_BY_SIDE:
     numba.set_num_threads(1)
 
 
+def piece_of(nodeid: str) -> str:
+    """The piece of work that a test belongs to: its file; of slow files its function; of slow functions itself."""
+    file, function = nodeid.partition("::")[0], nodeid.partition("[")[0]
+    if SECONDS.get(file, 0.0) <= MOST:
+        return file
+    return f"{file}::" if function not in SECONDS else function if SECONDS[function] <= MOST else nodeid
+
+
+def seconds_of(piece: str) -> float:
+    """Seconds that the record has of a piece of work; of what it does not know, a few."""
+    file, _, function = piece.partition("::")
+    if file != piece and not function:  # what is left of a slow file
+        return SECONDS[file] - sum(SECONDS[name] for name in SECONDS if name.startswith(piece))
+    return SECONDS.get(piece.partition("[")[0], 5.0)
+
+
+class Pieces(LoadScopeScheduling):
+    """Shares out pieces of work in the order of the tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return piece_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Pieces:
+    config.option.loadscopereorder = False
+    return Pieces(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with long tests come first, so that no process waits at the end for another's."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    """Side by side the slowest pieces come first, so that no process waits long for another at the end."""
+    if SIDE_BY_SIDE:
+        order = {piece: (-seconds_of(piece), piece) for piece in {piece_of(item.nodeid) for item in items}}
+        items.sort(key=lambda item: order[piece_of(item.nodeid)])
 
 
 def own_clock() -> float:

@@ -24,7 +24,7 @@ from opttree import (
     TAORegressor,
 )
 
-ROWS = 10_000
+ROWS = 2_000
 
 
 def numbers(n: int, seed: int = 0) -> tuple[Any, Any]:
@@ -105,12 +105,12 @@ MODELS: dict[str, tuple[Any, Any]] = {
 
 
 @cache
-def fitted(name: str) -> tuple[Any, Any]:
+def fitted(name: str, rows: int = ROWS) -> tuple[Any, Any]:
     """The model, and new rows; of tables, some with categories and blanks that training did not have."""
     model, make = MODELS[name]
     X, y = make(600)
     model = model.set_params(random_state=0).fit(X, y)
-    new = make(ROWS, 1)[0]
+    new = make(rows, 1)[0]
     if isinstance(new, pd.DataFrame):
         new.loc[::50, "city"] = "elsewhere"
         new.loc[::70, "age"] = np.nan
@@ -118,9 +118,9 @@ def fitted(name: str) -> tuple[Any, Any]:
     return model, new
 
 
-def answers(name: str) -> tuple[Any, Any, Any]:
+def answers(name: str, rows: int = ROWS) -> tuple[Any, Any, Any]:
     """Numbers, or probabilities (n, K) and labels (n,), of the new rows."""
-    model, X = fitted(name)
+    model, X = fitted(name, rows)
     labels = model.predict(X)
     if hasattr(model, "classes_"):
         return model.predict_proba(X), labels, X

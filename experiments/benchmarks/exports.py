@@ -68,8 +68,8 @@ def in_duckdb(frame: pd.DataFrame, query: str) -> pd.DataFrame:
 @script
 def main(models: Annotated[tuple[str, ...], MODELS] = tuple(MODELS)) -> Iterator[Row]:
     for name in models:
-        expected, labels, X = answers(name)
-        model = fitted(name)[0]
+        expected, labels, X = answers(name, 10_000)
+        model = fitted(name, 10_000)[0]
         saved = as_saved(model)
         Z, n = saved.table(X), len(X)
 

@@ -67,8 +67,7 @@ def raw(tmp_path):
     return tmp_path, frame
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-@pytest.mark.parametrize("method", ["tao-axis", "boosted"])
+@pytest.mark.parametrize(("suffix", "method"), [("csv", "tao-axis"), ("parquet", "boosted")])
 def test_raw_tables_from_fit_to_explanation(raw, capsys, suffix, method):
     folder, frame = raw
     data, model = str(folder / f"raw.{suffix}"), str(folder / "m.json")

@@ -1,6 +1,7 @@
 """What leaves the toolkit answers as it does inside: ONNX, C, SQL, scikit-learn, treelite, JSON with NumPy alone."""
 
 import ctypes
+import runpy
 import sqlite3
 import subprocess
 import sys
@@ -162,18 +163,19 @@ def test_model_files_answer_alike(name, ending, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_numpy_alone_answers_alike(name, tmp_path):
+def test_numpy_alone_answers_alike(name, tmp_path, monkeypatch, capsys):
     expected, labels, X = answers(name)
     model = fitted(name)[0]
     opttree.save(model, tmp_path / "m.json")
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    command = [sys.executable, standalone.__file__, str(tmp_path / "m.json"), str(tmp_path / "rows.csv")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    monkeypatch.setattr(sys, "argv", [standalone.__file__, str(tmp_path / "m.json"), str(tmp_path / "rows.csv")])
+    runpy.run_path(standalone.__file__, run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
     if labels is not None:
-        assert done.stdout.splitlines() == [str(label) for label in labels]
+        assert lines == [str(label) for label in labels]
     else:
-        np.testing.assert_allclose(np.loadtxt(done.stdout.splitlines(), ndmin=2), expected, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(np.loadtxt(lines, ndmin=2), expected, rtol=1e-11, atol=1e-11)
 
 
 def test_the_standalone_file_is_short_and_needs_numpy_only():

@@ -85,7 +85,7 @@ def test_a_portfolio_may_choose_a_soft_tree(soft):
 @pytest.mark.parametrize("kind", ["tree", "forest"])
 def test_portfolios(friedman, kind):
     a, b, c, d = friedman
-    model = AutoTreeRegressor(25.0, kind=kind, random_state=0).fit(a, c)
+    model = AutoTreeRegressor(10.0, kind=kind, random_state=0).fit(a, c)
     assert model.score(b, d) > (0.88 if kind == "tree" else 0.95)
     assert model.validation_loss_ in [row["loss"] for row in model.members_ if row["name"] == model.best_member_]
     assert model.members_[0]["folds"] == 5
@@ -93,7 +93,7 @@ def test_portfolios(friedman, kind):
     assert "best: " + model.best_member_ in model.report()
     assert len(model.forest_.trees) == 1 or kind == "forest"
     X, y = load_iris(return_X_y=True)
-    classifier = AutoTreeClassifier(15.0, kind=kind, random_state=0).fit(X, y)
+    classifier = AutoTreeClassifier(5.0, kind=kind, random_state=0).fit(X, y)
     assert classifier.score(X, y) > 0.9
 
 

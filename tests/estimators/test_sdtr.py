@@ -41,10 +41,10 @@ def test_estimator_on_real_data():
 def test_multiple_outputs_and_depth_by_cross_validation():
     X, y = load_diabetes(return_X_y=True)
     Y = np.column_stack([y, -2.0 * y, X[:, 2]])
-    model = SDTRRegressor("cv", cv=0.25, n_trees=2, max_batches=200, patience=100, random_state=0).fit(X, Y)
+    model = SDTRRegressor("cv", cv=0.25, n_trees=2, max_batches=60, patience=60, random_state=0).fit(X, Y)
     assert model.predict(X).shape == Y.shape
     assert 1 <= model.best_depth_ <= 12
-    single = SDTRRegressor("cv", cv=0.25, max_batches=200, patience=100, quantile_transform=False, random_state=0)
+    single = SDTRRegressor("cv", cv=0.25, max_batches=60, patience=60, quantile_transform=False, random_state=0)
     assert single.fit(X, y).tree_.depth <= single.best_depth_
 
 

@@ -92,7 +92,7 @@ def test_default_linear_trees_are_never_worse_than_the_mean():
         train = np.random.default_rng(0).permutation(len(X))
         train, test = train[: int(0.75 * len(X))][:1500], train[int(0.75 * len(X)) :]  # few rows are the harder case
         scores = [TAORegressor(d, leaves="linear", random_state=0).fit(X[train], y[train]).score(X[test], y[test])
-                  for d in (2, 4, 6, 8, 10)]  # fmt: skip
+                  for d in (2, 6, 10)]  # fmt: skip
         worst[name] = min(scores)
     assert len(worst) > 20
     assert min(worst.values()) > 0.0, worst

@@ -67,7 +67,7 @@ def enumerated(problem, max_splits=None):
     )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1), depth=st.integers(1, 3), threads=st.integers(1, 2))
 def test_it_finds_and_proves_the_optimum_of_random_instances(seed, depth, threads):
     problem, max_splits = random_problem(np.random.default_rng(seed), depth)

@@ -185,7 +185,7 @@ def test_refusals_name_the_reason():
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_perfect_fits_and_other_units_are_proved_too(noise, scale):
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(14, 2)).round(1)
         y = scale * (np.where(X[:, 0] > 0.5, 1.1, np.where(X[:, 1] > 0, -2.3, 0.3)) + noise * rng.normal(size=14))
