@@ -1,5 +1,11 @@
 """How the columns of a table become the features of a tree."""
 
-from opttree.tables.encoding import Encoding as Encoding, Levels as Levels, Missing as Missing, Value as Value
+from opttree.tables.encoding import (
+    Column as Column,
+    Encoding as Encoding,
+    Levels as Levels,
+    Missing as Missing,
+    Value as Value,
+)
 
 __all__ = ["Encoding", "Levels", "Missing", "Value"]

@@ -14,6 +14,7 @@ one of your own.
 True
 """
 
+import sys as _sys
 from types import ModuleType as _Module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -60,6 +61,7 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.soft.orrt import ORRT as ORRT
     from solvers.tao.tao import TAO as TAO
 
+_sys.modules["solvers.result"] = _sys.modules["solvers.core.result"]  # where pickles of 0.1.0 look
 globals().update(_solvers_in(__path__))  # every solver that a file of a room defines
 
 __all__ = sorted(

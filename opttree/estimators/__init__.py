@@ -3,6 +3,7 @@
 Each is found by its decorator `opttree.methods.table.estimator`.
 """
 
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from opttree.estimators.soft import *
     from opttree.estimators.tao import *
 
+_sys.modules["opttree.estimators.tables"] = _sys.modules["opttree.tables.encoder"]  # where pickles of 0.1.0 look
 globals().update({_name: getattr(_import_module(_module), _name) for _name, _module in _estimators().items()})
 
 __all__ = sorted([*_estimators(), "TableEncoder"])

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 
+import solvers
 from opttree import TreeProblem, datasets
 from opttree.statement.losses import Gamma, Loss, Poisson, Quantile
 from solvers import GET, MIP, TAO, Boosting, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, solve
+from solvers.conformance import example_solvers
 from tests.statement.test_losses import LOSSES, outcomes
 
 
@@ -47,8 +50,8 @@ def test_solvers_say_what_they_need():
         def value(self, y, prediction):
             return np.abs(y - prediction)
 
-    assert "needs a loss with a majorizer" in Boosting().refusal(TreeProblem(X, y, depth=2, loss=Bare()))
-    with pytest.raises(NotImplementedError, match="Bare must define constant"):
+    assert "needs a loss with a majorizer" in Boosting().refusal(TreeProblem(X, y, depth=2, loss=Quartic()))
+    with pytest.raises(ValueError, match="and it takes losses with a best constant"):
         solve(TreeProblem(X, y, depth=1, loss=Bare()), TAO())
     with pytest.raises(ValueError, match="leaves must be 'constant' for loss=Quantile"):
         TreeProblem(X, y, depth=2, leaves="linear", loss=Quantile())
@@ -63,3 +66,29 @@ def test_counts_on_real_data(needs_data):
     problem = TreeProblem(X, y, depth=3, splits="axis", loss=Poisson())
     cart = solve(problem, CartInit(), random_state=0)
     assert solve(problem, Chain(CartInit(), TAO(accept="improve")), random_state=0).objective < cart.objective
+
+
+@dataclass(frozen=True)
+class Quartic(Loss):
+    """A loss that says its value and its constants, and nothing else."""
+
+    def value(self, y, prediction):
+        return (y - prediction) ** 4
+
+    def constant(self, y, w):
+        return float(minimize_scalar(lambda c: np.sum(w * (y - c) ** 4), bounds=(y.min(), y.max()), method="bounded").x)
+
+
+@pytest.mark.parametrize("splits", ["axis", "oblique"])
+@pytest.mark.parametrize("solver", example_solvers(vars(solvers)), ids=lambda solver: type(solver).__name__)
+def test_a_new_loss_is_taken_rightly_or_refused(solver, splits, rng):
+    X = rng.normal(size=(60, 3))
+    problem = TreeProblem(X, X[:, 0] * X[:, 1], depth=2, splits=splits, loss=Quartic())
+    reason = solver.refusal(problem)
+    if reason is not None:
+        assert solver.needs == ("code",) or splits == "axis" or "loss" in reason or "splits" in reason
+        return
+    result = solve(problem, solver, random_state=0)
+    error = problem.y - result.tree.outputs(X)[:, 0]
+    assert result.objective == pytest.approx(np.mean(error**4), rel=1e-9)
+    assert result.objective <= problem.objective(problem.best_constant()) * (1.0 + 1e-9)
