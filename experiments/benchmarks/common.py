@@ -94,12 +94,17 @@ def _add(parser: argparse.ArgumentParser, name: str, hint: Any, default: Any) ->
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             default=[default] if several and default is not None else default,
-            type=(lambda word: [kind(part) for part in word.split(",") if part]) if several else kind,
+            type=(lambda word: [kind(part) for part in _parts(word, allowed) if part]) if several else kind,
             nargs="+" if several else None,
             choices=None if several else allowed,
             help=f"{words}{'; ' * bool(words)}default: {told}".replace("%", "%%"),
         )
     return allowed
+
+
+def _parts(word: str, allowed: list[Any] | None) -> list[str]:
+    """What a word names; names of choices may hold commas."""
+    return [word] if allowed and word in allowed else word.split(",")
 
 
 class Table:

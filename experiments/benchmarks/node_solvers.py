@@ -39,6 +39,15 @@ def node_problems(name: str, depth: int, passes: tuple[int, ...]) -> Iterator[tu
             state.advance()
 
 
+def summary(name: str, table: pd.DataFrame) -> Row:
+    """A row of the table."""
+    total = {label: float(table[label].sum()) for label in ("ours", "cold", "liblinear")}
+    gaps = {column: float(table[column].median()) for column in table if column.startswith("gap")}
+    largest = {f"largest {label}": float(table[f"gap {label}"].max()) for label in ("ours", "liblinear")}
+    ratios = {f"liblinear / {label}": total["liblinear"] / total[label] for label in ("ours", "cold")}
+    return {"data": name, "problems": len(table), **total, **ratios, **gaps, **largest}
+
+
 @script
 def main(
     data: tuple[str, ...] = (
@@ -61,20 +70,9 @@ def main(
                 "cold": partial(ours.solve, problem, *zero, rng),
                 "liblinear": partial(theirs.solve, problem, *zero, rng),
             }
-            taken = alternating({label: lambda _round, call=call: call() for label, call in calls.items()}, repeats)
-            row = {label: statistics.median(times) for label, times in taken.items()}
-            rows.append(
-                row | {f"gap {label}": problem.surrogate(*call()) / best - 1.0 for label, call in calls.items()}
-            )
+            row = {label: statistics.median(times) for label, times in alternating(calls, repeats).items()}
+            gaps = {f"gap {label}": problem.surrogate(*call()) / best - 1.0 for label, call in calls.items()}
+            rows.append(row | gaps)
         every += rows
         yield summary(name, pd.DataFrame(rows))
     yield summary("all", pd.DataFrame(every))
-
-
-def summary(name: str, table: pd.DataFrame) -> Row:
-    """A row of the table."""
-    total = {label: float(table[label].sum()) for label in ("ours", "cold", "liblinear")}
-    gaps = {column: float(table[column].median()) for column in table if column.startswith("gap")}
-    largest = {f"largest {label}": float(table[f"gap {label}"].max()) for label in ("ours", "liblinear")}
-    ratios = {f"liblinear / {label}": total["liblinear"] / total[label] for label in ("ours", "cold")}
-    return {"data": name, "problems": len(table), **total, **ratios, **gaps, **largest}
