@@ -3,20 +3,16 @@
 `opttree.runtime.compiling.ahead` reads it. Each method of the table (`opttree.methods`), but for "auto", is fitted to
 600 rows of a generated Friedman #1 set in a process of its own, two at a time, with an empty cache. Run it again where
 kernels or their arguments have changed; ``tests/runtime/compiling/test_ahead.py`` says when.
-
-python -m experiments.benchmarks.compilations
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from experiments.benchmarks.common import fresh, script
 from opttree.methods.table import METHODS, TASKS
 from opttree.methods.warming import names
 from opttree.runtime.compiling.ahead import ALONE, RECORD
@@ -84,14 +80,12 @@ print(json.dumps([recorded_name(model), [
 def record(name: str, task: str) -> tuple[str, list[list[Any]]]:
     """The name of a method in the record, and its functions: each with seconds and the functions that it calls."""
     with tempfile.TemporaryDirectory() as empty:
-        environment = {**os.environ, "NUMBA_CACHE_DIR": empty, ALONE: "1"}
-        command = [sys.executable, "-W", "ignore", "-c", FIT, name, task]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    method, found = json.loads(done.stdout.splitlines()[-1])
+        method, found = fresh(FIT, name, task, NUMBA_CACHE_DIR=empty, **{ALONE: "1"})
     print(f"{method}: {len(found)} functions, {sum(one[1] for one in found):.1f} s", flush=True)
     return method, found
 
 
+@script
 def main() -> None:
     cases = [
         (name, task)
@@ -112,7 +106,3 @@ def main() -> None:
     text = f'{{\n  "functions": [\n{listed}\n  ],\n  "methods": {{\n{lines}\n  }}\n}}\n'
     with whole_file(RECORD) as path:
         path.write_text(text)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,21 +3,18 @@
 Each method of the table (`opttree.methods`) is fitted to 600 rows of a generated Friedman #1 set, with default options
 but for the depth, in a process of its own: with ``--cold`` also with an empty cache, where a list says which functions
 were compiled, how often, and in how many seconds of their own.
-
-python -m experiments.benchmarks.startup [--cold] [--methods get srt] [--top 15] [--repeats 3] [--root FOLDER]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from experiments.benchmarks.common import Row, fresh, script
 
 IMPORT = "import time; t = time.perf_counter(); import opttree; print(time.perf_counter() - t)"
 FIT = """
@@ -76,46 +73,33 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {  # name: estimator and its opti
 }
 
 
-def run(code: list[str], environment: dict[str, str], root: Path) -> str:
-    """What a fresh process prints."""
-    command = [sys.executable, "-W", "ignore", "-c", *code]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=root)
-    return done.stdout.splitlines()[-1]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cold", action="store_true", help="also with an empty cache")
-    parser.add_argument("--methods", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--top", type=int, default=15, help="functions to list")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--time-limit", type=float, help="the fits' time limit, in seconds")
-    parser.add_argument("--root", type=Path, default=Path.cwd(), help="folder of the version to measure")
-    args = parser.parse_args()
-    here = {**os.environ, "PYTHONPATH": str(args.root)}
-    imports = [float(run([IMPORT], here, args.root)) for _ in range(args.repeats)]
-    print(f"import opttree: {statistics.median(imports):.3f} s")
-    limit = {} if args.time_limit is None else {"time_limit": args.time_limit}
+@script
+def main(
+    cold: Annotated[bool, "also with an empty cache"] = False,
+    methods: Annotated[tuple[str, ...], CASES] = tuple(CASES),
+    top: Annotated[int, "functions to list"] = 15,
+    repeats: int = 3,
+    time_limit: Annotated[float | None, "the fits' time limit, in seconds"] = None,
+    root: Annotated[Path, "folder of the version to measure"] = Path(),
+) -> Iterator[Row | str]:
+    root = root.resolve()
+    imports = [fresh(IMPORT, root=root) for _ in range(repeats)]
+    yield f"import opttree: {statistics.median(imports):.3f} s"
+    limit = {} if time_limit is None else {"time_limit": time_limit}
     with tempfile.TemporaryDirectory() as warm_cache:
-        for name in args.methods:
+        for name in methods:
             estimator, options = CASES[name]
-            code = [FIT, estimator, json.dumps({**options, **limit})]
-            line = f"{name}:"
+            words = estimator, json.dumps({**options, **limit})
             with tempfile.TemporaryDirectory() as cold_cache:
-                environment = {**here, "NUMBA_CACHE_DIR": cold_cache if args.cold else warm_cache}
-                cold = json.loads(run(code, environment, args.root))
-                warm = [json.loads(run(code, environment, args.root)) for _ in range(args.repeats)]
-            seconds = statistics.median(one["seconds"] for one in warm)
-            if args.cold:
-                line += f" cold {cold['seconds']:.1f} s (clock {cold['clock'] or 0.0:.2f} s),"
-            print(f"{line} warm {seconds:.2f} s, imports included (clock {warm[-1]['clock'] or 0.0:.2f} s)", flush=True)
-            if args.cold:
-                functions = cold["functions"]
-                count, whole = sum(f[1] for f in functions), sum(f[2] for f in functions)
-                print(f"    {count} compilations of {len(functions)} functions, {whole:.1f} s")
-                for function, times, spent in functions[: args.top]:
-                    print(f"    {spent:6.2f} s {times:4d}  {function}")
-
-
-if __name__ == "__main__":
-    main()
+                cache = cold_cache if cold else warm_cache
+                first, *warm = (fresh(FIT, *words, root=root, NUMBA_CACHE_DIR=cache) for _ in range(1 + repeats))
+            row = {"method": name, "warm s": statistics.median(one["seconds"] for one in warm)}
+            row["warm, clock s"] = warm[-1]["clock"] or 0.0
+            if not cold:
+                yield row
+                continue
+            functions = first["functions"]
+            row |= {"cold s": first["seconds"], "cold, clock s": first["clock"] or 0.0, "functions": len(functions)}
+            row |= {"compilations": sum(f[1] for f in functions), "compiling s": sum(f[2] for f in functions)}
+            yield row
+            yield from (f"    {spent:6.2f} s {times:4d}  {function}" for function, times, spent in functions[:top])
