@@ -12,6 +12,9 @@ from opttree.kernels.losses import rows as row_losses
 from opttree.kernels.losses.exponential import exp_minus_abs
 from opttree.kernels.passes import reduced
 from opttree.kernels.passes.thresholds import best_axis_splits, best_threshold
+from opttree.kernels.records import Rows
+from opttree.kernels.routing import project
+from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 
 
@@ -187,6 +190,22 @@ def test_routing_and_outputs(rng, depth, linear, axis):
     np.testing.assert_allclose(tree.outputs(X), out, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("p", [1, 3, 8, 21])
+def test_rows_on_a_hyperplane_go_left_wherever_they_are_routed(rng, p):
+    n = 100
+    X, tree = rng.normal(size=(n, p)), random_tree(rng, 1, p, 1)
+    rows, slot_of = Rows(X, np.zeros((n, 1)), np.ones(n)), np.array([0, -1, -1], np.int32)
+    for i in range(n):
+        on = Tree(tree.children, tree.A, project(X, np.array([i], np.int32), tree.A[0]), tree.values)
+        assert on.apply(X[i : i + 1]) == on.apply(X)[i] == 1
+        assert Forest(((on, on),), 1).outputs(X)[i] == on.values[0]
+        tracks = reduced.Tracks(*(np.zeros(n, kind) for kind in "i4 i4 f8 i4 i1 f8 i4 f8".split()))
+        reduced.pseudolabels(rows, on.branch_arrays, on.leaf_arrays, 0, 0, slot_of, tracks)
+        assert (tracks.side[i], tracks.other[i]) == (0, 2)
+        reduced.advance(X, on.branch_arrays, tracks)
+        assert tracks.node[i] == 1
+
+
 @pytest.mark.parametrize("loss", ["squared", "absolute", "zero_one", "log"])
 @pytest.mark.parametrize("link", ["identity", "softmax"])
 def test_losses(rng, loss, link):
@@ -210,9 +229,8 @@ def test_losses(rng, loss, link):
             if loss == "zero_one"
             else -np.log(probability[np.arange(100), label])
         )
-    got = row_losses.losses(
-        X, Y, tree.apply(X), tree.n_branches, *tree.leaf_arrays, code, {"identity": 0, "softmax": 1}[link]
-    )
+    rows, link_code = Rows(X, Y, np.ones(100)), {"identity": 0, "softmax": 1}[link]
+    got = row_losses.losses(rows, tree.apply(X), tree.leaf_arrays, code, link_code)
     np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opttree.kernels import routing
+from opttree.kernels import records, routing
 from opttree.kernels.leaves import outputs
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
@@ -276,20 +276,20 @@ class Tree:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         return X
 
-    @property
-    def branch_arrays(self) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32]]:
+    @cached_property
+    def branch_arrays(self) -> records.Tree:
         """``children, A, b, feature`` as the kernels take them; do not modify."""
-        return writable(self.children), writable(self.A), writable(self.b), writable(self.feature)
+        return records.Tree(writable(self.children), writable(self.A), writable(self.b), writable(self.feature))
 
-    @property
-    def leaf_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+    @cached_property
+    def leaf_arrays(self) -> records.Leaves:
         """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); do not modify."""
-        bounds = [np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper)]
-        return writable(self.values), writable(self._coefs), bounds[0], bounds[1]
+        bounds = (np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper))
+        return records.Leaves(writable(self.values), writable(self._coefs), *bounds)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Leaf node (numbered B..2B) that each row of ``X (n, p)`` reaches: (n,) int."""
-        return routing.route(self._check(X), *self.branch_arrays)
+        return routing.route(self._check(X), self.branch_arrays)
 
     def decision_path(self, X: ArrayLike) -> Any:
         """Sparse indicator (n, 2 B + 1), CSR: the nodes on each row's path, the leaf included."""
@@ -314,8 +314,7 @@ class Tree:
         X = self._check(X)
         if self.mixture:
             return self._mixed(X)
-        leaf = routing.route(X, *self.branch_arrays)
-        return outputs.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
+        return outputs.outputs(X, routing.route(X, self.branch_arrays), self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
         """Probability of each leaf (n, B + 1) under the gates; ValueError for a hard tree.
@@ -339,7 +338,7 @@ class Tree:
         This may differ from the leaf of `apply`, which follows the more probable branch at each node.
         """
         leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
-        return self._probabilities(outputs.outputs(self._check(X), leaf, self.n_branches, *self.leaf_arrays))
+        return self._probabilities(outputs.outputs(self._check(X), leaf, self.leaf_arrays))
 
     def _mixed(self, X: Floats) -> Floats:
         share = self.leaf_proba(X)
@@ -348,7 +347,7 @@ class Tree:
         total = np.zeros((X.shape[0], self.n_outputs))
         for leaf in range(self.n_leaves):
             node = np.full(X.shape[0], self.n_branches + leaf, np.int32)
-            scores = outputs.outputs(X, node, self.n_branches, *self.leaf_arrays)
+            scores = outputs.outputs(X, node, self.leaf_arrays)
             total += share[:, leaf, None] * self._probabilities(scores)
         return total
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels import records
 from opttree.kernels.leaves import fit as leaves
 from opttree.kernels.losses import codes, entropy, rows as row_losses
 from opttree.kernels.passes import reduced
@@ -228,6 +229,11 @@ class TreeProblem:
         return self.loss in CLASSIFICATION
 
     @property
+    def _rows(self) -> records.Rows:
+        """The rows as kernels take them."""
+        return records.Rows(self.X, self.Y, self.w)
+
+    @property
     def n_outputs(self) -> int:
         """K: outputs, or classes."""
         return int(self.Y.shape[1]) if self.classes is None else int(self.classes.size)
@@ -415,9 +421,7 @@ class TreeProblem:
         if model.mixture or isinstance(self.loss, Loss):
             return self._losses_of(model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
-        found: Floats = row_losses.losses(
-            self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
-        )
+        found: Floats = row_losses.losses(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
         return found
 
     def mean_loss_of(self, answers: Floats) -> float:
@@ -594,7 +598,7 @@ class TreeProblem:
         coefs: Floats,
         min_rows: int | None = None,
         lasso: float = 0.0,
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    ) -> records.Leaves:
         """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays.
 
         With ``lasso`` a linear leaf minimises half the mean squared error on its rows (of another loss, the mean) plus
@@ -602,8 +606,8 @@ class TreeProblem:
         """
         if isinstance(self.loss, Loss):
             none = np.zeros((0, 0))
-            return self._best_constants(self.loss, leaf, values), coefs, none, none
-        order, start = reduced.group_rows(leaf, values.shape[0], self.w)
+            return records.Leaves(self._best_constants(self.loss, leaf, values), coefs, none, none)
+        order, start = group = reduced.group_rows(leaf, values.shape[0], self.w)
         if self.is_classification:
             new, kernel = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.softmaxes_range
         elif self.loss == "absolute":
@@ -619,7 +623,7 @@ class TreeProblem:
         new[empty] = values[empty] if values.shape == new.shape else 0.0
         none = np.zeros((0, 0))
         if not linear:
-            return new, coefs, none, none
+            return records.Leaves(new, coefs, none, none)
         coefs = coefs.copy()
         w, l1, l2 = self.w, self.strength(L1, "leaves"), self.strength(L2, "leaves")
         if lasso:
@@ -629,11 +633,10 @@ class TreeProblem:
                 0.0,
             )
         fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
-        leaves.fit_linear_leaves(kernel, self.X, self.Y, w, order, start, l1, l2, fewest, new, coefs)
-        bounds = (
-            (none, none) if self.is_classification else leaves.output_ranges(self.X, self.Y, order, start, new, coefs)
-        )
-        return new, coefs, *bounds
+        rows = records.Rows(self.X, self.Y, w)
+        leaves.fit_linear_leaves(kernel, rows, group, records.Net(l1, l2), fewest, new, coefs)
+        bounds = (none, none) if self.is_classification else leaves.output_ranges(rows, group, new, coefs)
+        return records.Leaves(new, coefs, *bounds)
 
     def _best_constants(self, loss: Loss, leaf: NDArray[np.integer], values: Floats) -> Floats:
         """(L, K) the best constants of rows at leaf numbers ``leaf (n,)``; ``values`` where there are none."""
@@ -650,9 +653,8 @@ class TreeProblem:
         """``tree`` with its linear leaves clipped as in `fit_leaves`, but not refitted; regression only."""
         if self.is_classification or not tree.linear_leaves:
             return tree
-        order, start = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
-        values, coefs = tree.leaf_arrays[:2]
-        lower, upper = leaves.output_ranges(self.X, self.Y, order, start, values, coefs)
+        group = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
+        lower, upper = leaves.output_ranges(self._rows, group, *tree.leaf_arrays[:2])
         return replace(tree, lower=lower, upper=upper)
 
     def trim(self, tree: Tree, *, refit: bool = True) -> Tree:
