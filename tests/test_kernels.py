@@ -199,7 +199,7 @@ def test_rows_on_a_hyperplane_go_left_wherever_they_are_routed(rng, p):
         on = Tree(tree.children, tree.A, project(X, np.array([i], np.int32), tree.A[0]), tree.values)
         assert on.apply(X[i : i + 1]) == on.apply(X)[i] == 1
         assert Forest(((on, on),), 1).outputs(X)[i] == on.values[0]
-        tracks = reduced.Tracks(*(np.zeros(n, kind) for kind in "i4 i4 f8 i4 i1 f8 i4 f8".split()))
+        tracks = reduced.Tracks(*(np.zeros(n, kind) for kind in ["i4", "i4", "f8", "i4", "i1", "f8", "i4", "f8"]))
         reduced.pseudolabels(rows, on.branch_arrays, on.leaf_arrays, 0, 0, slot_of, tracks)
         assert (tracks.side[i], tracks.other[i]) == (0, 2)
         reduced.advance(X, on.branch_arrays, tracks)

@@ -70,7 +70,8 @@ def numba_steps(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndar
 
     def step(number: int, rows: np.ndarray) -> None:
         end = np.array([rows.size])
-        dense.descend(theta, state, number, rates, one, 0, *form.data, rows, end, form.form, ADAM)
+        schedule, batches = dense.Schedule(number, rates, one, ADAM), dense.Batches(rows, end)
+        dense.descend(theta, state, schedule, 0, form.data, batches, form.form)
 
     step(0, batches[0])
     return median([partial(step, i + 1, rows) for i, rows in enumerate(batches)])

@@ -99,7 +99,8 @@ class State:
             u, current_cost = u / np.repeat(total, counts), current_cost / total
         level = LevelProblem(
             problem.X,
-            *group,
+            group.order,
+            group.start,
             u,
             l1,
             l2,
