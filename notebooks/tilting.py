@@ -29,7 +29,7 @@ class Tilting(Solver):
         if not self.size > 0:
             raise ValueError(f"size must be > 0; got {self.size}")
 
-    def supports(self, problem: TreeProblem) -> str | None:
+    def _refusal(self, problem: TreeProblem) -> str | None:
         """Oblique problems only."""
         return None if problem.splits == "oblique" else "it tilts hyperplanes; state the problem with splits='oblique'"
 

@@ -1,31 +1,4 @@
 """Side constraints of `opttree.TreeProblem`, by name."""
 
-from opttree.statement.constraints import (
-    Constraint,
-    DifferentLeaf,
-    FeatureCost,
-    ForbidSplit,
-    LeafConstraint,
-    MaxDifference,
-    MaxFeatures,
-    MaxSplits,
-    MinLeaf,
-    Monotone,
-    RequireSplit,
-    SameLeaf,
-)
-
-__all__ = [
-    "Constraint",
-    "DifferentLeaf",
-    "FeatureCost",
-    "ForbidSplit",
-    "LeafConstraint",
-    "MaxDifference",
-    "MaxFeatures",
-    "MaxSplits",
-    "MinLeaf",
-    "Monotone",
-    "RequireSplit",
-    "SameLeaf",
-]
+from opttree.statement.constraints import *  # noqa: F403
+from opttree.statement.constraints import __all__ as __all__

@@ -1,13 +1,29 @@
-"""Losses beyond the named ones, and the class of your own."""
+"""Losses of problems and estimators, and the class of your own."""
 
 from opttree.statement.losses import (
+    Absolute as Absolute,
     Exponential as Exponential,
     Gamma as Gamma,
     Huber as Huber,
+    Log as Log,
     Loss as Loss,
     Poisson as Poisson,
     Quantile as Quantile,
+    Squared as Squared,
+    ZeroOne as ZeroOne,
     weighted_quantile as weighted_quantile,
 )
 
-__all__ = ["Exponential", "Gamma", "Huber", "Loss", "Poisson", "Quantile", "weighted_quantile"]
+__all__ = [
+    "Absolute",
+    "Exponential",
+    "Gamma",
+    "Huber",
+    "Log",
+    "Loss",
+    "Poisson",
+    "Quantile",
+    "Squared",
+    "ZeroOne",
+    "weighted_quantile",
+]

@@ -159,7 +159,7 @@ def refusal(solver: Solver, problem: TreeProblem) -> str | None:
     reason = solver.refusal(problem)
     _require(
         reason is None or (isinstance(reason, str) and len(reason) > 10),
-        f"{solver!r}: supports must return None or a sentence; got {reason!r}",
+        f"{solver!r}: refusal must return None or a sentence; got {reason!r}",
     )
     return reason
 

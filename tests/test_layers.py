@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -173,18 +174,29 @@ def run_beside(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["solvers", "experiments"])
-@pytest.mark.parametrize("place", ["{}.py", "{}/__init__.py"])
-def test_a_module_that_hides_one_of_ours_is_named_and_not_run(tmp_path, name, place):
-    theirs = tmp_path / place.format(name)
-    theirs.parent.mkdir(exist_ok=True)
-    theirs.write_text("raise SystemExit('run')")
-    done = run_beside(tmp_path, "-c", FIT if name == "solvers" else RACE)
+def put(place: Path, code: str = "raise SystemExit('run')") -> Path:
+    """A module, by default one that says when it is imported."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(code)
+    return place
+
+
+@pytest.mark.parametrize("code", [FIT, RACE], ids=["fit", "race"])
+@pytest.mark.parametrize("place", ["solvers.py", "solvers/__init__.py"])
+def test_a_module_that_hides_our_solvers_is_named_and_not_run(tmp_path, code, place):
+    theirs = put(tmp_path / place)
+    done = run_beside(tmp_path, "-c", code)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"ImportError: opttree needs its own package {name!r}; {theirs} comes first on sys.path and hides it: "
+        f"ImportError: opttree needs its own package 'solvers'; {theirs} comes first on sys.path and hides it: "
         "rename it, or move it to a folder that is not on sys.path"
     )
+
+
+def test_no_solver_knows_of_races():
+    for name, path in MODULES.items():
+        if name.startswith("solvers") and not name.startswith("solvers.races"):
+            assert not any(other.startswith("solvers.races") for other in named_modules(path)), path
 
 
 def test_what_a_race_lacks_is_named(tmp_path):
@@ -193,16 +205,35 @@ def test_what_a_race_lacks_is_named(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_race_runs_in_a_folder_with_experiments_of_its_own(tmp_path):
-    script, folder = tmp_path / "scripts" / "run.py", tmp_path / "work"
-    for name in ("experiments", "solvers", "opttree"):  # none of them on the path of the script
-        (folder / name).mkdir(parents=True)
-        (folder / name / "__init__.py").write_text("raise SystemExit('run')")
-    script.parent.mkdir()
-    script.write_text(RACE)
-    done = run_beside(folder, str(script))
+@pytest.mark.parametrize("place", ["experiments.py", "experiments/__init__.py"])
+def test_a_race_runs_beside_experiments_of_ones_own(tmp_path, place):
+    put(tmp_path / place)
+    done = run_beside(tmp_path, "-c", RACE)
     assert done.returncode == 0, done.stderr
     assert "Race of 1 solvers on 1 problems" in done.stdout
+
+
+OWN = """
+from dataclasses import dataclass
+from solvers import Solver, Step
+
+@dataclass(frozen=True)
+class Own(Solver):
+    def steps(self, problem, start, rng):
+        yield Step(problem.best_constant())
+"""
+
+
+@pytest.mark.slow
+def test_a_race_runs_in_any_folder_with_solvers_that_lie_beside_the_script(tmp_path):
+    for name in ("experiments", "solvers", "opttree", "random"):  # none of them on the path of the script
+        put(tmp_path / "work" / name / "__init__.py")
+    put(tmp_path / "scripts" / "mine.py", OWN)
+    race = RACE.replace("import opttree\n", "import mine, opttree\nfrom solvers import MIP\n", 1)
+    script = put(tmp_path / "scripts" / "run.py", race.replace('"CartInit()"', "[mine.Own(), MIP()]"))
+    done = run_beside(tmp_path / "work", str(script))
+    assert done.returncode == 0, done.stderr
+    assert "Race of 2 solvers on 1 problems, 5 s each; 1 optima proved" in done.stdout
 
 
 def test_solvers_are_imported_in_one_place_only():
@@ -219,3 +250,16 @@ def test_import_opttree_is_light():
         "late = [m for m in ('pyomo', 'matplotlib', 'pandas', 'sklearn') if m in sys.modules]; assert not late, late"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_problems_are_changed_by_their_own_methods_alone():
+    """`dataclasses.replace` would forget classes without rows: `restated`, `with_rows` and `sample` keep them."""
+    named = re.compile(r"(self\.|stated\.|smooth\.)?(\w*problem|raw|free|train|valid)")
+    for package in ("opttree", "solvers", "experiments"):
+        for path in files(package):
+            if path == ROOT / "opttree" / "statement" / "problem.py":
+                continue  # holds the one place, in `TreeProblem.with_rows`
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "replace" and node.args:
+                    first = ast.unparse(node.args[0])
+                    assert not named.fullmatch(first), f"{path}:{node.lineno} replaces {first}; use restated"

@@ -125,11 +125,11 @@ def test_peers_are_asked_for_nothing_that_they_lack():
     problem = TreeProblem(X, y, depth=2, splits="axis", loss="zero_one")
     weighted = problem.with_rows(X, y, rng.uniform(0.5, 1.0, 60))
     for peer in (external.ConTree(), external.PyTrees(), external.PyTrees("dl85"), external.STreeD()):
-        assert "equal weight" in peer.supports(weighted)
-        assert "axis-aligned splits" in peer.supports(problem.restated(splits="oblique"))
-    assert "smallest leaf" in str(external.ConTree().supports(problem.restated(min_leaf=3))) or not _has("pycontree")
+        assert "equal weight" in peer.refusal(weighted)
+        assert "axis-aligned splits" in peer.refusal(problem.restated(splits="oblique"))
+    assert "smallest leaf" in str(external.ConTree().refusal(problem.restated(min_leaf=3))) or not _has("pycontree")
     many = TreeProblem(rng.normal(size=(3000, 2)), rng.integers(0, 2, 3000), depth=2, splits="axis", loss="zero_one")
-    assert "5998 thresholds, more than 4000" in external.STreeD().supports(many)
+    assert "5998 thresholds, more than 4000" in external.STreeD().refusal(many)
 
 
 def _has(library):

@@ -2,7 +2,7 @@
 
 `opttree.runtime.compiling.ahead` reads it. Each method of the table (`opttree.methods`), but for "auto", is fitted to
 600 rows of a generated Friedman #1 set in a process of its own, two at a time, with an empty cache. Run it again where
-kernels or their arguments have changed; ``tests/test_ahead.py`` says when.
+kernels or their arguments have changed; ``tests/runtime/compiling/test_ahead.py`` says when.
 
 python -m experiments.benchmarks.compilations
 """

@@ -24,8 +24,8 @@ from experiments.benchmarks.throughput import median_seconds
 from opttree import export, to_onnx
 from opttree.model.files import as_saved
 from opttree.runtime import threads
+from tests.contracts.test_export import feeds
 from tests.export_models import MODELS, answers, fitted
-from tests.test_export import feeds
 
 REPEATS = 7
 

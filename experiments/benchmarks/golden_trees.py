@@ -86,7 +86,7 @@ def fits() -> Iterator[tuple[str, Callable[[], tuple[float, Tree | Forest]]]]:
             yield f"{name} {seed}", fit
     for name, problem in example_problems().items():
         for solver in SOLVERS:
-            if solver.supports(problem) is None:
+            if solver.refusal(problem) is None:
                 for seed in SEEDS:
 
                     def run(solver: Any = solver, problem: Any = problem, seed: int = seed) -> tuple[float, Any]:

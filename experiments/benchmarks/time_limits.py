@@ -40,7 +40,7 @@ def random_problem(solver: Solver, rng: np.random.Generator) -> TreeProblem:
     for splits in ("oblique", "axis"):
         for leaves in ("linear", "constant") if rng.random() < 0.5 else ("constant", "linear"):
             problem = TreeProblem(X, y, depth=depth, splits=splits, leaves=leaves)
-            if solver.supports(problem) is None:
+            if solver.refusal(problem) is None:
                 return problem
     raise ValueError(f"no problem for {solver}")
 

@@ -146,7 +146,7 @@ def _tree_options(parser: argparse.ArgumentParser) -> None:
 def _fit(args: argparse.Namespace) -> None:
     from sklearn.model_selection import train_test_split
 
-    from opttree.estimators.running import as_seed
+    from opttree.estimators.steps.solve import as_seed
     from opttree.model import files as io
     from opttree.runtime.interrupts import InterruptedFitWarning
 

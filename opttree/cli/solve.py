@@ -75,7 +75,7 @@ def _solve(args: argparse.Namespace) -> int:
 
     from opttree import plotting
     from opttree.estimators import bridge
-    from opttree.estimators.scaling import raw_tree
+    from opttree.estimators.steps.units import raw_tree
     from opttree.model import files as io
     from opttree.model.convert import as_tree
     from opttree.problems import MIPTreeProblem
@@ -170,13 +170,13 @@ def _constraints(args: argparse.Namespace, names: list[str]) -> list[Any]:
     """The side constraints of --require and --forbid."""
     from opttree.statement.constraints import ForbidSplit, RequireSplit
 
-    found: list[Any] = []
+    constraints: list[Any] = []
     for option, kind in (("require", RequireSplit), ("forbid", ForbidSplit)):
         for column in getattr(args, option) or ():
             if column not in names:
                 raise ValueError(f"--{option} must name a column, one of {', '.join(names[:8])}; got {column!r}")
-            found.append(kind(names.index(column)))
-    return found
+            constraints.append(kind(names.index(column)))
+    return constraints
 
 
 def _write(stated: Any, args: argparse.Namespace) -> str:

@@ -8,18 +8,18 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from opttree.estimators import bridge
-from opttree.estimators.base import Floats, Penalties
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
-from opttree.estimators.kinds import as_forest
-from opttree.estimators.scaling import Scaling, spread, with_training
-from opttree.estimators.shrinking import STRENGTHS
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
 from opttree.estimators.soft import default_ridge
+from opttree.estimators.steps.model import as_forest
+from opttree.estimators.steps.shrink import STRENGTHS
+from opttree.estimators.steps.solve import run
+from opttree.estimators.steps.units import spread, with_training
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.model.convert import Model, as_tree
 from opttree.model.forest import Forest
@@ -161,10 +161,194 @@ class Trial:
         return mean / error if error > 0.0 else float(np.sign(mean)) * np.inf if mean else 0.0
 
 
+def _members(options: Estimator, problem: TreeProblem) -> Iterator[Member]:
+    """The portfolio, the cheapest members first: what they reach is the floor of what any time gives."""
+    solvers = bridge.solvers
+    depth = default_depth(problem.n_samples, problem.n_features)
+    deepest = FOREST_DEPTHS[1] + 2
+    forest = solvers.TAOForest(n_jobs=options.n_jobs)
+    if options.kind == "forest":
+        yield Member("forest", replace(forest, levels=depth), depth)
+        for kind, levels in BOOSTED_DEPTHS.items():
+            leaves: Any = "constant" if kind == "cart" else None
+            yield Member(f"boosted, {kind}", solvers.Boosting(boosting_base(kind)), levels, leaves=leaves)
+        for name, levels in (("deep forest", min(depth + 2, deepest)), ("shallow forest", max(depth - 2, 1))):
+            yield Member(name, replace(forest, levels=levels), levels)
+        return
+    for levels in CART_DEPTHS:
+        yield Member(f"CART, depth {levels}", solvers.CartInit(), levels, shrinkages=STRENGTHS)
+    size = float(problem.n_samples) * problem.n_outputs * problem.n_features**2
+    yield Member("linear", solvers.CartInit(), 0, ridges=RIDGES if size <= RIDGE_WORK else RIDGES[1:2])
+    for levels in (4, 6):
+        yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
+    if options.soft:
+        soft = solvers.ORRT(bounded=True)
+        for leaves, levels in SOFT_DEPTHS.items():
+            yield Member(f"soft, {leaves} leaves", soft, levels, soft=leaves)
+    depths = tuple(sorted({max(depth - 1, 1), depth, min(depth + 1, deepest)}))
+    yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
+    if options.soft:
+        taught = solvers.Distilled(forest, (SOFT_DEPTHS["constant"],), factor=SOFT_FACTOR, student=soft)
+        yield Member("distilled, soft", taught, SOFT_DEPTHS["constant"], soft="constant")
+    boosted = solvers.Boosting(boosting_base("oblique"))
+    yield Member("distilled, boosted", solvers.Distilled(boosted, depths), depths[-1])
+    improve = solvers.TAO(max_iter=10, accept="improve")
+    yield Member("TAO from the best", improve, deepest, penalised=True, warm=True)
+    if not problem.is_classification:
+        yield Member("GET, depth 4", solvers.Chain(solvers.GET(n_starts=1), solvers.TAO(accept="improve")), 4, True)
+
+
+def _solve(options: Estimator, fit: Fit) -> Outcome:
+    """Run the members on the training rows, then the one with the lowest validation loss again on all rows."""
+    problem, seed, time_limit = fit.problem, fit.seed, fit.time_limit
+    if seed is None:
+        seed = int(np.random.default_rng().integers(2**31 - 1))
+    began = now()
+    folds = _folds(options, problem, seed)
+    trials: list[Trial] = []
+    interrupted = False
+    for member in _members(options, problem):
+        left = None if time_limit is None else SEARCH_SHARE * time_limit - (now() - began)
+        if left is not None and trials and left < 0.05 * (time_limit or 0.0):
+            break
+        best = chosen(trials)
+        until = None if left is None else now() + MEMBER_SHARE * max(left, 0.1)
+        trial = _try(options, member, folds, best, seed, until)
+        trials.append(trial)
+        interrupted = trial.result.termination.name == "INTERRUPTED"
+        if interrupted:
+            break
+    best = chosen(trials)
+    assert best is not None  # the first trial has at least one fold
+    members = [{"name": t.member.name, "loss": t.loss, "seconds": t.seconds, "folds": len(t.losses)} for t in trials]
+    found = {"members_": members, "best_member_": best.member.name, "validation_loss_": best.loss}
+    tree = best.models[0][best.variant]
+    result = replace(best.result, tree=tree, objective=problem.mean_loss(tree))
+    if interrupted:
+        return Outcome(result, found)
+    again = _again(options, best, problem, seed, None if time_limit is None else began + time_limit)
+    late = again is not None and again.termination.name == "TIME_LIMIT"
+    if again is None or (late and problem.mean_loss(again.tree) > result.objective):
+        return result
+    return again
+
+
+def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[TreeProblem, TreeProblem]]:
+    """Training and held-out rows: one part of many rows; of few rows five folds, of very few three times five."""
+    if problem.n_samples < FEWEST:
+        return [(problem, problem)]
+    share = options.validation_fraction or (HELD_OUT if problem.n_samples >= MANY_ROWS else None)
+    if share is not None:
+        return [problem.split(share, np.random.default_rng(seed))]
+    repeats = 1 if problem.n_samples >= FEW_ROWS else 3
+    stratified = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() >= FOLDS
+    kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
+    folds = min(FOLDS, problem.n_samples)
+    cuts = kind(n_splits=folds, n_repeats=repeats, random_state=seed).split(problem.X, problem.Y[:, 0])
+    return [(problem.sample(train), problem.sample(valid)) for train, valid in cuts]
+
+
+def _try(
+    options: Estimator,
+    member: Member,
+    folds: list[tuple[TreeProblem, TreeProblem]],
+    best: Trial | None,
+    seed: int,
+    until: float | None,
+) -> Trial:
+    """Run the member on the folds, until the time is up or it lies clearly behind the best."""
+    began = now()
+    trial = Trial(member, best if member.warm else None)
+    for k, (train, valid) in enumerate(folds):
+        left = max(min(FOLDS, len(folds), AT_ONCE), 1)
+        limit = None if until is None else max((until - now()) / (left if k + 1 < len(folds) else 1), 0.05)
+        started = now()
+        if k and until is not None and now() >= until:
+            break
+        if trial.source is not None and k >= len(trial.source.models):
+            break
+        start = None if trial.source is None else as_tree(trial.source.models[k][trial.source.variant]).as_hard
+        variants: dict[float | None, Model] = {}
+        last: list[Any] = [None]
+
+        def watch(step: Any, _trace: Any, variants: Any = variants, last: Any = last) -> None:
+            last[0] = step
+            if "unlike_teacher" in step.info:
+                variants[float(step.info["depth"])] = step.tree
+            elif step.info.get("iterations"):
+                variants[float(step.info["iterations"])] = step.tree
+
+        stated = member.statement(train)
+        trial.result = run(options, member.solver, stated, start, seed, limit, watch)
+        if member.shrinkages or member.ridges:
+            variants.update(member.derived(stated, as_tree(trial.result.tree)))
+        if not variants:
+            variants[None] = trial.result.tree if isinstance(last[0].tree, Tree) else last[0].tree
+        if k and not set(variants) & set(trial.losses[0]):  # stopped before the variants of the first fold
+            break
+        trial.overrun = limit is not None and now() - started > max(1.5 * limit, 0.1)
+        trial.models.append(variants)
+        trial.losses.append({variant: valid.row_losses(model) for variant, model in variants.items()})
+        trial.weights.append(valid.w)
+        if trial.result.termination.name == "INTERRUPTED":
+            break
+        if best is not None and k >= 1 and best.lead(trial) > CLEARLY:
+            break
+    trial.seconds = now() - began
+    return trial
+
+
+def _again(options: Estimator, best: Trial, problem: TreeProblem, seed: int, until: float | None) -> Any:
+    """Run the best member on all rows, after the member that gave its warm start; None if time runs out."""
+    member, variant = best.member, best.variant
+    if until is not None and best.overrun and until - now() < best.seconds / len(best.losses):
+        return None  # even its first step takes longer than there is time
+    before = None if best.source is None else _again(options, best.source, problem, seed, until)
+    if best.source is not None and before is None:
+        return None
+    derived = bool(member.shrinkages or member.ridges)
+    varied = variant is not None and not derived
+    limit = None if until is None else max(until - now(), 0.1)
+    start = None if before is None else as_tree(before.tree).as_hard
+    steps: list[Any] = []
+
+    def keep(step: Any, _trace: Any) -> None:
+        steps.append(step)
+
+    stated = member.statement(problem)
+    result = run(options, member.final(variant), stated, start, seed, limit, keep)
+    done = steps[-1]
+    if derived:
+        (tree,) = member.derived(stated, as_tree(result.tree), [variant or 0.0]).values()
+        return replace(result, tree=tree, objective=problem.mean_loss(tree))
+    if isinstance(best.models[0][variant], Forest) or varied:  # the last step, not that of lowest objective
+        if isinstance(best.models[0][variant], Forest) != isinstance(done.tree, Forest) or not done.info:
+            return before
+        return replace(result, tree=done.tree, objective=problem.mean_loss(done.tree))
+    return result
+
+
+def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
+    model, X, weight = fit.scaling.unscale(outcome.result.tree), fit.X, fit.rows.weight
+    if isinstance(model, Tree):
+        return {"forest_": as_forest(with_training(model.canonical, X, weight), fit.problem.n_outputs)}
+    return {"forest_": model.with_spread(spread(X, weight))}
+
+
+RECIPE = Recipe(
+    solver=lambda options, problem, valid: next(_members(options, problem)).solver,
+    terms=lambda options, weight, n_features, y_scale: {"penalties": (L2(splits=FOREST_PENALTY),)},
+    solve=_solve,
+    model=_model,
+    depth=lambda options, n_samples: 1,  # each member sets its own
+)
+
+
 @dataclass(eq=False, repr=False)
 class _AutoTree(ForestModel):
     """Common part of the regressor and the classifier."""
 
+    recipe = RECIPE
     splits = "oblique"
     leaves = "linear"
 
@@ -190,185 +374,6 @@ class _AutoTree(ForestModel):
         above=0,
         below=1,
     )
-
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        self._forget("forest_")
-        return super()._fit_noted(X, y, sample_weight)
-
-    def _depth_for(self, n_samples: int) -> int:
-        return 1  # each member sets its own depth
-
-    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        return (L2(splits=FOREST_PENALTY),)
-
-    def _members(self, problem: TreeProblem) -> Iterator[Member]:
-        """The portfolio, the cheapest members first: what they reach is the floor of what any time gives."""
-        solvers = bridge.solvers
-        depth = default_depth(problem.n_samples, problem.n_features)
-        deepest = FOREST_DEPTHS[1] + 2
-        forest = solvers.TAOForest(n_jobs=self.n_jobs)
-        if self.kind == "forest":
-            yield Member("forest", replace(forest, levels=depth), depth)
-            for kind, levels in BOOSTED_DEPTHS.items():
-                leaves: Any = "constant" if kind == "cart" else None
-                yield Member(f"boosted, {kind}", solvers.Boosting(boosting_base(kind)), levels, leaves=leaves)
-            for name, levels in (("deep forest", min(depth + 2, deepest)), ("shallow forest", max(depth - 2, 1))):
-                yield Member(name, replace(forest, levels=levels), levels)
-            return
-        for levels in CART_DEPTHS:
-            yield Member(f"CART, depth {levels}", solvers.CartInit(), levels, shrinkages=STRENGTHS)
-        size = float(problem.n_samples) * problem.n_outputs * problem.n_features**2
-        yield Member("linear", solvers.CartInit(), 0, ridges=RIDGES if size <= RIDGE_WORK else RIDGES[1:2])
-        for levels in (4, 6):
-            yield Member(f"TAO, depth {levels}", solvers.TAO(init=solvers.HingeInit()), levels, penalised=True)
-        if self.soft:
-            soft = solvers.ORRT(bounded=True)
-            for leaves, levels in SOFT_DEPTHS.items():
-                yield Member(f"soft, {leaves} leaves", soft, levels, soft=leaves)
-        depths = tuple(sorted({max(depth - 1, 1), depth, min(depth + 1, deepest)}))
-        yield Member("distilled", solvers.Distilled(forest, depths), depths[-1])
-        if self.soft:
-            taught = solvers.Distilled(forest, (SOFT_DEPTHS["constant"],), factor=SOFT_FACTOR, student=soft)
-            yield Member("distilled, soft", taught, SOFT_DEPTHS["constant"], soft="constant")
-        boosted = solvers.Boosting(boosting_base("oblique"))
-        yield Member("distilled, boosted", solvers.Distilled(boosted, depths), depths[-1])
-        improve = solvers.TAO(max_iter=10, accept="improve")
-        yield Member("TAO from the best", improve, deepest, penalised=True, warm=True)
-        if not problem.is_classification:
-            yield Member("GET, depth 4", solvers.Chain(solvers.GET(n_starts=1), solvers.TAO(accept="improve")), 4, True)
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        """Run the members on the training rows, then the one with the lowest validation loss again on all rows."""
-        if seed is None:
-            seed = int(np.random.default_rng().integers(2**31 - 1))
-        began = now()
-        folds = self._folds(problem, seed)
-        trials: list[Trial] = []
-        interrupted = False
-        for member in self._members(problem):
-            left = None if time_limit is None else SEARCH_SHARE * time_limit - (now() - began)
-            if left is not None and trials and left < 0.05 * (time_limit or 0.0):
-                break
-            best = chosen(trials)
-            until = None if left is None else now() + MEMBER_SHARE * max(left, 0.1)
-            trial = self._try(member, folds, best, seed, until)
-            trials.append(trial)
-            interrupted = trial.result.termination.name == "INTERRUPTED"
-            if interrupted:
-                break
-        best = chosen(trials)
-        assert best is not None  # the first trial has at least one fold
-        self.members_ = [
-            {"name": t.member.name, "loss": t.loss, "seconds": t.seconds, "folds": len(t.losses)} for t in trials
-        ]
-        self.best_member_, self.validation_loss_ = best.member.name, best.loss
-        tree = best.models[0][best.variant]
-        result = replace(best.result, tree=tree, objective=problem.mean_loss(tree))
-        if interrupted:
-            return result
-        again = self._again(best, problem, seed, None if time_limit is None else began + time_limit, watch)
-        late = again is not None and again.termination.name == "TIME_LIMIT"
-        if again is None or (late and problem.mean_loss(again.tree) > result.objective):
-            return result
-        return again
-
-    def _folds(self, problem: TreeProblem, seed: int) -> list[tuple[TreeProblem, TreeProblem]]:
-        """Training and held-out rows: one part of many rows; of few rows five folds, of very few three times five."""
-        if problem.n_samples < FEWEST:
-            return [(problem, problem)]
-        share = self.validation_fraction or (HELD_OUT if problem.n_samples >= MANY_ROWS else None)
-        if share is not None:
-            return [problem.split(share, np.random.default_rng(seed))]
-        repeats = 1 if problem.n_samples >= FEW_ROWS else 3
-        stratified = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() >= FOLDS
-        kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
-        folds = min(FOLDS, problem.n_samples)
-        cuts = kind(n_splits=folds, n_repeats=repeats, random_state=seed).split(problem.X, problem.Y[:, 0])
-        return [(problem.sample(train), problem.sample(valid)) for train, valid in cuts]
-
-    def _try(
-        self, member: Member, folds: list[tuple[TreeProblem, TreeProblem]], best: Trial | None, seed: int, until: Any
-    ) -> Trial:
-        """Run the member on the folds, until the time is up or it lies clearly behind the best."""
-        began = now()
-        trial = Trial(member, best if member.warm else None)
-        for k, (train, valid) in enumerate(folds):
-            left = max(min(FOLDS, len(folds), AT_ONCE), 1)
-            limit = None if until is None else max((until - now()) / (left if k + 1 < len(folds) else 1), 0.05)
-            started = now()
-            if k and until is not None and now() >= until:
-                break
-            if trial.source is not None and k >= len(trial.source.models):
-                break
-            start = None if trial.source is None else as_tree(trial.source.models[k][trial.source.variant]).as_hard
-            variants: dict[float | None, Model] = {}
-            last: list[Any] = [None]
-
-            def watch(step: Any, _trace: Any, variants: Any = variants, last: Any = last) -> None:
-                last[0] = step
-                if "unlike_teacher" in step.info:
-                    variants[float(step.info["depth"])] = step.tree
-                elif step.info.get("iterations"):
-                    variants[float(step.info["iterations"])] = step.tree
-
-            stated = member.statement(train)
-            trial.result = self._run(member.solver, stated, start, seed, limit, watch)
-            if member.shrinkages or member.ridges:
-                variants.update(member.derived(stated, as_tree(trial.result.tree)))
-            if not variants:
-                variants[None] = trial.result.tree if isinstance(last[0].tree, Tree) else last[0].tree
-            if k and not set(variants) & set(trial.losses[0]):  # stopped before the variants of the first fold
-                break
-            trial.overrun = limit is not None and now() - started > max(1.5 * limit, 0.1)
-            trial.models.append(variants)
-            trial.losses.append({variant: valid.row_losses(model) for variant, model in variants.items()})
-            trial.weights.append(valid.w)
-            if trial.result.termination.name == "INTERRUPTED":
-                break
-            if best is not None and k >= 1 and best.lead(trial) > CLEARLY:
-                break
-        trial.seconds = now() - began
-        return trial
-
-    def _again(self, best: Trial, problem: TreeProblem, seed: int, until: float | None, watch: Any) -> Any:
-        """Run the best member on all rows, after the member that gave its warm start; None if time runs out."""
-        member, variant = best.member, best.variant
-        if until is not None and best.overrun and until - now() < best.seconds / len(best.losses):
-            return None  # even its first step takes longer than there is time
-        before = None if best.source is None else self._again(best.source, problem, seed, until, watch)
-        if best.source is not None and before is None:
-            return None
-        derived = bool(member.shrinkages or member.ridges)
-        varied = variant is not None and not derived
-        limit = None if until is None else max(until - now(), 0.1)
-        start = None if before is None else as_tree(before.tree).as_hard
-        steps: list[Any] = []
-
-        def keep(step: Any, trace: Any) -> None:
-            steps.append(step)
-            if watch is not None:
-                watch(step, trace)
-
-        stated = member.statement(problem)
-        result = self._run(member.final(variant), stated, start, seed, limit, keep)
-        done = steps[-1]
-        if derived:
-            (tree,) = member.derived(stated, as_tree(result.tree), [variant or 0.0]).values()
-            return replace(result, tree=tree, objective=problem.mean_loss(tree))
-        if isinstance(best.models[0][variant], Forest) or varied:  # the last step, not that of lowest objective
-            if isinstance(best.models[0][variant], Forest) != isinstance(done.tree, Forest) or not done.info:
-                return before
-            return replace(result, tree=done.tree, objective=problem.mean_loss(done.tree))
-        return result
-
-    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        model = scaling.unscale(self.result_.tree)
-        if isinstance(model, Tree):
-            self.forest_ = as_forest(with_training(model.canonical, X, weight), problem.n_outputs)
-        else:
-            self.forest_ = model.with_spread(spread(X, weight))
 
     def report(self) -> str:
         """The members in the order they ran, with held-out loss and seconds."""

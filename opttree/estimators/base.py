@@ -1,49 +1,46 @@
-"""Base classes of all estimators: options, scaling of the data, unscaling of the model, prediction and text."""
+"""The base class of all estimators: the options that they share, `fit`, and what a fitted tree answers."""
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, is_regressor
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from opttree.estimators import bridge
-from opttree.estimators.running import as_seed, progress
-from opttree.estimators.scaling import Scaling, moments, outputs_name
-from opttree.explain.importance import importances
-from opttree.methods import costs
-from opttree.model.convert import Model
+from opttree.estimators.recipe import Recipe, is_printed
+from opttree.estimators.steps.fit import check, fit
+from opttree.estimators.steps.rows import read_new
+from opttree.estimators.steps.state import state, transformer_of
+from opttree.estimators.steps.stream import fit_chunks, partial_fit
+from opttree.model.convert import Model, as_tree
+from opttree.model.forest import Forest
 from opttree.model.late import late
 from opttree.model.tree import Tree
-from opttree.runtime import devices
-from opttree.runtime.clock import now
-from opttree.runtime.compiling.ahead import compiled_ahead
-from opttree.runtime.interrupts import InterruptedFitWarning, noted_interrupts
 from opttree.runtime.options import Options, option
-from opttree.runtime.threads import count, limited
-from opttree.statement import L1, L2, TreeProblem
-from opttree.statement.numbers import check_numbers, in_same_order
-from opttree.tables.checks import check_columns
-from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
-from opttree.tables.row_weights import check_sample_weight
-from opttree.tables.weights import check_weight
+from opttree.statement import TreeProblem
+from opttree.tables.chunks import ROWS, Chunks
+from opttree.tables.encoder import TableEncoder
 
 if TYPE_CHECKING:
-    from solvers import Result, Solver
+    from solvers import Result
 
 Floats = NDArray[np.float64]
-Penalties = tuple[L1 | L2, ...]
+SAMPLE_ROWS = 50_000
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TreeEstimator(Options, BaseEstimator):
-    """Base class of the estimators. Subclasses define ``_solver()`` and `_depth_for`, and ``splits``, ``leaves`` and
-    ``loss`` of the problem, as options or as class attributes.
+    """Base class of the estimators. A subclass is a list of options with a `Recipe`; ``splits``, ``leaves`` and
+    ``loss`` of the problem are options, or class attributes.
     """
+
+    recipe: ClassVar[Recipe]
+    starts_compete: ClassVar[bool] = False  # whether the solver takes a start tree as one candidate among others
+    takes_eval_set: ClassVar[bool] = False  # whether a fit may stop early by rows that it is given for this
 
     time_limit: float | None = option(
         None, "Seconds; the best tree so far is kept.", above=0, finite=False, words="> 0 seconds or None"
@@ -77,49 +74,29 @@ class TreeEstimator(Options, BaseEstimator):
 
     if TYPE_CHECKING:
         tree_: Tree = field(init=False)
-        result_: Any = field(init=False)
+        result_: Result = field(init=False)
         encoder_: TableEncoder | None = field(init=False)
-
-    def _solver(self, problem: TreeProblem) -> Solver:
-        raise NotImplementedError(f"{type(self).__name__} must define _solver")
-
-    def _depth_for(self, n_samples: int) -> int:
-        """Depth of the problem."""
-        raise NotImplementedError(f"{type(self).__name__} must define _depth_for")
-
-    def _check_options(self) -> None:
-        """Check the options' own rules; the problem and the solver check the options they receive."""
-        self.check_options()
-        devices.require(getattr(self, "device", "cpu"))  # "cpu" is always available
-
-    def _made(self, kind: type[Any], /, **given: Any) -> Any:
-        """A solver of class ``kind``; options that are not ``given`` are taken from the estimator by name, but for
-        those that are None, as by default: these are the solver's own, or its paper's under ``preset="paper"``.
-        """
-        own = {f.name: f.default for f in fields(self)}
-        own = {name: default for name, default in own.items() if name not in {f.name for f in fields(TreeEstimator)}}
-        shared = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own and f.name not in given}
-        shared = {name: value for name, value in shared.items() if value is not None or own[name] is not None}
-        usual = kind.paper() if self._as_printed and hasattr(kind, "paper") else kind()
-        return replace(usual, **shared, **given)
-
-    @property
-    def _as_printed(self) -> bool:
-        """Whether the method is to be its paper's."""
-        return getattr(self, "preset", "default") == "paper"
-
-    @property
-    def _min_leaf(self) -> int:
-        """Fewest rows in a leaf."""
-        return 1
 
     # ---- fitting --------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, eval_set: Any = None) -> Self:
-        """Train on ``X (n, p)`` and numbers, or labels, ``y (n,)`` or ``(n, K)``, with weights ``(n,)`` >= 0.
+        """Train on a table.
 
-        X may be a table with categories, dates and missing values, see ``categorical_features``. Estimators that stop
-        early take ``eval_set=(X, y)``, validation rows in place of a share of the training rows.
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows. A table may have categories, dates and missing values, see ``categorical_features``.
+        y : array-like of shape (n,) or (n, K)
+            Numbers, or labels.
+        sample_weight : array-like of shape (n,), optional
+            Weights >= 0 of the rows; by default all are 1.
+        eval_set : tuple of (X, y), optional
+            Validation rows in place of a share of the training rows, for estimators that stop early.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
 
         Raises
         ------
@@ -128,241 +105,110 @@ class TreeEstimator(Options, BaseEstimator):
         MemoryError
             If the fit would take far more memory than there is, see `opttree.methods.costs`.
         """
-        self._set_judge(eval_set)
-        self._train(X, y, sample_weight)
+        fit(self, X, y, sample_weight, eval_set)
         return self
 
-    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        """Check the input and fit; regression and classification define it."""
-        raise NotImplementedError(f"{type(self).__name__} must define _train")
-
-    def _fit(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        """Fit; after Ctrl-C, warn that the model is the best so far and re-raise unless ``on_interrupt`` is "keep".
-
-        Returns the problem that was solved, and its scaling.
-        """
-        with noted_interrupts() as interrupted, compiled_ahead(self):
-            stated = self._fit_noted(X, y, sample_weight)
-        if interrupted():
-            self._conclude_interrupted(5)
-        return stated
-
-    def _conclude_interrupted(self, stacklevel: int) -> None:
-        """Warn, at the caller so many frames up, and raise KeyboardInterrupt unless ``on_interrupt`` is "keep"."""
-        try:
-            warnings.warn(
-                f"{type(self).__name__} was interrupted: its model is the best so far, not the finished one",
-                InterruptedFitWarning,
-                stacklevel=stacklevel,
-            )
-        finally:  # even if warnings are errors, which a hyperparameter search would count as a failed fit
-            if self.on_interrupt == "raise":
-                raise KeyboardInterrupt
-
-    def _forget(self, *names: str) -> None:
-        """Drop attributes of an earlier fit."""
-        for name in names:
-            self.__dict__.pop(name, None)
-
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        """State the problem, solve it, and transform the tree back to raw features."""
-        weight = check_sample_weight(sample_weight, X)
-        began = now()
-        self._forget("best_depth_", "cv_results_", "validation_loss_")
-        self._check_options()
-        depth = self._depth_for(len(X))
-        if (reason := costs.lack_of_memory(self, max(int(np.count_nonzero(weight)), 1), X.shape[1], depth)) is not None:
-            raise MemoryError(reason)
-        seed = as_seed(self.random_state)
-        self._choose_depth(X, y, weight, seed)
-        problem, scaling = self._state_of_fit(X, y, weight)
-        self._judge = self._stated_judge(problem, scaling)
-        left = None if self.time_limit is None else max(self.time_limit - (now() - began), 1e-3)
-        self.result_ = self._solve(problem, self._start(problem, scaling), seed, left)
-        self.n_iter_ = self.result_.n_steps
-        self._keep(problem, scaling, X, weight)
-        self._describe(X, weight)
-        self._forget("_judge", "_table")
-        return problem, scaling
-
-    def _describe(self, X: Floats, weight: Floats) -> None:
-        """Give the model the names of its features and their encoding, and find the importances of the columns."""
-        encoder = getattr(self, "encoder_", None)
-        own = "forest_" if "forest_" in vars(self) else "tree_"
-        model = getattr(self, own)
-        if encoder is not None:
-            setattr(self, own, model.with_names(None, encoder.encoding_))
-        elif hasattr(self, "feature_names_in_") and model.n_features == self.n_features_in_:
-            setattr(self, own, model.with_names(self.feature_names_in_))
-        self.feature_importances_ = self._importances(X, weight)
-
-    def _importances(self, X: Floats, weight: Floats) -> Floats:
-        """Importance of each feature of the table (p,), see `opttree.interpret.importances`."""
-        return self._of_columns(importances(self._model, X, weight))
-
-    def _of_columns(self, found: Floats) -> Floats:
-        """Importances of the features, added up for each column of the table."""
-        encoder = getattr(self, "encoder_", None)
-        if encoder is None:
-            return found
-        columns: Floats = np.zeros(len(encoder.encoding_.columns))
-        np.add.at(columns, encoder.encoding_.sources, found)
-        return columns
-
-    @property
-    def _validation_rows(self) -> TreeProblem | None:
-        """The problem on the rows of ``eval_set``, while a fit runs."""
-        rows: TreeProblem | None = vars(self).get("_judge")
-        return rows
-
-    takes_eval_set = False  # whether a fit may stop early by rows that it is given for this
-
-    def _set_judge(self, eval_set: Any) -> None:
-        """Keep the validation rows of a fit, ``(X, y)``; ValueError where they have no use."""
-        self._eval_set = None
-        if eval_set is None:
-            return
-        if not self.takes_eval_set:
-            raise ValueError(f"eval_set is for estimators that stop early; got it for {type(self).__name__}")
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-            raise ValueError(f"eval_set must be a pair (X, y) of validation rows; got {type(eval_set).__name__}")
-        self._eval_set = eval_set
-
-    def _stated_judge(self, problem: TreeProblem, scaling: Scaling) -> TreeProblem | None:
-        """The problem on the validation rows of this fit, or None."""
-        given, self._eval_set = getattr(self, "_eval_set", None), None
-        if given is None:
-            return None
-        X, y = self._prepared(given[0]), np.asarray(given[1])
-        check_consistent_length(X, y)
-        if y.reshape(len(y), -1).shape[1] != problem.Y.shape[1]:
-            raise ValueError(f"eval_set must have a y of {problem.Y.shape[1]} outputs; got {y.shape}")
-        if problem.classes is None:
-            check_numbers("y", y := y.astype(np.float64))
-            y = scaling.outputs(y)
-        elif not np.isin(y, problem.classes).all():
-            raise ValueError(f"eval_set must have classes of y, {problem.classes.tolist()}; got others")
-        return problem.with_rows(scaling.features(self._transformed(X)), y)
-
-    def _transformed(self, X: Floats) -> Floats:
-        """The features before they are scaled."""
-        return X
-
-    @property
-    def _for_features(self) -> dict[str, Any]:
-        """Options that speak of the columns of a table, for a copy of this estimator that is fitted to features."""
-        signs = {} if getattr(self, "monotonic_cst", None) is None else {"monotonic_cst": self._signs()}
-        return {"categorical_features": "from_dtype", **signs}
-
-    def _signs(self) -> tuple[int, ...]:
-        """``monotonic_cst`` for each feature."""
-        me: Any = self
-        return signs_of(me.monotonic_cst, getattr(self, "feature_names_in_", None), self.n_features_in_, me.encoder_)
-
-    def _choose_depth(self, X: Floats, y: NDArray[Any], weight: Floats, seed: int | None) -> None:
-        """Choose the depth if it is not given."""
-
-    def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, Scaling]:
-        """`state` as `fit` calls it; subclasses may keep fitted transformers."""
-        return self.state(X, y, weight)
-
-    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, on standardised features (and outputs in regression). Features on whose
-        order alone the tree depends, those of axis-aligned splits over constant leaves, are left as they are.
+    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Any]:
+        """The `TreeProblem` that `fit` solves, on scaled features (and outputs in regression). Features on whose order
+        alone the tree depends, those of axis-aligned splits over constant leaves, are left as they are.
 
         The estimator is not changed.
 
+        Parameters
+        ----------
+        X : ndarray of shape (n, p)
+            Rows of numbers.
+        y : ndarray of shape (n,) or (n, K)
+            Numbers, or labels.
+        sample_weight : ndarray of shape (n,), optional
+            Weights >= 0 of the rows; by default all are 1.
+
         Returns
         -------
-        problem, (x_mean, x_scale, y_mean, y_scale)
-            ``tree.unscale(x_mean, ...)`` transforms a tree of the problem to raw data.
+        problem : TreeProblem
+            The statement.
+        scaling : tuple of (x_mean, x_scale, y_mean, y_scale)
+            Its units: ``tree.unscale(*scaling)`` transforms a tree of the problem to raw data.
         """
-        self._check_options()
-        if X.shape[0] < 2:
-            raise ValueError(f"X must have at least two rows; got n_samples = {X.shape[0]}")
+        check(self)
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
-        check_weight(weight)
-        weight = self._weighted(y, weight)
-        units = np.zeros(1), np.ones(1)
-        if is_regressor(self):
-            units = self._output_units(y.reshape(y.shape[0], -1), weight)
-        scaling = Scaling(*self._feature_units(X, weight), *units)
-        me: Any = self  # an option of some estimators and a class attribute of others
-        Z = scaling.features(X)
-        if me.splits == "axis":
-            in_same_order(X, Z)
-        problem = TreeProblem(
-            Z,
-            scaling.outputs(y) if is_regressor(self) else y,
-            depth=self._depth_for(int(np.count_nonzero(weight))),
-            splits=me.splits,
-            leaves=self._stated_leaves,
-            loss=self._stated_loss(scaling.y_scale),
-            sample_weight=weight,
-            penalties=self._penalties(weight, X.shape[1]),
-            min_leaf=int(self._min_leaf),
-        )
-        return problem, scaling
+        return state(self, X, y, weight, transformer=transformer_of(self, X, weight))
 
-    @property
-    def _stated_leaves(self) -> Any:
-        """The kind of the problem's leaves."""
-        me: Any = self
-        return me.leaves
-
-    def _stated_loss(self, y_scale: Floats) -> Any:
-        """The loss of the problem, whose outputs are in units of ``y_scale``."""
-        me: Any = self
-        return me.loss
-
-    def _weighted(self, y: NDArray[Any], weight: Floats) -> Floats:
-        """The weights (n,) of the problem's rows, from those of `fit`."""
-        return weight
-
-    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        """Offset and unit of each feature for the solver; as they are where nothing but their order matters."""
-        return (np.zeros(X.shape[1]), np.ones(X.shape[1])) if self._ordered else moments(X, weight)
-
-    def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        """Offset and unit of each output for the solver."""
-        return moments(Y, weight, outputs_name(Y))
-
-    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        """Penalties of the problem."""
-        return ()
-
-    def _start(self, problem: TreeProblem, scaling: Scaling) -> Tree | None:
-        """The start tree, scaled to the problem."""
-        return None
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Result:
-        """Solve the problem; ``watch(step, trace)`` sees every step."""
-        return self._run(self._solver(problem), problem, start, seed, time_limit, watch)
-
-    def _run(
+    @available_if(lambda self: self.recipe.stream is not None)
+    def fit_chunks(
         self,
-        solver: Solver,
-        problem: TreeProblem,
-        start: Tree | None,
-        seed: int | None,
-        time_limit: float | None,
-        watch: Any,
-    ) -> Result:
-        with limited(count(self.n_jobs)), progress(self.verbose, f"{type(self).__name__}", watch) as callback:
-            return bridge.solvers.solve(
-                problem, solver, start=start, time_limit=time_limit, random_state=seed, callback=callback
-            )
+        source: Any,
+        *,
+        target: str | list[str] | None = None,
+        epochs: int = 1,
+        sample_rows: int = SAMPLE_ROWS,
+        chunk_rows: int = ROWS,
+    ) -> Self:
+        """Train on a table of any length: a random sample initialises the model, then all rows train it chunk by chunk.
 
-    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        """Transform the result's model to raw features and keep it for prediction."""
-        raise NotImplementedError(f"{type(self).__name__} must define _keep")
+        Parameters
+        ----------
+        source : path, pair of arrays, Dask DataFrame or function
+            The rows, see `opttree.chunks.Chunks`.
+        target : str or list of str, optional
+            The target columns, see `opttree.chunks.Chunks`.
+        epochs : int, default 1
+            Passes over all rows, after the one that draws the sample; >= 1.
+        sample_rows : int, default 50000
+            Rows of the sample; it stays in memory and is used to select the best model.
+        chunk_rows : int, default 65536
+            Largest number of rows in a chunk.
 
-    @property
-    def _merit(self) -> float:
-        """The number by which fits of the same problem are compared; lower is better."""
-        return float(self.result_.objective)
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.GETRegressor(2, random_state=0)
+        >>> model = model.fit_chunks(lambda: iter([(X[:200], y[:200]), (X[200:], y[200:])]), sample_rows=300)
+        >>> model.n_rows_
+        442
+        """
+        for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
+            if not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        fit_chunks(self, Chunks(source, target, chunk_rows), epochs, sample_rows, stacklevel=3)
+        return self
+
+    @available_if(lambda self: self.recipe.stream is not None)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Train on more rows. The first call is a `fit`; its rows are used to select the best model later.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, p)
+            Rows.
+        y : array-like of shape (m,) or (m, K)
+            Numbers, or labels.
+        classes : array-like, optional
+            For the first call of a classifier: all labels that will occur; by default those of ``y``.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> model = opttree.GETRegressor(2, random_state=0)
+        >>> for part in (slice(0, 200), slice(200, 442)):
+        ...     model = model.partial_fit(X[part], y[part])
+        >>> model.score(X, y) > 0.3
+        True
+        """
+        partial_fit(self, X, y, classes)
+        return self
 
     # ---- what was fitted ------------------------------------------------------------------------------------------
 
@@ -371,56 +217,11 @@ class TreeEstimator(Options, BaseEstimator):
         """The fitted model."""
         return self.tree_
 
-    @property
-    def _ordered(self) -> bool:
-        """Whether categories are ordered, and missing values put at either end, for axis-aligned splits alone."""
-        me: Any = self
-        return me.splits == "axis" and me.leaves == "constant"
-
-    def _checked(self, X: Any, y: Any, sample_weight: ArrayLike | None, **how: Any) -> tuple[Floats, NDArray[Any]]:
-        """Rows and targets of a fit as arrays; a table of more than numbers is encoded by a new ``encoder_``."""
-        self._forget("_table")
-        if not needs_encoding(X, self.categorical_features):
-            self.encoder_ = None
-            X = as_array(X)
-            check_columns(X)
-            X, y = validate_data(self, X, y, dtype=np.float64, order="C", **how)
-            check_numbers("X", X)
-            return X, y
-        y = validate_data(self, y=y, **how)
-        X = check_table(self, X, reset=True)
-        check_consistent_length(X, y, sample_weight)
-        encoder = TableEncoder(categorical_features=self.categorical_features, ordered=self._ordered)
-        Z = self._encoded(encoder, X, y, sample_weight)
-        check_numbers("X", Z)
-        before = getattr(self, "encoder_", None)
-        goes_on = getattr(self, "warm_start", False) and hasattr(self, "forest_")
-        if goes_on and (before is None or before.encoding_ != encoder.encoding_):
-            raise ValueError("warm_start needs the table of the first fit; got one of another encoding")
-        self.encoder_, self._table = encoder, X
-        return Z, y
-
-    def _encoded(self, encoder: TableEncoder, X: Any, y: NDArray[Any], sample_weight: ArrayLike | None) -> Floats:
-        """The features of the training rows, by an encoder that learns from them."""
-        found: Floats = encoder.fit_transform(
-            X, y.astype(np.float64) if is_regressor(self) else codes_of_labels(y), sample_weight
-        )
-        return found
-
     def _validated(self, X: Any) -> Floats:
+        """The features of new rows, as the model takes them; NotFittedError before `fit`."""
         check_is_fitted(self, "result_")
-        return self._prepared(X)
-
-    def _prepared(self, X: Any) -> Floats:
-        """New rows as arrays of features."""
-        if getattr(self, "encoder_", None) is not None:
-            Z = self.encoder_.encoding_.transform(check_table(self, X, reset=False))  # type: ignore[union-attr]
-        else:
-            X = as_array(X)
-            check_columns(X)
-            Z = validate_data(self, X, reset=False, dtype=np.float64, order="C")
-        check_numbers("X", Z)
-        return Z
+        Z, transformer = read_new(self, X), getattr(self, "transformer_", None)
+        return Z if transformer is None else transformer.transform(Z)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -491,8 +292,37 @@ class TreeEstimator(Options, BaseEstimator):
         return self.tree_.n_leaves
 
 
-def codes_of_labels(y: NDArray[Any]) -> NDArray[np.intp]:
-    """The number of each label among the sorted ones of its output: ``y (n,)`` or ``(n, M)``."""
-    if np.ndim(y) == 2:  # of objects, numbers and texts are told apart in each output
-        return np.stack([codes_of_labels(np.array(output.tolist())) for output in y.T], axis=1)
-    return np.unique(y, return_inverse=True)[1]
+class ForestEstimator(TreeEstimator):
+    """Base class of estimators that hold a ``forest_``; ``tree_`` is its tree if there is only one."""
+
+    if TYPE_CHECKING:
+        forest_: Forest
+
+    @property
+    def _model(self) -> Forest:
+        return self.forest_
+
+    @property
+    def tree_(self) -> Tree:  # type: ignore[override]
+        """The only tree of the forest; AttributeError if there are several."""
+        check_is_fitted(self, "forest_")
+        if len(self.forest_.trees) > 1:
+            raise AttributeError(
+                f"tree_ is for a single tree; this is a forest of {len(self.forest_.trees)}: see forest_"
+            )
+        return as_tree(self.forest_)
+
+
+COMMON = frozenset(f.name for f in fields(TreeEstimator))
+
+
+def build_solver(options: Any, kind: type[Any], /, **given: Any) -> Any:
+    """Build a solver of class ``kind``. Each of its options is, in this order: the value that is ``given``; the
+    estimator's option of that name, unless it is None and is so by default; the solver's default, or the paper's under
+    ``preset="paper"``.
+    """
+    defaults = {f.name: f.default for f in fields(options) if f.name not in COMMON}
+    shared = {f.name: getattr(options, f.name) for f in fields(kind) if f.name in defaults and f.name not in given}
+    shared = {name: value for name, value in shared.items() if value is not None or defaults[name] is not None}
+    usual = kind.paper() if is_printed(options) and hasattr(kind, "paper") else kind()
+    return replace(usual, **shared, **given)

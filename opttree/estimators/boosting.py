@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import build_solver
 from opttree.estimators.forest import ForestModel
-from opttree.estimators.kinds import MinLeaf, SplitPenalty, as_forest
-from opttree.estimators.losses import RegressionLoss
-from opttree.estimators.running import keep_last
-from opttree.estimators.scaling import Scaling, spread
+from opttree.estimators.losses import loss_option, output_units, quantile_option, stated_loss
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
+from opttree.estimators.steps.model import as_forest
+from opttree.estimators.steps.rows import monotone_signs
+from opttree.estimators.steps.solve import keep_last, run
+from opttree.estimators.steps.units import spread
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
-from opttree.model.tree import Tree
-from opttree.runtime.options import changed, option
+from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.losses import Loss
 
@@ -41,13 +43,92 @@ def boosting_base(kind: str) -> TAOForest:
     return base if kind == "oblique" else replace(base, kind="cart")
 
 
+def kinds_of(options: Estimator) -> list[Any]:
+    """The kinds of trees that are tried."""
+    if getattr(options, "monotonic_cst", None) is not None:
+        if options.base not in ("auto", "cart"):
+            raise ValueError(f"monotonic_cst needs base='auto' or 'cart'; got base={options.base!r}")
+        return ["cart"]
+    if options.base != "auto":
+        return [options.base]
+    return [kind for kind in DEPTHS if kind != "cart" or leaves_of(options) == "linear"]  # else it is "axis"
+
+
+def leaves_of(options: Estimator) -> Any:
+    """The kind of the problem's leaves."""
+    return "constant" if isinstance(stated_loss(options, np.ones(1)), Loss) else options.leaves
+
+
+def _check(options: Estimator) -> None:
+    for kind in kinds_of(options):
+        _boosting(options, kind, None)  # checks the solver's options
+
+
+def _boosting(options: Estimator, kind: Any, valid: TreeProblem | None, signs: tuple[int, ...] | None = None) -> Any:
+    base = boosting_base(kind) if isinstance(kind, str) else kind
+    return build_solver(
+        options,
+        bridge.solvers.Boosting,
+        base=base if signs is None else replace(base, monotone=signs),
+        n_trees=options.n_estimators,
+        validation=options.validation_fraction if valid is None else valid,
+        patience=options.n_iter_no_change,
+    )
+
+
+def _solve(options: Estimator, fit: Fit) -> Outcome:
+    """Solve with each kind of tree that ``base`` allows; keep the model with the lowest held-out loss."""
+    problem, seed = fit.problem, fit.seed
+    if seed is None:
+        seed = int(np.random.default_rng().integers(2**31 - 1))
+    results = {}
+    kinds, signs = kinds_of(options), monotone_signs(options)
+    share = None if fit.time_limit is None else fit.time_limit / len(kinds)
+    for kind in kinds:
+        depth = options.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
+        stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
+        solver = _boosting(options, kind, fit.valid, signs)
+        results[kind] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
+        if results[kind].termination.name == "INTERRUPTED":
+            break
+
+    def loss(kind: Any) -> float:
+        result = results[kind]
+        held = result.trace.rows[-1].info.get("validation", np.inf)
+        return held if options.validation_fraction is not None or fit.valid is not None else result.objective
+
+    best = min(results, key=loss)
+    return Outcome(results[best], {"base_": best, "validation_loss_": loss(best)})
+
+
+def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
+    forest = as_forest(fit.scaling.unscale(outcome.result.tree), fit.problem.n_outputs)
+    return {"forest_": forest.with_spread(spread(fit.X, fit.rows.weight)), "n_estimators_": len(forest.trees)}
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    loss, penalties = stated_loss(options, y_scale), groups.split_penalties(options)
+    return {"leaves": leaves_of(options), "loss": loss, "penalties": penalties}
+
+
+RECIPE = Recipe(
+    solver=lambda options, problem, valid: _boosting(options, kinds_of(options)[0], valid),
+    terms=_terms,
+    outputs=output_units,
+    solve=_solve,
+    model=_model,
+    check=_check,
+    depth=lambda options, n_samples: int(options.max_depth or DEPTH),
+)
+
+
 @dataclass(eq=False, repr=False)
-class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
+class _BoostedTrees(ForestModel):
     """Common part of the regressor and the classifier."""
 
+    recipe = RECIPE
     splits = "oblique"
     takes_eval_set = True
-    _monotonic = property(lambda self: getattr(self, "monotonic_cst", None))
 
     base: Any = option(
         "auto",
@@ -83,81 +164,13 @@ class _BoostedTrees(ForestModel, SplitPenalty, MinLeaf):
         0.1, "Share of the rows held out to choose the number of trees, or None.", above=0, below=1
     )
     n_iter_no_change: int = option(20, "Stop after this many trees without a lower held-out loss.", least=1)
-    split_penalty: float = changed(1e-6)
-    l1_ratio: float = changed(0.0)
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        for kind in self._kinds:
-            self._boosting(kind)  # checks the solver's options
-
-    @property
-    def _kinds(self) -> list[Any]:
-        if self._monotonic is not None:
-            if self.base not in ("auto", "cart"):
-                raise ValueError(f"monotonic_cst needs base='auto' or 'cart'; got base={self.base!r}")
-            return ["cart"]
-        if self.base != "auto":
-            return [self.base]
-        return [kind for kind in DEPTHS if kind != "cart" or self._stated_leaves == "linear"]  # else it is "axis"
-
-    def _depth_for(self, n_samples: int) -> int:
-        return int(self.max_depth or DEPTH)
-
-    @property
-    def _stated_leaves(self) -> Any:
-        return "constant" if isinstance(self._stated_loss(np.ones(1)), Loss) else self.leaves
-
-    def _boosting(self, kind: Any, signs: tuple[int, ...] | None = None) -> Any:
-        base = boosting_base(kind) if isinstance(kind, str) else kind
-        return self._made(
-            bridge.solvers.Boosting,
-            base=base if signs is None else replace(base, monotone=signs),
-            n_trees=self.n_estimators,
-            validation=self.validation_fraction if self._validation_rows is None else self._validation_rows,
-            patience=self.n_iter_no_change,
-        )
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        """Solve with each kind of tree that ``base`` allows; keep the model with the lowest held-out loss."""
-        if seed is None:
-            seed = int(np.random.default_rng().integers(2**31 - 1))
-        results = {}
-        signs = None if self._monotonic is None else self._signs()
-        for kind in self._kinds:
-            depth = self.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
-            stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
-            share = None if time_limit is None else time_limit / len(self._kinds)
-            results[kind] = keep_last(
-                lambda callback, kind=kind, stated=stated, share=share: self._run(
-                    self._boosting(kind, signs), stated, start, seed, share, callback
-                ),
-                watch,
-            )
-            if results[kind].termination.name == "INTERRUPTED":
-                break
-
-        def loss(kind: Any) -> float:
-            result = results[kind]
-            held = result.trace.rows[-1].info.get("validation", np.inf)
-            return (
-                held if self.validation_fraction is not None or self._validation_rows is not None else result.objective
-            )
-
-        self.base_ = min(results, key=loss)
-        self.validation_loss_ = loss(self.base_)
-        return results[self.base_]
-
-    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        forest = as_forest(scaling.unscale(self.result_.tree), problem.n_outputs)
-        self.forest_ = forest.with_spread(spread(X, weight))
-        self.n_estimators_ = len(self.forest_.trees)
+    split_penalty: float = groups.split_penalty(1e-6)
+    l1_ratio: float = groups.l1_ratio(0.0)
+    min_samples_leaf: int = groups.min_samples_leaf()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
+class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     """Gradient boosting with shallow trees that are optimised as a whole, by default with linear leaves.
 
     Take it where accuracy counts most, beside the forest, which needs no early stopping. Each tree is fitted to what
@@ -191,6 +204,8 @@ class BoostedTreesRegressor(RegressionTree, RegressionLoss, _BoostedTrees):
     True
     """
 
+    loss: Any = loss_option()
+    quantile: float = quantile_option()
     monotonic_cst: Any = option(
         None,
         """For each column 1, -1 or 0, or a dict of these by name: predictions must increase with it, decrease or

@@ -8,18 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats
-from opttree.estimators.kinds import CrossValidated, ForestEstimator, MinLeaf, Preset, SplitPenalty, as_forest
-from opttree.estimators.running import keep_last
-from opttree.estimators.scaling import Scaling, spread, with_training
-from opttree.estimators.selection import SEARCH_SHARE, folds_of
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import ForestEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, is_printed
+from opttree.estimators.steps.depth import SEARCH_SHARE, folds_of
+from opttree.estimators.steps.model import as_forest
+from opttree.estimators.steps.solve import Watch, keep_last, run
+from opttree.estimators.steps.units import Scaling, spread, with_training
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
@@ -83,15 +84,210 @@ class ForestModel(ForestEstimator):
         return sum(tree.n_leaves for tree in self.forest_.trees)
 
 
-@dataclass(eq=False, repr=False)
-class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
-    """Common part of the regressor and the classifier."""
+def is_searched(options: Estimator) -> bool:
+    """Whether the depth of TAO trees is chosen here; CART trees then have no depth limit."""
+    return options.max_depth in (None, "oob", "cv")
 
+
+def goes_on(options: Estimator) -> bool:
+    """Whether a fit adds trees to those that there are."""
+    return bool(options.warm_start and getattr(options, "kind_", "stacked") != "stacked")
+
+
+def _check(options: Estimator) -> None:
+    if is_printed(options):
+        groups.check_unpenalised(options)
+    if options.warm_start and hasattr(options, "forest_") and options.n_estimators < len(options.forest_.trees):
+        raise ValueError(
+            f"n_estimators must be at least the {len(options.forest_.trees)} trees that there are, with "
+            f"warm_start=True; got {options.n_estimators}"
+        )
+    if options.warm_start and options.kind == "stacked":
+        raise ValueError("warm_start adds trees of one kind; got kind='stacked'")
+    _forest(options)  # checks the solver's options
+
+
+def _forest(options: Estimator) -> TAOForest:
+    printed = is_printed(options)
+    passes = {} if printed or options.max_iter is None else {"constant_iterations": min(2, options.max_iter)}
+    solver: TAOForest = build_solver(
+        options,
+        bridge.solvers.TAOForest,
+        kind="oblique" if options.kind == "stacked" or (printed and options.kind == "auto") else options.kind,
+        n_trees=options.n_estimators,
+        sample="bootstrap" if options.bootstrap else options.max_samples,
+        **passes,
+        subsets=options.feature_subsets,
+        n_jobs=options.n_jobs,
+    )
+    return solver
+
+
+def _solve(options: Estimator, fit: Fit) -> Outcome:
+    """Solve; "oob" and "cv" search for the depth first, ``warm_start`` grows only the missing trees."""
+    solver: Any = _forest(options)
+    problem, time_limit = fit.problem, fit.time_limit
+    found: dict[str, Any] = {}
+    more = goes_on(options)
+    seed = options._seed if more else int(check_random_state(options.random_state).randint(2**31 - 1))
+    levels = getattr(options, "_levels", None) if more else None
+    if is_searched(options):
+        if levels is None:
+            began = now()
+            if options.max_depth is None:
+                levels = default_depth(*problem.X.shape)
+            else:
+                levels, found["cv_results_"] = _search(options, problem, seed, time_limit)
+            if time_limit is not None:
+                time_limit = max(time_limit - (now() - began), 1e-3)
+        solver = replace(solver, levels=levels)
+        if options.kind in ("cart", "extra") and options.max_depth is not None:
+            problem = problem.restated(depth=levels)
+    found |= {"_seed": seed, "_levels": levels}
+    if more:
+        first = len(options.forest_.trees)
+        if first == options.n_estimators:
+            return Outcome(options.result_, found)
+        known: dict[str, Any] = {
+            "kind": options.kind_,
+            "shrinkage": options.shrinkage_,
+            "leaf_lasso": options.leaf_lasso_,
+        }
+        solver = replace(solver, n_trees=options.n_estimators - first, first=first, **known)
+    elif _is_stacked(options, problem):
+        kinds = bridge.solvers.ensembles.stacked.usual_members()
+        members = tuple(replace(solver, kind=usual.kind) for usual in kinds)
+        solver = bridge.solvers.StackedForest(options.n_estimators, members)
+    final = problem
+
+    def grow(watch: Watch) -> Any:
+        return run(options, solver, final, fit.start, seed, time_limit, watch)
+
+    return Outcome(keep_last(grow), found)
+
+
+def _is_stacked(options: Estimator, problem: TreeProblem) -> bool:
+    """Whether the forest has trees of several kinds."""
+    small = problem.n_samples < STACKED_ROWS and options.n_estimators >= STACKED_TREES
+    usual = options.kind == "auto" and not is_printed(options)
+    return options.kind == "stacked" or (usual and small and not options.warm_start)
+
+
+def _search(
+    options: Estimator, problem: TreeProblem, seed: int, time_limit: float | None
+) -> tuple[int, dict[str, NDArray[Any]]]:
+    """The depth whose small forest has the lowest out-of-bag or cross-validation loss, and the losses; the search stops
+    after two depths without improvement, or after half the time limit.
+    """
+    solvers = bridge.solvers
+    until = np.inf if time_limit is None else now() + SEARCH_SHARE * time_limit
+    small = replace(_forest(options), n_trees=SEARCH_TREES, sample="bootstrap")
+    if small.kind == "auto":
+        small = replace(small, kind="oblique")
+    folds = folds_of(options, problem.X, problem.y, seed) if options.max_depth == "cv" else []
+    scores: list[float] = []
+
+    def solved(stated: TreeProblem, watch: Any = None) -> Any:
+        left = None if np.isinf(until) else max(until - now(), 1e-3)
+        return solvers.solve(stated, small, random_state=seed, time_limit=left, callback=watch)
+
+    for depth in range(1, DEEPEST + 1):
+        stated = problem.restated(depth=depth)
+        errors = []
+        for train, valid in folds:
+            part = stated.sample(train)
+            result = keep_last(partial(solved, part))
+            errors.append(stated.sample(valid).mean_loss_of(result.tree.outputs(stated.X[valid])))
+        if options.max_depth == "oob":
+            result = solved(stated)
+            errors.append(result.trace.rows[-1].info.get("oob", np.inf))
+        scores.append(float(np.mean(errors)))
+        best = int(np.argmin(scores))
+        ended = result.termination.name == "INTERRUPTED" or now() >= until
+        if ended or len(scores) - 1 - best >= 2:
+            break
+    return best + 1, {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}
+
+
+def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
+    """The forest on raw features, joined to the trees that there were, and what out-of-bag rows say."""
+    result, X, weight, scaling = outcome.result, fit.X, fit.rows.weight, fit.scaling
+    n_outputs, more = fit.problem.n_outputs, goes_on(options)
+    if isinstance(result.tree, Tree):  # the time was up before the first tree
+        forest = as_forest(with_training(scaling.unscale(result.tree), X, weight), n_outputs)
+        unseen = np.full((len(X), n_outputs), np.nan)
+        return {"forest_": forest, "depth_": 0, "oob_loss_": np.nan, "oob_prediction_": unseen}
+    if more and options.n_estimators == len(options.forest_.trees):
+        return {"forest_": options.forest_}
+    info, unit = result.trace.rows[-1].info, _unit(scaling)
+    new = scaling.unscale(result.tree).with_spread(spread(X, weight))
+    if more:
+        if len(new.trees) < len(options.forest_.trees):
+            info = {**info, "oob": options.oob_loss_ / unit}
+        new = options.forest_.joined(new)
+    kind = bridge.solvers.ensembles.KINDS[int(info["kind"])]
+    chosen = is_searched(options) and kind not in ("cart", "extra")
+    answers, counts = new.outside
+    outside = np.full((len(X), answers.shape[1]), np.nan)
+    outside[np.flatnonzero(weight)[counts > 0]] = answers[counts > 0]
+    found = {
+        "forest_": new,
+        "oob_loss_": info["oob"] * unit,
+        "shrinkage_": info.get("shrinkage", np.nan),
+        "leaf_lasso_": info.get("lasso", np.nan),
+        "kind_": kind,
+        "depth_": outcome.found["_levels"] if chosen else max(tree.depth for tree in new.trees),
+        "oob_prediction_": outside,
+    }
+    return found | (_interval(fit, found) if is_regressor(options) else {})
+
+
+def _interval(fit: Fit, found: dict[str, Any]) -> dict[str, Any]:
+    """What `TAOForestRegressor.predict_interval` needs: out-of-bag errors relative to the trees' variance."""
+    X, y = fit.rows.X, fit.rows.y
+    seen = ~np.isnan(found["oob_prediction_"][:, 0])
+    answers = np.stack([tree.outputs(X[seen]) for tree in found["forest_"].trees])
+    errors = abs(found["oob_prediction_"][seen] - y.reshape(len(y), -1)[seen])
+    variance = answers.var(axis=0)
+    mean = variance.mean(axis=0) + 1e-300 if seen.any() else variance
+    shrink = np.sqrt(found["oob_loss_"] / max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300)) if seen.any() else 1.0
+    return {"_mean_variance": mean, "_outside_errors": shrink * errors / np.sqrt(variance + mean)}
+
+
+def _unit(scaling: Scaling) -> float:
+    return float(np.mean(scaling.y_scale**2))
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    return {"penalties": () if is_printed(options) else groups.split_penalties(options)}
+
+
+RECIPE = Recipe(
+    solver=lambda options, problem, valid: _forest(options),
+    terms=_terms,
+    solve=_solve,
+    model=_model,
+    check=_check,
+    depth=lambda options, n_samples: n_samples if is_searched(options) else int(options.max_depth),
+)
+
+
+@dataclass(eq=False, repr=False)
+class _TAOForest(ForestModel):
+    """Common part of the regressor and the classifier.
+
+    The problem of `state` is that of each tree, on all rows; if ``max_depth`` is None, "oob" or "cv", it allows any
+    depth, and the solver limits its trees.
+    """
+
+    recipe = RECIPE
     splits = "oblique"
-    printed_alpha = True
 
     n_estimators: int = option(30, "Number of trees.", least=1)
     _: KW_ONLY
+    cv: Any = groups.cv()
+    preset: Literal["default", "paper"] = groups.preset()
+    min_samples_leaf: int = groups.min_samples_leaf()
     max_depth: int | Literal["oob", "cv"] | None = option(
         None,
         """Largest depth of all trees. None: the depth, from 2 to 10, at which leaves of TAO trees keep 2.5 rows per
@@ -116,7 +312,7 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
     max_samples: float = option(0.9, "Share of the rows in each tree's sample.", above=0, most=1)
     bootstrap: bool = option(False, "Whether each tree gets a bootstrap sample instead.")
     max_iter: int | None = option(None, "Passes over each tree; None: 12, and 40 for the paper's preset.", least=0)
-    split_penalty: float = changed(
+    split_penalty: float = groups.split_penalty(
         1e-6,
         """Penalty on the weights of splits as in `TAORegressor`, beside ``split_lasso``; by default ``1e-6 |A|_2^2``.
         Not for the paper's preset.""",
@@ -134,7 +330,7 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
         not raise the out-of-bag error by more than half a percent, and .01 for the paper's preset.""",
         least=0,
     )
-    l1_ratio: float = changed(0.0)
+    l1_ratio: float = groups.l1_ratio(0.0)
     shrinkage: float | Literal["oob"] | None = option(
         None,
         """Weight of the parent's model in a leaf, in rows; "oob": chosen by the out-of-bag error. None: "oob", and 0
@@ -155,155 +351,6 @@ class _TAOForest(ForestModel, Preset, SplitPenalty, MinLeaf, CrossValidated):
         """Trees grown at the same time, in threads that share the data; under
         ``joblib.parallel_config(backend="dask")`` on a Dask cluster. It does not change the forest.""",
     )
-
-    # ---- fitting --------------------------------------------------------------------------------------------------
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        if self.warm_start and hasattr(self, "forest_") and self.n_estimators < len(self.forest_.trees):
-            raise ValueError(
-                f"n_estimators must be at least the {len(self.forest_.trees)} trees that there are, with "
-                f"warm_start=True; got {self.n_estimators}"
-            )
-        if self.warm_start and self.kind == "stacked":
-            raise ValueError("warm_start adds trees of one kind; got kind='stacked'")
-        self._forest()  # checks the solver's options
-
-    @property
-    def _is_searched(self) -> bool:
-        """Whether the depth of TAO trees is chosen here; CART trees then have no depth limit."""
-        return self.max_depth in (None, "oob", "cv")
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        return self._forest()
-
-    def _forest(self) -> TAOForest:
-        printed = self._as_printed and self.kind == "auto"
-        passes = {} if self._as_printed or self.max_iter is None else {"constant_iterations": min(2, self.max_iter)}
-        return self._made(
-            bridge.solvers.TAOForest,
-            kind="oblique" if self.kind == "stacked" or printed else self.kind,
-            n_trees=self.n_estimators,
-            sample="bootstrap" if self.bootstrap else self.max_samples,
-            **passes,
-            subsets=self.feature_subsets,
-            n_jobs=self.n_jobs,
-        )
-
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        self._check_options()
-        if not (self.warm_start and getattr(self, "kind_", "stacked") != "stacked"):
-            self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._forget("forest_", "depth_", "_levels", "shrinkage_", "leaf_lasso_", "kind_", "cv_results_")
-        return super()._fit_noted(X, y, sample_weight)
-
-    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` of each tree, on all rows: see `TreeEstimator.state`.
-
-        If ``max_depth`` is None, "oob" or "cv", the problem allows any depth and the solver limits its trees.
-        """
-        return super().state(X, y, sample_weight)
-
-    def _depth_for(self, n_samples: int) -> int:
-        return n_samples if self._is_searched else int(self.max_depth)  # type: ignore[arg-type]  # a number, if not searched
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        """Solve; "oob" and "cv" search for the depth first, ``warm_start`` grows only the missing trees."""
-        solver: Any = self._forest()
-        if self._is_searched:
-            if not hasattr(self, "_levels"):
-                free = self.max_depth is None
-                began = now()
-                self._levels = default_depth(*problem.X.shape) if free else self._search(problem, time_limit)
-                if time_limit is not None:
-                    time_limit = max(time_limit - (now() - began), 1e-3)
-            solver = replace(solver, levels=self._levels)
-            if self.kind in ("cart", "extra") and self.max_depth is not None:
-                problem = problem.restated(depth=self._levels)
-        if hasattr(self, "forest_"):
-            first = len(self.forest_.trees)
-            if first == self.n_estimators:
-                return self.result_
-            known: dict[str, Any] = {
-                "kind": self.kind_,
-                "shrinkage": self.shrinkage_,
-                "leaf_lasso": self.leaf_lasso_,
-            }
-            solver = replace(solver, n_trees=self.n_estimators - first, first=first, **known)
-        elif self._is_stacked(problem):
-            kinds = bridge.solvers.ensembles.stacked.usual_members()
-            members = tuple(replace(solver, kind=usual.kind) for usual in kinds)
-            solver = bridge.solvers.StackedForest(self.n_estimators, members)
-        return keep_last(lambda callback: self._run(solver, problem, start, self._seed, time_limit, callback), watch)
-
-    def _is_stacked(self, problem: TreeProblem) -> bool:
-        """Whether the forest has trees of several kinds."""
-        small = problem.n_samples < STACKED_ROWS and self.n_estimators >= STACKED_TREES
-        usual = self.kind == "auto" and not self._as_printed
-        return self.kind == "stacked" or (usual and small and not self.warm_start)
-
-    def _search(self, problem: TreeProblem, time_limit: float | None) -> int:
-        """The depth whose small forest has the lowest out-of-bag or cross-validation loss; the search stops after two
-        depths without improvement, or after half the time limit.
-        """
-        solvers = bridge.solvers
-        until = np.inf if time_limit is None else now() + SEARCH_SHARE * time_limit
-        small = replace(self._forest(), n_trees=SEARCH_TREES, sample="bootstrap")
-        if small.kind == "auto":
-            small = replace(small, kind="oblique")
-        folds = folds_of(self, problem.X, problem.y, self._seed) if self.max_depth == "cv" else []
-        scores: list[float] = []
-        for depth in range(1, DEEPEST + 1):
-            stated = problem.restated(depth=depth)
-            errors = []
-            for train, valid in folds:
-                result = keep_last(partial(solvers.solve, stated.sample(train), small, **self._left(until)))
-                errors.append(stated.sample(valid).mean_loss_of(result.tree.outputs(stated.X[valid])))
-            if self.max_depth == "oob":
-                result = solvers.solve(stated, small, **self._left(until))
-                errors.append(result.trace.rows[-1].info.get("oob", np.inf))
-            scores.append(float(np.mean(errors)))
-            best = int(np.argmin(scores))
-            ended = result.termination.name == "INTERRUPTED" or now() >= until
-            if ended or len(scores) - 1 - best >= 2:
-                break
-        self.cv_results_ = {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}
-        return best + 1
-
-    def _left(self, until: float) -> dict[str, Any]:
-        """Seed and time limit of a forest in the depth search."""
-        left = None if np.isinf(until) else max(until - now(), 1e-3)
-        return {"random_state": self._seed, "time_limit": left}
-
-    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        forest = self.result_.tree
-        if isinstance(forest, Tree):  # the time was up before the first tree
-            self.forest_ = as_forest(with_training(scaling.unscale(forest), X, weight), problem.n_outputs)
-            self.depth_ = 0
-            self.oob_loss_, self.oob_prediction_ = np.nan, np.full((len(X), problem.n_outputs), np.nan)
-            return
-        info = self.result_.trace.rows[-1].info
-        new = scaling.unscale(forest).with_spread(spread(X, weight))
-        if hasattr(self, "shrinkage_"):
-            if self.n_estimators == len(self.forest_.trees):
-                return
-            if len(new.trees) < len(self.forest_.trees):
-                info = {**info, "oob": self.oob_loss_ / self._unit(scaling)}
-            new = self.forest_.joined(new)
-        used = np.flatnonzero(weight)
-        self.forest_, self.oob_loss_ = new, info["oob"] * self._unit(scaling)
-        self.shrinkage_, self.leaf_lasso_ = (info.get(name, np.nan) for name in ("shrinkage", "lasso"))
-        self.kind_ = bridge.solvers.ensembles.KINDS[int(info["kind"])]
-        self.depth_ = self._levels if self._is_searched and self.kind_ not in ("cart", "extra") else self.get_depth()
-        answers, counts = new.outside
-        self.oob_prediction_ = np.full((len(X), answers.shape[1]), np.nan)
-        self.oob_prediction_[used[counts > 0]] = answers[counts > 0]
-
-    @staticmethod
-    def _unit(scaling: Scaling) -> float:
-        return float(np.mean(scaling.y_scale**2))
 
 
 class TAOForestRegressor(RegressionTree, _TAOForest):
@@ -385,17 +432,6 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         half = np.quantile(self._outside_errors, coverage, axis=0) * np.sqrt(answers.var(axis=0) + self._mean_variance)
         bounds = np.stack([answers.mean(axis=0) - half, answers.mean(axis=0) + half], axis=-1)
         return bounds[:, 0] if bounds.shape[1] == 1 else bounds
-
-    def _fit_noted(self, X: Floats, y: NDArray[Any], sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        stated = super()._fit_noted(X, y, sample_weight)
-        seen = ~np.isnan(self.oob_prediction_[:, 0])
-        answers = np.stack([tree.outputs(X[seen]) for tree in self.forest_.trees])
-        errors = abs(self.oob_prediction_[seen] - y.reshape(len(y), -1)[seen])
-        variance = answers.var(axis=0)
-        self._mean_variance = variance.mean(axis=0) + 1e-300 if seen.any() else variance
-        shrink = np.sqrt(self.oob_loss_ / max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300)) if seen.any() else 1.0
-        self._outside_errors = shrink * errors / np.sqrt(variance + self._mean_variance)
-        return stated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

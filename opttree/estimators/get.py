@@ -2,38 +2,140 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats
-from opttree.estimators.kinds import MinLeaf, Preset, SplitPenalty
-from opttree.estimators.running import solve_and_keep
-from opttree.estimators.scaling import FEATURES, minmax, moments, outputs_name
-from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
-from opttree.estimators.streaming import StreamingGET
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, Shrink, is_printed
+from opttree.estimators.steps import fit as fits
+from opttree.estimators.steps.shrink import by_leaves, quick_trial
+from opttree.estimators.steps.solve import choose_lowest, run_recipe, solve_once
+from opttree.estimators.steps.stream import NONE, Stream, with_missing
+from opttree.estimators.steps.units import minmax, moments, outputs_name
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
-from opttree.runtime.options import changed, option
+from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.tables.chunks import Chunks
 
 __all__ = ["GETClassifier", "GETRegressor"]
 
 LEAF_PENALTY = 3e-5  # of linear leaves, by default
-LEAN_DEPTH = 6  # of constant leaves under squared loss: from here one start without a polish, see `_GETTree._is_lean`
+LEAN_DEPTH = 6  # of constant leaves under squared loss: from here one start without a polish, see `_needs_one_start`
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
+def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    dtype = options.dtype or ("float64" if problem.leaves == "linear" else "float32")
+    one_start = _needs_one_start(options, problem)
+    polished = problem.leaves == "constant" and not one_start if options.polish == "auto" else bool(options.polish)
+    if is_printed(options):
+        return build_solver(
+            options, bridge.solvers.GET, polish=bridge.solvers.GET.paper(polish=polished).polish, dtype=dtype
+        )
+    n_starts = 1 if one_start and options.n_starts is None else options.n_starts
+    get = build_solver(options, bridge.solvers.GET, polish=None, dtype=dtype, n_starts=n_starts)
+    return replace(get, polish=get.usual_polish(problem) if polished else None)
+
+
+def _needs_one_start(options: Estimator, problem: TreeProblem) -> bool:
+    """Whether one start without a polish does at least as well on held-out rows (protocol ``ablation_get``)."""
+    deep = problem.leaves == "constant" and problem.depth >= LEAN_DEPTH
+    return deep and not is_printed(options) and problem.loss_function.form == "quadratic"
+
+
+def _solve(options: Estimator, fit: Fit) -> Outcome:
+    """Solve; with validation rows, on the others, and keep the step with the lowest validation loss."""
+    problem = fit.problem
+    if fit.valid is None and options.validation_fraction is None:
+        if not (is_printed(options) and problem.penalties):
+            return solve_once(options, fit)
+        lowest, _loss = choose_lowest(
+            lambda step: problem.mean_loss(step.tree), lambda watch: run_recipe(options, fit, watch)
+        )
+        return Outcome(lowest)
+    train, valid = problem, fit.valid
+    if valid is None:
+        train, valid = problem.split(options.validation_fraction, np.random.default_rng(fit.seed))
+    start = None if fit.start is None else train.trim(fit.start)
+    result, loss = choose_lowest(
+        lambda step: valid.mean_loss(step.tree),
+        lambda watch: run_recipe(options, replace(fit, problem=train, start=start), watch),
+    )
+    return Outcome(replace(result, objective=train.objective(result.tree)), {"validation_loss_": loss})
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    strength = options.leaf_penalty
+    if strength is None:
+        strength = 0.0 if is_printed(options) else LEAF_PENALTY
+    return {"penalties": groups.split_penalties(options, strength)}
+
+
+def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """The paper scales features and outputs to [0, 1]; by default they are standardised."""
+    return (minmax if is_printed(options) else moments)(X, weight)
+
+
+def _outputs(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    return (minmax if is_printed(options) else moments)(Y, weight, outputs_name(Y))
+
+
+class GETStream(Stream):
+    """GET: fit the sample, train on mini-batches, refit the leaves to all rows; see `solvers.streaming`."""
+
+    def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
+        self.options = options
+        X, y, weight = with_missing(X, y, missing)
+        fit = fits.fit(options, X, y, weight, stacklevel=5)
+        rng, tree = np.random.default_rng(len(X)), options.result_.tree
+        self.learner = bridge.solvers.streaming.TreeStream(fit.problem, tree, rng, options.device)
+        self.fit = replace(fit, problem=self.learner.problem)
+
+    def finish(self, chunks: Chunks | None) -> dict[str, Any]:
+        """The tree, its leaves refitted."""
+        tree = self.learner.tree
+        if chunks is not None:
+            tree = self.learner.refit(self.part(X, y) for X, y in chunks.labelled())
+        deviations = self.options.tree_.spread  # of the first rows
+        return {"tree_": self.fit.scaling.unscale(tree).canonical.with_spread(deviations), "leaf_shrinkage_": 0.0}
+
+
+def _shrinks(options: Estimator) -> bool:
+    return options.validation_fraction is None and not is_printed(options) and by_leaves(options)
+
+
+RECIPE = Recipe(
+    solver=_solver,
+    terms=_terms,
+    features=_features,
+    outputs=_outputs,
+    solve=_solve,
+    shrink=Shrink(_shrinks, lambda options, problem: quick_trial(problem, _solver(options, problem, None))),
+    stream=GETStream,
+)
+
+
+@dataclass(eq=False, repr=False)
+class _GETTree(TreeEstimator):
     """Common part of the regressor and the classifier."""
 
+    recipe = RECIPE
     splits = "oblique"
     starts_compete = True
     takes_eval_set = True
 
+    max_depth: int | Literal["cv"] = groups.max_depth()
+    _: KW_ONLY
+    cv: Any = groups.cv()
+    init: Tree | None = groups.init()
+    l1_ratio: float = groups.l1_ratio()
+    min_samples_leaf: int = groups.min_samples_leaf()
+    leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(
         "constant",
         """GET or GET-Linear. Linear leaves (of classes: multinomial logistic regressions) need ``2 (p + 1)`` rows;
@@ -46,8 +148,7 @@ class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
         `solvers.GET`, 10 for the paper's preset.""",
         least=1,
     )
-    preset: Literal["default", "paper"] = changed(
-        "default",
+    preset: Literal["default", "paper"] = groups.preset(
         """"default": the best method we found. "paper": Algorithms 1 and 2 as printed, see `solvers.GET.paper`, on
         features and outputs scaled to [0, 1]; all leaves of a linear tree are then linear, without penalty, predictions
         are not clipped, the tree of the lowest training loss (eq. 3, without penalties) is kept, and a depth search
@@ -58,7 +159,7 @@ class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
         """Subtree polish (Algorithm 2). "auto": for constant leaves only, as the paper; in the default preset, in trees
         for numbers, only below depth 6, from where it takes most of the time and does not help on rows not seen.""",
     )
-    split_penalty: float = changed(
+    split_penalty: float = groups.split_penalty(
         0.0,
         """l1 penalty on the weights of the splits at unit length (eq. 5, on the weights as they are; its lambda, for a
         sum over n rows, is ``lambda / n`` here), in units of the mean loss on scaled features and outputs.""",
@@ -83,83 +184,6 @@ class _GETTree(StreamingGET, Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
         (``pip install opttree[gpu]``), or PyTorch's GPU where there is no CuPy; "torch" is PyTorch's GPU, or its CPU
         where it has none; "auto" is CuPy if there is a device and the problem is large.""",
     )
-
-    @property
-    def _shrinkage(self) -> float | str:
-        if self.leaf_shrinkage is None and (self._as_printed or self._stops_early):
-            return 0.0
-        return super()._shrinkage
-
-    @property
-    def _stops_early(self) -> bool:
-        """Whether validation rows choose the tree."""
-        return self.validation_fraction is not None or self._validation_rows is not None
-
-    def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-        return quick_trial(problem, self._solver(problem))
-
-    @property
-    def _leaf_strength(self) -> float:
-        if self.leaf_penalty is None:
-            return 0.0 if self._as_printed else LEAF_PENALTY
-        return self.leaf_penalty
-
-    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        """The paper scales features and outputs to [0, 1]; by default they are standardised."""
-        return self._units(X, weight, FEATURES)
-
-    def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        return self._units(Y, weight, outputs_name(Y))
-
-    def _units(self, table: Floats, weight: Floats, name: str) -> tuple[Floats, Floats]:
-        return (minmax if self._as_printed else moments)(table, weight, name)
-
-    def _is_lean(self, problem: TreeProblem) -> bool:
-        """Whether one start without a polish does at least as well on held-out rows (protocol ``ablation_get``)."""
-        deep = problem.leaves == "constant" and problem.depth >= LEAN_DEPTH
-        return deep and not self._as_printed and problem.loss == "squared"
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        dtype = self.dtype or ("float64" if problem.leaves == "linear" else "float32")
-        lean = self._is_lean(problem)
-        polished = bool(self.polish) if self.polish != "auto" else problem.leaves == "constant" and not lean
-        if self._as_printed:
-            return bridge.solvers.GET.paper(self.n_starts or 10, polish=polished, dtype=dtype, device=self.device)
-        n_starts = 1 if lean and self.n_starts is None else self.n_starts
-        get = self._made(bridge.solvers.GET, polish=None, dtype=dtype, n_starts=n_starts)
-        return replace(get, polish=get.usual_polish(problem) if polished else None)
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        """Solve; with ``validation_fraction``, on the training rows, and keep the step with the lowest validation
-        loss.
-        """
-        if self._validation_rows is not None:
-            train, valid = problem, self._validation_rows
-        elif self.validation_fraction is None and self._as_printed and problem.penalties:
-            result, _loss = solve_and_keep(
-                lambda step: problem.mean_loss(step.tree),
-                lambda judge: super(_GETTree, self)._solve(problem, start, seed, time_limit, judge),
-                watch,
-            )
-            return result
-        elif self.validation_fraction is None:
-            return super()._solve(problem, start, seed, time_limit, watch)
-        else:
-            train, valid = problem.split(self.validation_fraction, np.random.default_rng(seed))
-        if start is not None:
-            start = train.trim(start)
-        best: list[Any] = [np.inf, None]
-
-        def judge(step: Any, _trace: Any) -> None:
-            loss = valid.mean_loss(step.tree)
-            if loss < best[0]:
-                best[:] = loss, step.tree
-
-        result = super()._solve(train, start, seed, time_limit, judge)
-        self.validation_loss_ = best[0]
-        return replace(result, tree=best[1], objective=train.objective(best[1]))
 
 
 class GETRegressor(RegressionTree, _GETTree):

@@ -6,17 +6,16 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats
-from opttree.estimators.kinds import MinLeaf, Preset, SingleTree
-from opttree.estimators.running import solve_and_keep
-from opttree.estimators.scaling import QuantileScaling, Scaling, moments
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, is_printed
+from opttree.estimators.steps.solve import choose_lowest, run
+from opttree.estimators.steps.units import QuantileScaling, Scaling, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
-from opttree.runtime.options import changed, option
+from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.tables.preprocessing import rebalanced
 
@@ -25,16 +24,100 @@ __all__ = ["GradTreeClassifier", "GradTreeRegressor"]
 USUAL_RATES = (0.01, 0.05, 0.05)  # learning rates by default
 
 
+def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    printed = is_printed(options)
+    from_cart = options.init == "cart" or (
+        options.init is None and not printed and problem.loss_function.form == "errors"
+    )
+    given: dict[str, Any] = {}
+    if options.learning_rates is None and not printed:
+        given["learning_rates"] = USUAL_RATES
+    if options.refit is None:
+        given["refit"] = problem.loss_function.form == "quadratic" and not printed
+    given["validation"] = options.validation_fraction if valid is None else valid
+    init = bridge.solvers.CartInit() if from_cart else None
+    return build_solver(options, bridge.solvers.GradTree, init=init, **given)
+
+
+def _either(options: Estimator, chosen: bool | None) -> bool:
+    """An option that is None where it is True for the paper's preset alone."""
+    return is_printed(options) if chosen is None else chosen
+
+
+def _rebalances(options: Estimator) -> bool:
+    return hasattr(options, "rebalance") and _either(options, options.rebalance)
+
+
+def _solve(options: Estimator, fit: Fit) -> Outcome:
+    """Solve, and keep the tree with the lowest validation loss, as the paper does."""
+    result, loss = choose_lowest("validation", lambda watch: _run(options, fit, watch))
+    if options.improve and isinstance(result.tree, Tree) and result.tree.n_branches:
+        problem, tao = fit.problem, bridge.solvers.TAO(max_iter=options.improve, accept="improve")
+        limit = None if fit.time_limit is None else max(fit.time_limit - result.seconds, 1e-3)
+        start = problem.trim(problem.fit_leaves(result.tree))
+        better = run(options, tao, problem, start, fit.seed, limit)
+        result = replace(result, tree=better.tree, objective=better.objective)
+    return Outcome(result, {"validation_loss_": loss})
+
+
+def _run(options: Estimator, fit: Fit, watch: Any) -> Any:
+    """Run; with ``rebalance``, hold out the validation rows first and oversample the rest."""
+    problem, solver = fit.problem, _solver(options, fit.problem, fit.valid)
+    if _rebalances(options):
+        train = problem
+        if options.validation_fraction is not None and fit.valid is None:
+            stratify = _either(options, options.stratify)
+            train, valid = problem.split(
+                options.validation_fraction, np.random.default_rng(fit.seed), stratify=stratify
+            )
+            solver = replace(solver, validation=valid)
+        problem = train.with_rows(*rebalanced(train.X, train.y, fit.seed))
+    return run(options, solver, problem, fit.start, fit.seed, fit.time_limit, watch)
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    if _rebalances(options) and np.ptp(used := weight[weight > 0.0]) > 0.0:
+        raise ValueError(
+            "rebalance, which is True for preset='paper' unless it is given, needs rows and classes of one weight; "
+            f"got {used.min():g} to {used.max():g}"
+        )
+    return {}
+
+
+def _restate(
+    options: Estimator, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats
+) -> tuple[TreeProblem, Any]:
+    """On normal quantiles, if features are transformed to them."""
+    if not _either(options, options.quantile_transform):
+        return problem, scaling
+    quantiles = QuantileScaling(X[weight > 0.0], scaling)
+    return problem.with_rows(quantiles.features(X[weight > 0.0]), problem.y, problem.sample_weight), quantiles
+
+
+RECIPE = Recipe(
+    solver=_solver,
+    terms=_terms,
+    features=lambda options, X, weight: moments(X, weight),
+    solve=_solve,
+    merit="validation_loss_",
+    restate=_restate,
+)
+
+
 @dataclass(eq=False, repr=False)
-class _GradTree(Preset, MinLeaf, SingleTree):
+class _GradTree(TreeEstimator):
     """Common part of the regressor and the classifier."""
 
+    recipe = RECIPE
     splits = "axis"
     leaves = "constant"
     takes_eval_set = True
 
-    max_depth: int | Literal["cv"] = changed(8)
+    max_depth: int | Literal["cv"] = groups.max_depth(8)
     _: KW_ONLY
+    cv: Any = groups.cv()
+    preset: Literal["default", "paper"] = groups.preset()
+    min_samples_leaf: int = groups.min_samples_leaf()
     learning_rates: tuple[float, float, float] | None = option(
         None,
         """Learning rates of feature logits, thresholds and leaves. None: .01, .05 and .05, and for the paper's preset,
@@ -66,7 +149,7 @@ class _GradTree(Preset, MinLeaf, SingleTree):
         """Whether leaves are refitted on all rows, or kept as the gradient left them. None: for numbers they are, but
         for the paper's preset, and for classes not.""",
     )
-    init: Tree | Literal["cart", "random"] | None = changed(  # type: ignore[assignment]
+    init: Tree | Literal["cart", "random"] | None = groups.init(
         None,
         """What the first start begins from: a tree on raw features, of axis-aligned splits and constant leaves; "cart":
         scikit-learn's tree on the rows that are not held out; "random": random numbers, as the other starts. None:
@@ -86,56 +169,6 @@ class _GradTree(Preset, MinLeaf, SingleTree):
         0, "Passes of TAO over the chosen tree, on all rows, of which only those are kept that lower the objective."
     )
     device: Device = option("cpu", "Device of the descents, see `solvers.GradTree` and `GETRegressor`.")
-
-    @property
-    def _held_out(self) -> Any:
-        """The rows, or the share of them, by which a descent stops."""
-        return self.validation_fraction if self._validation_rows is None else self._validation_rows
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        usual = not self._as_printed and problem.loss == "zero_one"
-        from_cart = self.init == "cart" or (self.init is None and usual)
-        init = bridge.solvers.CartInit() if from_cart else None
-        given: dict[str, Any] = {}
-        if self.learning_rates is None and not self._as_printed:
-            given["learning_rates"] = USUAL_RATES
-        if self.refit is None:
-            given["refit"] = problem.loss == "squared" and not self._as_printed
-        return self._made(bridge.solvers.GradTree, validation=self._held_out, init=init, **given)
-
-    def _either(self, chosen: bool | None) -> bool:
-        """An option that is None where it is True for the paper's preset alone."""
-        return self._as_printed if chosen is None else chosen
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        """Solve, and keep the tree with the lowest validation loss, as the paper does."""
-        result, self.validation_loss_ = solve_and_keep(
-            "validation", lambda judge: super(_GradTree, self)._solve(problem, start, seed, time_limit, judge), watch
-        )
-        if self.improve and isinstance(result.tree, Tree) and result.tree.n_branches:
-            tao = bridge.solvers.TAO(max_iter=self.improve, accept="improve")
-            limit = None if time_limit is None else max(time_limit - result.seconds, 1e-3)
-            better = super()._run(tao, problem, problem.trim(problem.fit_leaves(result.tree)), seed, limit, watch)
-            result = replace(result, tree=better.tree, objective=better.objective)
-        return result
-
-    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Any]:
-        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`, on standardised features or quantiles."""
-        problem, scaling = super().state(X, y, sample_weight)
-        if not self._either(self.quantile_transform):
-            return problem, scaling
-        weight = np.ones(len(X)) if sample_weight is None else sample_weight
-        quantiles = QuantileScaling(X[weight > 0.0], scaling)
-        return problem.with_rows(quantiles.features(X[weight > 0.0]), problem.y, problem.sample_weight), quantiles
-
-    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        return moments(X, weight)
-
-    @property
-    def _merit(self) -> float:
-        return self.validation_loss_
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -187,30 +220,6 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
         `opttree.preprocessing.rebalanced`: in the training rows, not in the held-out ones. ``refit``,
         ``min_samples_leaf`` and ``result_`` then refer to the oversampled rows, all of equal weight.""",
     )
-
-    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`; class weights multiply the sample weights."""
-        weight = self._weighted(y, np.ones(len(X)) if sample_weight is None else sample_weight)
-        if self._either(self.rebalance) and np.ptp(used := weight[weight > 0.0]) > 0.0:
-            raise ValueError(
-                "rebalance, which is True for preset='paper' unless it is given, needs rows and classes of one weight; "
-                f"got {used.min():g} to {used.max():g}"
-            )
-        return super().state(X, y, sample_weight)
-
-    def _run(
-        self, solver: Any, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: Any, watch: Any
-    ) -> Any:
-        """Run; with ``rebalance``, hold out the validation rows first and oversample the rest."""
-        if self._either(self.rebalance):
-            train = problem
-            if self.validation_fraction is not None and self._validation_rows is None:
-                train, judge = problem.split(
-                    self.validation_fraction, np.random.default_rng(seed), stratify=self._either(self.stratify)
-                )
-                solver = replace(solver, validation=judge)
-            problem = train.with_rows(*rebalanced(train.X, train.y, seed))
-        return super()._run(solver, problem, start, seed, time_limit, watch)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

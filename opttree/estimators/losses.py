@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.estimators.base import TreeEstimator
-from opttree.estimators.scaling import moments, outputs_name
+from opttree.estimators.recipe import Estimator
+from opttree.estimators.steps.units import moments, outputs_name
 from opttree.runtime.options import option
 from opttree.statement.losses import Gamma, Huber, Loss, Poisson, Quantile
 
@@ -18,11 +18,9 @@ NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma")
 HUBER = 1.35  # standard deviations of y from which Huber's loss is linear
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RegressionLoss(TreeEstimator):
-    """Estimators whose loss may be chosen."""
-
-    loss: Any = option(
+def loss_option() -> Any:
+    """The option of estimators whose loss may be chosen."""
+    return option(
         "squared",
         """"squared", "absolute", "huber" (linear for residuals of more than 1.35 standard deviations of y), "quantile",
         "poisson" (counts, y >= 0), "gamma" (amounts, y > 0), or a loss of `opttree.losses`, in units of y; summed over
@@ -30,19 +28,29 @@ class RegressionLoss(TreeEstimator):
         test=lambda loss: loss in NAMES if isinstance(loss, str) else isinstance(loss, Loss),
         words=f"one of {list(NAMES)} or a loss of opttree.losses",
     )
-    quantile: float = option(0.5, 'Level of the quantile of ``loss="quantile"``.', above=0, below=1)
 
-    def _stated_loss(self, y_scale: Floats) -> Any:
-        if isinstance(self.loss, Huber):
-            return replace(self.loss, delta=self.loss.delta / float(y_scale[0]))
-        named = {"huber": Huber(HUBER), "quantile": Quantile(self.quantile), "poisson": Poisson(), "gamma": Gamma()}
-        return named.get(self.loss, self.loss) if isinstance(self.loss, str) else self.loss
 
-    def _output_units(self, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        loss = self._stated_loss(np.ones(1))
-        if isinstance(loss, Loss) and loss.positive:
-            loss.check(Y)
-            size = np.average(np.abs(Y), axis=0, weights=weight)
-            return np.zeros(Y.shape[1]), np.where(size > 0.0, size, 1.0)
-        mean, scale = moments(Y, weight, outputs_name(Y))
-        return mean, np.full_like(scale, scale.mean()) if isinstance(self.loss, Huber) else scale
+def quantile_option() -> Any:
+    """The option beside it."""
+    return option(0.5, 'Level of the quantile of ``loss="quantile"``.', above=0, below=1)
+
+
+def stated_loss(options: Estimator, y_scale: Floats) -> Any:
+    """The loss of the problem, whose outputs are in units of ``y_scale``."""
+    if isinstance(options.loss, Huber):
+        return replace(options.loss, delta=options.loss.delta / float(y_scale[0]))
+    if not isinstance(options.loss, str) or not hasattr(options, "quantile"):
+        return options.loss
+    named = {"huber": Huber(HUBER), "quantile": Quantile(options.quantile), "poisson": Poisson(), "gamma": Gamma()}
+    return named.get(options.loss, options.loss)
+
+
+def output_units(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Offset and unit of each output: of positive outputs, their mean size; of Huber's loss, one for all outputs."""
+    loss = stated_loss(options, np.ones(1))
+    if isinstance(loss, Loss) and loss.positive:
+        loss.check(Y)
+        size = np.average(np.abs(Y), axis=0, weights=weight)
+        return np.zeros(Y.shape[1]), np.where(size > 0.0, size, 1.0)
+    mean, scale = moments(Y, weight, outputs_name(Y))
+    return mean, np.full_like(scale, scale.mean()) if isinstance(options.loss, Huber) else scale

@@ -6,15 +6,18 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats, Penalties
-from opttree.estimators.kinds import Preset, SingleTree, mixed
-from opttree.estimators.scaling import Scaling, minmax
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, is_ordered, is_printed
+from opttree.estimators.steps.model import raw_with_training
+from opttree.estimators.steps.rows import monotone_signs
+from opttree.estimators.steps.solve import run_recipe
+from opttree.estimators.steps.units import Scaling, minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
-from opttree.runtime.options import changed, option
+from opttree.runtime.options import option
 from opttree.statement import SplitPrice, TreeProblem
 from opttree.statement.constraints import Monotone
 
@@ -28,15 +31,123 @@ STARTS = {"constant": 20, "linear": 3}
 LEAST_ROWS = {"constant": 1, "linear": 10}
 
 
+def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    usual = {} if is_printed(options) else {"n_starts": STARTS[problem.leaves]}
+    local = build_solver(
+        options,
+        bridge.solvers.LocalSearch,
+        **(usual if options.n_init is None else {"n_starts": options.n_init}),
+        init=bridge.solvers.CartInit(),
+        n_thresholds="auto" if options.n_thresholds == "all" else options.n_thresholds,
+    )
+    mip = build_solver(options, bridge.solvers.MIP, init="auto")
+    if problem.constraints:
+        if options.solver not in ("auto", "mip"):
+            raise ValueError(f"monotonic_cst needs solver='auto' or 'mip'; got solver={options.solver!r}")
+        return replace(mip, formulation="auto" if options.formulation == "hyperflow" else options.formulation)
+    if options.solver == "local" or (is_printed(options) and options.solver == "auto"):
+        return local
+    if options.solver == "bnb":
+        if options.n_thresholds != "all":
+            raise ValueError(f"n_thresholds must be 'all' for solver='bnb'; got {options.n_thresholds!r}")
+        return _branch_and_bound(options, problem, local)
+    if options.solver == "auto" and options.formulation == "hyperflow" and options.n_thresholds == "all":
+        bnb = replace(_branch_and_bound(options, problem, local), time_limit=AUTO_SECONDS)
+        if problem.leaves == "constant" and bnb.refusal(problem) is None:
+            return bnb
+    if local.refusal(problem) is not None:
+        return mip
+    if options.solver == "auto" and not _is_provable(options, problem, mip):
+        return local
+    return replace(mip, init=replace(local, n_starts=1))
+
+
+def _branch_and_bound(options: Estimator, problem: TreeProblem, local: Any) -> Any:
+    """The solver of "bnb"."""
+    init = bridge.solvers.CartInit() if problem.depth < DEEP else local
+    return build_solver(options, bridge.solvers.BranchAndBound, gap=options.gap or 0.0, init=init)
+
+
+def _is_provable(options: Estimator, problem: TreeProblem, mip: Any) -> bool:
+    """Whether an exact solution takes a few seconds at most."""
+    if options.formulation != "hyperflow" or mip.refusal(problem) is not None:
+        return False
+    if problem.splits == "oblique":
+        candidates = problem.n_samples**2
+    else:
+        candidates = sum(np.unique(column).size - 1 for column in problem.X.T)
+        if options.n_thresholds != "all":
+            candidates = min(candidates, options.n_thresholds * problem.n_features)
+    sets = (2.0 * candidates) ** (problem.depth - 1) / 2.0 ** max(problem.depth - 2, 0)
+    work = sets * problem.n_samples * (candidates if problem.splits == "oblique" else problem.n_features)
+    if problem.leaves == "linear":
+        work *= LINEAR_WORK * candidates / problem.n_features
+    return bool(work <= PROOF_WORK)
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    usual = 1 if is_printed(options) else LEAST_ROWS[options.leaves]
+    linear = options.leaves == "linear"  # of numbers alone
+    return {
+        "min_leaf": usual if options.min_samples_leaf is None else options.min_samples_leaf,
+        "penalties": groups.mixed(options.l1_ratio, 0.0, options.leaf_penalty) if linear else (),
+    }
+
+
+def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    if is_printed(options):
+        return minmax(X, weight)
+    return (np.zeros(X.shape[1]), np.ones(X.shape[1])) if is_ordered(options) else moments(X, weight)
+
+
+def _restate(
+    options: Estimator, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats
+) -> tuple[TreeProblem, Scaling]:
+    """With a `SplitPrice` of ``cp`` times the loss of the best constant, and ``monotonic_cst`` as constraints."""
+    if options.cp:
+        loss = problem.mean_loss(problem.best_constant())
+        problem = problem.restated(penalties=(*problem.penalties, SplitPrice(float(options.cp * loss))))
+    if (signs := monotone_signs(options)) is not None:
+        limits = tuple(Monotone(j, 1 if sign > 0 else -1) for j, sign in enumerate(signs) if sign)
+        problem = problem.restated(constraints=(*problem.constraints, *limits))
+    return problem, scaling
+
+
+def _solve(options: Estimator, fit: Fit) -> Outcome:
+    result = run_recipe(options, fit)
+    proved = result.termination.name == "OPTIMAL"
+    return Outcome(result, {"bound_": result.bound, "gap_": result.gap, "is_optimal_": proved})
+
+
+def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
+    """Linear leaves of "mip" are not clipped during the proof; bounds are added here for prediction."""
+    tree = as_tree(outcome.result.tree)
+    return {"tree_": raw_with_training(fit, tree if tree.lower is not None else fit.problem.bound_leaves(tree))}
+
+
+RECIPE = Recipe(
+    solver=_solver,
+    terms=_terms,
+    features=_features,
+    solve=_solve,
+    model=_model,
+    restate=_restate,
+)
+
+
 @dataclass(eq=False, repr=False)
-class _OptimalTree(Preset, SingleTree):
+class _OptimalTree(TreeEstimator):
     """Common part of the regressor and the classifier."""
 
+    recipe = RECIPE
     leaves = "constant"
     starts_compete = True
 
-    max_depth: int | Literal["cv"] = changed(3)
+    max_depth: int | Literal["cv"] = groups.max_depth(3)
     _: KW_ONLY
+    cv: Any = groups.cv()
+    init: Tree | None = groups.init()
+    preset: Literal["default", "paper"] = groups.preset()
     splits: Literal["axis", "oblique"] = option("axis", "Axis-aligned splits or hyperplanes.")
     solver: Literal["auto", "bnb", "local", "mip"] = option(
         "auto",
@@ -77,90 +188,6 @@ class _OptimalTree(Preset, SingleTree):
         preset.""",
         least=1,
     )
-
-    @property
-    def _min_leaf(self) -> int:
-        usual = 1 if self._as_printed else LEAST_ROWS[self.leaves]
-        return usual if self.min_samples_leaf is None else self.min_samples_leaf
-
-    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        return minmax(X, weight) if self._as_printed else super()._feature_units(X, weight)
-
-    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, see `TreeEstimator.state`, with a `SplitPrice` of ``cp`` times the loss
-        of the best constant.
-        """
-        problem, scaling = super().state(X, y, sample_weight)
-        if self.cp:
-            loss = problem.mean_loss(problem.best_constant())
-            problem = problem.restated(penalties=(*problem.penalties, SplitPrice(float(self.cp * loss))))
-        if self.monotonic_cst is not None:
-            signs = self._signs() if hasattr(self, "n_features_in_") else self.monotonic_cst
-            limits = tuple(Monotone(j, sign) for j, sign in enumerate(signs) if sign)
-            problem = problem.restated(constraints=(*problem.constraints, *limits))
-        return problem, scaling
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        usual = {} if self._as_printed else {"n_starts": STARTS[problem.leaves]}
-        local = self._made(
-            bridge.solvers.LocalSearch,
-            **(usual if self.n_init is None else {"n_starts": self.n_init}),
-            init=bridge.solvers.CartInit(),
-            n_thresholds="auto" if self.n_thresholds == "all" else self.n_thresholds,
-        )
-        mip = self._made(bridge.solvers.MIP, init="auto")
-        if problem.constraints:
-            if self.solver not in ("auto", "mip"):
-                raise ValueError(f"monotonic_cst needs solver='auto' or 'mip'; got solver={self.solver!r}")
-            return replace(mip, formulation="auto" if self.formulation == "hyperflow" else self.formulation)
-        if self.solver == "local" or (self._as_printed and self.solver == "auto"):
-            return local
-        if self.solver == "bnb":
-            if self.n_thresholds != "all":
-                raise ValueError(f"n_thresholds must be 'all' for solver='bnb'; got {self.n_thresholds!r}")
-            return self._branch_and_bound(problem, local)
-        if self.solver == "auto" and self.formulation == "hyperflow" and self.n_thresholds == "all":
-            bnb = replace(self._branch_and_bound(problem, local), time_limit=AUTO_SECONDS)
-            if problem.leaves == "constant" and bnb.refusal(problem) is None:
-                return bnb
-        if local.refusal(problem) is not None:
-            return mip
-        if self.solver == "auto" and not self._is_provable(problem, mip):
-            return local
-        return replace(mip, init=replace(local, n_starts=1))
-
-    def _branch_and_bound(self, problem: TreeProblem, local: Any) -> Any:
-        """The solver of "bnb"."""
-        init = bridge.solvers.CartInit() if problem.depth < DEEP else local
-        return self._made(bridge.solvers.BranchAndBound, gap=self.gap or 0.0, init=init)
-
-    def _is_provable(self, problem: TreeProblem, mip: Any) -> bool:
-        """Whether an exact solution takes a few seconds at most."""
-        if self.formulation != "hyperflow" or mip.refusal(problem) is not None:
-            return False
-        if problem.splits == "oblique":
-            candidates = problem.n_samples**2
-        else:
-            candidates = sum(np.unique(column).size - 1 for column in problem.X.T)
-            if self.n_thresholds != "all":
-                candidates = min(candidates, self.n_thresholds * problem.n_features)
-        sets = (2.0 * candidates) ** (problem.depth - 1) / 2.0 ** max(problem.depth - 2, 0)
-        work = sets * problem.n_samples * (candidates if problem.splits == "oblique" else problem.n_features)
-        if problem.leaves == "linear":
-            work *= LINEAR_WORK * candidates / problem.n_features
-        return bool(work <= PROOF_WORK)
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        result = super()._solve(problem, start, seed, time_limit, watch)
-        self.bound_, self.gap_ = result.bound, result.gap
-        self.is_optimal_ = result.termination.name == "OPTIMAL"
-        return result
-
-    def _final(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """Linear leaves of "mip" are not clipped during the proof; bounds are added here for prediction."""
-        return tree if tree.lower is not None else problem.bound_leaves(tree)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -209,9 +236,6 @@ class ORTRegressor(RegressionTree, _OptimalTree):
         least=0,
     )
     l1_ratio: float = option(1.0, "1: lasso (ORT-L); 0: ridge; between: a mixture of both.", least=0, most=1)
-
-    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        return mixed(self.l1_ratio, 0.0, self.leaf_penalty) if self.leaves == "linear" else ()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
-from sklearn.utils import column_or_1d
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats, Penalties
-from opttree.estimators.kinds import MinLeaf, SingleTree, mixed
-from opttree.estimators.scaling import Scaling
-from opttree.estimators.shrinking import ShrunkLeaves, quick_trial
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Floats, Recipe, Shrink, is_printed
+from opttree.estimators.steps.shrink import quick_trial
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.model.tree import Tree
 from opttree.runtime.options import changed, option
@@ -24,13 +22,29 @@ from opttree.tables.weights import n_rows
 __all__ = ["DTSemNetClassifier", "DTSemNetRegressor", "HRTRegressor", "RADDTClassifier", "RADDTRegressor"]
 
 
+def _shrinks(options: Estimator) -> bool:
+    """By default the leaves of numbers are the authors', and those of classes shrunk."""
+    return is_classifier(options) and not is_printed(options)
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    leaves = groups.mixed(0.0, 0.0, options.leaf_penalty) if options.leaves == "linear" else ()
+    return {"penalties": (*leaves, *groups.mixed(1.0, getattr(options, "split_penalty", 0.0), 0.0))}
+
+
 @dataclass(eq=False, repr=False)
-class _Gradient(MinLeaf, ShrunkLeaves):
+class _Gradient(TreeEstimator):
     """Common part of RADDT and DTSemNet."""
 
     splits = "oblique"
     starts_compete = True
 
+    max_depth: int | Literal["cv"] = groups.max_depth()
+    _: KW_ONLY
+    cv: Any = groups.cv()
+    init: Tree | None = groups.init()
+    min_samples_leaf: int = groups.min_samples_leaf()
+    leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(
         "constant",
         """Constants or linear functions (of classes: multinomial logistic regressions), which need ``2 (p + 1)`` rows;
@@ -42,23 +56,20 @@ class _Gradient(MinLeaf, ShrunkLeaves):
     )
     dtype: Literal["float32", "float64"] = option("float32", "Precision of the gradients.")
 
-    @property
-    def _shrinkage(self) -> float | str:
-        """By default the leaves of numbers are the authors', and those of classes shrunk."""
-        if self.leaf_shrinkage is not None or is_classifier(self):
-            return super()._shrinkage
-        return 0.0
 
-    def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-        return quick_trial(problem, self._solver(problem))
-
-    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        return mixed(0.0, 0.0, self.leaf_penalty) if self.leaves == "linear" else ()
+def _raddt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    return build_solver(options, bridge.solvers.RADDT, init=bridge.solvers.CartInit())
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _RADDT(_Gradient):
     """Common part of the regressor and the classifier."""
+
+    recipe = Recipe(
+        solver=_raddt_solver,
+        terms=_terms,
+        shrink=Shrink(_shrinks, lambda options, problem: quick_trial(problem, _raddt_solver(options, problem, None))),
+    )
 
     n_starts: int | None = option(
         None, "Starts: CART's tree, or ``init``, and else random ones; None: 2, and 10 for the paper's preset.", least=1
@@ -72,16 +83,6 @@ class _RADDT(_Gradient):
         """"paper": as many starts and epochs as the authors' program documents, the first from CART's tree as there.
         Leaves are fitted in the end as by default.""",
     )
-
-    @property
-    def _shrinkage(self) -> float | str:
-        return 0.0 if self.leaf_shrinkage is None and self.preset == "paper" else super()._shrinkage
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        raddt = bridge.solvers.RADDT
-        usual = raddt.paper() if self.preset == "paper" else raddt()
-        given = {"n_starts": self.n_starts or usual.n_starts, "epochs": self.epochs or usual.epochs}
-        return self._made(raddt, init=bridge.solvers.CartInit(), **given)
 
 
 class RADDTRegressor(RegressionTree, _RADDT):
@@ -150,9 +151,26 @@ class RADDTClassifier(ClassificationTree, _RADDT):
     loss = "log"
 
 
+def _levels_for_classes(y: NDArray[Any]) -> int:
+    """Levels of the smallest tree with a leaf for each class."""
+    return max(int(np.ceil(np.log2(np.unique(y).size))), 1)
+
+
+def _dtsemnet_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    return build_solver(options, bridge.solvers.DTSemNet)
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class _DTSemNet(_Gradient):
     """Common part of the regressor and the classifier."""
+
+    recipe = Recipe(
+        solver=_dtsemnet_solver,
+        terms=_terms,
+        shrink=Shrink(
+            _shrinks, lambda options, problem: quick_trial(problem, _dtsemnet_solver(options, problem, None))
+        ),
+    )
 
     n_starts: int = option(3, "Random starts; ``init`` replaces the first.", least=1)
     epochs: int = option(60, "Epochs of a start.", least=1)
@@ -160,12 +178,6 @@ class _DTSemNet(_Gradient):
     learning_rate: float = option(0.1, "Learning rate of the first epoch.", above=0)
     decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
     split_penalty: float = option(0.0, "l1 penalty on the weights of the splits, see `solvers.DTSemNet`.", least=0)
-
-    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        return (*super()._penalties(weight, n_features), *mixed(1.0, self.split_penalty, 0.0))
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        return self._made(bridge.solvers.DTSemNet)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -233,14 +245,20 @@ class DTSemNetClassifier(ClassificationTree, _DTSemNet):
     True
     """
 
+    recipe = replace(_DTSemNet.recipe, least_depth=_levels_for_classes)
     loss = "log"
 
-    def _least_depth(self, y: NDArray[Any]) -> int:
-        return max(int(np.ceil(np.log2(np.unique(y).size))), 1)
+
+def _hrt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    return build_solver(options, bridge.solvers.HRT, min_rows=options.min_samples_leaf)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class HRTRegressor(RegressionTree, SingleTree):
+def _hrt_terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    return {"penalties": groups.mixed(0.0, 0.0, options.ridge / n_rows(weight))}
+
+
+@dataclass(eq=False, repr=False)
+class HRTRegressor(RegressionTree, TreeEstimator):
     """Hinge regression tree, see `solvers.HRT`: linear leaves, top-down, each split by Newton steps; one output.
 
     Take it to compare with the HRT paper; no split is revised once it is made.
@@ -267,9 +285,13 @@ class HRTRegressor(RegressionTree, SingleTree):
     True
     """
 
+    recipe = Recipe(solver=_hrt_solver, terms=_hrt_terms)
     splits, leaves, loss = "oblique", "linear", "squared"
 
-    init: Tree | None = changed(None, "A tree on raw features that is the result if none is better.")
+    max_depth: int | Literal["cv"] = groups.max_depth()
+    _: KW_ONLY
+    cv: Any = groups.cv()
+    init: Tree | None = groups.init(None, "A tree on raw features that is the result if none is better.")
     step: float | Literal["auto"] = option("auto", "Share of a Newton step that is taken, see `solvers.HRT`.")
     max_iter: int = option(100, "Largest number of steps at a node.", least=1)
     ridge: float = option(
@@ -287,16 +309,3 @@ class HRTRegressor(RegressionTree, SingleTree):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = False
         return tags
-
-    def _train(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> tuple[TreeProblem, Scaling]:
-        return super()._train(X, column_or_1d(y, warn=True), sample_weight)
-
-    @property
-    def _min_leaf(self) -> int:
-        return self.min_samples_leaf
-
-    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        return mixed(0.0, 0.0, self.ridge / n_rows(weight))
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        return self._made(bridge.solvers.HRT, min_rows=self.min_samples_leaf)

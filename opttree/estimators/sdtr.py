@@ -7,20 +7,27 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_regressor
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats
-from opttree.estimators.kinds import ForestEstimator, Preset, SingleTree, as_forest
-from opttree.estimators.running import solve_and_keep
-from opttree.estimators.scaling import Scaling, spread
-from opttree.estimators.streaming import StreamingSDTR
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import ForestEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, Rows, is_printed
+from opttree.estimators.steps import fit as fits
+from opttree.estimators.steps.model import as_forest
+from opttree.estimators.steps.solve import solve_lowest
+from opttree.estimators.steps.state import state, transformer_of
+from opttree.estimators.steps.stream import NONE, Stream, with_missing
+from opttree.estimators.steps.units import Scaling, moments, spread
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.explain.importance import average_entropy, feature_importance
-from opttree.model.convert import Model
+from opttree.model.convert import Model, as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
-from opttree.runtime.options import changed, option
+from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.tables.chunks import Chunks
 from opttree.tables.preprocessing import NormalQuantiles
 
 __all__ = ["SDTRClassifier", "SDTRRegressor"]
@@ -28,19 +35,99 @@ __all__ = ["SDTRClassifier", "SDTRRegressor"]
 ANSWERS = {"mixture": Tree.outputs, "leaf": Tree.likeliest}
 
 
+def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    several = options.n_trees * options.n_layers > 1 or options.tree_output_dim
+    given = {"aggregation": "mixture"} if is_printed(options) and options.aggregation is None and several else {}
+    validation = options.validation_fraction if valid is None else valid
+    return build_solver(options, bridge.solvers.SDTR, **given, validation=validation)
+
+
+def _transform(options: Estimator, X: Floats, weight: Floats) -> NormalQuantiles | None:
+    """The quantile transform, fitted to the rows of positive weight."""
+    some = X[weight != 0.0] if weight.any() else X
+    return NormalQuantiles(random_state=0).fit(some) if options.quantile_transform else None
+
+
+def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    return (np.zeros(X.shape[1]), np.ones(X.shape[1])) if options.quantile_transform else moments(X, weight)
+
+
+def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
+    X, model = fit.X, outcome.result.tree
+    found = raw_forest(model, fit.problem, fit.scaling, spread(X, fit.rows.weight))
+    if isinstance(model, Tree):
+        tree = as_tree(found["forest_"])
+        found["forest_"] = as_forest(tree.with_share(tree.node_share(X, fit.rows.weight)), fit.problem.n_outputs)
+    return found
+
+
+def raw_forest(model: Model, problem: TreeProblem, scaling: Scaling, deviations: Floats) -> dict[str, Any]:
+    """A model of the scaled problem on features with the standard deviations ``deviations (p,)``, and its entropy."""
+    forest = as_forest(scaling.unscale(model), problem.n_outputs).with_spread(deviations)
+    return {"forest_": forest, "average_entropy_": average_entropy(model)}
+
+
+class SDTRStream(Stream):
+    """SDTR: train on mini-batches from a random start; the sample gives the quantiles and serves as validation rows."""
+
+    def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
+        self.options = options
+        fits.check(options)
+        options.encoder_ = None
+        if options.max_depth == "cv":
+            raise ValueError("max_depth must be an integer to train in chunks; got 'cv'")
+        numbers = is_regressor(options)
+        y = np.asarray(y, np.float64 if numbers else None)
+        X, y = validate_data(options, X, y, dtype=np.float64, order="C", multi_output=numbers)
+        n, (X, y, weight) = len(X), with_missing(X, y, missing)
+        transformer = transformer_of(options, X, weight)
+        problem, scaling = state(options, X, y, weight, transformer=transformer)
+        rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31 - 1))
+        self.learner = bridge.solvers.streaming.ForestStream(_solver(options, problem, None), problem, rng)
+        self.fit = Fit(Rows(X, y, weight), self.learner.whole.problem, scaling, transformer=transformer)
+        found = {"transformer_": transformer, "result_": None}
+        self.first = found if numbers else found | {"classes_": problem.classes, "_several": None}
+        self.learn(X[:n], y[:n])
+
+    def begun(self) -> dict[str, Any]:
+        """All that there is after the first rows."""
+        return self.first | self.finish(None)
+
+    def finish(self, chunks: Chunks | None) -> dict[str, Any]:
+        """The forest, and its validation loss."""
+        problem, scaling = self.fit.problem, self.fit.scaling  # units: standard deviations in the first rows
+        forest = raw_forest(self.learner.model, problem, scaling, problem.X.std(axis=0) * scaling.x_scale)
+        return {"validation_loss_": self.learner.loss, "result_": None, **forest}
+
+
+RECIPE = Recipe(
+    solver=_solver,
+    features=_features,
+    solve=solve_lowest("validation", "validation_loss_"),
+    model=_model,
+    merit="validation_loss_",
+    transform=_transform,
+    importances=lambda options, model: feature_importance(model),
+    stream=SDTRStream,
+)
+
+
 @dataclass(eq=False, repr=False)
-class _SDTR(ForestEstimator, Preset, SingleTree):
+class _SDTR(ForestEstimator):
     """Common part of the regressor and the classifier."""
 
+    recipe = RECIPE
     splits = "oblique"
     leaves = "constant"
     loss = "squared"
     takes_eval_set = True
 
-    max_depth: int | Literal["cv"] = changed(
+    max_depth: int | Literal["cv"] = groups.max_depth(
         7, 'Levels of splits (the paper\'s depth less one); "cv" as in `TAORegressor`.'
     )
     _: KW_ONLY
+    cv: Any = groups.cv()
+    preset: Literal["default", "paper"] = groups.preset()
     n_trees: int = option(1, "Trees per layer.")
     n_layers: int = option(1, "Number of layers; each takes the outputs of the layers before as additional features.")
     tree_output_dim: int | None = option(
@@ -75,7 +162,7 @@ class _SDTR(ForestEstimator, Preset, SingleTree):
     quantile_transform: bool = option(
         True, "Whether features are transformed to normal quantiles first, as in the paper, or standardised."
     )
-    init: Tree | None = changed(
+    init: Tree | None = groups.init(
         None, "A tree on the input features of ``tree_``; it replaces the random initial values of the first tree."
     )
     device: Device = option(
@@ -84,82 +171,6 @@ class _SDTR(ForestEstimator, Preset, SingleTree):
         small.""",
     )
 
-    def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Scaling]:
-        """The `TreeProblem` that `fit` solves, on normal quantiles or standardised features."""
-        return self._stated(self._transformer(X, sample_weight), X, y, sample_weight)
-
-    def _state_of_fit(self, X: Floats, y: NDArray[Any], weight: Floats) -> tuple[TreeProblem, Scaling]:
-        self.transformer_ = self._transformer(X, weight)
-        return self._stated(self.transformer_, X, y, weight)
-
-    def _transformer(self, X: Floats, sample_weight: Floats | None) -> NormalQuantiles | None:
-        """The quantile transform, fitted to the rows of positive weight."""
-        some = X if sample_weight is None or not sample_weight.any() else X[sample_weight != 0.0]
-        return NormalQuantiles(random_state=0).fit(some) if self.quantile_transform else None
-
-    def _stated(
-        self, transformer: NormalQuantiles | None, X: Floats, y: NDArray[Any], sample_weight: Floats | None
-    ) -> tuple[TreeProblem, Scaling]:
-        return super().state(X if transformer is None else transformer.transform(X), y, sample_weight)
-
-    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        if self.quantile_transform:
-            return np.zeros(X.shape[1]), np.ones(X.shape[1])
-        return super()._feature_units(X, weight)
-
-    def _transformed(self, X: Floats) -> Floats:
-        return X if self.transformer_ is None else self.transformer_.transform(X)
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        given = {}
-        if self._as_printed and self.aggregation is None and (self.n_trees * self.n_layers > 1 or self.tree_output_dim):
-            given["aggregation"] = "mixture"
-        return self._made(
-            bridge.solvers.SDTR,
-            **given,
-            validation=self.validation_fraction if self._validation_rows is None else self._validation_rows,
-        )
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        """Solve, and keep the model with the lowest validation loss."""
-        result, self.validation_loss_ = solve_and_keep(
-            "validation",
-            lambda judge: super(_SDTR, self)._solve(problem, start, seed, time_limit, judge),
-            watch,
-        )
-        return result
-
-    def _keep(self, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats) -> None:
-        X = self._transformed(X)
-        self._keep_model(self.result_.tree, problem, scaling, spread(X, weight))
-        if isinstance(self.result_.tree, Tree):
-            tree = self.tree_.with_share(self.tree_.node_share(X, weight))
-            self.forest_ = as_forest(tree, problem.n_outputs)
-
-    def _keep_model(self, model: Model, problem: TreeProblem, scaling: Scaling, deviations: Floats) -> None:
-        """Transform a model of the scaled problem to features with the standard deviations ``deviations (p,)``."""
-        self.forest_ = as_forest(scaling.unscale(model), problem.n_outputs).with_spread(deviations)
-        self.average_entropy_ = average_entropy(model)
-
-    def _describe(self, X: Floats, weight: Floats) -> None:
-        encoder = getattr(self, "encoder_", None)
-        if self.transformer_ is None or encoder is None:
-            super()._describe(X, weight)
-        else:
-            self.feature_importances_ = self._importances(X, weight)
-
-    def _importances(self, X: Floats, weight: Floats) -> Floats:
-        return self._of_columns(feature_importance(self.forest_))
-
-    @property
-    def _merit(self) -> float:
-        return self.validation_loss_
-
-    def _validated(self, X: Any) -> Floats:
-        return self._transformed(super()._validated(X))
-
     def _answers(self, X: Any) -> Floats:
         """Predictions (n, K): numbers, or class probabilities."""
         X = self._validated(X)
@@ -167,7 +178,7 @@ class _SDTR(ForestEstimator, Preset, SingleTree):
 
 
 @dataclass(eq=False, repr=False)
-class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
+class SDTRRegressor(RegressionTree, _SDTR):
     """Soft decision tree regressor (SDTR): a single tree, averaged trees (``n_trees``) or layers (``n_layers``).
 
     Take it for soft trees that learn in batches, also from chunks of a table larger than memory. Each branch has
@@ -213,7 +224,7 @@ class SDTRRegressor(RegressionTree, StreamingSDTR, _SDTR):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SDTRClassifier(ClassificationTree, StreamingSDTR, _SDTR):
+class SDTRClassifier(ClassificationTree, _SDTR):
     """`SDTRRegressor` for classes: leaves hold class scores, trained by log loss as in the paper's section V-E; trees
     and layers answer with the mean of the class probabilities.
 

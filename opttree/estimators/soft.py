@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from opttree.estimators import bridge
-from opttree.estimators.base import Floats, Penalties
-from opttree.estimators.kinds import MinLeaf, Preset, SingleTree
-from opttree.estimators.running import solve_and_keep
-from opttree.estimators.scaling import minmax, moments
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Floats, Recipe, is_printed
+from opttree.estimators.steps.solve import solve_lowest
+from opttree.estimators.steps.state import depth_for
+from opttree.estimators.steps.units import minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
@@ -26,16 +27,49 @@ INITS = ("hinge", "cluster", "cart", "random")
 JOINT_ITERATIONS = 50  # after the decomposition, by default
 
 
+def _ridge(options: Estimator) -> Any:
+    """``l2``, where "auto" is the paper's under its preset."""
+    printed = is_printed(options) and isinstance(options.l2, str) and options.l2 == "auto"
+    return options.printed_l2 if printed else options.l2
+
+
+def _strengths(options: Estimator, n: float, p: int) -> tuple[float, float]:
+    """Strengths of the l2 penalties on splits and leaves, for n rows and p features."""
+    ridge = _ridge(options)
+    if ridge == "auto":
+        return default_ridge(n, p)
+    if isinstance(ridge, str):
+        depth = depth_for(options, 0)
+        if ridge == "paper":
+            printed: tuple[float, float] = bridge.solvers.soft.printed_ridge(p, depth)
+            return printed
+        return 1.0 / (n * p * (2**depth - 1)), 1.0 / (n * p * 2**depth)
+    splits, leaves = ridge if np.iterable(ridge) else (ridge, ridge)
+    return float(splits), float(leaves)
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    splits, leaves = _strengths(options, n_rows(weight), n_features)
+    return {"penalties": (L2(splits=splits, leaves=leaves if options.leaves == "linear" else 0.0),)}
+
+
+def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    printed = is_printed(options) or (isinstance(options.l2, str) and options.l2 != "auto")
+    return (minmax if printed else moments)(X, weight)
+
+
 @dataclass(eq=False, repr=False)
-class _SoftTree(Preset, SingleTree):
+class _SoftTree(TreeEstimator):
     """Common part of the estimators."""
 
     splits = "oblique"
     loss = "squared"
     printed_l2: ClassVar[Any] = "paper, sum"  # in place of "auto" under the paper's preset
 
-    max_depth: int | Literal["cv"] = changed(3)
+    max_depth: int | Literal["cv"] = groups.max_depth(3)
     _: KW_ONLY
+    cv: Any = groups.cv()
+    preset: Literal["default", "paper"] = groups.preset()
     leaves: Literal["linear", "constant"] = option("linear", "Kind of leaf models; linear in the paper.")
     l2: Any = option(
         "auto",
@@ -53,33 +87,6 @@ class _SoftTree(Preset, SingleTree):
     )
     device: Device = option("cpu", "Device that evaluates the objective, see `GETRegressor`.")
 
-    def _strengths(self, n: float, p: int) -> tuple[float, float]:
-        """Strengths of the l2 penalties on splits and leaves, for n rows and p features."""
-        if self._ridge == "auto":
-            return default_ridge(n, p)
-        if isinstance(self._ridge, str):
-            depth = self._depth_for(0)
-            if self._ridge == "paper":
-                found: tuple[float, float] = bridge.solvers.soft.printed_ridge(p, depth)
-                return found
-            return 1.0 / (n * p * (2**depth - 1)), 1.0 / (n * p * 2**depth)
-        splits, leaves = self._ridge if np.iterable(self._ridge) else (self._ridge, self._ridge)
-        return float(splits), float(leaves)
-
-    def _penalties(self, weight: Floats, n_features: int) -> Penalties:
-        splits, leaves = self._strengths(n_rows(weight), n_features)
-        return (L2(splits=splits, leaves=leaves if self.leaves == "linear" else 0.0),)
-
-    def _feature_units(self, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-        printed = self._as_printed or (isinstance(self.l2, str) and self.l2 != "auto")
-        return (minmax if printed else moments)(X, weight)
-
-    @property
-    def _ridge(self) -> Any:
-        """``l2``, where "auto" is the paper's under its preset."""
-        printed = self._as_printed and isinstance(self.l2, str) and self.l2 == "auto"
-        return self.printed_l2 if printed else self.l2
-
     def predict_soft(self, X: Any) -> Floats:
         """Mean of all leaves' predictions, weighted by probability: (n,), or (n, K) with several outputs."""
         X = self._validated(X)
@@ -91,11 +98,48 @@ class _SoftTree(Preset, SingleTree):
         return self.tree_.leaf_proba(X)
 
 
+def _srt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    solvers, init = bridge.solvers, options.init
+    if isinstance(init, Tree):  # given as start; the restarts after it are random
+        init = "auto"
+    if isinstance(init, str) and init == "auto":
+        init = solvers.NODEC.paper().init if is_printed(options) else "hinge"
+    if isinstance(init, str) and init in INITS:
+        init = {
+            "hinge": solvers.HingeInit(n_random=6, n_moves=12),
+            "cluster": solvers.ClusterInit(n_init=1, n_repeats=3),
+            "cart": solvers.CartInit(),
+            "random": solvers.RandomInit(),
+        }[init]
+    if not isinstance(init, solvers.Solver):
+        raise ValueError(
+            f"init must be one of {['auto', *INITS]}, an initial tree of `solvers` or a Tree; got {init!r}"
+        )
+    given: dict[str, Any] = {"init": init, "steepness": options.steepness}
+    if options.steepness == "auto":
+        given["steepness"] = None if is_printed(options) else 1.0
+    if options.joint_iterations is None:
+        given["joint_iterations"] = 0 if is_printed(options) else JOINT_ITERATIONS
+    nodec = build_solver(options, solvers.NODEC, **given)
+    return nodec if options.n_init == 1 else solvers.MultiStart(nodec, options.n_init)
+
+
+SRT = Recipe(
+    solver=_srt_solver,
+    terms=_terms,
+    features=_features,
+    solve=solve_lowest("smooth", "smooth_objective_"),  # as the paper does, not the lowest hard one
+    merit="smooth_objective_",
+)
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class _SRT(MinLeaf, _SoftTree):
+class _SRT(_SoftTree):
     """Common part of the regressor and the classifier."""
 
-    init: Any = changed(
+    recipe = SRT
+
+    init: Any = groups.init(
         "auto",
         """"auto", "hinge", "cluster", "cart", "random", an initial tree of `solvers`, or a `Tree`: the initial tree.
         "auto": "hinge", and for the paper's preset its own clusters; hinging hyperplanes take less time and led to
@@ -129,46 +173,10 @@ class _SRT(MinLeaf, _SoftTree):
         """Bound the leaves' predictions by the range of y in training; regression only. None: True, and False for the
         paper's preset.""",
     )
-    min_samples_leaf: int = changed(1, "Fewest training rows in a leaf; smaller leaves are cut off at the end.")
+    min_samples_leaf: int = groups.min_samples_leaf(
+        1, "Fewest training rows in a leaf; smaller leaves are cut off at the end."
+    )
     device: Device = changed("cpu", "Device for objectives of 2000 rows or more, see `GETRegressor`.")
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        solvers, init = bridge.solvers, self.init
-        if isinstance(init, Tree):  # given as start; the restarts after it are random
-            init = "auto"
-        if isinstance(init, str) and init == "auto":
-            init = solvers.NODEC.paper().init if self._as_printed else "hinge"
-        if isinstance(init, str) and init in INITS:
-            init = {
-                "hinge": solvers.HingeInit(n_random=6, n_moves=12),
-                "cluster": solvers.ClusterInit(n_init=1, n_repeats=3),
-                "cart": solvers.CartInit(),
-                "random": solvers.RandomInit(),
-            }[init]
-        if not isinstance(init, solvers.Solver):
-            raise ValueError(
-                f"init must be one of {['auto', *INITS]}, an initial tree of `solvers` or a Tree; got {init!r}"
-            )
-        given: dict[str, Any] = {"init": init, "steepness": self.steepness}
-        if self.steepness == "auto":
-            given["steepness"] = None if self._as_printed else 1.0
-        if self.joint_iterations is None:
-            given["joint_iterations"] = 0 if self._as_printed else JOINT_ITERATIONS
-        nodec = self._made(solvers.NODEC, **given)
-        return nodec if self.n_init == 1 else solvers.MultiStart(nodec, self.n_init)
-
-    def _solve(
-        self, problem: TreeProblem, start: Tree | None, seed: int | None, time_limit: float | None, watch: Any = None
-    ) -> Any:
-        """Solve, and keep the tree with the lowest smooth objective, as the paper does, not the lowest hard one."""
-        result, self.smooth_objective_ = solve_and_keep(
-            "smooth", lambda judge: super(_SRT, self)._solve(problem, start, seed, time_limit, judge), watch
-        )
-        return result
-
-    @property
-    def _merit(self) -> float:
-        return self.smooth_objective_
 
 
 class SRTRegressor(RegressionTree, _SRT):
@@ -240,10 +248,15 @@ class SRTClassifier(ClassificationTree, _SRT):
     loss = "log"
 
 
+def _orrt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    return build_solver(options, bridge.solvers.ORRT, n_starts=options.n_init)
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class _ORRT(_SoftTree):
     """Common part of the regressor and the classifier."""
 
+    recipe = Recipe(solver=_orrt_solver, terms=_terms, features=_features)
     printed_l2 = (0.0, 0.0)
 
     method: Literal["L-BFGS-B", "SLSQP"] | None = option(
@@ -251,10 +264,7 @@ class _ORRT(_SoftTree):
     )
     n_init: int = option(1, "Starts; the best training objective wins.", least=1)
     max_iter: int | None = option(None, "Iterations per start; None: 500, and 100 for the paper's preset.", least=1)
-    init: Tree | None = changed(None, "A tree on raw features to start from; None: a random start.")
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        return self._made(bridge.solvers.ORRT, n_starts=self.n_init)
+    init: Tree | None = groups.init(None, "A tree on raw features to start from; None: a random start.")
 
 
 class ORRTRegressor(RegressionTree, _ORRT):

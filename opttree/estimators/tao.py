@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
-from opttree.estimators import bridge
-from opttree.estimators.kinds import MinLeaf, Preset, SplitPenalty
-from opttree.estimators.losses import RegressionLoss
-from opttree.estimators.shrinking import ShrunkLeaves
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.losses import loss_option, output_units, quantile_option, stated_loss
+from opttree.estimators.recipe import Estimator, Floats, Recipe, Shrink, is_printed
+from opttree.estimators.steps.shrink import by_leaves
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.model.tree import Tree
 from opttree.runtime.options import changed, option
@@ -20,12 +21,95 @@ INITS = ("auto", "random", "cart", "cluster", "hinge")
 NODES = ("newton", "liblinear", "sklearn")
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class _TAOTree(Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
+def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    tao = _tao(options, problem, _initial(options, problem))
+    return tao if options.n_init == 1 else bridge.solvers.MultiStart(tao, options.n_init)
+
+
+def _trial(options: Estimator, problem: TreeProblem) -> tuple[Any, TreeProblem]:
+    """One start alone; where ``init`` is a tree of all rows, from the usual initial tree."""
+    given = isinstance(options.init, Tree)
+    return _tao(options, problem, _usual_init(options, problem) if given else _initial(options, problem)), problem
+
+
+def _tao(options: Estimator, problem: TreeProblem, init: Any) -> Any:
+    return build_solver(options, bridge.solvers.TAO, init=init, node_solver=_node_solver(options, problem))
+
+
+def _usual_init(options: Estimator, problem: TreeProblem) -> Any:
+    """The initial tree of "auto"."""
+    if is_printed(options):
+        return bridge.solvers.RandomInit()
+    hinge = problem.leaves == "linear" and problem.splits == "oblique"
+    return bridge.solvers.HingeInit() if hinge else bridge.solvers.CartInit()
+
+
+def _initial(options: Estimator, problem: TreeProblem) -> Any:
+    """The initial tree that ``init`` names."""
+    solvers, init = bridge.solvers, options.init
+    if isinstance(init, Tree):  # passed to `solve` as the start; restarts after it are random
+        return solvers.RandomInit()
+    if isinstance(init, solvers.initial.Initial):
+        return init
+    if not isinstance(init, str) or init not in INITS:
+        raise ValueError(f"init must be one of {list(INITS)}, an initial tree of `solvers` or a Tree; got {init!r}")
+    if init == "auto":
+        return _usual_init(options, problem)
+    return {
+        "random": solvers.RandomInit,
+        "cart": solvers.CartInit,
+        "cluster": solvers.ClusterInit,
+        "hinge": solvers.HingeInit,
+    }[init]()
+
+
+def _node_solver(options: Estimator, problem: TreeProblem) -> Any:
+    """The node solver that ``node_solver`` names; None for TAO's own."""
+    solvers, chosen = bridge.solvers, options.node_solver
+    if isinstance(chosen, solvers.nodes.NodeSolver) or chosen is None:
+        return chosen
+    if not isinstance(chosen, str) or chosen not in NODES:
+        raise ValueError(f"node_solver must be one of {list(NODES)} or a node solver of `solvers`; got {chosen!r}")
+    if problem.splits == "axis":
+        return None
+    if chosen == "newton":
+        return solvers.TAO.paper().node_solver if is_printed(options) else None
+    return {"liblinear": solvers.LiblinearNode, "sklearn": solvers.SklearnNode}[chosen]()
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    penalties = () if is_printed(options) else groups.split_penalties(options, options.leaf_penalty)
+    return {"loss": stated_loss(options, y_scale), "penalties": penalties}
+
+
+def _check(options: Estimator) -> None:
+    if is_printed(options):
+        groups.check_unpenalised(options)
+
+
+RECIPE = Recipe(
+    solver=_solver,
+    terms=_terms,
+    outputs=output_units,
+    shrink=Shrink(default=lambda options: not is_printed(options) and by_leaves(options), trial=_trial),
+    check=_check,
+)
+
+
+@dataclass(eq=False, repr=False)
+class _TAOTree(TreeEstimator):
     """Common part of the regressor and the classifier."""
 
-    printed_alpha = True
+    recipe = RECIPE
 
+    max_depth: int | Literal["cv"] = groups.max_depth()
+    _: KW_ONLY
+    cv: Any = groups.cv()
+    preset: Literal["default", "paper"] = groups.preset()
+    split_penalty: float = groups.split_penalty()
+    l1_ratio: float = groups.l1_ratio()
+    min_samples_leaf: int = groups.min_samples_leaf()
+    leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(
         "constant",
         """TAO-c or TAO-l. Linear leaves (of classes: multinomial logistic regressions) need ``2 (p + 1)`` rows; smaller
@@ -44,7 +128,7 @@ class _TAOTree(Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
     accept: Literal["always", "improve"] = option(
         "always", "Take every new hyperplane (the paper's choice), or only those that do not raise the objective."
     )
-    init: Any = changed(
+    init: Any = groups.init(
         "auto",
         """"auto", "random", "cart", "cluster", "hinge", an initial tree of `solvers`, or a `Tree`. "auto" is "hinge"
         for linear leaves with oblique splits and "cart" otherwise, and "random" for the paper's preset. A `Tree` on raw
@@ -62,67 +146,9 @@ class _TAOTree(Preset, SplitPenalty, MinLeaf, ShrunkLeaves):
         solver of `solvers`: it solves the logistic regressions of oblique splits.""",
     )
 
-    @property
-    def _leaf_strength(self) -> float:
-        return self.leaf_penalty
-
-    @property
-    def _shrinkage(self) -> float | str:
-        return 0.0 if self.leaf_shrinkage is None and self._as_printed else super()._shrinkage
-
-    def _solver(self, problem: TreeProblem) -> Any:
-        tao = self._tao(problem, self._initial(problem))
-        return tao if self.n_init == 1 else bridge.solvers.MultiStart(tao, self.n_init)
-
-    def _trial(self, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-        """One start alone; where ``init`` is a tree of all rows, from the usual initial tree."""
-        init = self._usual_init(problem) if isinstance(self.init, Tree) else self._initial(problem)
-        return self._tao(problem, init), problem
-
-    def _tao(self, problem: TreeProblem, init: Any) -> Any:
-        return self._made(bridge.solvers.TAO, init=init, node_solver=self._node_solver(problem))
-
-    def _usual_init(self, problem: TreeProblem) -> Any:
-        """The initial tree of "auto"."""
-        if self._as_printed:
-            return bridge.solvers.RandomInit()
-        hinge = problem.leaves == "linear" and problem.splits == "oblique"
-        return bridge.solvers.HingeInit() if hinge else bridge.solvers.CartInit()
-
-    def _initial(self, problem: TreeProblem) -> Any:
-        """The initial tree that ``init`` names."""
-        solvers, init = bridge.solvers, self.init
-        if isinstance(init, Tree):  # passed to `solve` as the start; restarts after it are random
-            return solvers.RandomInit()
-        if isinstance(init, solvers.initial.Initial):
-            return init
-        if not isinstance(init, str) or init not in INITS:
-            raise ValueError(f"init must be one of {list(INITS)}, an initial tree of `solvers` or a Tree; got {init!r}")
-        if init == "auto":
-            return self._usual_init(problem)
-        return {
-            "random": solvers.RandomInit,
-            "cart": solvers.CartInit,
-            "cluster": solvers.ClusterInit,
-            "hinge": solvers.HingeInit,
-        }[init]()
-
-    def _node_solver(self, problem: TreeProblem) -> Any:
-        """The node solver that ``node_solver`` names; None for TAO's own."""
-        solvers, chosen = bridge.solvers, self.node_solver
-        if isinstance(chosen, solvers.nodes.NodeSolver) or chosen is None:
-            return chosen
-        if not isinstance(chosen, str) or chosen not in NODES:
-            raise ValueError(f"node_solver must be one of {list(NODES)} or a node solver of `solvers`; got {chosen!r}")
-        if problem.splits == "axis":
-            return None
-        if chosen == "newton":
-            return solvers.TAO.paper().node_solver if self._as_printed else None
-        return {"liblinear": solvers.LiblinearNode, "sklearn": solvers.SklearnNode}[chosen]()
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TAORegressor(RegressionTree, RegressionLoss, _TAOTree):
+class TAORegressor(RegressionTree, _TAOTree):
     """Regression tree by tree alternating optimization (TAO-c and TAO-l).
 
     Take it for a single tree that is accurate for its size: ``leaves="linear"`` gives few leaves, each a formula, and
@@ -160,6 +186,9 @@ class TAORegressor(RegressionTree, RegressionLoss, _TAOTree):
     else:  # x8 > -0.003761
         188.3
     """
+
+    loss: Any = loss_option()
+    quantile: float = quantile_option()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -26,12 +26,17 @@ class Counterfactual:
 
     Attributes
     ----------
-    changes : for each column that changes, its value before and after.
-    distance : the sum of the changes of numbers, each in standard deviations of the training rows (of squares, for
-        norm="l2"), and 1 for each category or boolean that changes.
-    answer : what the model answers for the new row.
-    features : (p,) the new row as the tree's features.
-    leaf : the leaf that it reaches.
+    changes : mapping of str to tuple[Any, Any]
+        For each column that changes, its value before and after.
+    distance : float
+        Sum of the changes of numbers, each in standard deviations of the training rows (of squares, for ``norm="l2"``),
+        and 1 for each category or boolean that changes.
+    answer : float or label
+        What the model answers for the new row.
+    features : ndarray of shape (p,)
+        The new row as the features of the tree.
+    leaf : int
+        The leaf that it reaches.
 
     See Also
     --------
@@ -100,13 +105,24 @@ def counterfactual(
 
     Parameters
     ----------
-    model : a tree, a saved model or an estimator of one tree, which is hard.
-    row : one row of a table, or an array (p,) or (1, p).
-    target : the answer wanted: a class, or None for any other one; of a regression tree, which needs it, an interval
-        ``(low, high)`` of numbers.
-    fixed : columns that may not change.
-    bounds : least and largest value of columns of numbers.
-    norm : "l1": the sum of the changes; "l2": the sum of their squares, of trees of numbers only.
+    model : Tree, Model or estimator
+        A hard tree, or what holds one.
+    row : DataFrame or array-like of shape (p,) or (1, p)
+        One row.
+    target : label, tuple[float, float] or None, default None
+        The answer wanted: a class, or None for any other one; for a regression tree, which needs it, an interval
+        ``(low, high)``.
+    fixed : sequence of str, default ()
+        Columns that may not change.
+    bounds : mapping of str to tuple[float, float] or None, default None
+        Least and largest value of columns of numbers.
+    norm : {"l1", "l2"}, default "l1"
+        "l1": the sum of the changes; "l2": the sum of their squares, for trees of numbers only.
+
+    Returns
+    -------
+    Counterfactual
+        The nearest row with such an answer.
 
     Raises
     ------
@@ -146,9 +162,9 @@ def counterfactual(
         raise ValueError("norm='l2' is for trees of numbers; got categories or booleans")
     best: tuple[float, Floats, int] | None = None
     for leaf, G, h in goals:
-        found = _nearest(tree, v, leaf, G, h, norm, np.inf if best is None else best[0])
-        if found is not None:
-            best = (*found, leaf)
+        nearest = _nearest(tree, v, leaf, G, h, norm, np.inf if best is None else best[0])
+        if nearest is not None:
+            best = (*nearest, leaf)
     if best is None:
         raise ValueError(f"no row within the bounds has the answer {'other than now' if target is None else target}")
     distance, values, leaf = best
@@ -223,28 +239,28 @@ def _variables(
     entries: list[tuple[float, float, float, float, bool, int, Any]] = []
     groups = []
     for c, column in enumerate(encoding.columns):
-        own = [(j, f) for j, f in enumerate(encoding.features) if f.column == c]
-        if not own:
+        made = [(j, f) for j, f in enumerate(encoding.features) if f.column == c]
+        if not made:
             continue
         value, stays = raw[c][0], column.name in fixed
         if column.kind == "category":
-            known = sorted({level for _j, f in own if isinstance(f, Levels) for level in f.numbers} - {""})
+            known = sorted({level for _j, f in made if isinstance(f, Levels) for level in f.numbers} - {""})
             levels = [value] if stays or value == "" else [value, *(level for level in known if level != value)]
             groups.append(tuple(range(len(entries), len(entries) + len(levels))))
             for level in levels:
                 one = np.zeros(p)
-                for j, f in own:
+                for j, f in made:
                     one[j] = float(level == "") if isinstance(f, Missing) else _levels(f).number_of(level)
                 columns.append(one)
                 entries.append((float(level == value), 0.5, 0.0, 1.0, True, c, level))
             continue
         if np.isnan(value):
-            for j, _f in own:
+            for j, _f in made:
                 g[j] = x[j]
             continue
         one = np.zeros(p)
         low, high = limits.get(column.name, (-np.inf, np.inf))
-        for j, f in own:
+        for j, f in made:
             if isinstance(f, Value):
                 one[j] = 1.0
                 if f.low is not None and f.high is not None:
@@ -254,7 +270,7 @@ def _variables(
         is_boolean = column.kind == "boolean"
         if is_boolean:
             low, high = max(low, 0.0), min(high, 1.0)
-        first, feature = next((j, f) for j, f in own if isinstance(f, Value))
+        first, feature = next((j, f) for j, f in made if isinstance(f, Value))
         unit = spread[first]
         if feature.low is not None and feature.high is not None:  # missing ones are that far beyond the others
             unit = max(feature.low - feature.fill, feature.fill - feature.high)
@@ -306,10 +322,10 @@ def _nearest(
         return None
     A, limit = A[size > 0.0] / size[size > 0.0, None], limit[size > 0.0] / size[size > 0.0]
     for margin in MARGINS:
-        found = _solve(v, unit, A, limit - margin, norm)
-        if found is None:
+        change_units = _solve(v, unit, A, limit - margin, norm)
+        if change_units is None:
             return None
-        values = np.clip(v.start + found * unit, v.lower, v.upper)
+        values = np.clip(v.start + change_units * unit, v.lower, v.upper)
         values[v.is_binary] = np.round(values[v.is_binary])
         seconds = values * DAY
         away = np.where(values > v.start, np.ceil(seconds), np.floor(seconds)) / DAY  # so that the date can be written
@@ -341,14 +357,14 @@ def _solve(v: _Variables, unit: Floats, A: Floats, limit: Floats, norm: str) -> 
         for k, group in enumerate(v.groups):
             ones[k, list(group)] = 1.0
         constraints.append(LinearConstraint(ones, 0.0, 0.0))  # one level comes for the one that goes
-    found = milp(
+    solution = milp(
         np.concatenate([np.zeros(m), cost]),
         integrality=np.concatenate([v.is_binary, np.zeros(m, bool)]).astype(int),
         bounds=Bounds(np.concatenate([lower, np.zeros(m)]), np.concatenate([upper, np.full(m, np.inf)])),
         constraints=constraints,
         options={"mip_rel_gap": 0.0},
     )
-    return None if found.x is None else np.asarray(found.x[:m])
+    return None if solution.x is None else np.asarray(solution.x[:m])
 
 
 def _quadratic(cost: Floats, lower: Floats, upper: Floats, A: Floats, limit: Floats) -> Floats | None:

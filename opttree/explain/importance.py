@@ -24,8 +24,15 @@ def weight_shares(tree: Tree, epsilon: float = EPSILON) -> NDArray[np.float64]:
 
     Parameters
     ----------
-    tree : a `Tree`.
-    epsilon : added to every weight before shares are taken, > 0.
+    tree : Tree
+        The tree.
+    epsilon : float, default 1e-3
+        Added to every weight before shares are taken, > 0.
+
+    Returns
+    -------
+    ndarray of shape (B, p)
+        Shares of the features in each branch.
 
     See Also
     --------
@@ -58,8 +65,15 @@ def average_entropy(model: Tree | Forest, epsilon: float = EPSILON) -> float:
 
     Parameters
     ----------
-    model : a `Tree` or a `Forest`.
-    epsilon : added to every weight before shares are taken, > 0.
+    model : Tree or Forest
+        The model.
+    epsilon : float, default 1e-3
+        Added to every weight before shares are taken, > 0.
+
+    Returns
+    -------
+    float
+        Entropy in nats.
 
     See Also
     --------
@@ -90,8 +104,15 @@ def feature_importance(model: Tree | Forest, epsilon: float = EPSILON) -> NDArra
 
     Parameters
     ----------
-    model : a `Tree` or a `Forest`.
-    epsilon : added to every weight before shares are taken, > 0.
+    model : Tree or Forest
+        The model.
+    epsilon : float, default 1e-3
+        Added to every weight before shares are taken, > 0.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        Shares of the features, of sum 1.
 
     See Also
     --------
@@ -130,9 +151,15 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
 
     Parameters
     ----------
-    model : a `Tree` or a `Forest`.
-    X, weight : rows (n, p) and their weights (n,), such as those of the training; at most 10,000, at even distances,
-        are used.
+    model : Tree or Forest
+        The model.
+    X, weight : ndarray of shape (n, p)
+        Rows, such as those of the training; at most 10,000, at even distances, are used.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        Shares of the features, of sum 1.
 
     See Also
     --------

@@ -26,10 +26,19 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
-    row : one row of a table, or an array (p,) or (1, p).
-    most_terms : most terms of a hyperplane or an equation.
-    digits : significant digits of numbers.
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+    row : DataFrame or array-like of shape (p,) or (1, p)
+        One row.
+    most_terms : int, default 3
+        Most terms of a hyperplane or an equation.
+    digits : int, default 4
+        Significant digits of numbers.
+
+    Returns
+    -------
+    str
+        A line for the answer, and one for each split.
 
     Raises
     ------
@@ -133,10 +142,10 @@ def _of_trees(forest: Forest, x: NDArray[np.float64], answer: Any, digits: int) 
     if forest.classes is not None and forest.link == "identity":
         agree = sum(tree.predict(x[None])[0] == answer for tree in forest.trees)
         return f"as {agree} of {count} trees say"
-    own = np.array([tree.outputs(x[None])[0] for tree in forest.trees])
+    outputs = np.array([tree.outputs(x[None])[0] for tree in forest.trees])
     if forest.classes is not None or forest.n_outputs > 1:
         return f"the mean of {count} trees"
-    low, high = np.quantile(own[:, 0], [0.1, 0.9])
+    low, high = np.quantile(outputs[:, 0], [0.1, 0.9])
     return f"the mean of {count} trees, of which four in five say {number(low, digits)} to {number(high, digits)}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.model.convert import check_plain, check_proper
 from opttree.model.files import as_saved
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
@@ -28,14 +29,20 @@ class Shapley:
 
     Attributes
     ----------
-    values : (n, p), or (n, p, K) of several outputs or classes: what each column adds to the answer. They sum to the
-        answer less ``base``; sampled ones with a number of samples that is no multiple of the background's rows only
-        but for the share of the rows that were drawn more often.
-    base : the mean answer over the background, a number or (K,).
-    error : standard error of each value, of the shape of ``values``; zeros if they are exact.
-    is_exact : whether all coalitions of columns were tried, rather than samples of orders.
-    names : the p columns.
-    data : (n, p) the rows: features, or the columns of a table as its encoding reads them.
+    values : ndarray of shape (n, p) or (n, p, K)
+        What each column adds to the answer, (n, p, K) for several outputs or classes. The values sum to the answer less
+        ``base``; sampled values whose number of samples is no multiple of the background's rows do so but for the share
+        of the rows that were drawn more often.
+    base : float or ndarray of shape (K,)
+        Mean answer over the background.
+    error : ndarray
+        Standard error of each value, of the shape of ``values``; zeros if the values are exact.
+    is_exact : bool
+        Whether all coalitions of columns were tried, rather than samples of orders.
+    names : tuple of str
+        The p columns.
+    data : ndarray of shape (n, p)
+        The rows: features, or the columns of a table as its encoding reads them.
 
     See Also
     --------
@@ -87,13 +94,23 @@ def shap_values(
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
-    X : the rows to explain, a table or an array (n, p).
-    background : a table or an array (m, p) of rows that stand for all, such as a sample of the training rows; at
-        most 100 of them, at even distances, are used.
-    n_samples : pairs of orders for each row; None: exact if it can be, else the first multiple of the background's rows
-        from 100 on. A number always samples.
-    random_state : seed of the orders.
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+    X : DataFrame or array-like of shape (n, p)
+        The rows to explain.
+    background : DataFrame or array-like of shape (m, p)
+        Rows that stand for all, such as a sample of the training rows; at most 100 of them, at even distances, are
+        used.
+    n_samples : int or None, default None
+        Pairs of orders for each row; None: exact if it can be, else the first multiple of the background's rows from
+        100 on. A number always samples.
+    random_state : int or None, default 0
+        Seed of the orders.
+
+    Returns
+    -------
+    Shapley
+        The values, their errors and the columns.
 
     Raises
     ------
@@ -134,36 +151,31 @@ def shap_values(
     base = answers(inside, B).mean(axis=0)
     exact = n_samples is None and len(used) <= MOST_EXACT
     if exact:
-        found = _exact(inside, Z, B, groups)
-        error = np.zeros_like(found)
+        group_values = _exact(inside, Z, B, groups)
+        error = np.zeros_like(group_values)
     else:
         rng = np.random.default_rng(random_state)
         usual = -(-SAMPLES // len(B)) * len(B)
-        found, error = _sampled(inside, Z, B, groups, usual if n_samples is None else int(n_samples), rng)
+        group_values, error = _sampled(inside, Z, B, groups, usual if n_samples is None else int(n_samples), rng)
     values, errors = (np.zeros((len(Z), n_columns, base.size)) for _ in range(2))
-    values[:, used], errors[:, used] = found, error
+    values[:, used], errors[:, used] = group_values, error
     if base.size == 1:
         values, errors, base = values[:, :, 0], errors[:, :, 0], float(base[0])
     data = Z
     if inside.encoding is not None:
-        data = np.array([list(own) for own in raw_columns(X, inside.encoding.columns)], object).T
+        data = np.array([list(column) for column in raw_columns(X, inside.encoding.columns)], object).T
     return Shapley(values, base, errors, exact, tuple(saved.columns), data)
 
 
 def used_features(model: Tree | Forest) -> NDArray[np.bool_]:
-    """(p,) which features occur in a split or a linear leaf of a tree of the first layer."""
-    found = np.zeros(model.n_features, bool)
-    for tree in (model,) if isinstance(model, Tree) else model.layers[0]:
-        found |= (tree.A != 0.0).any(axis=0)
+    """(p,) which features occur in a split or a linear leaf."""
+    p = model.n_features
+    used = np.zeros(p, bool)
+    for tree in (model,) if isinstance(model, Tree) else model.trees:
+        used |= (tree.A[:, :p] != 0.0).any(axis=0)
         if tree.linear_leaves:
-            found |= (tree.leaf_arrays[1] != 0.0).any(axis=(0, 1))
-    if isinstance(model, Forest):
-        for layer in model.layers[1:]:
-            for tree in layer:
-                found |= (tree.A[:, : model.n_features] != 0.0).any(axis=0)
-                if tree.linear_leaves:
-                    found |= (tree.leaf_arrays[1][:, :, : model.n_features] != 0.0).any(axis=(0, 1))
-    return found
+            used |= (tree.leaf_arrays[1][:, :, :p] != 0.0).any(axis=(0, 1))
+    return used
 
 
 def answers(model: Tree | Forest, X: Floats) -> Floats:
@@ -189,15 +201,15 @@ def _exact(model: Tree | Forest, Z: Floats, B: Floats, groups: list[NDArray[np.i
     columns = np.zeros((2**q, Z.shape[1]), bool)
     for g, features in enumerate(groups):
         columns[:, features] = masks[:, g, None]
-    found = []
+    values = []
     for z in Z:
         total: Any = 0.0
         for part in _blocks(len(B), columns.size):
             rows = np.where(columns[None], z, B[part][:, None])  # (b, 2^q, p)
-            own: Any = answers(model, rows.reshape(-1, Z.shape[1]))
-            total = total + own.reshape(len(B[part]), 2**q, -1).sum(axis=0)
-        found.append(weights @ (total / len(B)))
-    return np.array(found) if found else np.zeros((0, q, answers(model, B[:1]).shape[1]))
+            outputs: Any = answers(model, rows.reshape(-1, Z.shape[1]))
+            total = total + outputs.reshape(len(B[part]), 2**q, -1).sum(axis=0)
+        values.append(weights @ (total / len(B)))
+    return np.array(values) if values else np.zeros((0, q, answers(model, B[:1]).shape[1]))
 
 
 def _sampled(
@@ -253,7 +265,13 @@ def to_shap(model: Any) -> dict[str, Any]:
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
+    model : Tree, Forest, Model or estimator
+        An axis-aligned model with constant leaves; an estimator must be fitted.
+
+    Returns
+    -------
+    dict
+        Entry "trees", as ``shap.TreeExplainer`` takes it.
 
     Raises
     ------
@@ -274,8 +292,6 @@ def to_shap(model: Any) -> dict[str, Any]:
     >>> "trees" in opttree.explain.to_shap(model)
     True
     """
-    from opttree.model.convert import check_plain, check_proper
-
     inside = as_saved(model).tree
     trees: tuple[Tree, ...] = (inside,) if isinstance(inside, Tree) else inside.trees
     if isinstance(inside, Forest):
@@ -283,27 +299,28 @@ def to_shap(model: Any) -> dict[str, Any]:
         if len(inside.layers) > 1:
             raise ValueError(f"to_shap takes forests of one layer; got {len(inside.layers)}")
     scores = isinstance(inside, Forest) and inside.link == "softmax"
-    found = []
+    parts = []
     for tree in trees:
         check_plain(tree, "to_shap")
         if tree.share is None:
             raise ValueError("to_shap needs the share of the rows in each node; got a tree without: use shap_values")
-        own = tree.canonical
-        values = np.zeros((own.n_nodes, own.n_outputs))
-        leaf = own.values if own.classes is None or scores else own._probabilities(own.values)
-        values[own.n_branches :] = leaf / len(trees)
-        none = np.full(own.n_leaves, -1)
-        found.append(
+        canonical = tree.canonical
+        values = np.zeros((canonical.n_nodes, canonical.n_outputs))
+        leaf = canonical.values if canonical.classes is None or scores else canonical._probabilities(canonical.values)
+        values[canonical.n_branches :] = leaf / len(trees)
+        none = np.full(canonical.n_leaves, -1)
+        parts.append(
             {
-                "children_left": np.append(own.children[:, 0], none),
-                "children_right": np.append(own.children[:, 1], none),
-                "children_default": np.append(own.children[:, 0], none),
-                "features": np.append(own.feature, none),
+                "children_left": np.append(canonical.children[:, 0], none),
+                "children_right": np.append(canonical.children[:, 1], none),
+                "children_default": np.append(canonical.children[:, 0], none),
+                "features": np.append(canonical.feature, none),
                 "thresholds": np.append(
-                    own.b / own.A[np.arange(own.n_branches), own.feature], np.full(own.n_leaves, np.nan)
+                    canonical.b / canonical.A[np.arange(canonical.n_branches), canonical.feature],
+                    np.full(canonical.n_leaves, np.nan),
                 ),
                 "values": values,
-                "node_sample_weight": np.array(own.share, float),
+                "node_sample_weight": np.array(canonical.share, float),
             }
         )
-    return {"trees": found}
+    return {"trees": parts}

@@ -8,20 +8,19 @@ from typing import Any, Literal
 
 import numpy as np
 
+from opttree.export.c_table import Constants, Table, comment, quoted
 from opttree.model.files import as_saved
 from opttree.model.forest import TINY_SHARE, Forest
 from opttree.model.tree import Tree
 from opttree.runtime.files import whole_file
-from opttree.tables.encoding import Encoding, Levels, Missing
 
-PER_LINE = 8
 REAL = {"float64": "double", "float32": "float"}
 
 
 def to_c(
     model: Any, folder: str | Path, *, name: str = "model", dtype: Literal["float64", "float32"] = "float64"
 ) -> tuple[Path, Path]:
-    """Write ``name.h``, ``name.c`` and a Makefile to ``folder``; the paths of header and source.
+    """Write ``name.h``, ``name.c`` and a Makefile to a folder.
 
     The functions, with NAME for ``name`` and P features, K outputs:
 
@@ -37,11 +36,20 @@ def to_c(
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
-    folder : an existing folder.
-    name : prefix of the names, an identifier of C.
-    dtype : "float64" for double, "float32" for float, where rows within the rounding of a threshold may take its other
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+    folder : path-like
+        An existing folder.
+    name : str, default "model"
+        Prefix of the names, an identifier of C.
+    dtype : {"float64", "float32"}, default "float64"
+        "float64" for double; "float32" for float, where rows within the rounding of a threshold may take its other
         side.
+
+    Returns
+    -------
+    tuple[pathlib.Path, pathlib.Path]
+        Paths of the header and the source.
 
     See Also
     --------
@@ -89,13 +97,13 @@ clean:
 """
 
 
-class Source:
+class Source(Constants):
     """The text of the files of one model."""
 
     def __init__(self, model: Tree | Forest, name: str, real: str) -> None:
-        self.name, self.real = name, real
-        self.model = model
-        self.encoding: Encoding | None = model.encoding
+        super().__init__(real)
+        self.name, self.model = name, model
+        self.table = None if model.encoding is None else Table(model.encoding, name, real)
         self.layers = ((model,),) if isinstance(model, Tree) else model.layers
         self.trees = [tree for layer in self.layers for tree in layer]
         widths = [sum(tree.n_outputs for tree in layer) for layer in self.layers[:-1]]
@@ -122,18 +130,9 @@ class Source:
             f"#define {name.upper()}_FEATURES {self.model.n_features}",
             f"#define {name.upper()}_OUTPUTS {self.model.n_outputs}", "",
         ]  # fmt: skip
-        if self.encoding is not None:
-            lines += [
-                '/* A row of the table: a missing number is NaN, a missing text is NULL or "". */',
-                "typedef struct {",
-            ]
-            for column, field in zip(self.encoding.columns, self.fields(), strict=True):
-                kind = "const char *" if column.kind == "category" else f"{real} "
-                note = " (days since 1970)" if column.kind == "date" else ""
-                lines.append(f"    {kind}{field}; /* {_comment(column.name)}{note} */")
-            lines += [f"}} {name}_row;", "", "/* The features of a row. */"]
-            lines += [f"void {name}_encode(const {name}_row *row, {real} *x);", ""]
-        names = ", ".join(_comment(n) for n in self.model.names())
+        if self.table is not None:
+            lines += self.table.structure()
+        names = ", ".join(comment(n) for n in self.model.names())
         lines += [
             f"/* The outputs, or class scores, of the features: {names}. */",
             f"void {name}_outputs(const {real} *x, {real} *out);", "",
@@ -148,19 +147,6 @@ class Source:
             ]  # fmt: skip
         return "\n".join([*lines, "#endif", ""])
 
-    def fields(self) -> list[str]:
-        """Names of the columns as fields of a structure, all different."""
-        assert self.encoding is not None
-        found: list[str] = []
-        for k, column in enumerate(self.encoding.columns):
-            plain = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
-            usual = re.match(r"[A-Za-z]", plain) and plain not in KEYWORDS and not plain.isupper()  # macros are upper
-            plain = plain if usual else f"c_{plain}"
-            while plain in found:
-                plain = f"{plain}_{k}"
-            found.append(plain)
-        return found
-
     # ---- the source -----------------------------------------------------------------------------------------------
 
     def body(self) -> str:
@@ -168,30 +154,16 @@ class Source:
         includes = [f'#include "{self.name}.h"', ""]
         if self.exp:
             includes.append("#include <math.h>")
-        if self.encoding is not None and any(column.kind == "category" for column in self.encoding.columns):
+        if self.table is not None and self.table.has_text:
             includes.append("#include <string.h>")
         parts = ["\n".join(includes), self.tables()]
-        if self.encoding is not None:
-            parts.append(self.encode())
+        if self.table is not None:
+            parts.append(self.table.encode())
         parts += [self.leaf_scores(), self.walk()]
         if self.soft:
             parts.append(self.mixed())
         parts += [self.answer(), self.outputs(), self.predict()]
         return "\n\n".join(part.strip() for part in parts if part) + "\n"
-
-    def array(self, kind: str, name: str, values: Any) -> str:
-        """A constant array; one zero in place of none."""
-        numbers = [self.number(v) if kind == self.real else str(int(v)) for v in np.ravel(values)] or ["0"]
-        rows = [", ".join(numbers[k : k + PER_LINE]) for k in range(0, len(numbers), PER_LINE)]
-        return f"static const {kind} {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(rows) + "\n};"
-
-    def number(self, value: float) -> str:
-        """A constant, exact in its type; infinity as the largest number of it."""
-        most = float(np.finfo(np.float64 if self.real == "double" else np.float32).max)
-        value = float(np.clip(value, -most, most))
-        if self.real == "float":
-            return f"{float(np.float32(value))!r}f" if np.isfinite(value) else "0.0f"
-        return repr(value)
 
     def tables(self) -> str:
         """The numbers of all trees, one after another."""
@@ -204,18 +176,18 @@ class Source:
             first = (sum(len(k) for k in kids), len(values), len(rows) - 1)
             kids.append(tree.children)
             for a in tree.A:
-                own = np.flatnonzero(a)
-                places += list(own)
-                weights += list(a[own])
+                used = np.flatnonzero(a)
+                places += list(used)
+                weights += list(a[used])
                 starts.append(len(places))
             leaf = tree.leaf_arrays
             values += list(leaf[0].ravel())
             for row in (
                 leaf[1].reshape(tree.values.size, -1) if tree.linear_leaves else [np.zeros(0)] * tree.values.size
             ):
-                own = np.flatnonzero(row)
-                coef_places += list(own)
-                coefs += list(row[own])
+                used = np.flatnonzero(row)
+                coef_places += list(used)
+                coefs += list(row[used])
                 rows.append(len(coef_places))
             bound = tree.lower is not None and tree.linear_leaves
             lower += list(leaf[2].ravel()) if bound else [-np.inf] * tree.values.size
@@ -245,66 +217,9 @@ class Source:
         if self.bounded:
             texts += [self.array(self.real, "lower", lower), self.array(self.real, "upper", upper)]
         if self.model.classes is not None:
-            labels = ", ".join(_quoted(str(label)) for label in self.model.classes)
+            labels = ", ".join(quoted(str(label)) for label in self.model.classes)
             texts.append(f"const char *const {self.name}_classes[{self.model.n_outputs}] = {{{labels}}};")
         return "\n\n".join(texts)
-
-    def encode(self) -> str:
-        """The function that makes the features of a row."""
-        assert self.encoding is not None
-        real, name = self.real, self.name
-        fields = self.fields()
-        tables, lines = [], []
-        for column, field in enumerate(fields):
-            own: list[tuple[int, Any]] = [(j, f) for j, f in enumerate(self.encoding.features) if f.column == column]
-            if self.encoding.columns[column].kind != "category":
-                for j, feature in own:
-                    x = f"row->{field}"
-                    missing = f"{x} != {x}"
-                    if isinstance(feature, Missing):
-                        lines.append(f"    x[{j}] = {missing} ? {self.number(1.0)} : {self.number(0.0)};")
-                        continue
-                    known = x
-                    if feature.low is not None:
-                        low, high = self.number(feature.low), self.number(feature.high)
-                        known = f"({x} < {low} ? {low} : {x} > {high} ? {high} : {x})"
-                    lines.append(f"    x[{j}] = {missing} ? {self.number(feature.fill)} : {known};")
-                continue
-            if not own:
-                continue
-            levels = sorted({level for _j, f in own if isinstance(f, Levels) for level in f.known})
-            if levels:
-                texts = ", ".join(map(_quoted, levels))
-                tables.append(f"static const char *const levels_{column}[{len(levels)}] = {{{texts}}};")
-                call = f"level_of(row->{field}, levels_{column}, {len(levels)})"
-            else:
-                call = f"level_of(row->{field}, NULL, 0)"
-            lines.append(f"    k = {call};")
-            for j, feature in own:
-                if isinstance(feature, Missing):
-                    lines.append(f"    x[{j}] = k < 0 ? {self.number(1.0)} : {self.number(0.0)};")
-                    continue
-                numbers = [feature.number_of(level) for level in levels]
-                tables.append(self.array(real, f"level_number_{j}", [*numbers, feature.other]))
-                lines.append(f"    x[{j}] = k < 0 ? {self.number(feature.missing)} : level_number_{j}[k];")
-        has_text = any(column.kind == "category" for column in self.encoding.columns)
-        helper = """/* The number of a text among some, -1 if it is missing, their count if it is unknown. */
-static int level_of(const char *text, const char *const *levels, int n)
-{
-    int k;
-    if (text == NULL || text[0] == '\\0')
-        return -1;
-    for (k = 0; k < n; k++)
-        if (strcmp(text, levels[k]) == 0)
-            return k;
-    return n;
-}
-"""
-        start = ["    int k;"] if any(line.startswith("    k =") for line in lines) else []
-        used = lines or ["    (void)row;", "    (void)x;"]
-        function = [f"void {name}_encode(const {name}_row *row, {real} *x)", "{", *start, *used, "}"]
-        needed = helper if has_text and start else ""
-        return "\n\n".join(part for part in ["\n\n".join(tables), needed.strip(), "\n".join(function)] if part)
 
     def leaf_scores(self) -> str:
         """The outputs of one leaf."""
@@ -508,58 +423,3 @@ int {name}_class(const {real} *x)
             best = k;
     return best;
 }}"""
-
-
-KEYWORDS = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-    ]
-)
-
-
-def _comment(text: str) -> str:
-    """Text that cannot end a comment: without backslashes, and with no character that could be half of a mark."""
-    plain = "".join(char if char.isprintable() and char not in "\\*?" else " " for char in text)
-    return plain.strip() or "a column"
-
-
-def _quoted(text: str) -> str:
-    """Text as a constant of C, in UTF-8."""
-    out = ""
-    for byte in text.encode():
-        char = chr(byte)
-        out += char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}"
-    return f'"{out}"'

@@ -16,9 +16,17 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
 
     Parameters
     ----------
-    model : a tree, a saved model or an estimator of one tree.
-    digits : significant digits of numbers.
-    most_terms : most terms of a split or an equation that are shown; None: all.
+    model : Tree, Model or estimator
+        A tree, or what holds one; an estimator must be fitted.
+    digits : int, default 4
+        Significant digits of numbers.
+    most_terms : int or None, default 3
+        Most terms of a split or an equation that are shown; None: all.
+
+    Returns
+    -------
+    str
+        The text in DOT.
 
     See Also
     --------

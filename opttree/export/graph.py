@@ -73,8 +73,8 @@ def _categories(graph: Graph, features: Sequence[Any], name: str) -> str:
         else:
             known = [feature.number_of(level) for level in levels]
             table[:, k] = [feature.missing, *known, feature.other]
-    found = graph.node("Gather", graph.constant(table.astype(graph.real)), code, axis=0)
-    return graph.node("Reshape", found, graph.constant(np.array([-1, len(features)])))
+    numbers = graph.node("Gather", graph.constant(table.astype(graph.real)), code, axis=0)
+    return graph.node("Reshape", numbers, graph.constant(np.array([-1, len(features)])))
 
 
 def real(graph: Graph, *numbers: float) -> str:
@@ -131,17 +131,17 @@ def hard_sum(graph: Graph, trees: Sequence[Tree], X: str) -> str:
     constant = [t for t, tree in enumerate(trees) if not tree.linear_leaves]
     parts = []
     if constant:
-        own = leaf
+        leaves = leaf
         if len(constant) < len(trees):
-            own = graph.node("Gather", leaf, graph.constant(np.array(constant)), axis=1)
+            leaves = graph.node("Gather", leaf, graph.constant(np.array(constant)), axis=1)
         values = np.concatenate([tree.values for tree in trees]).astype(graph.real)
-        found = graph.node("Gather", graph.constant(values), own, axis=0)  # (n, T, K)
-        parts.append(graph.node("ReduceSum", found, graph.constant(np.array([1])), keepdims=0))
+        outputs = graph.node("Gather", graph.constant(values), leaves, axis=0)  # (n, T, K)
+        parts.append(graph.node("ReduceSum", outputs, graph.constant(np.array([1])), keepdims=0))
     for t, tree in enumerate(trees):
         if tree.linear_leaves:
-            own = graph.node("Gather", leaf, graph.constant(np.array(t)), axis=1)
-            own = graph.node("Sub", own, graph.constant(np.array(starts[t])))
-            parts.append(_linear(graph, tree, X, own))
+            leaves = graph.node("Gather", leaf, graph.constant(np.array(t)), axis=1)
+            leaves = graph.node("Sub", leaves, graph.constant(np.array(starts[t])))
+            parts.append(_linear(graph, tree, X, leaves))
     return graph.node("Sum", *parts) if len(parts) > 1 else parts[0]
 
 
@@ -151,11 +151,11 @@ def _linear(graph: Graph, tree: Tree, X: str, leaf: str) -> str:
     row = graph.node("Unsqueeze", X, graph.constant(np.array([1])))  # (n, 1, p)
     weights = graph.node("Gather", graph.constant(coefs), leaf, axis=0)  # (n, K, p)
     dots = graph.node("ReduceSum", graph.node("Mul", weights, row), graph.constant(np.array([2])), keepdims=0)
-    found = graph.node("Add", dots, graph.node("Gather", graph.constant(values), leaf, axis=0))
+    outputs = graph.node("Add", dots, graph.node("Gather", graph.constant(values), leaf, axis=0))
     if lower.size:
-        found = graph.node("Max", found, graph.node("Gather", graph.constant(lower), leaf, axis=0))
-        found = graph.node("Min", found, graph.node("Gather", graph.constant(upper), leaf, axis=0))
-    return found
+        outputs = graph.node("Max", outputs, graph.node("Gather", graph.constant(lower), leaf, axis=0))
+        outputs = graph.node("Min", outputs, graph.node("Gather", graph.constant(upper), leaf, axis=0))
+    return outputs
 
 
 def leaf_numbers(graph: Graph, trees: Sequence[Tree], X: str) -> str:
@@ -196,14 +196,14 @@ def _ensemble(graph: Graph, trees: Sequence[Tree], X: str) -> str:
             for side in ("true", "false"):
                 nodes[side].append(first_leaf)
                 nodes[f"{side}_leaf"].append(1)
-    found = graph.node(
+    leaves = graph.node(
         "TreeEnsemble", X, domain=ML, n_targets=len(trees), aggregate_function=1, post_transform=0, tree_roots=roots,
         nodes_featureids=nodes["feature"], nodes_modes=np.array(nodes["mode"], np.uint8),
         nodes_splits=np.array(splits, graph.real), nodes_truenodeids=nodes["true"],
         nodes_trueleafs=nodes["true_leaf"], nodes_falsenodeids=nodes["false"], nodes_falseleafs=nodes["false_leaf"],
         leaf_targetids=targets, leaf_weights=np.array(numbers, graph.real),
     )  # fmt: skip
-    return graph.node("Cast", graph.node("Round", found), to=7)  # int64
+    return graph.node("Cast", graph.node("Round", leaves), to=7)  # int64
 
 
 def _walk(graph: Graph, trees: Sequence[Tree], X: str) -> str:
@@ -251,13 +251,13 @@ def mixture(graph: Graph, tree: Tree, X: str) -> str:
         table = np.asarray(tree._probabilities(tree.values), graph.real)
         return graph.node("MatMul", share, graph.constant(table))
     flat = np.ascontiguousarray(coefs.reshape(L * K, -1).T)
-    own = graph.node("Add", graph.node("MatMul", X, graph.constant(flat)), graph.constant(values.reshape(-1)))
-    own = graph.node("Reshape", own, graph.constant(np.array([-1, L, K])))
+    outputs = graph.node("Add", graph.node("MatMul", X, graph.constant(flat)), graph.constant(values.reshape(-1)))
+    outputs = graph.node("Reshape", outputs, graph.constant(np.array([-1, L, K])))
     if lower.size:
-        own = graph.node("Min", graph.node("Max", own, graph.constant(lower)), graph.constant(upper))
+        outputs = graph.node("Min", graph.node("Max", outputs, graph.constant(lower)), graph.constant(upper))
     if tree.link == "softmax":
-        own = graph.node("Softmax", own, axis=2)
-    weighted = graph.node("Mul", own, graph.node("Unsqueeze", share, graph.constant(np.array([2]))))
+        outputs = graph.node("Softmax", outputs, axis=2)
+    weighted = graph.node("Mul", outputs, graph.node("Unsqueeze", share, graph.constant(np.array([2]))))
     return graph.node("ReduceSum", weighted, graph.constant(np.array([1])), keepdims=0)
 
 

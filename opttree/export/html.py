@@ -26,10 +26,19 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
 
     Parameters
     ----------
-    model : a tree, a saved model or an estimator of one tree.
-    title : of the page; by default the target and the method.
-    open_levels : levels of branches that are open at first.
-    digits : significant digits of numbers.
+    model : Tree, Model or estimator
+        A tree, or what holds one; an estimator must be fitted.
+    title : str or None, default None
+        Title of the page; by default the target and the method.
+    open_levels : int, default 3
+        Levels of branches that are open at first.
+    digits : int, default 4
+        Significant digits of numbers.
+
+    Returns
+    -------
+    str
+        The page.
 
     See Also
     --------
@@ -55,14 +64,14 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
     page = resources.files("opttree.export").joinpath("tree.html").read_text(encoding="utf-8")
     written = json.dumps(data).replace("<", "\\u003c")  # so that no text can end the script
     parts = {"TITLE": html.escape(title), "DATA": written}
-    return re.sub("TITLE|DATA", lambda found: parts[found[0]], page)
+    return re.sub("TITLE|DATA", lambda match: parts[match[0]], page)
 
 
 def nodes_of(saved: Model, tree: Tree, digits: int) -> list[dict[str, Any]]:
     """What the page shows of each node."""
     names = saved.names
     below, mean = leaves_below(tree), mean_answers(tree)
-    found = []
+    nodes = []
     for node in range(tree.n_nodes):
         color = np.clip(255 * np.array(_rgb(color_of(tree, node))), 0, 255).astype(int)
         entry: dict[str, Any] = {"color": "#" + "".join(f"{part:02x}" for part in color), "leaves": int(below[node])}
@@ -78,8 +87,8 @@ def nodes_of(saved: Model, tree: Tree, digits: int) -> list[dict[str, Any]]:
         if tree.classes is not None:
             shares = mean[node] / max(float(mean[node].sum()), 1e-300)
             entry["answer"] = ", ".join(f"{c}: {p:.3g}" for c, p in zip(tree.classes, shares, strict=True))
-        found.append(entry)
-    return found
+        nodes.append(entry)
+    return nodes
 
 
 def _rgb(color: Any) -> tuple[float, float, float]:

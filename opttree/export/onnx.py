@@ -32,8 +32,8 @@ class OnnxGraph:
         from onnx import helper, numpy_helper
 
         name = f"opttree {op} {len(self.nodes)}"
-        own = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
-        self.nodes.append(helper.make_node(op, list(inputs), [name], name, domain=domain, **own))
+        given = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
+        self.nodes.append(helper.make_node(op, list(inputs), [name], name, domain=domain, **given))
         return name
 
     def constant(self, array: NDArray[Any]) -> str:
@@ -46,7 +46,7 @@ class OnnxGraph:
 
 
 def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float64", "float32"] = "float64") -> Any:
-    """The model as an ONNX graph, a ``ModelProto``; with ``path``, it is also written there.
+    """ONNX graph of a model.
 
     Inputs: "X" (n, p); of a model with the encoding of a table, one (n, 1) input for every column, by its name: numbers
     (NaN where missing; booleans 0 or 1, dates in days since 1970) of type ``dtype``, categories as texts ("" where
@@ -59,9 +59,17 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
-    path : where to write it, or None.
-    dtype : type of the numbers.
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+    path : path-like or None, default None
+        Where to write the graph, if anywhere.
+    dtype : {"float64", "float32"}, default "float64"
+        Type of the numbers.
+
+    Returns
+    -------
+    onnx.ModelProto
+        The graph.
 
     Raises
     ------
@@ -154,11 +162,11 @@ class Skl2OnnxGraph:
         from onnx import numpy_helper
 
         name = self.scope.get_unique_variable_name(op)
-        own = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
+        given = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
         version = 2 if domain == graphs.ML else OPSET
         self.container.add_node(
             op, list(inputs), [name], op_domain=domain, op_version=version,
-            name=self.scope.get_unique_operator_name(op), **own,
+            name=self.scope.get_unique_operator_name(op), **given,
         )  # fmt: skip
         return name
 

@@ -15,14 +15,21 @@ if TYPE_CHECKING:
 
 
 def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
-    """A table with a row for each leaf: "leaf", its number; "depth"; "rule", the conditions on its path; "prediction"
-    in words; "share" of the training weight, if known; and the constant of each output, or the probability of each
-    class of a constant leaf, as "value" or "value_K", "p_CLASS" ("score_CLASS" of linear leaves).
+    """Table with a row for each leaf.
 
     Parameters
     ----------
-    model : a tree, a saved model or an estimator of one tree.
-    digits : significant digits of numbers.
+    model : Tree, Model or estimator
+        A tree, or what holds one; an estimator must be fitted.
+    digits : int, default 4
+        Significant digits of numbers.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns "leaf", its number; "depth"; "rule", the conditions on its path; "prediction" in words; "share" of the
+        training weight, if known; and the constant of each output, or the probability of each class of a constant leaf,
+        as "value" or "value_K", "p_CLASS" ("score_CLASS" of linear leaves).
 
     See Also
     --------

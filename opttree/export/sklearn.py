@@ -15,14 +15,20 @@ from opttree.tables.encoder import TableEncoder
 
 
 def to_sklearn(model: Any) -> Any:
-    """A fitted ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``, or a random forest of them; with the encoding
-    of a table, a pipeline of `opttree.TableEncoder` and the tree.
+    """Model of scikit-learn that predicts as the model.
 
     scikit-learn routes rows in float32: one within the rounding of a threshold may take its other side.
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+
+    Returns
+    -------
+    DecisionTreeRegressor, DecisionTreeClassifier, RandomForestRegressor, RandomForestClassifier or Pipeline
+        A fitted tree, or a random forest of trees; with the encoding of a table, a pipeline of `opttree.TableEncoder`
+        and the tree.
 
     Raises
     ------
@@ -36,27 +42,25 @@ def to_sklearn(model: Any) -> Any:
 
     Examples
     --------
+    >>> import numpy as np
     >>> import opttree
     >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
     >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
-    >>> import numpy as np
-    >>> plain = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
-    >>> theirs = opttree.export.to_sklearn(plain)
-    >>> bool(np.allclose(theirs.predict(X), plain.predict(X)))
+    >>> bool(np.allclose(opttree.export.to_sklearn(model).predict(X), model.predict(X)))
     True
     """
     saved = as_saved(model)
     inside = saved.tree
-    found = _forest(inside) if isinstance(inside, Forest) else _tree(inside)
+    fitted = _forest(inside) if isinstance(inside, Forest) else _tree(inside)
     if inside.encoding is None:
-        return found
+        return fitted
     from sklearn.pipeline import make_pipeline
 
     encoder = TableEncoder()
     encoder.encoding_ = inside.encoding
     encoder.n_features_in_ = len(inside.encoding.columns)
     encoder.feature_names_in_ = np.array([column.name for column in inside.encoding.columns], object)
-    return make_pipeline(encoder, found)
+    return make_pipeline(encoder, fitted)
 
 
 def _values(tree: Tree) -> NDArray[np.float64]:
@@ -107,11 +111,12 @@ def _tree(tree: Tree) -> Any:
     shaped = values[order].reshape(tree.n_nodes, 1, K) if is_class else values[order][:, :, None]
     state = {"max_depth": tree.depth, "node_count": tree.n_nodes, "nodes": table}
     nodes.__setstate__({**state, "values": np.ascontiguousarray(shaped)})
-    found = DecisionTreeClassifier() if is_class else DecisionTreeRegressor()
-    found.tree_, found.n_features_in_, found.n_outputs_, found.max_features_ = nodes, tree.n_features, len(counts), None
+    fitted = DecisionTreeClassifier() if is_class else DecisionTreeRegressor()
+    fitted.tree_, fitted.max_features_ = nodes, None
+    fitted.n_features_in_, fitted.n_outputs_ = tree.n_features, len(counts)
     if is_class:
-        found.classes_, found.n_classes_ = np.asarray(tree.classes), K
-    return found
+        fitted.classes_, fitted.n_classes_ = np.asarray(tree.classes), K
+    return fitted
 
 
 def _depth_first(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.intp]:
@@ -133,10 +138,10 @@ def _forest(forest: Forest) -> Any:
     check_proper(forest, "to_sklearn")
     parts = [_tree(tree) for tree in forest.trees]
     is_class = forest.classes is not None
-    found = RandomForestClassifier(len(parts)) if is_class else RandomForestRegressor(len(parts))
-    found.estimators_, found.n_features_in_, found.n_outputs_ = parts, forest.n_features, parts[0].n_outputs_
+    fitted = RandomForestClassifier(len(parts)) if is_class else RandomForestRegressor(len(parts))
+    fitted.estimators_, fitted.n_features_in_, fitted.n_outputs_ = parts, forest.n_features, parts[0].n_outputs_
     if is_class:
-        found.classes_, found.n_classes_ = np.asarray(forest.classes), forest.n_outputs
+        fitted.classes_, fitted.n_classes_ = np.asarray(forest.classes), forest.n_outputs
         for part in parts:
             part.classes_ = np.arange(forest.n_outputs)
-    return found
+    return fitted

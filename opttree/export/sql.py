@@ -15,20 +15,30 @@ from opttree.tables.encoding import Encoding, Levels, Missing
 
 
 def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
-    """A query that answers for every row of ``table``: "prediction", or "prediction_0", ... of several outputs; of a
-    classification model "prediction", the label, and "p_LABEL" for every class.
+    """SQL query that predicts every row of a table.
+
+    It selects "prediction", or "prediction_0", ... of several outputs; of a classification model "prediction", the
+    label, and "p_LABEL" for every class.
 
     The columns of the table have the names of the model's columns, or features. A missing value is NULL, NaN or an
     empty text, where the model has the encoding of a table; dates are days since 1970; labels that are booleans are 0
-    and 1. Without ``keep``, the columns to pass on, the rows must be matched by their order.
+    and 1. Without ``keep``, the rows must be matched by their order.
     Runs in SQLite (3.35 and later) and DuckDB; soft trees and boosted classes need the function EXP, which a SQLite
     without its mathematical functions lacks. Answers are those of `predict` but for rounding.
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
-    table : name of the table.
-    keep : columns of the table to select beside the answers, such as a key.
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+    table : str, default "rows"
+        Name of the table.
+    keep : sequence of str, default ()
+        Columns of the table to select beside the answers, such as a key.
+
+    Returns
+    -------
+    str
+        The query.
 
     See Also
     --------
@@ -148,7 +158,7 @@ def _dot(weights: Any, x: Sequence[str]) -> str:
 
 
 def _encoded(encoding: Encoding) -> list[str]:
-    found = []
+    texts = []
     for feature in encoding.features:
         column = encoding.columns[feature.column]
         name = _name(column.name)
@@ -159,16 +169,16 @@ def _encoded(encoding: Encoding) -> list[str]:
             text = f"CAST({name} AS DOUBLE)"
             missing = f"{name} IS NULL OR CAST({name} AS VARCHAR) IN ('', 'nan', 'NaN')"
         if isinstance(feature, Missing):
-            found.append(f"CASE WHEN {missing} THEN 1e0 ELSE 0e0 END")
+            texts.append(f"CASE WHEN {missing} THEN 1e0 ELSE 0e0 END")
         elif isinstance(feature, Levels):
-            found.append(f"CASE WHEN {missing} THEN {_number(feature.missing)} {_levels(text, feature)} END")
+            texts.append(f"CASE WHEN {missing} THEN {_number(feature.missing)} {_levels(text, feature)} END")
         else:
             known = ""
             if feature.low is not None and feature.high is not None:
                 low, high = _number(feature.low), _number(feature.high)
                 known = f"WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high} "
-            found.append(f"CASE WHEN {missing} THEN {_number(feature.fill)} {known}ELSE {text} END")
-    return found
+            texts.append(f"CASE WHEN {missing} THEN {_number(feature.fill)} {known}ELSE {text} END")
+    return texts
 
 
 def _levels(text: str, feature: Levels) -> str:
@@ -177,21 +187,21 @@ def _levels(text: str, feature: Levels) -> str:
     for level, value in _as_stored(feature).items():
         if value != feature.other:
             groups.setdefault(value, []).append(level)
-    cases = [f"WHEN {text} IN ({', '.join(map(_text, own))}) THEN {_number(value)}" for value, own in groups.items()]
+    cases = [f"WHEN {text} IN ({', '.join(map(_text, group))}) THEN {_number(v)}" for v, group in groups.items()]
     return " ".join([*cases, f"ELSE {_number(feature.other)}"])
 
 
 def _as_stored(feature: Levels) -> dict[str, float]:
     """The number of each text that a database may make of a level, which may be stored as a number or a boolean."""
-    found = dict(feature.known)
+    numbers = dict(feature.known)
     booleans = set(feature.numbers) <= {"True", "False"}
     for level, value in feature.known.items():
         if re.fullmatch(r"-?\d+", level):
-            found.setdefault(f"{level}.0", value)
+            numbers.setdefault(f"{level}.0", value)
         if booleans:
             for text in (level.lower(), "1" if level == "True" else "0"):
-                found.setdefault(text, value)
-    return found
+                numbers.setdefault(text, value)
+    return numbers
 
 
 def _wins(s: Sequence[str], k: int, label: Any) -> str:
@@ -213,15 +223,15 @@ def _scores(query: Query, model: Tree | Forest, x: list[str]) -> list[str]:
         answers = [
             _tree(query, tree, x, probabilities=per_tree, leaf=leaf) for tree, leaf in zip(layer, leaves, strict=True)
         ]
-        flat = [text for own in answers for text in own]
+        flat = [text for texts in answers for text in texts]
         if number < len(model.layers) - 1:
             flat = query.add("a", flat)
             x = [*x, *flat]
         at = 0
-        for own in answers:
+        for texts in answers:
             for k in range(model.n_outputs):
                 totals[k].append(flat[at + k])
-            at += len(own)
+            at += len(texts)
     return [f"{_sum(parts)} / {_number(len(model.trees))}" for parts in totals]
 
 
@@ -258,13 +268,13 @@ def _tree(query: Query, tree: Tree, x: Sequence[str], *, probabilities: bool, le
     if tree.mixture:
         return _mixture(query, tree, x)
     leaf = leaf or _leaves(query, [tree], x)[0]
-    found = []
+    outputs = []
     for k in range(tree.n_outputs):
         cases = " ".join(
             f"WHEN {tree.n_branches + number} THEN {_leaf(tree, number, k, x)}" for number in range(tree.n_leaves)
         )
-        found.append(f"CASE {leaf} {cases} END")
-    return _softmax(query.add("own", found)) if probabilities and tree.link == "softmax" else found
+        outputs.append(f"CASE {leaf} {cases} END")
+    return _softmax(query.add("own", outputs)) if probabilities and tree.link == "softmax" else outputs
 
 
 def _leaf(tree: Tree, leaf: int, k: int, x: Sequence[str]) -> str:
@@ -299,11 +309,11 @@ def _mixture(query: Query, tree: Tree, x: Sequence[str]) -> list[str]:
             reach[kid] = f"({side})" if t == 0 else f"{reach[t]} * ({side})"
     share = query.add("share", [reach[tree.n_branches + k] or "1e0" for k in range(tree.n_leaves)])
     if tree.linear_leaves and tree.link == "softmax":
-        own = [
+        scores = [
             query.add("own", [_leaf(tree, number, k, x) for k in range(tree.n_outputs)])
             for number in range(tree.n_leaves)
         ]
-        values = [_softmax(row) for row in own]
+        values = [_softmax(row) for row in scores]
     elif tree.linear_leaves:
         values = [[_leaf(tree, number, k, x) for k in range(tree.n_outputs)] for number in range(tree.n_leaves)]
     else:
@@ -313,7 +323,7 @@ def _mixture(query: Query, tree: Tree, x: Sequence[str]) -> list[str]:
 
 def _softmax(scores: Sequence[str]) -> list[str]:
     """Probabilities of scores: ``1 / sum_j exp(s_j - s_k)``, where what overflows is a probability of 0."""
-    return [f"(1e0 / {_sum([f'EXP({other} - {own})' for other in scores])})" for own in scores]
+    return [f"(1e0 / {_sum([f'EXP({other} - {score})' for other in scores])})" for score in scores]
 
 
 def _shares(query: Query, model: Tree | Forest, s: Sequence[str]) -> list[str]:
@@ -327,10 +337,10 @@ def _shares(query: Query, model: Tree | Forest, s: Sequence[str]) -> list[str]:
             "top",
             [
                 "CASE "
-                + " ".join(f"WHEN {' AND '.join([f'{own} >= {other}' for other in s])} THEN {own}" for own in s)
+                + " ".join(f"WHEN {' AND '.join([f'{score} >= {other}' for other in s])} THEN {score}" for score in s)
                 + " END"
             ],
         )[0]
-        s = query.add("e", [f"EXP({own} - {top})" for own in s])
-    p = query.add("p", [f"CASE WHEN {own} > 0e0 THEN {own} ELSE 0e0 END + {_number(TINY_SHARE)}" for own in s])
-    return [f"{own} / {_sum(p)}" for own in p]
+        s = query.add("e", [f"EXP({score} - {top})" for score in s])
+    p = query.add("p", [f"CASE WHEN {score} > 0e0 THEN {score} ELSE 0e0 END + {_number(TINY_SHARE)}" for score in s])
+    return [f"{part} / {_sum(p)}" for part in p]

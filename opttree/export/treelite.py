@@ -12,7 +12,7 @@ from opttree.model.forest import Forest
 
 
 def to_treelite(model: Any) -> Any:
-    """The model as a ``treelite.Model`` of float64: numbers, or class probabilities, of the features.
+    """Model of treelite, in float64: numbers, or class probabilities, of the features.
 
     Boosted classes agree to single precision, in which treelite takes the softmax.
 
@@ -20,7 +20,13 @@ def to_treelite(model: Any) -> Any:
 
     Parameters
     ----------
-    model : a tree, a forest, a saved model, or a fitted estimator.
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+
+    Returns
+    -------
+    treelite.Model
+        The model.
 
     Raises
     ------
@@ -96,5 +102,5 @@ def to_treelite(model: Any) -> Any:
                 builder.leaf(float(row[0]) if K == 1 and not is_class else list(row))
             builder.end_node()
         builder.end_tree()
-    found: treelite.Model = builder.commit()
-    return found
+    built: treelite.Model = builder.commit()
+    return built

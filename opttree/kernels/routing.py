@@ -10,16 +10,16 @@ in a complete tree that is the heap order (children of t: 2t+1 and 2t+2). ``chil
           /   \     /   \
          3     4   5     6
 
-Whatever decides the side of a row must agree with `split_value`, to the last bit: kernels call it, other code asks
-`route`, or compares `project` with the threshold. A sum in another order (``@``, ``einsum``, a mean) sends rows that
-lie on a hyperplane to the other side. It is float64; equality goes left; a NaN goes right. What approximates trees may
-route by sums of its own (gates, single precision, exported code), but no row's loss in a hard tree may come from it.
+Whatever decides the side of a row in a hard tree agrees with `split_value`, which sums in this order in float64; rows
+that lie on a hyperplane go left. Kernels call it, and what is written in Python asks `route`, `goes_left` or
+`each_left`, or compares `project` with a threshold. Sums in another order (``@``, `np.sum`, `np.einsum`) send such rows
+elsewhere. Gates of soft trees, forests in single precision and exported code route by sums of their own.
 """
 
 import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH
-from opttree.kernels.records import Tree
+from opttree.kernels.records import Splits, Tree
 from opttree.runtime.compiling.compiled import inner, kernel, lean
 from opttree.runtime.threads import share
 
@@ -58,9 +58,34 @@ def project_range(first, last, X, rows, a, out):
 
 
 def project(X, rows, a):
-    """``X[rows] @ a`` (m,) without copying the rows."""
+    """``a . x`` (m,) of some rows, in the arithmetic of `split_value`, without copying the rows."""
+    used = np.flatnonzero(a)
+    if used.size == 1:
+        return a[used[0]] * X[rows, used[0]]
     out = np.empty(rows.size)
     share(project_range, rows.size, a.size, X, rows, a, out)
+    return out
+
+
+def goes_left(X, a, b, rows=None):
+    """Whether the law sends each row left, or each of ``rows``: (m,) bool. What is written in Python calls this: a
+    product of matrices, `np.sum` and `np.einsum` round otherwise, and send tied rows elsewhere.
+    """
+    return project(X, np.arange(X.shape[0]) if rows is None else rows, a) <= b
+
+
+@lean(fastmath=FASTMATH)
+def each_left_range(first, last, X, rows, splits, branch, out):
+    """`each_left` of some rows."""
+    for i in range(first, last):
+        t = branch[i]
+        out[i] = split_value(X, rows[i], splits, t) <= splits.b[t]
+
+
+def each_left(X, rows, A, b, branch):
+    """Whether the law sends each of ``rows`` left at a branch of its own, ``branch (m,)``: (m,) bool."""
+    out = np.empty(rows.size, np.bool_)
+    share(each_left_range, rows.size, A.shape[1], X, rows, Splits(A, b, single_features(A)), branch, out)
     return out
 
 

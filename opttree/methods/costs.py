@@ -60,10 +60,13 @@ class Cost:
 
     Attributes
     ----------
-    seconds : of one thread.
-    bytes : peak memory beyond what the process held before the fit, the data among it.
-    seconds_factor, bytes_factor : of ten measured fits, nine are within this factor of what the model says that was
-        fitted to the other fits (bytes below `FLOOR` count as `FLOOR`).
+    seconds : float
+        Seconds of one thread.
+    bytes : float
+        Peak memory in bytes beyond what the process held before the fit, the data among it.
+    seconds_factor, bytes_factor : float
+        Of ten measured fits, nine are within this factor of what the model says that was fitted to the other fits
+        (bytes below `FLOOR` count as `FLOOR`).
 
     See Also
     --------
@@ -97,10 +100,18 @@ def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
 
     Parameters
     ----------
-    method : name on the command line, see `opttree.methods`. "auto" takes its default time limit, and the memory of
+    method : str
+        Name on the command line, see `opttree.methods`. "auto" takes its default time limit, and the memory of
         "forest", with which it begins.
-    n, p : rows and features, >= 1.
-    depth : of the tree, >= 1; "auto", "forest" and "boosted", which have depths of their own, ignore it.
+    n, p : int
+        Rows and features, >= 1.
+    depth : int
+        Depth of the tree, >= 1; "auto", "forest" and "boosted" choose their depths, and ignore it.
+
+    Returns
+    -------
+    Cost
+        Seconds and bytes, and how far to trust them.
 
     Raises
     ------
@@ -200,8 +211,8 @@ def method_of(estimator: Any) -> str | None:
         same = [getattr(estimator, option, None) == value for option, value in method.options.items()]
         return sum(same) if all(same) else -1
 
-    own = [name for name, method in METHODS.items() if classes & {method.regressor, method.classifier}]
-    return max(own, key=lambda name: agreement(METHODS[name]), default=None)
+    names = [name for name, method in METHODS.items() if classes & {method.regressor, method.classifier}]
+    return max(names, key=lambda name: agreement(METHODS[name]), default=None)
 
 
 def available_memory() -> float | None:

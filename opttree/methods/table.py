@@ -126,11 +126,11 @@ METHODS: dict[str, Method] = {
 
 def families() -> dict[str, Method]:
     """The toolkit's methods by their names in the experiments; of each family, the first member."""
-    found: dict[str, Method] = {}
+    first: dict[str, Method] = {}
     for method in METHODS.values():
         if method.family:
-            found.setdefault(method.family, method)
-    return found
+            first.setdefault(method.family, method)
+    return first
 
 
 def estimators() -> dict[str, str]:

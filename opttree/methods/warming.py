@@ -29,12 +29,14 @@ def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> di
 
     Parameters
     ----------
-    methods : names as on the command line, see `opttree.methods`; None: all.
-    verbose : whether to show a progress bar.
+    methods : iterable of str or None, default None
+        Names as on the command line, see `opttree.methods`; None: all.
+    verbose : bool, default True
+        Whether to show a progress bar.
 
     Returns
     -------
-    dict
+    dict of str to float
         Seconds of each method's process.
 
     Raises

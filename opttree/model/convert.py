@@ -15,11 +15,18 @@ def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
 
     Parameters
     ----------
-    model : a `Tree`, a `Forest`, a `solvers.Result`, a saved `opttree.Model`, a fitted estimator of opttree, or a
-        fitted scikit-learn decision tree. The model of an estimator is on raw features and outputs, not on the scaled
-        ones of the problem from `state`; for that problem use its ``result_``.
-    name : name of the argument, for the error message.
-    raw : whether to refuse a model of transformed features.
+    model : Tree, Forest, Result, Model, estimator or scikit-learn tree
+        What holds the model: an estimator is fitted, and so is a scikit-learn tree. The model of an estimator is on raw
+        features and outputs, not on the scaled ones of the problem from `state`; for that problem use its ``result_``.
+    name : str, default "model"
+        Name of the argument, for the error message.
+    raw : bool, default True
+        Whether to refuse a model of transformed features.
+
+    Returns
+    -------
+    Tree or Forest
+        The model.
 
     Raises
     ------
@@ -52,8 +59,8 @@ def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
     )
 
 
-def as_answered(model: Any, name: str = "model") -> Model:
-    """`as_model`, for a model that leaves its estimator: ValueError where the two would answer differently."""
+def exportable(model: Any, name: str = "model") -> Model:
+    """`as_model`, but refuse a model that would predict differently from its estimator."""
     if getattr(model, "prediction", "mixture") != "mixture":
         raise ValueError(f"{name} must answer with the mixture of its leaves; got prediction={model.prediction!r}")
     return as_model(model, name)
@@ -61,12 +68,12 @@ def as_answered(model: Any, name: str = "model") -> Model:
 
 def as_tree(model: Any, name: str = "model", *, raw: bool = True) -> Tree:
     """The tree in ``model``, see `as_model`; ValueError for a forest of several."""
-    found = as_model(model, name, raw=raw)
-    if isinstance(found, Forest):
-        if len(found.trees) > 1:
-            raise ValueError(f"{name} must be a single tree; got a forest of {len(found.trees)}")
-        return found.trees[0].with_names(found.feature_names or found.trees[0].feature_names, found.encoding)
-    return found
+    inside = as_model(model, name, raw=raw)
+    if isinstance(inside, Forest):
+        if len(inside.trees) > 1:
+            raise ValueError(f"{name} must be a single tree; got a forest of {len(inside.trees)}")
+        return inside.trees[0].with_names(inside.feature_names or inside.trees[0].feature_names, inside.encoding)
+    return inside
 
 
 def check_plain(tree: Tree, name: str) -> None:

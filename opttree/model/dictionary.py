@@ -25,8 +25,8 @@ def check_depth(children: NDArray[np.int32]) -> None:
         raise ValueError(f"a tree in a file must have at most {MOST_LEVELS} levels; got more")
 
 
-def entries(tree: Any) -> dict[str, Any]:
-    """The entries of an `opttree.Tree`; ValueError for one of more than `MOST_LEVELS` levels."""
+def to_dict(tree: Any) -> dict[str, Any]:
+    """Dictionary of an `opttree.Tree`; ValueError for a tree of more than `MOST_LEVELS` levels."""
     check_depth(tree.children)
     out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": tree.n_features, "link": tree.link}
     if tree.gate is not None:
@@ -42,8 +42,8 @@ def entries(tree: Any) -> dict[str, Any]:
     return out
 
 
-def fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the `opttree.Tree` whose `entries` these are.
+def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments of an `opttree.Tree` from its dictionary.
 
     Raises
     ------

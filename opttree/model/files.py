@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.model import forest
-from opttree.model.convert import as_answered, as_tree
+from opttree.model.convert import as_tree, exportable
 from opttree.model.forest import Forest
 from opttree.model.late import late
 from opttree.model.tree import Tree
@@ -56,8 +56,14 @@ class Model:
 
     Attributes
     ----------
-    tree : the `Tree` or the `Forest`.
-    feature_names : names of its features; those of the columns of a table are in ``tree.encoding``.
+    tree : Tree or Forest
+        The model.
+    feature_names : tuple of str
+        Names of its features; those of the columns of a table are in ``tree.encoding``.
+    target : str
+        Name of what it predicts.
+    method : str
+        Name of the estimator that made it, or "".
 
     See Also
     --------
@@ -98,7 +104,23 @@ class Model:
         return self.tree.encoding
 
     def table(self, X: Any) -> NDArray[np.float64]:
-        """The features of X as an array (n, p); ValueError for a column that is absent, or of another kind."""
+        """Features of a table or an array.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows with the columns of the training.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            The features.
+
+        Raises
+        ------
+        ValueError
+            For a column that is absent, or of another kind.
+        """
         if self.encoding is not None:
             return self.encoding.transform(X)
         if is_table(X):
@@ -116,15 +138,48 @@ class Model:
         return np.ascontiguousarray(X, np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predictions (n,) or (n, K), or class labels."""
+        """Predict each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows with the columns of the training.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Values, (n, K) for several outputs, or class labels.
+        """
         return self.tree.predict(self.table(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities (n, K)."""
+        """Class probabilities of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows with the columns of the training.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Probabilities.
+        """
         return self.tree.predict_proba(self.table(X))
 
     def explain(self, row: Any) -> str:
-        """How the model comes to its answer for one row, in words: see `opttree.explain.path`."""
+        """How the model comes to its answer for one row, in words.
+
+        Parameters
+        ----------
+        row : DataFrame or array-like of shape (p,) or (1, p)
+            One row.
+
+        Returns
+        -------
+        str
+            What `opttree.explain.path` says of it.
+        """
         words: str = late("explain")(self, row)
         return words
 
@@ -138,7 +193,7 @@ def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str
     """The `Model` of a tree, a forest, a result or a fitted estimator; a `Model` as it is."""
     if isinstance(model, Model):
         return model
-    inside = as_answered(model)
+    inside = exportable(model)
     if isinstance(inside, Forest) and len(inside.trees) == 1 and inside.link == "identity":
         inside = as_tree(inside) if inside.classes is None or inside.is_proper else inside
     if feature_names is None and inside.encoding is None:
@@ -161,10 +216,14 @@ def save(
 
     Parameters
     ----------
-    model : what to write.
-    path : ends in ``.json`` or ``.npz``.
-    feature_names : (p,) names in place of the model's own.
-    target : what the model predicts, for texts and SQL.
+    model : Tree, Forest, Model, Result or estimator
+        What to write.
+    path : str or os.PathLike[str]
+        Name of the file, which ends in ``.json`` or ``.npz``.
+    feature_names : sequence of str or None, default None
+        The p names in place of the model's own.
+    target : str, default "target"
+        What the model predicts, for texts and SQL.
 
     Raises
     ------
@@ -287,7 +346,13 @@ def load(path: str | os.PathLike[str]) -> Model:
 
     Parameters
     ----------
-    path : of a ``.json`` or ``.npz`` file.
+    path : str or os.PathLike[str]
+        Name of a ``.json`` or ``.npz`` file.
+
+    Returns
+    -------
+    Tree or Forest
+        The model.
 
     Raises
     ------

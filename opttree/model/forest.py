@@ -42,15 +42,22 @@ class Forest:
 
     Parameters
     ----------
-    layers : the trees of each layer, in order.
-    n_outputs : K, outputs of the forest; trees may have more, which only later layers use.
-    outside : for each training row, the mean out-of-bag prediction (n, K) (NaN if every tree has seen the row) and the
-        number of out-of-bag trees (n,); or None. Ignored by ``==``.
-    link : "identity", or "softmax" if the mean outputs are class scores (`solvers.Boosting`).
-    feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
-    encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
-    starts : of boosted trees, for each ensemble in turn the number of its trees and the outputs (K,) from which it
-        starts; `staged` needs them. Ignored by ``==``.
+    layers : tuple of tuple of Tree
+        Trees of each layer, in order.
+    n_outputs : int
+        Outputs of the forest, K; trees may have more, which only later layers use.
+    outside : tuple[ndarray of shape (n, K), ndarray of int of shape (n,)] or None, default None
+        Of each training row, the mean out-of-bag prediction (NaN if every tree has seen the row) and the number of
+        out-of-bag trees. Ignored by ``==``.
+    link : {"identity", "softmax"}, default "identity"
+        "softmax" if the mean outputs are class scores (`solvers.Boosting`).
+    feature_names : tuple of str or None, default None
+        The p names for texts and pictures; None: the names in ``encoding``, or ``x0..``. Ignored by ``==``.
+    encoding : Encoding or None, default None
+        How the p features are made of the columns of a table. Ignored by ``==``.
+    starts : tuple of tuple[int, ndarray of shape (K,)] or None, default None
+        Of boosted trees: for each ensemble in turn, the number of its trees and the outputs from which it starts;
+        `staged` needs them. Ignored by ``==``.
 
     Raises
     ------
@@ -131,7 +138,23 @@ class Forest:
         return self.layers[0][0].classes
 
     def flops(self, X: ArrayLike) -> float:
-        """Mean floating-point operations to predict one row of X, as the TAO paper's tables: the sum of the trees'."""
+        """Mean floating-point operations to predict a row, as in the TAO paper's tables: the sum over the trees.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        float
+            Operations per row.
+
+        Raises
+        ------
+        ValueError
+            For several layers.
+        """
         if len(self.layers) > 1:
             raise ValueError(f"flops counts one layer of trees; this forest has {len(self.layers)}")
         return sum(tree.flops(X) for tree in self.trees)
@@ -172,7 +195,20 @@ class Forest:
         return first, records.Tree(*branches), records.Leaves(values, *leaves)
 
     def outputs(self, X: ArrayLike, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
-        """Mean outputs (n, K) for rows ``X (n, p)``; ``answer(tree, X)`` gives the outputs of one tree."""
+        """Mean outputs of the trees.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+        answer : callable or None, default None
+            Function of a tree and rows that gives the outputs of the tree; None: class probabilities or values.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Outputs.
+        """
         X = np.ascontiguousarray(X, np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
@@ -183,15 +219,31 @@ class Forest:
         total = np.zeros((X.shape[0], self.n_outputs))
         for number, layer in enumerate(self.layers):
             answers = [answer(tree, X) for tree in layer]
-            for own in answers:
-                total += own[:, : self.n_outputs]
+            for tree_outputs in answers:
+                total += tree_outputs[:, : self.n_outputs]
             if number < len(self.layers) - 1:
                 X = np.hstack([X, *answers])
         return total / len(self.trees)
 
     def staged(self, X: ArrayLike) -> Iterator[Floats]:
-        """The outputs (n, K) of the first tree, of the first two, and so on; of boosted trees that of the ensembles'
-        first trees, first two, ..., each with its start. ValueError for several layers.
+        """Outputs of the first tree, of the first two trees, and so on.
+
+        Of boosted trees: of the first tree of every ensemble, of the first two, and so on, with the start of each.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Yields
+        ------
+        ndarray of shape (n, K)
+            Outputs.
+
+        Raises
+        ------
+        ValueError
+            For several layers.
         """
         if len(self.layers) > 1:
             raise ValueError(f"staged is for one layer of trees; this forest has {len(self.layers)}")
@@ -213,22 +265,54 @@ class Forest:
             yield total.copy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) of classification trees."""
+        """Predict each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Values, (n, K) for several outputs; class labels (n,) of classification trees.
+        """
         scores = self.outputs(X)
         if self.classes is not None:
             return self.classes[np.argmax(scores, axis=1)]
         return scores[:, 0] if self.n_outputs == 1 else scores
 
     def answers(self, X: ArrayLike) -> Floats:
-        """Predictions (n, K): numbers, or class probabilities.
+        """Predictions as numbers: values, or class probabilities.
 
         Leaves fitted to class indicators under squared loss need not predict numbers that sum to one; they are
         normalised.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Predictions.
         """
         return self.answers_of(self.outputs(X))
 
     def answers_of(self, scores: Floats) -> Floats:
-        """`answers` from the outputs (n, K)."""
+        """`answers` from the outputs.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, K)
+            What `outputs` returned.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Predictions.
+        """
         if self.classes is None or self.is_proper:
             return scores
         if self.link == "softmax":
@@ -236,23 +320,74 @@ class Forest:
         return shares(scores)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Class probabilities (n, K) in the order of ``classes``; ValueError from a regression forest."""
+        """Class probabilities of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Probabilities in the order of ``classes``.
+
+        Raises
+        ------
+        ValueError
+            For a regression forest.
+        """
         if self.classes is None:
             raise ValueError("predict_proba needs classification trees; these have no classes")
         return self.answers(X)
 
     def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
-        """Names of the features, as `Tree.names`."""
+        """Names of the features, as `Tree.names`.
+
+        Parameters
+        ----------
+        feature_names : sequence of str or None, default None
+            The p names in place of the forest's own.
+
+        Returns
+        -------
+        list of str
+            The names given, else the forest's own, else ``x0..``.
+        """
         if feature_names is None:
             feature_names = self.feature_names
         return self.layers[0][0].with_names(feature_names, self.encoding).names()
 
     def with_names(self, feature_names: Sequence[str] | None, encoding: Encoding | None = None) -> Forest:
-        """The same forest with names of its features, and the encoding that makes them of a table."""
+        """The same forest with other names of its features.
+
+        Parameters
+        ----------
+        feature_names : sequence of str or None
+            The p names, or None for none.
+        encoding : Encoding or None, default None
+            How the features are made of the columns of a table.
+
+        Returns
+        -------
+        Forest
+            The forest.
+        """
         return replace(self, feature_names=None if feature_names is None else tuple(feature_names), encoding=encoding)
 
     def joined(self, other: Forest) -> Forest:
-        """The forest with the trees of both; each must have one layer, and the training rows must be the same."""
+        """The forest with the trees of both.
+
+        Parameters
+        ----------
+        other : Forest
+            A forest of one layer, as this one, grown on the same training rows.
+
+        Returns
+        -------
+        Forest
+            The joined forest.
+        """
         trees = (*self.trees, *other.trees)
         outside = None
         if self.outside is not None and other.outside is not None:
@@ -276,7 +411,23 @@ class Forest:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Forest:
-        """The forest that `to_dict` wrote. ValueError for another format or version, or damaged content."""
+        """Forest from its dictionary.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_dict` returned.
+
+        Returns
+        -------
+        Forest
+            The forest.
+
+        Raises
+        ------
+        ValueError
+            For another format or version, or damaged content.
+        """
         if (data.get("format"), data.get("version")) != (FORMAT, VERSION):
             raise ValueError(f"format must be {FORMAT!r} of version {VERSION}; got {data.get('format')!r}")
         if data["link"] not in ("identity", "softmax"):
@@ -296,12 +447,36 @@ class Forest:
             raise ValueError(f"a forest needs layers of trees; got something else ({error})") from error
 
     def with_spread(self, spread: Floats) -> Forest:
-        """The same forest, with the features' standard deviations ``spread (p,)`` stored in the first layer."""
+        """The same forest with the standard deviations of its features stored in the first layer.
+
+        Parameters
+        ----------
+        spread : ndarray of shape (p,)
+            Standard deviations of the features.
+
+        Returns
+        -------
+        Forest
+            The forest.
+        """
         first = tuple(tree.with_spread(spread) for tree in self.layers[0])
         return replace(self, layers=(first, *self.layers[1:]))
 
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Forest:
-        """The forest on raw data, given one trained on ``(X - x_mean) / x_scale`` and ``(y - y_mean) / y_scale``."""
+        """The forest on raw data, if this one was trained on ``(x - x_mean) / x_scale`` and likewise for y.
+
+        Parameters
+        ----------
+        x_mean, x_scale : ndarray of shape (p,)
+            Origins and units of the features.
+        y_mean, y_scale : array-like of shape (K,), default 0.0
+            Origins and units of the outputs; numbers for all alike.
+
+        Returns
+        -------
+        Forest
+            The forest on raw features and outputs.
+        """
         shift, unit = (np.broadcast_to(part, self.n_outputs).astype(np.float64) for part in (y_mean, y_scale))
         layers = []
         for layer in self.layers:
@@ -309,7 +484,7 @@ class Forest:
             out = np.append(shift, np.zeros(extra)), np.append(unit, np.ones(extra))
             layers.append(tuple(tree.unscale(x_mean, x_scale, *out) for tree in layer))
             x_mean, x_scale = (
-                np.append(part, np.tile(own, len(layer))) for part, own in zip((x_mean, x_scale), out, strict=True)
+                np.append(part, np.tile(new, len(layer))) for part, new in zip((x_mean, x_scale), out, strict=True)
             )
         outside = None if self.outside is None else (self.outside[0] * unit + shift, self.outside[1])
         starts = self.starts

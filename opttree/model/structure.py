@@ -36,9 +36,9 @@ def is_deeper(children: Nodes, most: int) -> bool:
 
 def links(children: Nodes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Left and right child of every node, -1 at leaves: each (2 B + 1,)."""
-    found = np.full((2, 2 * len(children) + 1), -1)
-    found[:, : len(children)] = children.T
-    return found[0], found[1]
+    sides = np.full((2, 2 * len(children) + 1), -1)
+    sides[:, : len(children)] = children.T
+    return sides[0], sides[1]
 
 
 def breadth_first(root: int, left: Nodes, right: Nodes) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int32]]:
@@ -79,15 +79,16 @@ def grafted(children: Sequence[Nodes], nodes: Sequence[int]) -> tuple[Nodes, Nod
 
     Returns
     -------
-    branches, leaves, children
-        For the new tree: indices of its branches and leaves in the concatenated arrays of all trees, and its children
-        (B, 2).
+    branches, leaves : ndarray of int
+        Indices of the new tree's branches and leaves in the concatenated arrays of all trees.
+    children : ndarray of shape (B, 2)
+        Children of the new tree.
     """
-    offsets = np.cumsum([0] + [2 * len(own) + 1 for own in children])
+    offsets = np.cumsum([0] + [2 * len(kids) + 1 for kids in children])
     # all nodes of all trees in one numbering; a replaced node maps to the root of its replacement
-    each = [links(own) for own in children]
+    each = [links(kids) for kids in children]
     left, right = (
-        np.concatenate([np.where(own[k] >= 0, own[k] + o, -1) for own, o in zip(each, offsets, strict=False)])
+        np.concatenate([np.where(kids[k] >= 0, kids[k] + o, -1) for kids, o in zip(each, offsets, strict=False)])
         for k in (0, 1)
     )
     for node, start in zip(nodes, offsets[1:], strict=False):
@@ -97,8 +98,8 @@ def grafted(children: Sequence[Nodes], nodes: Sequence[int]) -> tuple[Nodes, Nod
     branches, leaves, new = breadth_first(root, left, right)
     branch_row, leaf_row = np.zeros(offsets[-1], int), np.zeros(offsets[-1], int)
     counts = [0, 0]
-    for own, offset in zip(children, offsets[:-1], strict=True):
-        B = len(own)
+    for kids, offset in zip(children, offsets[:-1], strict=True):
+        B = len(kids)
         branch_row[offset : offset + B] = counts[0] + np.arange(B)
         leaf_row[offset + B : offset + 2 * B + 1] = counts[1] + np.arange(B + 1)
         counts = [counts[0] + B, counts[1] + B + 1]

@@ -38,8 +38,8 @@ def sides(
     """The condition of branch ``node`` and its opposite; at most the ``most`` largest terms."""
     j = int(tree.feature[node])
     if in_words and tree.encoding is not None and j >= 0 and not tree.mixture:
-        found: tuple[str, str] = tree.encoding.sides(j, float(tree.A[node, j]), float(tree.b[node]), digits)
-        return found
+        condition: tuple[str, str] = tree.encoding.sides(j, float(tree.A[node, j]), float(tree.b[node]), digits)
+        return condition
     expression, threshold = terms(tree.A[node], names, digits, most, tree.spread), number(tree.b[node], digits)
     return f"{expression} <= {threshold}", f"{expression} > {threshold}"
 

@@ -15,7 +15,7 @@ from opttree.kernels.leaves import outputs
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.kernels.smooth import subtree
-from opttree.model import dictionary as plain
+from opttree.model import dictionary
 from opttree.model.html import picture
 from opttree.model.late import late
 from opttree.model.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
@@ -38,21 +38,35 @@ class Tree:
 
     Parameters
     ----------
-    children : (B, 2) int, left and right child node of each branch.
-    A : (B, p) split weights. A row with one nonzero entry is an axis-aligned split.
-    b : (B,) split thresholds.
-    values : (B + 1, K) constant term of each leaf: K outputs, or K class scores.
-    coefs : (B + 1, K, p) linear terms; (B + 1, K, 0), the default, means constant leaves.
-    lower, upper : (B + 1, K) bounds to which the output of a linear leaf is clipped, or None.
-    classes : (K,) class labels of a classification tree, or None for regression.
-    link : how class scores become probabilities: "identity" (they are) or "softmax".
-    share : (2 B + 1,) share of the training weight that reaches each node, or None. Ignored by ``==``.
-    gate : scale of the gates, > 0, or None for a hard tree.
-    mixture : whether `predict`, `outputs` and `predict_proba` are the mixture's.
-    spread : (p,) standard deviation of each feature in training, or None. Plots and `opttree.interpret` compare
-        features by weight times spread. Ignored by ``==``.
-    feature_names : p names for texts and pictures, or None: those of ``encoding``, or ``x0..``. Ignored by ``==``.
-    encoding : how the p features are made of the columns of a table, or None. Ignored by ``==``.
+    children : ndarray of int of shape (B, 2)
+        The left and the right child node of each branch.
+    A : ndarray of shape (B, p)
+        Weights of the splits. A row with one nonzero entry is an axis-aligned split.
+    b : ndarray of shape (B,)
+        Thresholds of the splits.
+    values : ndarray of shape (B + 1, K)
+        Constant term of each leaf: K outputs, or K class scores.
+    coefs : ndarray of shape (B + 1, K, p) or None, default None
+        Linear terms of the leaves; None, or an array of shape (B + 1, K, 0), means constant leaves.
+    lower, upper : ndarray of shape (B + 1, K) or None, default None
+        Bounds to which the output of a linear leaf is clipped.
+    classes : ndarray of shape (K,) or None, default None
+        Class labels of a classification tree; None for regression.
+    link : {"identity", "softmax"}, default "identity"
+        How class scores become probabilities; "identity": they are probabilities.
+    share : ndarray of shape (2 B + 1,) or None, default None
+        Share of the training weight that reaches each node. Ignored by ``==``.
+    gate : float or None, default None
+        Scale of the gates, > 0; None for a hard tree.
+    mixture : bool, default False
+        Whether `predict`, `outputs` and `predict_proba` are those of the mixture.
+    spread : ndarray of shape (p,) or None, default None
+        Standard deviation of each feature in training. Plots and `opttree.interpret` compare features by weight times
+        spread. Ignored by ``==``.
+    feature_names : tuple of str or None, default None
+        The p names for texts and pictures; None: the names in ``encoding``, or ``x0..``. Ignored by ``==``.
+    encoding : Encoding or None, default None
+        How the p features are made of the columns of a table. Ignored by ``==``.
 
     See Also
     --------
@@ -137,7 +151,22 @@ class Tree:
 
     @staticmethod
     def constant(value: ArrayLike, n_features: int, classes: ArrayLike | None = None) -> Tree:
-        """The one-leaf tree that predicts ``value`` (K,) everywhere."""
+        """One-leaf tree.
+
+        Parameters
+        ----------
+        value : array-like of shape (K,)
+            What it predicts everywhere; a number for one output.
+        n_features : int
+            Number of features, p.
+        classes : array-like of shape (K,) or None, default None
+            Class labels of a classification tree.
+
+        Returns
+        -------
+        Tree
+            The tree.
+        """
         return Tree(
             children=np.zeros((0, 2), np.int32),
             A=np.zeros((0, n_features)),
@@ -148,7 +177,24 @@ class Tree:
 
     @staticmethod
     def complete(A: Floats, b: Floats, n_outputs: int, classes: NDArray[Any] | None = None) -> Tree:
-        """The complete tree of the splits ``A (2^D - 1, p)``, ``b`` in heap order, with zero leaves."""
+        """Complete tree with zero leaves, from its splits in heap order.
+
+        Parameters
+        ----------
+        A : ndarray of shape (2^D - 1, p)
+            Weights of the splits.
+        b : ndarray of shape (2^D - 1,)
+            Thresholds of the splits.
+        n_outputs : int
+            Number of outputs or classes, K.
+        classes : ndarray of shape (K,) or None, default None
+            Class labels of a classification tree.
+
+        Returns
+        -------
+        Tree
+            The tree, of depth D.
+        """
         n_branches = b.size
         t = np.arange(n_branches)
         return Tree(
@@ -168,9 +214,25 @@ class Tree:
         values: Floats,
         classes: NDArray[Any] | None = None,
     ) -> Tree:
-        """A constant-leaf tree from nodes in any numbering, root 0: ``left, right (nodes,)``, -1 at leaves.
+        """Tree with constant leaves, from nodes in any numbering whose root is 0.
 
-        ``A (nodes, p)``, ``b (nodes,)`` are read at branches, ``values (nodes, K)`` at leaves.
+        Parameters
+        ----------
+        left, right : ndarray of int of shape (nodes,)
+            Children of each node; -1 at leaves.
+        A : ndarray of shape (nodes, p)
+            Weights of the splits, read at branches.
+        b : ndarray of shape (nodes,)
+            Thresholds of the splits, read at branches.
+        values : ndarray of shape (nodes, K)
+            Outputs or class scores, read at leaves.
+        classes : ndarray of shape (K,) or None, default None
+            Class labels of a classification tree.
+
+        Returns
+        -------
+        Tree
+            The tree, its nodes numbered breadth-first.
         """
         branches, leaves, children = breadth_first(0, left, right)
         return Tree(children=children, A=A[branches], b=b[branches], values=values[leaves], classes=classes)
@@ -180,6 +242,16 @@ class Tree:
         """The `Tree` of a fitted scikit-learn ``DecisionTreeRegressor`` or ``DecisionTreeClassifier``.
 
         scikit-learn routes float32 inputs: a value within float32 rounding of a threshold may take the other side.
+
+        Parameters
+        ----------
+        model : DecisionTreeRegressor or DecisionTreeClassifier
+            A fitted tree of scikit-learn.
+
+        Returns
+        -------
+        Tree
+            The same tree.
 
         Examples
         --------
@@ -288,11 +360,33 @@ class Tree:
         return records.Leaves(writable(self.values), writable(self._coefs), *bounds)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
-        """Leaf node (numbered B..2B) that each row of ``X (n, p)`` reaches: (n,) int."""
+        """Leaf that each row reaches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            Leaf nodes, numbered B..2B.
+        """
         return routing.route(self._check(X), self.branch_arrays)
 
     def decision_path(self, X: ArrayLike) -> Any:
-        """Sparse indicator (n, 2 B + 1), CSR: the nodes on each row's path, the leaf included."""
+        """Nodes on the path of each row, the leaf included.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix of shape (n, 2 B + 1)
+            1 for each node on the path of a row.
+        """
         from scipy.sparse import csr_matrix
 
         leaf = self.apply(X)
@@ -310,14 +404,40 @@ class Tree:
         return csr_matrix((np.ones(indices.size, np.int64), indices, indptr), shape=(leaf.size, self.n_nodes))
 
     def outputs(self, X: ArrayLike) -> Floats:
-        """Outputs for each row: (n, K) values or class scores of its leaf; of a mixture, values or probabilities."""
+        """Outputs for each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Values or class scores of the leaf of each row; values or probabilities of a mixture.
+        """
         X = self._check(X)
         if self.mixture:
             return self._mixed(X)
         return outputs.outputs(X, routing.route(X, self.branch_arrays), self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
-        """Probability of each leaf (n, B + 1) under the gates; ValueError for a hard tree.
+        """Probability of each leaf under the gates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, B + 1)
+            Probabilities; each row sums to 1.
+
+        Raises
+        ------
+        ValueError
+            For a hard tree.
 
         Examples
         --------
@@ -333,9 +453,24 @@ class Tree:
         return subtree.leaf_shares(X, *self.branch_arrays[:3], float(self.gate))
 
     def likeliest(self, X: ArrayLike) -> Floats:
-        """Prediction (n, K) of the most probable leaf of each row (SDTR, section III-A): values or probabilities.
+        """Prediction of the most probable leaf of each row (SDTR, section III-A).
 
         This may differ from the leaf of `apply`, which follows the more probable branch at each node.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Values or probabilities.
+
+        Raises
+        ------
+        ValueError
+            For a hard tree.
         """
         leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
         return self._probabilities(outputs.outputs(self._check(X), leaf, self.leaf_arrays))
@@ -369,24 +504,61 @@ class Tree:
         return replace(self, mixture=False)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predictions: (n,) or, with several outputs, (n, K); class labels (n,) from a classification tree."""
+        """Predict each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Values, (n, K) for several outputs; class labels (n,) of a classification tree.
+        """
         scores = self.outputs(X)
         if self.classes is not None:
             return self.classes[np.argmax(scores, axis=1)]
         return scores[:, 0] if self.n_outputs == 1 else scores
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Class probabilities (n, K) in the order of ``classes``; ValueError from a regression tree."""
+        """Class probabilities of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            Probabilities in the order of ``classes``.
+
+        Raises
+        ------
+        ValueError
+            For a regression tree.
+        """
         if self.classes is None:
             raise ValueError("predict_proba needs a classification tree; this one has no classes")
         scores = self.outputs(X)
         return scores if self.mixture else self._probabilities(scores)
 
     def flops(self, X: ArrayLike) -> float:
-        """Mean floating-point operations to predict one row of X, counted as in the TAO paper's tables.
+        """Mean floating-point operations to predict a row, counted as in the TAO paper's tables.
 
         One comparison per axis-aligned split; ``2 nnz`` (products, sums and the comparison) per oblique one;
         ``2 nnz(coefs)`` at a linear leaf. For a mixture, all nodes count; exponentials are not counted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        float
+            Operations per row.
         """
         nonzero = np.count_nonzero(self.A, axis=1)
         if self.mixture:
@@ -398,7 +570,20 @@ class Tree:
         return float(cost[self.apply(X)].mean())
 
     def node_share(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> Floats:
-        """(2 B + 1,) share of the (weighted) rows of ``X`` that pass each node."""
+        """Share of the rows, or of their weight, that passes each node.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+        sample_weight : array-like of shape (n,) or None, default None
+            Weights of the rows; None: all equal.
+
+        Returns
+        -------
+        ndarray of shape (2 B + 1,)
+            Shares; the root has 1.
+        """
         leaf = self.apply(X)
         weight = np.ones(leaf.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
         share = np.bincount(leaf, weights=weight, minlength=self.n_nodes) / weight.sum()
@@ -409,15 +594,40 @@ class Tree:
     # ---- new trees from this one ----------------------------------------------------------------------------------
 
     def prune_dead(self, X: ArrayLike) -> Tree:
-        """The same tree on X without the branches that send all rows of X one way (paper, section 3.2)."""
+        """The same tree on X without the branches that send all rows of X one way (TAO paper, section 3.2).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        Tree
+            The smaller tree.
+        """
         counts = np.bincount(self.apply(X), minlength=self.n_nodes)
         return self.keep(counts[self.n_branches :] > 0)
 
     def keep(self, leaf_mask: NDArray[np.bool_]) -> Tree:
-        """The tree restricted to the leaves in ``leaf_mask (B + 1,)``; a branch with one remaining child is replaced by
-        it.
+        """Prune the tree to some of its leaves; a branch with one remaining child is replaced by this child.
 
-        Nodes are renumbered breadth-first. At least one leaf must be kept.
+        Nodes are renumbered breadth-first.
+
+        Parameters
+        ----------
+        leaf_mask : ndarray of bool of shape (B + 1,)
+            True for each leaf that stays, at least one.
+
+        Returns
+        -------
+        Tree
+            The pruned tree.
+
+        Raises
+        ------
+        ValueError
+            If no leaf stays.
         """
         return self._of(*breadth_first(*kept(self.children, leaf_mask)))
 
@@ -434,11 +644,33 @@ class Tree:
         )
 
     def subtree(self, node: int) -> Tree:
-        """The subtree with root ``node``."""
+        """Subtree below a node.
+
+        Parameters
+        ----------
+        node : int
+            Number of the node that becomes the root.
+
+        Returns
+        -------
+        Tree
+            The subtree.
+        """
         return replace(self._of(*breadth_first(node, *links(self.children))), share=None)
 
     def graft(self, subtrees: Mapping[int, Tree]) -> Tree:
-        """The tree with the subtrees at some nodes, none above another, replaced. Leaves must be of one form."""
+        """Replace the subtrees at some nodes.
+
+        Parameters
+        ----------
+        subtrees : mapping of int to Tree
+            New subtrees by the number of their node, none above another, with leaves of this tree's form.
+
+        Returns
+        -------
+        Tree
+            The new tree.
+        """
         trees = [self, *subtrees.values()]
         branches, leaves, children = grafted([tree.children for tree in trees], list(subtrees))
         stacked: dict[str, Any] = {
@@ -471,8 +703,21 @@ class Tree:
         return turned.keep(np.ones(self.n_leaves, bool))
 
     def routing(self, X: Floats, leaf: NDArray[np.integer]) -> Tree:
-        """`canonical`, for axis-aligned splits, with the thresholds moved by which rounding would send the rows
-        ``X (n, p)`` elsewhere than to their leaf nodes ``leaf (n,)`` of this tree.
+        """`canonical`, of axis-aligned splits, with thresholds that send given rows to given leaves.
+
+        Only those thresholds are moved by which rounding would send rows elsewhere.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, p)
+            Rows.
+        leaf : ndarray of int of shape (n,)
+            Leaf node of each row in this tree.
+
+        Returns
+        -------
+        Tree
+            The tree.
         """
         number = self.branches_only.canonical.values[:, 0]
         new = np.empty(self.n_leaves, np.int32)
@@ -503,22 +748,68 @@ class Tree:
         return Tree(self.children, self.A, self.b, np.arange(self.n_leaves, dtype=np.float64)[:, None])
 
     def with_share(self, share: Floats) -> Tree:
-        """The same tree with the nodes' ``share (2 B + 1,)``."""
+        """The same tree with another ``share``.
+
+        Parameters
+        ----------
+        share : ndarray of shape (2 B + 1,)
+            Share of the training weight at each node.
+
+        Returns
+        -------
+        Tree
+            The tree.
+        """
         return replace(self, share=share)
 
     def with_spread(self, spread: Floats) -> Tree:
-        """The same tree with the standard deviations ``spread (p,)`` of its features."""
+        """The same tree with another ``spread``.
+
+        Parameters
+        ----------
+        spread : ndarray of shape (p,)
+            Standard deviations of the features.
+
+        Returns
+        -------
+        Tree
+            The tree.
+        """
         return replace(self, spread=spread)
 
     def with_names(self, feature_names: Sequence[str] | None, encoding: Encoding | None = None) -> Tree:
-        """The same tree with names of its features, and the encoding that makes them of a table."""
+        """The same tree with other names of its features.
+
+        Parameters
+        ----------
+        feature_names : sequence of str or None
+            The p names, or None for none.
+        encoding : Encoding or None, default None
+            How the features are made of the columns of a table.
+
+        Returns
+        -------
+        Tree
+            The tree.
+        """
         return replace(self, feature_names=None if feature_names is None else tuple(feature_names), encoding=encoding)
 
     def unscale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
-        """The tree on raw inputs and outputs, if this one was trained on ``(x - x_mean) / x_scale`` and likewise for y.
+        """The tree on raw data, if this one was trained on ``(x - x_mean) / x_scale`` and likewise for y.
 
-        ``x_mean, x_scale (p,)``; ``y_mean, y_scale (K,)`` or scalars. Axis-aligned splits get weight 1, except in a
-        soft tree, whose weights are the steepness of the gates.
+        Axis-aligned splits get weight 1, except in a soft tree, whose weights are the steepness of the gates.
+
+        Parameters
+        ----------
+        x_mean, x_scale : ndarray of shape (p,)
+            Origins and units of the features.
+        y_mean, y_scale : array-like of shape (K,), default 0.0
+            Origins and units of the outputs; numbers for all alike.
+
+        Returns
+        -------
+        Tree
+            The tree on raw features and outputs.
         """
         y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
         A = self.A / x_scale
@@ -537,7 +828,20 @@ class Tree:
         return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1], spread=spread)
 
     def scale(self, x_mean: Floats, x_scale: Floats, y_mean: ArrayLike = 0.0, y_scale: ArrayLike = 1.0) -> Tree:
-        """The inverse of `unscale`: from raw data to a tree on ``(x - x_mean) / x_scale``, and likewise for y."""
+        """The inverse of `unscale`: the tree on ``(x - x_mean) / x_scale`` and likewise for y, of one on raw data.
+
+        Parameters
+        ----------
+        x_mean, x_scale : ndarray of shape (p,)
+            Origins and units of the features.
+        y_mean, y_scale : array-like of shape (K,), default 0.0
+            Origins and units of the outputs; numbers for all alike.
+
+        Returns
+        -------
+        Tree
+            The tree on scaled features and outputs.
+        """
         y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
         return self.unscale(-x_mean / x_scale, 1.0 / x_scale, -y_mean / y_scale, 1.0 / y_scale)
 
@@ -545,13 +849,29 @@ class Tree:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly."""
-        return plain.entries(self)
+        return dictionary.to_dict(self)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Tree:
-        """The tree that `to_dict` wrote. ValueError for another format or version, or damaged content."""
+        """Tree from its dictionary.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_dict` returned.
+
+        Returns
+        -------
+        Tree
+            The tree.
+
+        Raises
+        ------
+        ValueError
+            For another format or version, or damaged content.
+        """
         try:
-            tree = Tree(**plain.fields(data))
+            tree = Tree(**dictionary.from_dict(data))
         except (TypeError, OverflowError, IndexError) as error:
             raise ValueError(f"a tree's entries must be lists of numbers; got something else ({error})") from error
         for name in ("A", "b", "values", "coefs", "lower", "upper", "share", "spread"):
@@ -563,11 +883,33 @@ class Tree:
         """The tree as indented text: splits as inequalities, leaves as constants or equations.
 
         Splits on a feature of a table say what they mean for its column, unless other names are given.
+
+        Parameters
+        ----------
+        feature_names : sequence of str or None, default None
+            The p names in place of the tree's own.
+        digits : int, default 4
+            Significant digits of numbers.
+
+        Returns
+        -------
+        str
+            Lines of text.
         """
         return tree_text(self, self.names(feature_names), digits, in_words=feature_names is None)
 
     def to_html(self, **options: Any) -> str:
-        """The tree as one page of HTML to look at in a browser, see `opttree.export.to_html`.
+        """Page of HTML that shows the tree in a browser.
+
+        Parameters
+        ----------
+        **options : Any
+            Options of `opttree.export.to_html`.
+
+        Returns
+        -------
+        str
+            The page.
 
         Examples
         --------
@@ -585,7 +927,23 @@ class Tree:
         return picture(late("plot_tree"), self, max_depth=4)
 
     def names(self, feature_names: Sequence[str] | None = None) -> list[str]:
-        """Feature names, by default the tree's own, or ``x0..``; ValueError for a wrong number of them."""
+        """Names of the features.
+
+        Parameters
+        ----------
+        feature_names : sequence of str or None, default None
+            The p names in place of the tree's own.
+
+        Returns
+        -------
+        list of str
+            The names given, else the tree's own, else ``x0..``.
+
+        Raises
+        ------
+        ValueError
+            For a wrong number of names.
+        """
         feature_names = self.feature_names if feature_names is None else feature_names
         if feature_names is None and self.encoding is not None:
             feature_names = self.encoding.names

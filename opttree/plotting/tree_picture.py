@@ -61,7 +61,7 @@ def draw_tree(
                     va="center", zorder=2, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
                 )  # fmt: skip
     for node, (x, y) in places.items():
-        text, own = chosen[node]
+        text, font_size = chosen[node]
         box = boxes[node]
         edge = "#5d7f45" if box.is_end else "#4c6a87"
         if not text:
@@ -69,7 +69,7 @@ def draw_tree(
                     markeredgewidth=0.5, zorder=3)  # fmt: skip
             continue
         style = {"boxstyle": "round,pad=0.3", "facecolor": box.color, "edgecolor": edge, "linewidth": 0.8}
-        ax.text(x, y, text, fontsize=own, ha="center", va="center", zorder=3, bbox=style, parse_math=False)
+        ax.text(x, y, text, fontsize=font_size, ha="center", va="center", zorder=3, bbox=style, parse_math=False)
     notes = [gate_text(tree, 3)] if tree.mixture else []
     if tree.spread is not None and any(f < 0 for f in tree.feature):
         notes.append("sums of features: weight x standard deviation, the largest terms; yes: the sum is low")
@@ -202,11 +202,11 @@ def _lines(text: str) -> str:
 
 
 def _wrapped(line: str, most: int = 26) -> str:
-    found, rest = "", line
+    lines, rest = "", line
     while len(rest) > most and " " in rest[most // 2 : most]:
         cut = rest.rindex(" ", most // 2, most)
-        found, rest = f"{found}{rest[:cut]}\n", rest[cut + 1 :]
-    return found + rest
+        lines, rest = f"{lines}{rest[:cut]}\n", rest[cut + 1 :]
+    return lines + rest
 
 
 def text_size(text: str, font: float) -> tuple[float, float]:
@@ -242,12 +242,12 @@ def fitted_texts(
         level = sorted((node for node in places if places[node][1] == depth), key=lambda node: places[node][0])
         kinds = {True: [n for n in level if boxes[n].is_end], False: [n for n in level if not boxes[n].is_end]}
         options = [
-            (detail, own)
+            (detail, size)
             for detail in range(max(len(boxes[n].texts) for n in level))
-            for own in (fonts if detail < 6 else fonts[:1])
+            for size in (fonts if detail < 6 else fonts[:1])
         ]
         taken = next(
-            ((d, own) for d, own in options if _fits(level, places, boxes, d, own, unit)),
+            ((d, size) for d, size in options if _fits(level, places, boxes, d, size, unit)),
             (len(boxes[level[0]].texts), font),
         )
         for nodes in kinds.values():

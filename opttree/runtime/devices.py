@@ -83,8 +83,10 @@ def _no_torch() -> str | None:
         import torch
     except ImportError as error:
         return f"PyTorch, which cannot be imported ({error})"
-    found = torch.__version__
-    return None if tuple(map(int, found.split(".")[:2])) >= TORCH else f"PyTorch 2.7 or newer, and {found} is installed"
+    version = torch.__version__
+    if tuple(map(int, version.split(".")[:2])) >= TORCH:
+        return None
+    return f"PyTorch 2.7 or newer, and {version} is installed"
 
 
 def _accelerator() -> Any:
@@ -161,8 +163,8 @@ class _Placed:
         self._xp, self._device = xp, device
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._xp, name)
-        return partial(found, device=self._device) if name in CREATION else found
+        value = getattr(self._xp, name)
+        return partial(value, device=self._device) if name in CREATION else value
 
 
 class TorchBackend(Backend):
@@ -198,20 +200,20 @@ class TorchBackend(Backend):
         return total if idle else free + cached
 
 
-def lacking(own: Backend, needed: float, what: str, lower: str, idle: bool = False) -> str | None:
+def lacking(device: Backend, needed: float, what: str, lower: str, idle: bool = False) -> str | None:
     """An error message if the device has less than ``needed`` bytes of memory for ``what``, or None.
 
     ``lower`` says which options to reduce; with ``idle``, total memory is compared instead of free memory.
     """
-    free = own.memory(idle)
+    free = device.memory(idle)
     if free is None or needed <= free:
         return None
     what = f"{what}, about {needed / 1e9:.3g} GB, and {max(free, 0.0) / 1e9:.3g} GB are free"
-    return _sentence(own, what, lower)
+    return _sentence(device, what, lower)
 
 
 @contextmanager
-def memory_errors(own: Backend, what: str, lower: str) -> Iterator[None]:
+def memory_errors(device: Backend, what: str, lower: str) -> Iterator[None]:
     """Context that turns out-of-memory errors of the device into a MemoryError with a one-sentence message."""
     try:
         yield
@@ -221,11 +223,11 @@ def memory_errors(own: Backend, what: str, lower: str) -> Iterator[None]:
             words in said for words in ("out_of_memory", "out of memory", "memoryallocation")
         ):
             raise
-        raise MemoryError(_sentence(own, f"{what} ({error})", lower)) from error
+        raise MemoryError(_sentence(device, f"{what} ({error})", lower)) from error
 
 
-def _sentence(own: Backend, what: str, lower: str) -> str:
-    return f"device must have memory for {what}; {lower}, or use device='cpu'; got device={own.name!r}"
+def _sentence(device: Backend, what: str, lower: str) -> str:
+    return f"device must have memory for {what}; {lower}, or use device='cpu'; got device={device.name!r}"
 
 
 class DeviceArrays:
@@ -233,13 +235,16 @@ class DeviceArrays:
 
     Parameters
     ----------
-    own : the device's `Backend`.
-    dtype : "float32" or "float64".
-    what, lower : for the error message where memory ends: what takes it, and the options that ask for less.
+    backend : Backend
+        The backend of the device.
+    dtype : {"float32", "float64"}
+        Floating type of the arrays.
+    what, lower : str
+        For the error message where memory ends: what takes it, and the options that ask for less.
     """
 
-    def __init__(self, own: Backend, dtype: str, what: str, lower: str) -> None:
-        self.backend, self.xp = own, own.xp
+    def __init__(self, backend: Backend, dtype: str, what: str, lower: str) -> None:
+        self.backend, self.xp = backend, backend.xp
         self.dtype, self._what, self._lower = dtype, what, lower
 
     def upload(self, array: ArrayLike) -> Any:

@@ -52,8 +52,15 @@ def noted_interrupts(message: str = "", *, last: bool = False) -> Iterator[Calla
 
     Parameters
     ----------
-    message : what the first Ctrl-C writes to standard error at once, if anything.
-    last : whether the process ends after the block; interrupts are then ignored.
+    message : str, default ""
+        What the first Ctrl-C writes to standard error at once, if anything.
+    last : bool, default False
+        Whether the process ends after the block; interrupts are then ignored.
+
+    Yields
+    ------
+    callable
+        Function that returns whether Ctrl-C was pressed.
     """
     global _noted
     if _noted is not None:
@@ -165,13 +172,13 @@ def _ignore_lost_exceptions() -> None:
     if getattr(report, "ignores", None) is _Left:
         return
 
-    def report_others(lost: Any) -> None:
-        if lost.exc_type is not _Left:
-            report(lost)
+    def report_others(unraisable: Any) -> None:
+        if unraisable.exc_type is not _Left:
+            report(unraisable)
 
     report_others.ignores = _Left  # type: ignore[attr-defined]
     sys.unraisablehook = report_others
-    threading.excepthook = lambda lost: None if lost.exc_type is _Left else report_thread(lost)
+    threading.excepthook = lambda unraisable: None if unraisable.exc_type is _Left else report_thread(unraisable)
 
 
 def _leave(thread: threading.Thread) -> None:

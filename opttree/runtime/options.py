@@ -67,10 +67,18 @@ def option(default: Any = MISSING, doc: str | None = None, *, factory: Any = MIS
 
     Parameters
     ----------
-    default, factory : as in `dataclasses.field`.
-    doc : what the docstring says of it.
-    **rule : the fields of a `Rule`: ``least``, ``above``, ``most``, ``below`` and ``finite`` are for all numbers in it;
+    default, factory : object
+        As in `dataclasses.field`.
+    doc : str or None, default None
+        What the docstring says of the option.
+    **rule : object
+        Fields of a `Rule`: ``least``, ``above``, ``most``, ``below`` and ``finite`` hold for all numbers in the option;
         ``test`` is a function of the value, and ``words`` says what it asks for.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field, with its rule as metadata.
     """
     return field(default=default, default_factory=factory, metadata={"rule": Rule(doc, **rule)})
 
@@ -159,7 +167,7 @@ def _either(words: Iterable[str]) -> str:
 
 
 def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
-    """The docstring of ``cls`` with a section on its options: ``first``, then its own, then those of its bases."""
+    """The docstring of ``cls`` with a section on options: ``first``, then those of the class and of its bases."""
     types_of = {name: text for base in cls.__mro__[::-1] for name, text in inspect.get_annotations(base).items()}
     places = [inspect.get_annotations(base) for base in cls.__mro__]
     nearest = {name: next(i for i, place in enumerate(places) if name in place) for name in options}
@@ -171,9 +179,10 @@ def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
             text = kind if isinstance(kind, str) else kind.__name__ if isinstance(kind, type) else str(kind)
             text = text.replace("typing.", "").replace("Device", 'Literal["cpu", "gpu", "auto"]')
             text = re.sub(r"Literal\[([^],]*)\]", r"\1", text)
-            text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ")
+            text = re.sub(r"Literal\[(.*?)\]", r"{\1}", text).replace(" | ", " or ").replace("'", '"')
             limits = f",{rule.range}" if rule.range else ""
-            lines.append(f"{name} : {text}{limits}" + (f", default {default!r}" if default is not MISSING else ""))
+            shown = f'"{default}"' if isinstance(default, str) else repr(default)
+            lines.append(f"{name} : {text}{limits}" + (f", default {shown}" if default is not MISSING else ""))
             lines += [f"    {line.strip()}" for line in rule.doc.strip().splitlines()]
     text = inspect.cleandoc(str(cls.__doc__))  # as Python 3.13 stores it
     if len(lines) == 2 or "\nParameters\n" in text:
@@ -190,8 +199,8 @@ class Options:
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
         inherited = {name: f for base in cls.__mro__[:0:-1] for name, f in _declared(base).items()}
-        own = {name: f for name, f in vars(cls).items() if isinstance(f, Field) and f.metadata}
-        for name, f in own.items():
+        declared = {name: f for name, f in vars(cls).items() if isinstance(f, Field) and f.metadata}
+        for name, f in declared.items():
             if "changes" in f.metadata:
                 if name not in inherited:
                     raise TypeError(f"{cls.__name__}.{name} must change an option of a base class; there is none")
@@ -200,7 +209,7 @@ class Options:
                 f.metadata = types.MappingProxyType({"rule": rule})
         if cls.__doc__:
             first = next((name for name, f in inherited.items() if f.kw_only is False), None)  # the positional option
-            cls.__doc__ = documented(cls, inherited | own, first)
+            cls.__doc__ = documented(cls, inherited | declared, first)
 
     def check_options(self) -> None:
         """Check every option against its type and its rule.

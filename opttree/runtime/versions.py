@@ -40,14 +40,14 @@ def show_versions() -> None:
 def _libraries() -> dict[str, str]:
     """The version of each library that opttree's metadata names, those of extras if they are there."""
     try:
-        stated, found = metadata.requires("opttree") or [], {"opttree": metadata.version("opttree")}
+        required, versions = metadata.requires("opttree") or [], {"opttree": metadata.version("opttree")}
     except metadata.PackageNotFoundError:
         return {"opttree": "not installed; its libraries are not known"}
-    for line in stated:
+    for line in required:
         name = re.split(r"[\s\[;<>=!~]", line, maxsplit=1)[0]
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             if "extra ==" not in line:
-                found[name] = "missing"
-    return found
+                versions[name] = "missing"
+    return versions

@@ -46,7 +46,7 @@ def fit_jointly(problem: Statement, tree: Tree) -> Tree:
     for empty in np.flatnonzero(~filled).tolist():
         table[empty] = _allowed(G, table, filled, empty)
         filled[empty] = True
-    if problem.loss == "log":
+    if problem.loss_function.form == "entropy":
         table = np.column_stack([1.0 - table, table])
     return replace(tree, values=table)
 
@@ -75,13 +75,16 @@ def _fit(problem: Statement, leaf: NDArray[np.integer], best: Floats, limits: Li
         return best
     G, h = limits.G.reshape(len(limits.h), L * K), limits.h
     weight: Floats = np.bincount(leaf, weights=problem.w, minlength=L).astype(np.float64)
-    if problem.loss == "zero_one":
-        return _classes(problem, leaf, G, h, best.shape)
-    if problem.loss == "absolute":
-        return _medians(problem, leaf, G, h, best.shape)
-    if problem.loss == "log":
-        return _probabilities(weight, best[:, 0], G, h)[:, None]
-    return least_squares_within(np.repeat(weight, K), best.ravel(), G, h).reshape(L, K)
+    match problem.loss_function.form:
+        case "errors":
+            return _classes(problem, leaf, G, h, best.shape)
+        case "absolute":
+            return _medians(problem, leaf, G, h, best.shape)
+        case "entropy":
+            return _probabilities(weight, best[:, 0], G, h)[:, None]
+        case "quadratic":
+            return least_squares_within(np.repeat(weight, K), best.ravel(), G, h).reshape(L, K)
+    raise NotImplementedError(problem.loss_function.form)
 
 
 def least_squares_within(weight: Floats, target: Floats, G: Floats, h: Floats) -> Floats:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels import records
 from opttree.kernels.leaves import fit as leaves
-from opttree.kernels.losses import codes, entropy, rows as row_losses
+from opttree.kernels.losses import codes, rows as row_losses
 from opttree.kernels.passes import reduced
 from opttree.model.convert import as_model
 from opttree.model.forest import Forest
@@ -20,14 +20,12 @@ from opttree.model.structure import read_only, writable
 from opttree.model.tree import LINKS, Tree
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
 from opttree.statement.joint_leaves import fit_jointly
-from opttree.statement.losses import Loss
+from opttree.statement.losses import NAMED, Loss
 from opttree.statement.numbers import LARGEST_SINGLE, SMALLEST, check_numbers, in_same_order
 from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.tables.weights import check_weight
 
 Floats = NDArray[np.float64]
-LOSSES = {"squared": codes.SQUARED, "absolute": codes.ABSOLUTE, "zero_one": codes.ZERO_ONE, "log": codes.LOG}
-CLASSIFICATION = ("zero_one", "log")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +94,11 @@ class TreeProblem:
     classes: NDArray[Any] | None = field(init=False, default=None)  # (K,) sorted labels, those of weight zero included
 
     def __post_init__(self) -> None:
-        for name, allowed in (("splits", ("oblique", "axis")), ("leaves", ("constant", "linear")), ("loss", LOSSES)):
-            own = name == "loss" and isinstance(self.loss, Loss)
-            if not own and getattr(self, name) not in allowed:
+        if isinstance(self.loss, Loss) and type(self.loss) in NAMED.values():
+            object.__setattr__(self, "loss", self.loss.name)
+        for name, allowed in (("splits", ("oblique", "axis")), ("leaves", ("constant", "linear")), ("loss", NAMED)):
+            is_object = name == "loss" and isinstance(self.loss, Loss)
+            if not is_object and getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {list(allowed)}; got {getattr(self, name)!r}")
         for name, least in (("depth", 0), ("min_leaf", 1)):
             value = getattr(self, name)
@@ -132,7 +132,7 @@ class TreeProblem:
         if not self.is_classification:
             y = y.astype(np.float64)
             check_numbers("y", y)
-        if isinstance(self.loss, Loss) and self.leaves != "constant":
+        if self.leaves != "constant" and self.loss_function.lacks("linear_leaves"):
             raise ValueError(f"leaves must be 'constant' for loss={self.loss!r}; got {self.leaves!r}")
         weight = np.ones(X.shape[0]) if self.sample_weight is None else np.asarray(self.sample_weight, np.float64)
         if weight.shape != (X.shape[0],):
@@ -144,8 +144,7 @@ class TreeProblem:
         if not used.all():
             constraints = _on_rows(constraints, np.flatnonzero(used), len(used))
             X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
-        if isinstance(self.loss, Loss):
-            self.loss.check(y)
+        self.loss_function.check(y)
         names = None if names is None else tuple(str(name) for name in names)
         if names is not None and len(names) != X.shape[1]:
             raise ValueError(f"feature_names must have {X.shape[1]} entries; got {len(names)}")
@@ -176,7 +175,7 @@ class TreeProblem:
         unit = np.where(deviation > 0.0, deviation, 1.0)
         scaling = [mean, unit, np.zeros(raw.n_outputs), np.ones(raw.n_outputs)]
         y_scaled = raw.y
-        if not raw.is_classification and not isinstance(raw.loss, Loss):
+        if raw.loss_function.scales:
             middle = np.sum(raw.w[:, None] * raw.Y, axis=0)
             spread = np.sqrt(np.sum(raw.w[:, None] * np.square(raw.Y - middle), axis=0))
             scaling[2:] = [middle, np.where(spread > 0.0, spread, 1.0)]
@@ -223,10 +222,15 @@ class TreeProblem:
         """Number of features, p."""
         return int(self.X.shape[1])
 
+    @cached_property
+    def loss_function(self) -> Loss:
+        """The loss as an object, which says what it can do."""
+        return self.loss if isinstance(self.loss, Loss) else NAMED[self.loss]()
+
     @property
     def is_classification(self) -> bool:
         """Whether y holds labels."""
-        return self.loss in CLASSIFICATION
+        return self.loss_function.labels
 
     @property
     def _rows(self) -> records.Rows:
@@ -299,15 +303,20 @@ class TreeProblem:
 
     @property
     def loss_code(self) -> int:
-        """The kernels' code of the loss; `GIVEN` for a `Loss`, whose losses kernels take as a table."""
-        return codes.GIVEN if isinstance(self.loss, Loss) else LOSSES[self.loss]
+        """The kernels' code of the loss; `GIVEN` for one that they have no branch for, and take as a table."""
+        return self.loss_function.code
 
     def leaf_losses(self, values: Floats) -> Floats:
-        """(n, L) the loss of every row at constant leaves ``values (L, K)``, for a `Loss`."""
-        assert isinstance(self.loss, Loss)
-        table = np.zeros((self.n_samples, len(values)))
+        """(n, L) the loss of every row at constant leaves ``values (L, K)``, for a loss that kernels have no
+        branch for.
+        """
+        loss, table = self.loss_function, np.zeros((self.n_samples, len(values)))
+        if loss.labels:
+            for number, shares in enumerate(values):
+                table[:, number] = loss.of_rows(self.Y, np.broadcast_to(shares, (self.n_samples, self.n_outputs)))
+            return table
         for k in range(self.n_outputs):
-            table += self.loss.value(self.Y[:, k : k + 1], values[None, :, k])
+            table += loss.value(self.Y[:, k : k + 1], values[None, :, k])
         return table
 
     def strength(self, kind: type[L1] | type[L2], on: str) -> float:
@@ -417,29 +426,16 @@ class TreeProblem:
     def row_losses(self, model: Tree | Forest) -> Floats:
         """(n,) the loss of each row, of which `mean_loss` is the weighted mean."""
         if isinstance(model, Forest):
-            return self._losses_of(model.answers(self.X))
-        if model.mixture or isinstance(self.loss, Loss):
-            return self._losses_of(model.outputs(self.X))
+            return self.loss_function.of_rows(self.Y, model.answers(self.X))
+        if model.mixture or self.loss_code == codes.GIVEN:
+            return self.loss_function.of_rows(self.Y, model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
         found: Floats = row_losses.losses(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
         return found
 
     def mean_loss_of(self, answers: Floats) -> float:
         """Weighted mean loss of ``answers (n, K)``: predictions, or class probabilities."""
-        return float(np.sum(self.w * self._losses_of(answers)))
-
-    def _losses_of(self, outputs: Floats) -> Floats:
-        """Loss of each row, given predictions or class probabilities (n, K)."""
-        if self.is_classification:
-            code = self.Y[:, :1].astype(np.int64)
-            if self.loss == "zero_one":
-                return (outputs.argmax(axis=1) != code[:, 0]).astype(np.float64)
-            own = np.take_along_axis(outputs, code, axis=1)[:, 0]
-            return -np.log(np.clip(own, codes.SMALLEST_PROBABILITY, 1.0))
-        if isinstance(self.loss, Loss):
-            return np.sum(self.loss.value(self.Y, outputs), axis=1)
-        error = np.abs(outputs - self.Y)
-        return np.sum(error if self.loss == "absolute" else error**2, axis=1)
+        return float(np.sum(self.w * self.loss_function.of_rows(self.Y, answers)))
 
     def penalty(self, model: Tree | Forest) -> float:
         """Sum of the penalties of a tree; of a forest, the mean over its trees."""
@@ -604,21 +600,10 @@ class TreeProblem:
         With ``lasso`` a linear leaf minimises half the mean squared error on its rows (of another loss, the mean) plus
         ``lasso |coefs|_1``, whatever the penalties of the statement.
         """
-        if isinstance(self.loss, Loss):
-            none = np.zeros((0, 0))
-            return records.Leaves(self._best_constants(self.loss, leaf, values), coefs, none, none)
+        linear, loss = coefs.shape[2] > 0, self.loss_function
         order, start = group = reduced.group_rows(leaf, values.shape[0], self.w)
-        if self.is_classification:
-            new, kernel = leaves.fit_frequencies(self.Y, self.w, order, start, self.n_outputs), leaves.softmaxes_range
-        elif self.loss == "absolute":
-            new, kernel = leaves.fit_medians(self.Y, self.w, order, start), leaves.least_absolute_range
-        else:
-            new, kernel = leaves.fit_means(self.Y, self.w, order, start), leaves.least_squares_range
-        linear = coefs.shape[2] > 0
-        if self.loss == "log" and not linear:
-            entropy.give_up_rare(new)
-        if linear and self.is_classification:
-            new = np.log(np.maximum(new, codes.SMALLEST_PROBABILITY))
+        fit = loss.starts if linear else loss.constants
+        new = fit(self.Y, self.w, order, start, self.n_outputs)
         empty = np.diff(start) == 0
         new[empty] = values[empty] if values.shape == new.shape else 0.0
         none = np.zeros((0, 0))
@@ -627,27 +612,12 @@ class TreeProblem:
         coefs = coefs.copy()
         w, l1, l2 = self.w, self.strength(L1, "leaves"), self.strength(L2, "leaves")
         if lasso:
-            w, l1, l2 = (
-                w / np.bincount(leaf, w, len(values))[leaf],
-                lasso * (2.0 if self.loss == "squared" else 1.0),
-                0.0,
-            )
+            w, l1, l2 = w / np.bincount(leaf, w, len(values))[leaf], lasso * loss.lasso_scale, 0.0
         fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
         rows = records.Rows(self.X, self.Y, w)
-        leaves.fit_linear_leaves(kernel, rows, group, records.Net(l1, l2), fewest, new, coefs)
+        leaves.fit_linear_leaves(loss.linear_leaves, rows, group, records.Net(l1, l2), fewest, new, coefs)
         bounds = (none, none) if self.is_classification else leaves.output_ranges(rows, group, new, coefs)
         return records.Leaves(new, coefs, *bounds)
-
-    def _best_constants(self, loss: Loss, leaf: NDArray[np.integer], values: Floats) -> Floats:
-        """(L, K) the best constants of rows at leaf numbers ``leaf (n,)``; ``values`` where there are none."""
-        new = np.array(values, np.float64)
-        order = np.argsort(leaf, kind="stable")
-        first = np.searchsorted(leaf[order], np.arange(len(values) + 1))
-        for number in range(len(values)):
-            rows = order[first[number] : first[number + 1]]
-            for k in range(self.n_outputs) if rows.size else ():
-                new[number, k] = loss.constant(self.Y[rows, k], self.w[rows])
-        return new
 
     def bound_leaves(self, tree: Tree) -> Tree:
         """``tree`` with its linear leaves clipped as in `fit_leaves`, but not refitted; regression only."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
-from opttree.statement.losses import Loss
 
 Floats = NDArray[np.float64]
 ROOT_RIDGE = 1e-6  # of the root's linear model, as a share of its weight
@@ -22,10 +21,8 @@ MOST_NUMBERS = 2**26  # in the products of features of all nodes
 
 def refusal(problem: TreeProblem) -> str | None:
     """Why leaves of this problem cannot be shrunk, or None."""
-    if problem.loss == "absolute":
-        return "medians are not shrunk; use loss='squared'"
-    if isinstance(problem.loss, Loss):
-        return f"leaves fitted by {problem.loss!r} are not shrunk; use loss='squared'"
+    if problem.loss_function.lacks("averages"):
+        return f"leaves that are not means, such as medians, are not shrunk; got loss={problem.loss!r}, use 'squared'"
     products = 2 ** min(problem.depth, 40) * (problem.n_features + 1) ** 2
     if problem.leaves == "linear" and not problem.is_classification and products > MOST_NUMBERS:
         return f"linear leaves of {problem.n_features} features at depth {problem.depth} take too much memory"

@@ -22,10 +22,13 @@ class Chunks:
 
     Parameters
     ----------
-    source : a Parquet file or a folder of them (path, needs pyarrow); a pair ``(X, y)`` of arrays, possibly
-        memory-mapped, or X alone; a Dask DataFrame; or a function without arguments that returns an iterator of pairs.
-    target : name or names of the target columns of a file or DataFrame; None: there is no y.
-    rows : largest number of rows in a chunk; larger Dask partitions and larger chunks of a function are divided.
+    source : path-like, tuple of arrays, array, Dask DataFrame or callable
+        A Parquet file or a folder of them (needs pyarrow); a pair ``(X, y)`` of arrays, possibly memory-mapped, or X
+        alone; a Dask DataFrame; or a function without arguments that returns an iterator of pairs.
+    target : str or list of str or None, default None
+        Name or names of the target columns of a file or DataFrame; None: there is no y.
+    rows : int, default 65536
+        Largest number of rows in a chunk; larger Dask partitions and larger chunks of a function are divided.
 
     Raises
     ------
@@ -112,9 +115,25 @@ class Chunks:
             yield X, y
 
     def sample(self, count: int, rng: np.random.Generator) -> tuple[Floats, NDArray[Any], int]:
-        """``count`` random rows (or all, if there are fewer) with their y, and the number of rows, in one pass.
+        """Draw random rows in one pass.
 
         Each row gets a random number; the rows with the largest are kept.
+
+        Parameters
+        ----------
+        count : int
+            Number of rows; all are taken if there are fewer.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        X : ndarray of shape (count, p)
+            The rows.
+        y : ndarray of shape (count,) or (count, K)
+            Their targets.
+        n_rows : int
+            Number of rows that there are.
         """
         kept_X, kept_y, kept_key = np.zeros((0, 0)), np.zeros(0), np.zeros(0)
         n = 0
@@ -138,17 +157,25 @@ class Chunks:
 def predict_chunks(
     model: Any, source: Any, *, target: str | list[str] | None = None, rows: int = ROWS, method: str = "predict"
 ) -> Iterator[NDArray[Any]]:
-    """Predictions of any fitted estimator for each chunk of ``source`` in turn; ``target`` columns are left out.
-
-    ``method`` is the name of the estimator's method: "predict", "predict_proba" or "apply". For the rest see `Chunks`.
+    """Predictions of any fitted estimator for each chunk of rows in turn.
 
     Parameters
     ----------
-    model : a fitted estimator.
-    source : see `Chunks`.
-    target : columns of the table to leave out.
-    rows : largest number of rows in a chunk.
-    method : of the estimator: "predict", "predict_proba" or "apply".
+    model : estimator
+        A fitted estimator.
+    source : object
+        Rows, see `Chunks`.
+    target : str or list of str or None, default None
+        Columns of the table to leave out.
+    rows : int, default 65536
+        Largest number of rows in a chunk.
+    method : {"predict", "predict_proba", "apply"}, default "predict"
+        Name of the method of the estimator.
+
+    Yields
+    ------
+    ndarray
+        Predictions of one chunk.
 
     See Also
     --------

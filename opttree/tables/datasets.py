@@ -30,8 +30,20 @@ ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: ``X`` (DataFrame), ``y`` (Series, or DataFrame for several outputs), ``task`` ("regression" or
-    "classification"), ``name`` and ``source``.
+    """A data set.
+
+    Attributes
+    ----------
+    X : pandas.DataFrame
+        Table of the features.
+    y : pandas.Series or pandas.DataFrame
+        The target, a table for several outputs.
+    task : {"regression", "classification"}
+        What is predicted.
+    name : str
+        Name of the data set.
+    source : str
+        Where it comes from.
 
     See Also
     --------
@@ -137,8 +149,8 @@ def _folder() -> Path | None:
 
 def _files() -> dict[str, Path]:
     folder = _folder()
-    found = sorted([*folder.glob("*.csv"), *folder.glob("*.csv.gz")]) if folder else []
-    return {path.name.split(".csv")[0]: path for path in found if path.name != "MANIFEST.csv"}
+    files = sorted([*folder.glob("*.csv"), *folder.glob("*.csv.gz")]) if folder else []
+    return {path.name.split(".csv")[0]: path for path in files if path.name != "MANIFEST.csv"}
 
 
 def names() -> list[str]:
@@ -162,12 +174,19 @@ def load(name: str, as_arrays: Literal[False] = False) -> Dataset: ...
 @overload
 def load(name: str, as_arrays: Literal[True]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The data set called ``name``; with ``as_arrays=True`` its float64 ``(X, y)`` (`Dataset.as_arrays`).
+    """Data set by its name.
 
     Parameters
     ----------
-    name : one of `names`, or of a data set on OpenML.
-    as_arrays : whether to return (n, p) features and (n,) targets as float64 instead of a `Dataset`.
+    name : str
+        One of `names`, or of a data set on OpenML.
+    as_arrays : bool, default False
+        Whether to return features and targets as float64 (`Dataset.as_arrays`) instead of a `Dataset`.
+
+    Returns
+    -------
+    Dataset or tuple[ndarray of shape (n, p), ndarray of shape (n,)]
+        The data set.
 
     Raises
     ------
@@ -200,11 +219,22 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
 
 
 def read_csv(path: str | Path) -> pd.DataFrame:
-    r"""A CSV file (also gzip) as a DataFrame; ValueError if it cannot be read.
+    r"""CSV file (also gzip) as a DataFrame.
 
     Parameters
     ----------
-    path : of the file.
+    path : path-like
+        Name of the file.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read.
 
     See Also
     --------
@@ -233,11 +263,17 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    r"""A CSV or Parquet file as a DataFrame; columns of ISO dates, such as 2024-03-01, are read as dates.
+    r"""CSV or Parquet file as a DataFrame; columns of ISO dates, such as 2024-03-01, are read as dates.
 
     Parameters
     ----------
-    path : of the file, ``.parquet`` or ``.pq``, or else CSV.
+    path : path-like
+        Name of the file, ``.parquet`` or ``.pq``, or else CSV.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table.
 
     Raises
     ------
@@ -276,12 +312,17 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def guess_task(y: pd.Series) -> str:
-    """The task by y: "regression" for numbers; "classification" for text, booleans, categories, 0 and 1, and other two
-    integers.
+    """Task that a target suggests.
 
     Parameters
     ----------
-    y : (n,) the target.
+    y : pandas.Series of length n
+        The target.
+
+    Returns
+    -------
+    {"regression", "classification"}
+        "regression" for numbers; "classification" for text, booleans, categories, 0 and 1, and other two integers.
 
     See Also
     --------

@@ -62,16 +62,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    categorical_features : "from_dtype": text, and what the table calls categories; or a list of names, of numbers, or a
-        mask of the columns that are categories as well, as in scikit-learn's gradient boosting.
-    ordered : whether the features are for axis-aligned splits.
-    max_levels : most levels of a category that get indicators of their own.
-    random_state : seed of the folds.
+    categorical_features : "from_dtype" or array-like, default "from_dtype"
+        "from_dtype": text, and what the table calls categories; or a list of names, of numbers, or a mask of the
+        columns that are categories as well, as in scikit-learn's gradient boosting.
+    ordered : bool, default False
+        Whether the features are for axis-aligned splits.
+    max_levels : int, default 16
+        Most levels of a category that get an indicator each.
+    random_state : int or None, default 0
+        Seed of the folds.
 
     Attributes
     ----------
-    encoding_ : `opttree.encoding.Encoding`, which holds all that was learned.
-    feature_names_in_, n_features_in_ : as in scikit-learn.
+    encoding_ : opttree.encoding.Encoding
+        All that was learned.
+    feature_names_in_, n_features_in_ : ndarray, int
+        As in scikit-learn.
 
     See Also
     --------
@@ -101,9 +107,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn the encoding from a table ``X (n, p)`` and the target ``y (n,)`` or ``(n, K)``.
+        """Learn the encoding.
 
         Rows of weight zero are left out; other weights do not count. Without ``y``, every category gets indicators.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows of the table.
+        y : array-like of shape (n,) or (n, K), default None
+            The target.
+        sample_weight : array-like of shape (n,) or None, default None
+            Weights of the rows.
+
+        Returns
+        -------
+        TableEncoder
+            The encoder itself.
 
         Raises
         ------
@@ -123,7 +143,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.encoding_.transform(check_table(self, X, reset=False))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the features (q,), such as "age", "age=missing" and "colour=red"."""
+        """Names of the features, such as "age", "age=missing" and "colour=red".
+
+        Parameters
+        ----------
+        input_features : object, default None
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        ndarray of shape (q,)
+            The names.
+        """
         check_is_fitted(self, "encoding_")
         return np.array(self.encoding_.names, object)
 
@@ -147,8 +178,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         folded: dict[int, Floats] = {}  # out-of-fold values, by number of the feature
         for j, column in enumerate(columns):
             if column.kind == "category":
-                own = [raw[j][i] for i in used]
-                made, values = self._category(j, own, target)
+                entries = [raw[j][i] for i in used]
+                made, values = self._category(j, entries, target)
                 folded.update({len(features) + k: v for k, v in values.items()})
             else:
                 made = self._number(j, raw[j][used])
@@ -269,15 +300,15 @@ def _chosen(categorical_features: Any, names: Sequence[str]) -> set[int]:
         if len(given) != len(names):
             raise wrong
         return set(map(int, np.flatnonzero(given)))
-    found = set()
+    numbers = set()
     for value in given:
         if isinstance(value, (int, np.integer)) and -len(names) <= value < len(names):
-            found.add(int(value) % len(names))
+            numbers.add(int(value) % len(names))
         elif isinstance(value, str) and value in names:
-            found.add(names.index(value))
+            numbers.add(names.index(value))
         else:
             raise ValueError(f"{rule}; got {value!r} in it")
-    return found
+    return numbers
 
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:

@@ -34,10 +34,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Value:
-    """A number, or the date in days since 1970: ``fill`` where it is missing.
+    """A number, or a date in days since 1970.
 
     With ``low`` and ``high``, numbers are clipped to this range and ``fill`` lies outside of it, so that a threshold
     sends missing ones to one side.
+
+    Parameters
+    ----------
+    column : int
+        Number of the column.
+    fill : float
+        The number where the column is missing.
+    low, high : float or None, default None
+        Range of the numbers.
 
     See Also
     --------
@@ -66,6 +75,11 @@ class Value:
 class Missing:
     """1 where the column is missing, 0 elsewhere.
 
+    Parameters
+    ----------
+    column : int
+        Number of the column.
+
     See Also
     --------
     Encoding : what holds it
@@ -87,10 +101,21 @@ class Missing:
 
 @dataclass(frozen=True)
 class Levels:
-    """A number for each category; ``other`` for unknown ones, ``missing`` for missing ones; ``of``: what it is.
+    """A number for each category.
 
-    "indicator": 1 for the levels in ``numbers``, 0 for the others. Else the mean of the target in each category, or the
-    share of a class, which ``of`` names.
+    Parameters
+    ----------
+    column : int
+        Number of the column.
+    numbers : mapping of str to float
+        The number of each known category.
+    other : float
+        The number of categories that are not known.
+    missing : float
+        The number where the column is missing.
+    of : str, default "indicator"
+        What the numbers are. "indicator": 1 for the levels in ``numbers``, 0 for the others. Else the mean of the
+        target in each category, or the share of a class, which ``of`` names.
 
     See Also
     --------
@@ -116,7 +141,18 @@ class Levels:
     of: str = "indicator"
 
     def number_of(self, level: str) -> float:
-        """The number of a category, as text."""
+        """Number of a category.
+
+        Parameters
+        ----------
+        level : str
+            The category, as text.
+
+        Returns
+        -------
+        float
+            Its number.
+        """
         return self.missing if level == "" else self.known.get(level, self.other)
 
     @cached_property
@@ -124,11 +160,11 @@ class Levels:
         """The number of every text that is known: the levels, and the usual texts of those that are numbers. The level
         1.0 of a column of texts is the number 1 where the other levels are absent, and the column is read as numbers.
         """
-        found = dict(self.numbers)
+        numbers = dict(self.numbers)
         for level, value in self.numbers.items():
             with suppress(ValueError):
-                found.setdefault(level_text(float(level)), value)
-        return found
+                numbers.setdefault(level_text(float(level)), value)
+        return numbers
 
 
 Feature = Value | Missing | Levels
@@ -142,8 +178,10 @@ class Encoding:
 
     Parameters
     ----------
-    columns : the columns, in the order of the training table.
-    features : the features, `Value`, `Missing` or `Levels`.
+    columns : tuple of Column
+        The columns, in the order of the training table.
+    features : tuple of Value, Missing or Levels
+        The features.
 
     See Also
     --------
@@ -202,7 +240,17 @@ class Encoding:
     # ---- tables -----------------------------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Floats:
-        """The features (n, p) of a table; columns are found by name, those of an array by their place.
+        """Features of a table; columns are found by name, those of an array by their place.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows of the table.
+
+        Returns
+        -------
+        ndarray of shape (n, q)
+            The features.
 
         Raises
         ------
@@ -212,28 +260,56 @@ class Encoding:
         return self.encode(raw_columns(X, self.columns))
 
     def encode(self, raw: Sequence[Any]) -> Floats:
-        """The features (n, p) of the columns as `raw_columns` gives them."""
+        """Features of columns.
+
+        Parameters
+        ----------
+        raw : sequence
+            The columns as `raw_columns` gives them.
+
+        Returns
+        -------
+        ndarray of shape (n, q)
+            The features.
+        """
         n = len(raw[0]) if raw else 0
         Z = np.empty((n, self.n_features))
         codes: dict[int, tuple[list[str], NDArray[np.intp]]] = {}
         for j, feature in enumerate(self.features):
-            own = raw[feature.column]
+            column = raw[feature.column]
             if isinstance(feature, Levels):
-                levels, code = codes.setdefault(feature.column, _coded(own))
+                levels, code = codes.setdefault(feature.column, _coded(column))
                 known = [feature.number_of(level) for level in levels]
                 Z[:, j] = np.array(known, np.float64)[code] if n else 0.0
             elif isinstance(feature, Missing):
                 is_text = self.columns[feature.column].kind == "category"
-                Z[:, j] = np.array([v == "" for v in own], np.float64) if is_text else np.isnan(own)
+                Z[:, j] = np.array([v == "" for v in column], np.float64) if is_text else np.isnan(column)
             else:
-                numbers = own if feature.low is None else np.clip(own, feature.low, feature.high)
-                Z[:, j] = np.where(np.isnan(own), feature.fill, numbers)
+                numbers = column if feature.low is None else np.clip(column, feature.low, feature.high)
+                Z[:, j] = np.where(np.isnan(column), feature.fill, numbers)
         return Z
 
     # ---- words ------------------------------------------------------------------------------------------------------
 
     def sides(self, j: int, weight: float, threshold: float, digits: int = 4) -> tuple[str, str]:
-        """The condition ``weight * feature j <= threshold`` and its opposite, in words."""
+        """The condition ``weight * feature j <= threshold`` and its opposite, in words.
+
+        Parameters
+        ----------
+        j : int
+            Number of the feature.
+        weight : float
+            Weight of the feature.
+        threshold : float
+            Threshold of the split.
+        digits : int, default 4
+            Significant digits of numbers.
+
+        Returns
+        -------
+        tuple[str, str]
+            The condition and its opposite.
+        """
         feature, column = self.features[j], self.columns[self.features[j].column]
         name = column.name
         if isinstance(feature, Missing):
@@ -280,7 +356,22 @@ class Encoding:
         return left, right
 
     def value_text(self, column: int, raw: Any, digits: int = 4) -> str:
-        """An entry of a column, as `raw_columns` gives it, in words."""
+        """Entry of a column in words.
+
+        Parameters
+        ----------
+        column : int
+            Number of the column.
+        raw : float or str
+            The entry as `raw_columns` gives it.
+        digits : int, default 4
+            Significant digits of numbers.
+
+        Returns
+        -------
+        str
+            The entry in words.
+        """
         kind = self.columns[column].kind
         if kind == "category":
             return raw or "missing"
@@ -292,12 +383,34 @@ class Encoding:
 
     @staticmethod
     def date_text(days: float) -> str:
-        """A date as text."""
+        """Date as text.
+
+        Parameters
+        ----------
+        days : float
+            Days since 1970.
+
+        Returns
+        -------
+        str
+            The date.
+        """
         return _date(days)
 
     @staticmethod
     def of_numbers(names: Sequence[str]) -> Encoding:
-        """The encoding of columns of numbers without missing values, as they are."""
+        """Encoding of columns of numbers without missing values, as they are.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the columns.
+
+        Returns
+        -------
+        Encoding
+            The encoding.
+        """
         return Encoding(
             tuple(Column(name, "number") for name in names), tuple(Value(j, 0.0) for j in range(len(names)))
         )
@@ -312,23 +425,39 @@ class Encoding:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Encoding:
-        """The encoding that `to_dict` wrote; ValueError for damaged content."""
+        """Encoding from its dictionary.
+
+        Parameters
+        ----------
+        data : mapping
+            What `to_dict` returned.
+
+        Returns
+        -------
+        Encoding
+            The encoding.
+
+        Raises
+        ------
+        ValueError
+            For damaged content.
+        """
         try:
             columns = tuple(Column(str(name), str(kind)) for name, kind in data["columns"])  # type: ignore[arg-type]
             features = []
             for entry in data["features"]:
-                own = {key: value for key, value in entry.items() if key != "kind"}
+                fields = {key: value for key, value in entry.items() if key != "kind"}
                 kind = FEATURES[entry["kind"]]
                 for key in ("fill", "low", "high", "other", "missing"):
-                    if key in own and (own[key] is not None or key not in ("low", "high")):
-                        own[key] = float(own[key])
-                        if not np.isfinite(own[key]):
-                            raise ValueError(f"{key} must be finite; got {own[key]}")
-                if (own.get("low") is None) != (own.get("high") is None):
+                    if key in fields and (fields[key] is not None or key not in ("low", "high")):
+                        fields[key] = float(fields[key])
+                        if not np.isfinite(fields[key]):
+                            raise ValueError(f"{key} must be finite; got {fields[key]}")
+                if (fields.get("low") is None) != (fields.get("high") is None):
                     raise ValueError("low and high must be given together; got one of them")
                 if kind is Levels:
-                    own["numbers"] = {str(level): float(value) for level, value in own["numbers"].items()}
-                features.append(kind(**own))
+                    fields["numbers"] = {str(level): float(value) for level, value in fields["numbers"].items()}
+                features.append(kind(**fields))
             return Encoding(columns, tuple(features))
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"an encoding needs columns and features; got something else ({error})") from error

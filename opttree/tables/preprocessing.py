@@ -22,7 +22,7 @@ NEIGHBOURS = 5  # neighbours of SMOTE
 def gradtree_pipeline(
     estimator: Any, *, rebalance: bool = True, leave_out: bool = False, random_state: int | None = None
 ) -> Any:
-    """``estimator`` after the paper's preprocessing, as a pipeline of imbalanced-learn.
+    """Pipeline of imbalanced-learn: the paper's preprocessing, then an estimator.
 
     1. Categorical columns are replaced by means of the target (`LeaveOneOutMeans`), missing numbers by medians.
     2. Every feature is mapped to normal quantiles.
@@ -32,10 +32,19 @@ def gradtree_pipeline(
 
     Parameters
     ----------
-    estimator : a classifier (or a regressor, with ``rebalance=False``).
-    rebalance : whether to take the third step.
-    leave_out : whether training rows are encoded by the other rows of their category alone, see `LeaveOneOutMeans`.
-    random_state : seed of SMOTE, and of the sample of rows for the quantiles if there are more than 10,000.
+    estimator : estimator
+        A classifier (or a regressor, with ``rebalance=False``).
+    rebalance : bool, default True
+        Whether to take the third step.
+    leave_out : bool, default False
+        Whether training rows are encoded by the other rows of their category alone, see `LeaveOneOutMeans`.
+    random_state : int or None, default None
+        Seed of SMOTE, and of the sample of rows for the quantiles if there are more than 10,000.
+
+    Returns
+    -------
+    imblearn.pipeline.Pipeline
+        The pipeline, not fitted.
 
     Raises
     ------
@@ -108,7 +117,20 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
         self.leave_out = leave_out
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn the means of ``X (n, p)``, a DataFrame or numbers, and ``y (n,)``."""
+        """Learn the means of the target in each category.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+        y : array-like of shape (n,)
+            The target.
+
+        Returns
+        -------
+        LeaveOneOutMeans
+            The encoder itself.
+        """
         self._encode(X, y)
         return self
 
@@ -142,6 +164,11 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
 class NormalQuantiles(QuantileTransformer):
     """scikit-learn's `QuantileTransformer` with a normal output distribution, without the warning for few rows.
 
+    Parameters
+    ----------
+    random_state : int or None, default None
+        Seed of the sample of rows, if there are more than 10,000.
+
     See Also
     --------
     gradtree_pipeline : with it
@@ -159,22 +186,45 @@ class NormalQuantiles(QuantileTransformer):
         super().__init__(output_distribution="normal", random_state=random_state)
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the quantiles of each column."""
+        """Learn the quantiles of each column.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows.
+        y : object, default None
+            Ignored; pipelines pass it.
+
+        Returns
+        -------
+        NormalQuantiles
+            The transformer itself.
+        """
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="n_quantiles")
             return super().fit(X)
 
 
 def rebalanced(X: NDArray[Any], y: NDArray[Any], random_state: int | None = None) -> tuple[Any, Any]:
-    """``(X, y)`` with the smaller classes oversampled by SMOTE if the smallest is too small, see `gradtree_pipeline`.
+    """Oversample the smaller classes by SMOTE if the smallest is too small, see `gradtree_pipeline`.
 
     A class of one row has no neighbour to interpolate with; its row is repeated instead.
 
     Parameters
     ----------
-    X : (n, p) features, numbers.
-    y : (n,) classes.
-    random_state : seed of SMOTE.
+    X : ndarray of shape (n, p)
+        Features, numbers.
+    y : ndarray of shape (n,)
+        Classes.
+    random_state : int or None, default None
+        Seed of SMOTE.
+
+    Returns
+    -------
+    X : ndarray of shape (m, p)
+        The rows, with those added.
+    y : ndarray of shape (m,)
+        Their classes.
 
     See Also
     --------

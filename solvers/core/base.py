@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -18,7 +19,6 @@ from opttree.runtime.clock import now
 from opttree.runtime.options import Checked
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import Constraint
-from opttree.statement.losses import Loss
 from solvers.core.result import Termination, Verdict
 
 T = TypeVar("T")
@@ -82,6 +82,13 @@ def seconds_left() -> float:
 
 
 Steps = Generator[Step | None, Any, Termination | Verdict | None]
+
+
+def at_hand(problem: TreeProblem, start: Tree | None) -> Iterator[Step]:
+    """The trees that need no work: the start tree, where there is one, and the best constant."""
+    if start is not None:
+        yield Step(start, phase="start")
+    yield Step(problem.best_constant(), phase="constant")
 
 
 def at_last_call(
@@ -153,7 +160,7 @@ class Solver(Checked):
 
     takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
     makes_forests = False  # whether its models may be forests, from which no solver starts
-    takes_losses = False  # whether it takes every `Loss`; others are refused
+    needs: ClassVar[tuple[str, ...]] = ("code",)  # what it needs of a loss, see `opttree.losses.Loss`
     respects: ClassVar[tuple[type[Constraint], ...]] = ()  # the side constraints that its trees satisfy
 
     def brief(self) -> str:
@@ -183,18 +190,29 @@ class Solver(Checked):
         for constraint in problem.constraints:
             if not isinstance(constraint, self.respects):
                 return f"its trees may violate {constraint!r}; solvers.MIP states side constraints"
-        if isinstance(problem.loss, Loss) and not self.takes_losses:
-            known = "the losses that opttree names"
-            return f"it takes {known}, and not {problem.loss!r}, of which it would need more than value and constant"
-        return self.supports(problem)
+        if (reason := problem.loss_function.refusal(*self.needs)) is not None:
+            return reason
+        return self._refusal(problem)
 
     def covers(self, problem: TreeProblem) -> bool:
         """Whether its OPTIMAL is a proof over all trees of ``problem``, not over some that its options admit."""
         return False
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """None, or why this solver cannot solve ``problem`` without its side constraints, in one sentence."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Reason why the algorithm cannot solve ``problem``, or None; `refusal` asks it. Subclasses override it."""
         return None
+
+    def supports(self, problem: TreeProblem) -> str | None:
+        """Deprecated: `refusal` is its name."""
+        warnings.warn("Solver.supports is deprecated; it is called refusal", DeprecationWarning, stacklevel=2)
+        return None if type(self)._refusal is type(self).supports else self.refusal(problem)
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if "supports" in vars(cls):
+            message = f"{cls.__name__} defines supports, which is deprecated; it is called _refusal"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            cls._refusal = cls.supports  # type: ignore[method-assign]
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The algorithm: yields a `Step` per iterate and None in between wherever it can be stopped.

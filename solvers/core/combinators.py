@@ -60,9 +60,9 @@ class MultiStart(Solver):
         """That of ``solver``."""
         return self.solver.refusal(problem)
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what ``solver`` supports."""
-        return self.solver.supports(problem)
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what ``solver`` takes."""
+        return self.solver._refusal(problem)
 
     def covers(self, problem: TreeProblem) -> bool:
         """Whether ``solver`` does."""
@@ -147,9 +147,9 @@ class Chain(Solver):
         """The first reason given by one of the solvers; forests are not followed by another solver."""
         return self._reason(lambda solver: solver.refusal(problem))
 
-    def supports(self, problem: TreeProblem) -> str | None:
+    def _refusal(self, problem: TreeProblem) -> str | None:
         """As `refusal`, side constraints apart."""
-        return self._reason(lambda solver: solver.supports(problem))
+        return self._reason(lambda solver: solver._refusal(problem))
 
     def _reason(self, ask: Callable[[Solver], str | None]) -> str | None:
         for solver in self.solvers[:-1]:

@@ -205,8 +205,7 @@ class _Recorder:
         free = problem.restated(constraints=()) if problem.constraints else problem  # the constant may be infeasible
         objective, scale = problem.objective(self.best.tree), free.objective(free.best_constant())
         if bound is not None and objective < bound:
-            row = 1.0 if problem.is_classification else float(np.ptp(problem.Y))
-            row = row * row if problem.loss == "squared" else row
+            row = 1.0 if problem.is_classification else float(np.ptp(problem.Y)) ** problem.loss_function.degree
             if objective >= bound - SAME * abs(bound) - ROUNDING * scale - EPSILON * row:
                 bound = objective
             else:

@@ -72,7 +72,7 @@ class SolverError(RuntimeError):
     >>> from opttree import TreeProblem
     >>> from solvers import Solver, SolverError, Termination, solve
     >>> class Idle(Solver):
-    ...     def supports(self, problem):
+    ...     def _refusal(self, problem):
     ...         return None
     ...     def steps(self, problem, start, rng):
     ...         yield None

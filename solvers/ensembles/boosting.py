@@ -14,8 +14,7 @@ from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from opttree.statement.losses import Loss
-from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.driver import solve
 from solvers.core.result import Termination
 from solvers.ensembles.forest import TAOForest
@@ -23,7 +22,6 @@ from solvers.ensembles.forest import TAOForest
 Floats = NDArray[np.float64]
 REPEATS, FEW_ROWS = 4, 1000
 NEGLIGIBLE = 1e-3  # share of the held-out log loss of the class frequencies, below which no more trees are added
-SMALLEST_ERROR = 1.0  # of the mean absolute error: below, the absolute loss is treated as quadratic, as in Huber's loss
 SMALLEST_CURVATURE = 0.05  # lower limit for the curvature of the log loss in a class score
 
 
@@ -61,7 +59,7 @@ class Boosting(Solver):
     True
     """
 
-    takes_losses = True
+    needs = ("value", "constant")
     makes_forests = True
 
     base: Solver = option(
@@ -94,13 +92,12 @@ class Boosting(Solver):
         least=1,
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Differentiable losses; ``base`` must support the problem under squared loss."""
-        if problem.loss == "zero_one":
-            return "boosting needs a loss with a gradient; the problem asks for loss='zero_one'"
-        if isinstance(problem.loss, Loss) and problem.loss.positive:
-            return f"sums of trees may leave the domain of {problem.loss!r}, whose predictions are positive"
-        if isinstance(problem.loss, Loss) and not problem.loss.can_boost:
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes differentiable losses, if ``base`` takes the problem under squared loss."""
+        loss = problem.loss_function
+        if loss.positive:
+            return f"sums of trees may leave the domain of {loss!r}, whose predictions are positive"
+        if loss.lacks("smooth") if loss.labels else not loss.can_boost:
             return f"boosting needs a loss with a majorizer, or a gradient and a curvature; {problem.loss!r} has none"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
@@ -111,9 +108,7 @@ class Boosting(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The best constant, then the sum of the trees up to the lowest held-out loss."""
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         share = self.validation if problem.n_samples > 1 else None
         judge = self.validation if isinstance(self.validation, TreeProblem) else None
         repeats = (
@@ -224,15 +219,8 @@ def working_targets(problem: TreeProblem, scores: Floats) -> tuple[Floats, Float
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] - shares
         weights = np.maximum(2.0 * np.max(shares * (1.0 - shares), axis=1), SMALLEST_CURVATURE)
         return weights, target / weights[:, None]
-    if isinstance(problem.loss, Loss):
-        weights, target = problem.loss.majorizer(problem.Y, scores)
-        weights = weights.mean(axis=1)  # one per row, as trees take them
-        return weights / weights.mean(), target
-    target = problem.Y - scores
-    if problem.loss == "squared":
-        return np.ones(len(target)), target
-    size = np.abs(target).sum(axis=1)
-    weights = 1.0 / np.maximum(size, SMALLEST_ERROR * max(float(size.mean()), 1e-300))
+    weights, target = problem.loss_function.majorizer(problem.Y, scores)
+    weights = weights.mean(axis=1)  # one per row, as trees take them
     return weights / weights.mean(), target
 
 

@@ -87,8 +87,8 @@ class Distilled(Solver):
         oblique trees are grown by passes of TAO.""",
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique splits and what the teacher supports."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique splits, if the teacher and the student take the problem."""
         if problem.splits == "axis":
             return "distilled trees have oblique splits; the problem asks for axis-aligned ones"
         if self.depths is not None and max(self.depths) > problem.depth:

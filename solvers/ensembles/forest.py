@@ -15,7 +15,7 @@ from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import L2, TreeProblem
-from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.parallel import spread
 from solvers.core.result import Termination
 from solvers.ensembles.growth import GrownTree, Shared, grow
@@ -111,10 +111,10 @@ class TAOForest(GrowthOptions, Solver):
             clip=False,
         )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Squared loss or classification; l1 and l2 penalties on splits."""
-        if problem.loss == "absolute":
-            return "the trees of a forest are fitted under squared loss; the problem asks for loss='absolute'"
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes squared loss and classification, with l1 and l2 penalties on splits."""
+        if problem.loss_function.lacks("averages"):
+            return f"the trees of a forest are fitted under squared loss; the problem asks for loss={problem.loss!r}"
         if self.monotone is not None:
             if self.kind not in ("cart", "extra") or problem.leaves != "constant":
                 return f"monotone is for kind 'cart' or 'extra' and constant leaves; got kind={self.kind!r}"
@@ -136,9 +136,7 @@ class TAOForest(GrowthOptions, Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, then the forest; at a time limit or Ctrl-C, the forest of the finished trees."""
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         tallies: dict[str, Tally] = {}
 
         def forest() -> Step | None:

@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps, at_last_call
+from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.result import Termination
 from solvers.ensembles.forest import KINDS, Tally, TAOForest
 
@@ -72,16 +72,14 @@ class StackedForest(Solver):
     folds: int = option(4, "Parts of the rows that are held out in turn.", least=2)
     fold_trees: int = option(10, "Trees of each kind in each fold.", least=1)
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """What all members support."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what all members take."""
         reasons = (member.refusal(problem) for member in self.members)
         return next((reason for reason in reasons if reason is not None), None)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, then the forest; where it is stopped, the forest of the trees that there are."""
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         early: dict[str, Tally] = {}
         grown: dict[str, Tally] = {}
 

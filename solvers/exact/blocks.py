@@ -77,8 +77,8 @@ class BlockBounds(Solver):
         words="None or an integer other than 0",
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what `BranchAndBound` does."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what `BranchAndBound` takes."""
         return BranchAndBound().refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

@@ -99,12 +99,12 @@ class BranchAndBound(Solver):
         """Without a limit of its own on splits; linear leaves, which are not clipped, are not all there are."""
         return self.max_splits is None and problem.leaves == "constant"
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what `ExactTreeProblem` does, up to depth 6."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what `ExactTreeProblem` takes, up to depth 6."""
         if problem.depth > MOST_DEPTH:
             return f"its depth is {problem.depth}, and branch and bound goes to depth {MOST_DEPTH}"
         reason = ExactTreeProblem.refusal(problem)
-        return reason if reason is not None or self.init is None else self.init.supports(problem)
+        return reason if reason is not None or self.init is None else self.init._refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
@@ -181,7 +181,7 @@ class BranchAndBound(Solver):
         if search.full:
             return Verdict(Termination.TOO_LARGE, f"{words} More intervals wait than queue_memory holds.")
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
-        rounded = ROUNDING**2 if problem.loss == "squared" else ROUNDING  # of a perfect fit
+        rounded = ROUNDING ** max(problem.loss_function.degree, 1.0)  # of a perfect fit
         if objective - search.bound > max(self.gap, SAME) * (1.0 + SAME) * abs(objective) + rounded * leaf:
             words += " Costs this far below that of one leaf are lost in its rounding."
             return Verdict(Termination.STALLED, words)

@@ -35,9 +35,9 @@ def outputs_bound(problem: TreeProblem, n_splits: int) -> float:
     The best constants serve neighbouring outputs. These are put into groups that count as rows at their mean; a group
     in which one constant may give way to the next counts nothing, where it holds outputs that differ.
     """
-    if problem.leaves != "constant" or problem.loss not in ("squared", "absolute"):
+    if problem.leaves != "constant" or problem.loss_function.form not in ("quadratic", "absolute"):
         return 0.0
-    best, squared = np.zeros(n_splits + 1), problem.loss == "squared"
+    best, squared = np.zeros(n_splits + 1), problem.loss_function.form == "quadratic"
     for y in problem.Y.T[:MOST_OUTPUTS]:  # the others count nothing
         own = _least_losses(y, problem.w, n_splits + 1, squared)
         rounded = EPSILON * float(np.abs(y).max())  # of a residual, as objectives are computed

@@ -45,8 +45,8 @@ class ExactInit(Initial):
         """The problem of axis-aligned trees with constant leaves."""
         return problem.restated(splits="axis", leaves="constant")
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports the losses and penalties of `BranchAndBound`; other splits and leaves than its own as `CartInit`."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes the losses and penalties of `BranchAndBound`, with any splits and leaves."""
         return BranchAndBound().refusal(replace(self._stated(problem), depth=min(problem.depth, self.levels)))
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:

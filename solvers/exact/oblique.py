@@ -79,8 +79,8 @@ class ObliqueBranchAndBound(Solver):
         """All hyperplanes in which rounding decides no side of a row, see above."""
         return True
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Hyperplanes of at most two levels, constant leaves, prices of splits."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes hyperplanes of at most two levels, constant leaves, prices of splits."""
         if problem.depth > MOST_DEPTH:
             return f"its depth is {problem.depth}, and branching on the sides of rows goes to depth {MOST_DEPTH}"
         if problem.splits != "oblique":
@@ -89,7 +89,7 @@ class ObliqueBranchAndBound(Solver):
             return "its leaves are linear; branching on the sides of rows is for constant ones"
         if any(not isinstance(q, (L1, L2, SplitPrice)) for q in problem.penalties) or problem.strength(L1, "splits"):
             return "its penalties on splits are not prices"
-        return self.init.supports(problem) if self.init is not None else None
+        return self.init._refusal(problem) if self.init is not None else None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""

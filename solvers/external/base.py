@@ -57,10 +57,11 @@ class External(Solver):
     binary: ClassVar[bool] = False  # whether it takes binary features, one for each threshold
     weighted: ClassVar[bool] = False
     priced: ClassVar[bool] = False  # whether it takes a price per split
+    smallest_leaf: ClassVar[bool] = True  # whether it takes a smallest leaf
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Axis-aligned splits, constant leaves, one output; weights, prices and losses of the class; few thresholds for
-        binary features.
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes axis-aligned splits, constant leaves, one output; weights, prices and losses of the class; few
+        thresholds for binary features.
         """
         if problem.splits != "axis" or problem.leaves != "constant" or problem.loss not in self.losses:
             return f"{self.library} takes axis-aligned splits, constant leaves and loss {' or '.join(self.losses)}"
@@ -75,7 +76,7 @@ class External(Solver):
             return f"{self.library} takes binary features, and there are {cuts} thresholds, more than {MOST_CUTS}"
         if importlib.util.find_spec(self.library) is None:
             return f"{self.library} is not installed"
-        return None
+        return f"{self.library} has no smallest leaf" if problem.min_leaf > 1 and not self.smallest_leaf else None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The best constant, and the library's tree."""

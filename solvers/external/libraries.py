@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.runtime.options import option
-from opttree.statement import TreeProblem
 from solvers.external.base import External, Found, Stated
 
 CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one": "gini", "log": "log_loss"}
@@ -67,20 +66,14 @@ class ConTree(External):
 
     Examples
     --------
-    >>> from opttree import TreeProblem, datasets
+    >>> from opttree import TreeProblem
     >>> from solvers import external
-    >>> X, y = datasets.load("diabetes", as_arrays=True)
-    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
-    >>> solver = external.ConTree()
-    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    >>> external.ConTree().refusal(TreeProblem([[0.0], [1.0]], [0, 1], depth=1)) is None  # splits are oblique
     False
     """
 
     library = "pycontree"
-
-    def supports(self, problem: TreeProblem) -> str | None:
-        """As `External`; it knows no smallest leaf."""
-        return super().supports(problem) or (f"{self.library} has no smallest leaf" if problem.min_leaf > 1 else None)
+    smallest_leaf = False
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
         """Its tree over all thresholds."""
@@ -121,12 +114,9 @@ class PyTrees(External):
 
     Examples
     --------
-    >>> from opttree import TreeProblem, datasets
+    >>> from opttree import TreeProblem
     >>> from solvers import external
-    >>> X, y = datasets.load("diabetes", as_arrays=True)
-    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
-    >>> solver = external.PyTrees()
-    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    >>> external.PyTrees().refusal(TreeProblem([[0.0], [1.0]], [0, 1], depth=1)) is None  # splits are oblique
     False
     """
 
@@ -167,12 +157,9 @@ class STreeD(External):
 
     Examples
     --------
-    >>> from opttree import TreeProblem, datasets
+    >>> from opttree import TreeProblem
     >>> from solvers import external
-    >>> X, y = datasets.load("diabetes", as_arrays=True)
-    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
-    >>> solver = external.STreeD()
-    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    >>> external.STreeD().refusal(TreeProblem([[0.0], [1.0]], [0, 1], depth=1)) is None  # splits are oblique
     False
     """
 
@@ -215,12 +202,9 @@ class OSRT(External):
 
     Examples
     --------
-    >>> from opttree import TreeProblem, datasets
+    >>> from opttree import TreeProblem
     >>> from solvers import external
-    >>> X, y = datasets.load("diabetes", as_arrays=True)
-    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
-    >>> solver = external.OSRT()
-    >>> solver.refusal(TreeProblem(X, y, depth=2)) is None           # oblique splits are not for it
+    >>> external.OSRT().refusal(TreeProblem([[0.0], [1.0]], [0, 1], depth=1)) is None  # splits are oblique
     False
     """
 
@@ -228,10 +212,7 @@ class OSRT(External):
     losses = ("squared",)
     binary = True
     priced = True
-
-    def supports(self, problem: TreeProblem) -> str | None:
-        """As `External`; it knows no smallest leaf."""
-        return super().supports(problem) or (f"{self.library} has no smallest leaf" if problem.min_leaf > 1 else None)
+    smallest_leaf = False
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
         """Its tree; a leaf where it has none."""

@@ -202,8 +202,8 @@ class GET(Solver):
         polish = SubtreePolish(dtype=self.dtype, device=self.device)
         return replace(polish, anneal=POLISH_DEEP) if problem.depth >= 5 else polish
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the smooth formulation and the other parts do; depth 0 gives the constant tree."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the smooth formulation and the other parts take; depth 0 gives the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         filled = self.for_problem(problem)
         starts = max(1, (filled.n_kept if filled._races(problem) else filled.n_starts) or 0)

@@ -66,8 +66,8 @@ class SubtreePolish(Solver):
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option("cpu", '"cpu", "gpu" or "auto", see `opttree.runtime.devices.on_gpu`.')
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the smooth formulation does."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the smooth formulation takes."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, dtype=self.dtype)
 

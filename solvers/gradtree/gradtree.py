@@ -16,7 +16,7 @@ from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.runtime.threads import available, each
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.gradtree.descent import descents
 from solvers.initial import Initial
@@ -131,8 +131,8 @@ class GradTree(Solver):
         """
         return replace(GradTree(index="soft", temperatures=(1.0, 0.01)), **options)  # type: ignore[arg-type]
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the dense form does; depth 0 gives the constant tree."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the dense form takes; depth 0 gives the constant tree."""
         if isinstance(judge := self.validation, TreeProblem) and (
             judge.n_features != problem.n_features
             or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))
@@ -154,9 +154,7 @@ class GradTree(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Run the starts in parallel, in rounds of epochs; a step for each start with a lower validation loss."""
         problem = within_rows(problem, start)
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         if problem.depth == 0 or problem.n_samples < 2 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         train = judge = problem

@@ -12,7 +12,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels.passes.thresholds import between
-from opttree.kernels.routing import project
+from opttree.kernels.routing import goes_left
 from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
 from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps
@@ -75,9 +75,11 @@ def grown(problem: TreeProblem, split: SplitNode) -> Generator[None, None, tuple
             if found is None:
                 continue
             A[node], b[node], *given = found
-            goes_left = given[0] if given and given[0] is not None else project(problem.X, rows, A[node]) <= b[node]
+            on_left = given[0] if given else None
+            if on_left is None:
+                on_left = goes_left(problem.X, A[node], b[node], rows)
             left[node], right[node] = len(left), len(left) + 1
-            for side in (goes_left, ~goes_left):
+            for side in (on_left, ~on_left):
                 queue.append((len(left), rows[side], depth + 1))
                 place[rows[side]] = len(left)
                 left.append(-1)

@@ -13,12 +13,10 @@ from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from opttree.statement.losses import Loss
 from solvers.initial.base import Growth, Initial
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
 CLOSE = 1e-7  # values that scikit-learn takes for equal
-CRITERIA = {"squared": "squared_error", "absolute": "absolute_error", "zero_one": "gini", "log": "entropy"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class CartInit(Initial):
     True
     """
 
-    takes_losses = True
+    needs = ("value", "constant")
 
     min_rows: int = option(1, "Fewest rows in a leaf, in addition to the problem's ``min_leaf``.", least=1)
     ccp_alpha: float = option(
@@ -65,7 +63,7 @@ class CartInit(Initial):
             return
         kind = DecisionTreeClassifier if problem.is_classification else DecisionTreeRegressor
         model = kind(
-            criterion=criterion_of(problem.loss),
+            criterion=problem.loss_function.criterion,
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
@@ -83,11 +81,6 @@ class CartInit(Initial):
         elif not fits:
             tree = tree.unscale(np.zeros(unit.size), unit)
         yield problem.fit_leaves(problem.enforce_min_leaf(tree))
-
-
-def criterion_of(loss: str | Loss) -> str:
-    """scikit-learn's criterion for a loss."""
-    return loss.criterion if isinstance(loss, Loss) else CRITERIA[loss]
 
 
 def of_ranks(tree: Tree, X: NDArray[np.float64]) -> Tree:

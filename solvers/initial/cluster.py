@@ -59,8 +59,8 @@ class ClusterInit(Initial):
         default, and small leaves are linear.""",
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique problems only."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique problems only."""
         return "clusters are separated by oblique splits; use CartInit" if problem.splits == "axis" else None
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
@@ -70,7 +70,7 @@ class ClusterInit(Initial):
         with calm_threads():
             for _ in range(self.n_repeats):
                 tree, leaf = yield from self._grown(problem, rng)
-                index = index_of(problem, leaf) if self.n_repeats > 1 else 0.0
+                index = davies_bouldin(problem, leaf) if self.n_repeats > 1 else 0.0
                 if best is None or index < best_index:
                     best, best_index = tree, index
         yield best
@@ -113,13 +113,8 @@ class ClusterInit(Initial):
         return split
 
 
-def davies_bouldin(problem: TreeProblem, tree: Tree) -> float:
-    """Davies-Bouldin index of the rows' leaves; infinite where it is not defined."""
-    return index_of(problem, problem.leaves_of(tree))
-
-
-def index_of(problem: TreeProblem, leaf: NDArray[np.integer]) -> float:
-    """`davies_bouldin` of leaves ``leaf (n,)``."""
+def davies_bouldin(problem: TreeProblem, leaf: NDArray[np.integer]) -> float:
+    """Davies-Bouldin index of leaves ``leaf (n,)`` of the rows; infinite where it is not defined."""
     from sklearn.metrics import davies_bouldin_score
 
     if not 2 <= np.unique(leaf).size < leaf.size:

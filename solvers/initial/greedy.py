@@ -52,8 +52,8 @@ class GreedyInit(Initial):
         levels are annealed.""",
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the smooth formulation does; depth 0 gives the constant tree."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the smooth formulation takes; depth 0 gives the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or SmoothTreeProblem.device_refusal(problem, self.device, self.n_starts, dtype="float32")
 

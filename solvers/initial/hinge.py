@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree.kernels.leaves.fit import fit_linear
-from opttree.kernels.routing import project
+from opttree.kernels.routing import goes_left, project
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
@@ -62,8 +62,8 @@ class HingeInit(Initial):
         least=0,
     )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique problems only, of numbers whose squares are far from overflow."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique problems only, of numbers whose squares are far from overflow."""
         return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else problem.single_refusal
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
@@ -87,7 +87,7 @@ class HingeInit(Initial):
                 boundary = direction, weighted_quantile(z, w)
                 for _ in range(self.n_moves):
                     yield
-                    right = project(problem.X, rows, boundary[0]) > boundary[1]
+                    right = ~goes_left(problem.X, boundary[0], boundary[1], rows)
                     if min(right.sum(), (~right).sum()) < fewest:
                         break
                     low = self._ridge(problem, rows[~right], w[~right], t[~right])

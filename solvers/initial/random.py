@@ -35,7 +35,7 @@ class RandomInit(Initial):
     True
     """
 
-    takes_losses = True
+    needs = ("value", "constant")
 
     threshold: Literal["median", "gaussian"] = option(
         "median",

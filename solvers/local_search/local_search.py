@@ -116,15 +116,15 @@ class LocalSearch(Solver):
         """
         return LocalSearch(n_starts=n_starts, exact_levels=0, min_linear_rows=1)
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Any loss with constant leaves; squared loss with linear leaves."""
-        if problem.leaves == "linear" and problem.loss != "squared":
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes any loss with constant leaves, squared loss with linear leaves."""
+        if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
             return f"linear leaves of loss {problem.loss!r} have no normal equations; use loss='squared'"
         if any(not isinstance(q, (L1, L2, SplitPrice)) for q in problem.penalties):
             return "it supports the penalties L1, L2 and SplitPrice only"
         if problem.splits == "oblique" and problem.strength(L1, "splits"):
             return "it supports no l1 penalty on oblique splits; use TAO or GET"
-        return self.init.supports(problem)  # its tree is pruned to the limits
+        return self.init._refusal(problem)  # its tree is pruned to the limits
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Searches one after another, with a step after every pass."""

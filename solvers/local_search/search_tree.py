@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels.routing import project
 from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
 
@@ -91,10 +92,7 @@ class SearchTree:
     def side(self, rows: Rows, place: int) -> Floats:
         """``a . x`` of ``rows`` at a branch."""
         a, _b = self.branches[place]
-        used = np.flatnonzero(a)
-        if used.size == 1:
-            return self.problem.X[rows, used[0]] * a[used[0]]
-        return self.problem.X[rows] @ a
+        return project(self.problem.X, rows, a)
 
     def goes_left(self, rows: Rows, place: int) -> NDArray[np.bool_]:
         """Whether a branch sends each of ``rows`` left."""

@@ -143,7 +143,8 @@ class MIP(Solver):
         return self._stated_as(problem, "flow" if problem.splits == "axis" else "big-m")
 
     def _stated_as(self, problem: TreeProblem, formulation: Any) -> MIPTreeProblem:
-        squares = takes_squares(self.optimizer) and problem.loss == "squared" and formulation != "hyperflow"
+        is_quadratic = problem.loss_function.form == "quadratic" and formulation != "hyperflow"
+        squares = is_quadratic and takes_squares(self.optimizer)
         return MIPTreeProblem(
             problem,
             formulation=formulation,
@@ -169,15 +170,15 @@ class MIP(Solver):
         own = self.n_thresholds != "all" or self.max_splits is not None or self.max_features is not None
         return not own and not self.constraints and problem.leaves == "constant" and stated.lists_candidates
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the formulation can express, where the optimizer is installed."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the formulation can express, where the optimizer is installed."""
         try:
             self.stated(problem)
         except ValueError as error:
             return str(error)
         if (reason := unavailable(self.optimizer)) is not None:
             return reason
-        return self.init.supports(problem) if isinstance(self.init, Solver) else None
+        return self.init._refusal(problem) if isinstance(self.init, Solver) else None
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds, until a proof or a limit."""
@@ -221,15 +222,16 @@ class _Search:
         self.tree: Tree | None = None
         self.objective = math.inf
         free = self.problem.restated(constraints=())
-        rough = stated.formulation != "hyperflow" and self.problem.loss in ("squared", "log")
+        loss = self.problem.loss_function
+        rough = stated.formulation != "hyperflow" and loss.form in ("quadratic", "entropy")
         leaf = free.objective(free.best_constant())
-        equal = self.problem.loss == "zero_one" and float(np.ptp(self.problem.w)) == 0.0
+        equal = loss.form == "errors" and float(np.ptp(self.problem.w)) == 0.0
         # of errors of rows of equal weight: objectives are its multiples
         self.whole = float(self.problem.w[0]) if equal and not self.problem.price_per_split else 0.0
         # the objective adds up costs of rows: their variables, not the splits, are what tolerances are for
         self.by_rows = stated.formulation != "hyperflow" and not self.whole
         span = 1.0 if self.problem.is_classification else output_range(self.problem)[1]
-        row = float(self.problem.w.max()) * (span**2 if self.problem.loss == "squared" else span)
+        row = float(self.problem.w.max()) * span**loss.degree
         # smaller differences are within the optimizer's tolerances
         self.slack = max(TOLERANCE * leaf, ROW_TOLERANCE * row if self.by_rows else 0.0)
         self.rounded = LOST * ROUNDING * leaf  # of a perfect fit

@@ -21,8 +21,8 @@ class NodeSolver(Checked):
     axis_aligned = False
     exact = False  # whether the split found is a global optimum of the weighted 0/1 loss
 
-    def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """None, or why these penalties are not supported."""
+    def penalty_refusal(self, level_l1: float, level_l2: float) -> str | None:
+        """Reason why the node solver cannot take these l1 and l2 penalties on splits; None if it can."""
         return None
 
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:

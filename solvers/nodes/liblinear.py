@@ -54,8 +54,8 @@ class LiblinearNode(NodeSolver):
     copies: int = option(20, 'Resolution of "replicate"; time and memory grow with the mean number of copies.', least=1)
     tol: float = option(1e-2, "Liblinear's stopping tolerance.", above=0)
 
-    def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """It supports exactly one penalty."""
+    def penalty_refusal(self, level_l1: float, level_l2: float) -> str | None:
+        """Takes exactly one penalty."""
         if (level_l1 > 0) == (level_l2 > 0):
             return "liblinear needs either an l1 or an l2 penalty on the splits; use NewtonNode for none or both"
         return None

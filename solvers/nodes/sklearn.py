@@ -47,8 +47,8 @@ class SklearnNode(NodeSolver):
     max_iter: int = option(1000, "Largest number of outer iterations.", least=1)
     intercept_scaling: float = option(1000.0, "Value of the constant feature.", above=0)
 
-    def supports(self, level_l1: float, level_l2: float) -> str | None:
-        """It supports one penalty at a time."""
+    def penalty_refusal(self, level_l1: float, level_l2: float) -> str | None:
+        """Takes one penalty at a time."""
         if level_l1 > 0 and level_l2 > 0:
             return "liblinear takes an l1 or an l2 penalty on the splits, not both; use NewtonNode"
         return None

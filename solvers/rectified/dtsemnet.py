@@ -16,7 +16,7 @@ from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.options import option
 from opttree.statement import L1, TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.rectified.starts import reported
 from solvers.soft.starts import within_rows
@@ -67,8 +67,8 @@ class DTSemNet(Solver):
     decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports oblique splits, squared or log loss, at least as many leaves as classes."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique splits, squared or log loss, at least as many leaves as classes."""
         if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
             return reason
         if problem.depth > 0 and problem.is_classification and 2**problem.depth < problem.n_outputs:
@@ -78,9 +78,7 @@ class DTSemNet(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each epoch that improves a start."""
         problem = within_rows(problem, start)
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         smooth = SmoothTreeProblem(problem, dtype=self.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree.kernels.leaves.fit import fit_linear
-from opttree.kernels.routing import project
+from opttree.kernels.routing import goes_left, project
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
@@ -77,9 +77,9 @@ class HRT(Initial):
     )
     clip: bool = option(False, "Clip leaves to the ranges of y and of the fitted values on their rows.")
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Oblique splits, linear leaves, squared loss, one output."""
-        if problem.splits == "axis" or problem.leaves == "constant" or problem.loss != "squared":
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique splits, linear leaves, squared loss, one output."""
+        if problem.splits == "axis" or problem.leaves == "constant" or problem.loss_function.form != "quadratic":
             return "hinges are oblique splits between linear leaves under squared loss"
         return "a hinge is fitted to one output" if problem.n_outputs > 1 else problem.single_refusal
 
@@ -113,7 +113,7 @@ class HRT(Initial):
                         break
                 if hinge.least < least and hinge.boundary[0].any():
                     best, least = hinge.boundary, hinge.least
-            left = int(np.count_nonzero(project(problem.X, rows, best[0]) <= best[1]))
+            left = int(np.count_nonzero(goes_left(problem.X, best[0], best[1], rows)))
             return best if min(left, rows.size - left) >= fewest else None
 
         tree = yield from grow(problem, split)
@@ -161,7 +161,7 @@ class Hinge:
 
     def begin(self, cut: Split) -> bool:
         """Fit both sides of ``cut``; whether the hinge then has enough rows on either side."""
-        left = project(self.problem.X, self.rows, cut[0]) <= cut[1]
+        left = goes_left(self.problem.X, cut[0], cut[1], self.rows)
         if not self._enough(left):
             return False
         functions = np.stack([self._least_squares(side) for side in (left, ~left)])

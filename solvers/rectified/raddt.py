@@ -10,13 +10,14 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels.records import Rows
+from opttree.kernels.routing import project
 from opttree.kernels.smooth import rectified
 from opttree.kernels.smooth.first_order import Moments
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.initial import CartInit, Initial
 from solvers.rectified.starts import reported
@@ -89,17 +90,15 @@ class RADDT(Solver):
         """The run that the authors' program documents: 10 starts, 3000 epochs, 5 scales."""
         return RADDT(n_starts=10, epochs=3000)
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports oblique splits, squared or log loss; depth 0 gives the constant tree."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes oblique splits, squared or log loss; depth 0 gives the constant tree."""
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)
         return reason or self.init.refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each run of each start."""
         problem = within_rows(problem, start)
-        if start is not None:
-            yield Step(start, phase="start")
-        yield Step(problem.best_constant(), phase="constant")
+        yield from at_hand(problem, start)
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         if start is None:
@@ -194,7 +193,7 @@ def centred(smooth: SmoothTreeProblem, theta: Floats) -> Floats:
     node = np.zeros(smooth.problem.n_samples, np.intp)
     for t in range(b.size):  # in heap order: parents first
         rows = np.flatnonzero(node == t)
-        z = smooth.problem.X[rows] @ A[t].astype(np.float64)
+        z = project(smooth.problem.X, rows, A[t].astype(np.float64))
         left = z <= b[t]
         node[rows] = np.where(left, 2 * t + 1, 2 * t + 2)
         if left.any() and not left.all():

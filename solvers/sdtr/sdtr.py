@@ -128,8 +128,8 @@ class SDTR(Solver):
         """Whether there are several trees."""
         return self.n_trees * self.n_layers > 1
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the soft forest does, and depth 0 (the constant tree), but no ``min_leaf``."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the soft forest takes, and depth 0 (the constant tree), but no ``min_leaf``."""
         if problem.min_leaf > 1:
             return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} has no effect"
         if self.tree_output_dim is not None and self.tree_output_dim < problem.n_outputs:

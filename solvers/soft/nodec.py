@@ -17,7 +17,6 @@ from opttree.kernels.smooth.subtree import fit_leaves, fit_softmax_leaves
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SubtreeProblem
-from opttree.problems.smooth.problem import LOSSES
 from opttree.problems.smooth.rows_at_point import RowsAtPoint
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
@@ -183,13 +182,12 @@ class NODEC(Solver):
             clip=False,
         )
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Smooth problems; depth 0 gives the constant tree."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes smooth problems; depth 0 gives the constant tree."""
         if problem.depth > 0 and (reason := SmoothTreeProblem.refusal(problem)) is not None:
             return reason
-        if problem.loss not in LOSSES:
-            return f"its loss is {problem.loss!r}, and only {list(LOSSES)} are smooth"
-        return self.init.refusal(problem) or SmoothTreeProblem.device_refusal(problem, self.device)
+        reason = problem.loss_function.refusal("smooth") or self.init.refusal(problem)
+        return reason or SmoothTreeProblem.device_refusal(problem, self.device)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The paper's procedures: initialization, decomposition, update of branch nodes."""

@@ -105,8 +105,8 @@ class ORRT(Solver):
         """
         return ORRT(method="SLSQP", n_starts=n_starts, max_iter=100, tol=1e-6, per_feature=True)
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Supports what the smooth formulation does, and depth 0 (the constant tree), but no ``min_leaf``."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what the smooth formulation takes, and depth 0 (the constant tree), but no ``min_leaf``."""
         if problem.min_leaf > 1:
             return f"every row is at every leaf of a soft tree, so that min_leaf = {problem.min_leaf} has no effect"
         reason = None if problem.depth == 0 else SmoothTreeProblem.refusal(problem)

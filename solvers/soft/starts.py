@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels.routing import project
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.statement import TreeProblem
@@ -37,8 +38,9 @@ def soft_start(smooth: SmoothTreeProblem, tree: Tree, steepness: float | None, r
         node = np.zeros(len(X), np.intp)
         for t in range(b.size):
             rows = np.flatnonzero(node == t)
-            z = b[t] - np.sum(X[rows] * A[t], axis=1)
-            node[rows] = np.where(z >= 0.0, 2 * t + 1, 2 * t + 2)
+            products = project(X, rows, A[t].astype(np.float64))
+            node[rows] = np.where(products <= b[t], 2 * t + 1, 2 * t + 2)
+            z = b[t] - products
             share = w[rows] / max(w[rows].sum(), TINY)
             deviation = np.sqrt(np.sum(share * (z - np.sum(share * z)) ** 2))
             if deviation > TINY:

@@ -154,7 +154,7 @@ class State:
         """Which nodes' proposals leave a nonempty leaf below them with fewer than ``min_leaf`` rows."""
         rows = np.flatnonzero(self.slot >= 0)
         slot = self.slot[rows]
-        new_side = np.einsum("ij,ij->i", self.problem.X[rows], A[slot]) > b[slot]
+        new_side = ~routing.each_left(self.problem.X, rows, A, b, slot)
         leaf = np.where(new_side == (self.side[rows] == 1), self.leaf[rows], self.other[rows])
         counts = np.bincount(leaf, minlength=self.depth.size)
         small = (counts > 0) & (counts < self.problem.min_leaf)

@@ -52,7 +52,7 @@ class TAO(Solver):
     True
     """
 
-    takes_losses = True
+    needs = ("value", "constant")
 
     max_iter: int = option(40, "Largest number of passes over the tree; 40 in the paper.", least=0)
     init: Initial = option(factory=RandomInit, doc="The initial tree, if `solve` is given no start.")
@@ -136,8 +136,8 @@ class TAO(Solver):
         """The node solver in use for ``problem``."""
         return self.node_solver or (AxisNode() if problem.splits == "axis" else NewtonNode(max_iter=NEWTON_STEPS))
 
-    def supports(self, problem: TreeProblem) -> str | None:
-        """Axis-aligned problems need an axis-aligned node solver, which must also support the penalties."""
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes axis-aligned problems if the node solver is axis-aligned, and the penalties that it takes."""
         if (reason := self.init.refusal(problem)) is not None:
             return reason
         solver = self.nodes(problem)
@@ -148,8 +148,8 @@ class TAO(Solver):
             if getattr(self, name) and given and (name == "leaf_lasso" or problem.splits == "oblique"):
                 return f"{name} takes the place of the statement's penalties, and the problem has {given[0].__name__}"
         if self.split_lasso and problem.splits == "oblique":
-            return solver.supports(self.split_lasso, 0.0)
-        return solver.supports(problem.strength(L1, "splits"), problem.strength(L2, "splits"))
+            return solver.penalty_refusal(self.split_lasso, 0.0)
+        return solver.penalty_refusal(problem.strength(L1, "splits"), problem.strength(L2, "splits"))
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Algorithm 1; yields the pruned tree after each pass over the levels, and None between groups of nodes."""

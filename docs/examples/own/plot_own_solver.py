@@ -25,7 +25,7 @@ class Jumping(Solver):
     moves: int = 3000
     heat: float = 0.003
 
-    def supports(self, problem):
+    def _refusal(self, problem):
         return None if problem.splits == "axis" else "it moves thresholds of single features; use splits='axis'"
 
     def steps(self, problem, start, rng):

@@ -96,7 +96,7 @@ def source(macros, names):
     They stand in the source since options of the compiler would reach the headers that HIP includes before it.
     """
     defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    return defined + "".join(Path(__file__).with_name(name).read_text() for name in (COMMON, *names))
+    return defined + "".join((Path(__file__).parent / name).read_text() for name in (COMMON, *names))
 
 
 @cache

@@ -90,8 +90,8 @@ class DenseTreeProblem(Checked):
             return "its splits are oblique, and a branch of the dense form splits on one feature; use splits='axis'"
         if problem.leaves != "constant":
             return "its leaves are linear, and those of the dense form are constant"
-        if problem.loss == "absolute":
-            return "its loss is 'absolute', and the leaves need a gradient; use squared, log or zero_one"
+        if (reason := problem.loss_function.refusal("dense")) is not None:
+            return f"{reason}; use squared, log or zero_one"
         if problem.depth < 1:
             return "its depth is 0, so that it has no branches"
         return problem.single_refusal
@@ -110,8 +110,7 @@ class DenseTreeProblem(Checked):
     def form(self) -> Any:
         """The formulation as the kernels take it."""
         p = self.problem
-        loss = codes.SQUARED if p.loss == "squared" else codes.LOG
-        kinds = (loss, float(self.gamma), float(self.epsilon), INDEX[self.index])
+        kinds = (p.loss_function.dense, float(self.gamma), float(self.epsilon), INDEX[self.index])
         return dense.Form(p.depth, p.n_features, p.n_outputs, *kinds)
 
     @cached_property

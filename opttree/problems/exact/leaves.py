@@ -27,7 +27,8 @@ def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
     leaf = problem.leaves_of(tree) - tree.n_branches
     values = np.zeros((tree.n_leaves, problem.n_outputs))
     coefs = np.zeros((*values.shape, problem.n_features))
-    if problem.loss == "squared":  # centred, since normal equations of features far from zero are inexact
+    if problem.loss_function.form == "quadratic":
+        # centred, since normal equations of features far from zero are inexact
         at_zero = problem.with_rows(centred(problem.X, problem.w), problem.y, problem.sample_weight, constraints=())
         values, coefs, _low, _high = at_zero.fit_leaf_arrays(leaf, values, coefs, min_rows=1)
         values = values - coefs @ np.sum(problem.w[:, None] * problem.X, axis=0)

@@ -93,7 +93,9 @@ class ExactTreeProblem(Checked):
         other = next((c for c in problem.constraints if not isinstance(c, MaxSplits)), None)
         if other is not None:
             return f"it has the side constraint {other!r}; the exact search states MaxSplits"
-        if problem.leaves == "linear" and problem.loss != "squared":
+        if (reason := problem.loss_function.refusal("form")) is not None:
+            return reason
+        if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
             return (
                 f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
             )
@@ -113,7 +115,7 @@ class ExactTreeProblem(Checked):
     @property
     def by_buckets(self) -> bool:
         """Whether the statistics of rows add up to the cost of a leaf, so that histograms serve the two last levels."""
-        return self.problem.loss != "absolute"
+        return self._form != "absolute"
 
     @cached_property
     def unit(self) -> float:
@@ -124,7 +126,11 @@ class ExactTreeProblem(Checked):
     @property
     def is_whole(self) -> bool:
         """Whether all costs are whole numbers: errors of rows of equal weight, without a price of splits."""
-        return self.problem.loss == "zero_one" and self._equal_weights and not self.problem.price_per_split
+        return self._form == "errors" and self._equal_weights and not self.problem.price_per_split
+
+    @property
+    def _form(self) -> str | None:
+        return self.problem.loss_function.form
 
     @cached_property
     def _equal_weights(self) -> bool:
@@ -140,11 +146,11 @@ class ExactTreeProblem(Checked):
         if problem.is_classification:
             rows = np.zeros((n, 1 + problem.n_outputs))
             rows[np.arange(n), 1 + problem.Y[:, 0].astype(int)] = w
-            most = w if problem.loss == "zero_one" else np.full(n, np.inf)
+            most = w if self._form == "errors" else np.full(n, np.inf)
         else:
             Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
             farthest = np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)
-            if problem.loss == "absolute":
+            if self._form == "absolute":
                 rows = np.column_stack([np.ones(n), w, Y])
                 most = w * farthest.sum(axis=1)
             elif problem.leaves == "linear":
@@ -154,7 +160,7 @@ class ExactTreeProblem(Checked):
                 rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
                 most = w * np.square(farthest).sum(axis=1)
         rows[:, 0] = 1.0
-        if problem.min_leaf == 1 and problem.loss != "absolute":
+        if problem.min_leaf == 1 and self.by_buckets:
             first, group = equal_rows(ranks)
             if first.size < n:
                 merged = np.zeros((first.size, rows.shape[1]))
@@ -196,7 +202,7 @@ class ExactTreeProblem(Checked):
             order = self.problem.presorted
         else:
             order = np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
-        if self.problem.loss != "absolute":
+        if self.by_buckets:
             return order
         return np.vstack([order, np.argsort(self.problem.Y, axis=0, kind="stable").T.astype(np.int32)])
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyomo.core as pyo
 from numpy.typing import NDArray
 
+from opttree.kernels.routing import goes_left
 from opttree.model.tree import Tree
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
@@ -166,7 +167,7 @@ class BigM:
                 if j not in self.features:
                     return False
                 f = self.features.index(j)
-                left = self.problem.X[:, j] <= tree.b[node]
+                left = goes_left(self.problem.X, tree.A[node], tree.b[node])
                 model.a[t, j].set_value(1.0)
                 model.b[t].set_value(float(self.codes[left, f].max(initial=0.0)))
             else:
@@ -178,7 +179,7 @@ class BigM:
                 # the smallest possible threshold, since the margin is on the right
                 inside = np.isin(np.arange(self.problem.n_samples), self._rows(tree, node))
                 z = self.codes @ (a / norm)
-                left = inside & (self.problem.X @ tree.A[node] <= tree.b[node])
+                left = inside & goes_left(self.problem.X, tree.A[node], tree.b[node])
                 model.b[t].set_value(float(z[left].max()))
         for i, leaf in enumerate(placed.leaf.tolist()):
             model.leaf[i, leaf].set_value(1.0)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.exact import states
 from opttree.kernels.passes.thresholds import between
+from opttree.kernels.routing import goes_left
 from opttree.model.tree import Tree
 from opttree.statement.numbers import unit_range
 
@@ -82,17 +83,17 @@ class Candidates:
         inside[0] = True
         for t in range(tree.n_branches):
             rows = np.flatnonzero(inside[t])
-            goes_left = X[rows] @ A[t] <= b[t]
-            if 0 < goes_left.sum() < rows.size and len(self):
-                here, left = states.pack_rows(rows, len(X)), states.pack_rows(rows[goes_left], len(X))
+            on_left = goes_left(X, A[t], b[t], rows)
+            if 0 < on_left.sum() < rows.size and len(self):
+                here, left = states.pack_rows(rows, len(X)), states.pack_rows(rows[on_left], len(X))
                 wrong = states.differences(self.words, here, left)
                 best = int(np.minimum(wrong, rows.size - wrong).argmin())
                 mirrored = 2 * wrong[best] > rows.size
                 sign = -1.0 if mirrored else 1.0
                 A[t], b[t] = sign * self.A[best], sign * self.b[best]
-                goes_left = self.side(best)[rows] != mirrored
-            inside[tree.children[t, 0], rows[goes_left]] = True
-            inside[tree.children[t, 1], rows[~goes_left]] = True
+                on_left = self.side(best)[rows] != mirrored
+            inside[tree.children[t, 0], rows[on_left]] = True
+            inside[tree.children[t, 1], rows[~on_left]] = True
         return replace(tree, A=A, b=b, gate=None, mixture=False).canonical
 
 
@@ -142,7 +143,7 @@ def dichotomies(X: Floats) -> Candidates:
     found: dict[bytes, tuple[Floats, float, NDArray[np.bool_]]] = {}
 
     def add(a: Floats, b: float) -> None:
-        left = X[:, 0] * a[0] + X[:, 1] * a[1] <= b
+        left = goes_left(X, a, b)
         if 0 < left.sum() < len(left):  # a split and its mirror image count once
             first = left == left[0]
             if not left[0]:  # -a.x <= -b, and no row is on the hyperplane
@@ -171,7 +172,7 @@ def dichotomies(X: Floats) -> Candidates:
                 a = normal / scale
                 b = float(normal @ middle + a @ centre)
                 add(a, b)
-                astray |= bool(np.any((rows @ normal <= normal @ middle) != (X[:, 0] * a[0] + X[:, 1] * a[1] <= b)))
+                astray |= bool(np.any((rows @ normal <= normal @ middle) != goes_left(X, a, b)))
     splits = list(found.values())
     order = [np.concatenate([np.flatnonzero(left), np.flatnonzero(~left)]) for _a, _b, left in splits]
     return Candidates(
@@ -206,8 +207,8 @@ def with_margin(tree: Tree, X: Floats, margin: float) -> Tree | None:
     for t in range(tree.n_branches):
         norm = np.abs(A[t] * scale).sum()
         z = (X - low) @ A[t] / norm
-        goes_left = X @ tree.A[t] <= tree.b[t]
-        left, right = inside[t] & goes_left, inside[t] & ~goes_left
+        on_left = goes_left(X, tree.A[t], tree.b[t])
+        left, right = inside[t] & on_left, inside[t] & ~on_left
         first, second = z[left].max(), z[right].min()
         if second - first < margin * (1.0 + 1e-6):
             return None

@@ -10,6 +10,7 @@ import pyomo.core as pyo
 from numpy.typing import NDArray
 from pyomo.core.expr import LinearExpression
 
+from opttree.kernels.routing import goes_left
 from opttree.model.tree import Tree
 from opttree.problems.mip.hypergraph import (
     RULE_OUT,
@@ -229,7 +230,7 @@ class Hyperflow:
                         return False
                     model.leaf[level.depth, s].set_value(1.0)
                     continue
-                left = inside & (self.problem.X @ tree.A[node] <= tree.b[node])
+                left = inside & goes_left(self.problem.X, tree.A[node], tree.b[node])
                 found = self._column(level, options, tree, node, inside, left)
                 if found is None:
                     return False

@@ -145,7 +145,7 @@ def _columns(
 def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[None, None, Floats]:
     """Cost of each set as a leaf."""
     costs = np.empty(len(sets))
-    if problem.leaves == "linear" and problem.loss == "absolute":
+    if problem.leaves == "linear" and problem.loss_function.form == "absolute":
         for s, rows in enumerate(members(sets, problem.n_samples)):
             yield
             costs[s] = linear_absolute_cost(problem, rows)
@@ -197,7 +197,7 @@ def _last_columns(
     cost = np.full((len(parents), candidates.order.shape[0]), np.inf)
     split = np.full(cost.shape, -1)
     step = _states_per_chunk(problem)
-    if problem.leaves == "linear" and problem.loss == "absolute":
+    if problem.leaves == "linear" and problem.loss_function.form == "absolute":
         step = 1
     data, form = as_kernels_take_it(problem)
     families = partition.Families(candidates.order, candidates.start, candidates.cut)
@@ -206,7 +206,7 @@ def _last_columns(
         by_y = np.ascontiguousarray(np.argsort(data.Y, axis=0, kind="stable").T.astype(np.int32))
     for first in range(0, len(parents), step):
         part = slice(first, first + step)
-        if problem.leaves == "linear" and problem.loss == "absolute":
+        if problem.leaves == "linear" and problem.loss_function.form == "absolute":
             cost[part], split[part] = yield from _linear_absolute_cuts(problem, candidates, sets[parents[part]])
         else:
             cost[part], split[part] = partition.best_cuts(sets[parents[part]], families, data, by_y, form)

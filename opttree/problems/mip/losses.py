@@ -37,11 +37,12 @@ class Leaves:
         self.group, self.leaves = group.tolist(), range(n_leaves)
         self.low, self.scale = unit_range(self.problem.X)
         self.X = (self.problem.X - self.low) / self.scale
-        self.by_class = self.problem.loss == "zero_one"
+        form = self.problem.loss_function.form
+        self.by_class = form == "errors"
         if not self.by_class:
             self.y_low, self.y_scale = output_range(self.problem)
             self.Y = (self.problem.Y - self.y_low) / self.y_scale
-        self.squared, self.log = self.problem.loss == "squared", self.problem.loss == "log"
+        self.squared, self.log = form == "quadratic", form == "entropy"
         self.tangents = self.log or (self.squared and stated.objective == "outer")
 
     def named_model(self, name: str) -> Any:

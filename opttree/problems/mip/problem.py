@@ -13,7 +13,6 @@ from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.candidates import with_margin
 from opttree.problems.mip.files import labels, read_values, write_start
-from opttree.problems.mip.hypergraph import enumerate_levels, plan, tree_of
 from opttree.problems.mip.statement import Formulation, MIPStatement
 from opttree.runtime.files import whole_file
 
@@ -95,12 +94,6 @@ class MIPTreeProblem(MIPStatement):
         from opttree.problems.mip.big_m import BigM
 
         return BigM(self)
-
-    def best_tree(self) -> Tree:
-        """An optimal tree by the dynamic program of "hyperflow", without side constraints and without a Pyomo model."""
-        levels = _finished(enumerate_levels(self.problem, self.candidates, "best"))
-        best = plan(levels, self.problem.price_per_split)
-        return fit_exact_leaves(self.problem, tree_of(levels, best.choice, self.candidates, self.problem))
 
     def build(self, *, complete: bool = True) -> Any:
         """A new Pyomo ``ConcreteModel``; its objective ``cost`` is the problem's objective.

@@ -128,7 +128,9 @@ class MIPStatement(Checked):
 
     def refusal(self) -> str | None:
         """Why the formulation cannot express the problem exactly, in one sentence, or None."""
-        problem, hyper = self.problem, self.formulation == "hyperflow"
+        problem, hyper, form = self.problem, self.formulation == "hyperflow", self.problem.loss_function.form
+        if form is None:
+            return problem.loss_function.refusal("form")
         for penalty in problem.penalties:
             if not isinstance(penalty, (L1, L2, SplitPrice)):
                 return f"the penalty {penalty!r} is not known to be linear in the tree"
@@ -137,11 +139,11 @@ class MIPStatement(Checked):
         linear = problem.leaves == "linear"
         if problem.is_classification and linear:
             return "linear leaves of classes are not linear in the model; use leaves='constant'"
-        if linear and problem.loss == "absolute" and problem.strength(L2, "leaves"):
+        if linear and form == "absolute" and problem.strength(L2, "leaves"):
             return "an absolute loss with a squared penalty on the leaves is a quadratic program; use L1"
-        if not hyper and problem.loss == "log" and problem.n_outputs != 2:
+        if not hyper and form == "entropy" and problem.n_outputs != 2:
             return "the log loss of more than two classes is not linear in the leaves; use hyperflow"
-        if not hyper and problem.loss == "log" and self.objective == "exact":
+        if not hyper and form == "entropy" and self.objective == "exact":
             return "the log loss is neither linear nor quadratic in the leaves; use objective='outer', or hyperflow"
         if not hyper and linear and problem.strength(L2, "leaves"):
             return "HiGHS takes no quadratic objectives with integer variables; use L1 on the leaves, or hyperflow"

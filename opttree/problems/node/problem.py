@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opttree.kernels.algebra.logistic import logistic_loss
 from opttree.kernels.passes import reduced
 from opttree.kernels.records import Group
+from opttree.kernels.routing import goes_left
 from opttree.statement.penalties import unit_norm
 
 Floats = NDArray[np.float64]
@@ -55,7 +56,7 @@ class NodeProblem:
 
     def cost(self, a: Floats, b: float) -> float:
         """Weighted 0/1 loss of the split ``a.x <= b``, without the penalty (eq. 4)."""
-        right = self.X[self.rows] @ a > b
+        right = ~goes_left(self.X, a, b, self.rows)
         return float(self.weights[right != (self.u > 0.0)].sum())
 
     def surrogate(self, a: Floats, b: float) -> float:

@@ -26,7 +26,6 @@ from opttree.statement.problem import TreeProblem
 
 Floats = NDArray[np.floating]
 AGGREGATIONS = {"expected": codes.EXPECTED, "mixture": codes.MIXTURE}
-LOSSES = {"squared": codes.SQUARED, "log": codes.LOG}
 TILE_LEVELS = 4  # levels of splits evaluated as one matrix product: 15 splits, the fastest as measured
 CONDITIONAL_LEVELS = 2  # the same when subtrees may be skipped: three splits together cost no more than two separately
 ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves are in memory at a time
@@ -114,8 +113,8 @@ class SmoothTreeProblem(Checked):
         """Why ``problem`` has no smooth formulation, or None."""
         if problem.splits != "oblique":
             return "its splits are axis-aligned, and the gates are hyperplanes"
-        if problem.loss not in LOSSES:
-            return f"its loss is {problem.loss!r}, and only {list(LOSSES)} are smooth"
+        if (reason := problem.loss_function.refusal("smooth")) is not None:
+            return reason
         if problem.depth < 1:
             return "its depth is 0, so that it has no gates"
         return problem.single_refusal
@@ -180,7 +179,7 @@ class SmoothTreeProblem(Checked):
             depth,
             -(-depth // n_tiles),
             float(self.eps),
-            LOSSES[str(self.problem.loss)],
+            self.problem.loss_function.smooth,
             AGGREGATIONS[self.aggregation],
             self.problem.n_features,
             self.problem.n_outputs,

@@ -16,7 +16,7 @@ from opttree.kernels.soft_forest import walk as soft_forest
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.problems.smooth.blocks import pack_rows, packed
-from opttree.problems.smooth.problem import LOSSES, SmoothTreeProblem
+from opttree.problems.smooth.problem import SmoothTreeProblem
 from opttree.problems.soft_forest.rows import ForestRows, memory_refusal
 from opttree.runtime import devices
 from opttree.runtime.devices import Device
@@ -129,8 +129,6 @@ class SoftForestProblem(Checked):
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
         """Why ``problem`` has no such form, or None."""
-        if problem.loss not in LOSSES:
-            return f"its loss is {problem.loss!r}, and soft forests are for {list(LOSSES)}"
         if problem.leaves != "constant":
             return "its leaves are linear, and those of soft forests are constant"
         return SmoothTreeProblem.refusal(problem)
@@ -159,7 +157,7 @@ class SoftForestProblem(Checked):
             problem.n_features,
             problem.n_outputs,
             self.width,
-            LOSSES[str(problem.loss)],
+            problem.loss_function.smooth,
             self.aggregation == "expected",
             float(self.path_penalty),
             float(self.l1),

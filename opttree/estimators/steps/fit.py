@@ -1,0 +1,130 @@
+"""A fit as a list of steps: table, rows, depth, units and statement, solve and shrink, model, description."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from opttree.estimators.recipe import Estimator, Fit, Recipe, Rows
+from opttree.estimators.steps.depth import choose_depth
+from opttree.estimators.steps.model import described, single_tree
+from opttree.estimators.steps.rows import check_eval_set, read_eval_set, read_rows
+from opttree.estimators.steps.shrink import solve_shrunk
+from opttree.estimators.steps.solve import as_seed, solve_once
+from opttree.estimators.steps.state import depth_for, state, transformer_of
+from opttree.methods import costs
+from opttree.model.tree import Tree
+from opttree.runtime import devices
+from opttree.runtime.clock import now
+from opttree.runtime.compiling.ahead import compiled_ahead
+from opttree.runtime.interrupts import InterruptedFitWarning, noted_interrupts
+
+OF_A_FIT = ("best_depth_", "cv_results_", "validation_loss_")  # attributes that not every fit sets
+
+
+def fit(
+    options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, eval_set: Any = None, stacklevel: int = 3
+) -> Fit:
+    """Fit an estimator to a table: its attributes are set, and the record of the fit is returned.
+
+    After Ctrl-C a warning, at the caller ``stacklevel`` frames up, says that the model is the best so far, and
+    KeyboardInterrupt is raised again unless ``on_interrupt`` is "keep".
+    """
+    check_eval_set(options, eval_set)
+    rows = read_rows(options, X, y, sample_weight, eval_set)
+    with noted_interrupts() as interrupted, compiled_ahead(options):
+        record = fit_rows(options, rows, eval_set)
+    if interrupted():
+        report_interrupt(options, stacklevel + 1)
+    return record
+
+
+def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
+    """The steps from rows of numbers to the fitted attributes."""
+    recipe: Recipe = options.recipe
+    began = now()
+    clear(options, *OF_A_FIT)
+    check(options)
+
+    # depth
+    searched = depth_for(options, len(rows.X))
+    n_rows = max(int(np.count_nonzero(rows.weight)), 1)
+    if (reason := costs.lack_of_memory(options, n_rows, rows.X.shape[1], searched)) is not None:
+        raise MemoryError(reason)
+    seed = as_seed(options.random_state)
+    search: dict[str, Any] = {}
+    if recipe.depth is None and options.max_depth == "cv":  # on the table, so that folds learn encodings of their own
+        search = choose_depth(options, rows, seed)
+        keep(options, search)
+
+    # units, statement, validation rows, start
+    transformer = transformer_of(options, rows.X, rows.weight)
+    problem, scaling = state(options, rows.X, rows.y, rows.weight, transformer=transformer)
+    record = Fit(rows, problem, scaling, search=search, transformer=transformer, seed=seed)
+    left = None if options.time_limit is None else max(options.time_limit - (now() - began), 1e-3)
+    record = replace(
+        record, valid=read_eval_set(options, eval_set, record), start=start_of(options, record), time_limit=left
+    )
+
+    # solve, shrink, model, description
+    solve = recipe.solve or solve_once
+    outcome = solve(options, record) if recipe.shrink is None else solve_shrunk(options, record, solve)
+    fitted = (recipe.model or single_tree)(options, record, outcome)
+    found = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **outcome.found}
+    if transformer is not None or recipe.transform is not None:
+        found["transformer_"] = transformer
+    if problem.classes is not None:
+        several = rows.several
+        found["classes_"] = problem.classes if several is None else [labels for labels, _codes in several]
+        found["_several"] = several
+    keep(options, found | described(options, record, fitted))
+    return record
+
+
+def check(options: Estimator) -> None:
+    """Check the options' own rules; the problem and the solver check the options that they receive."""
+    options.check_options()
+    devices.require(getattr(options, "device", "cpu"))  # "cpu" is always available
+    if options.recipe.check is not None:
+        options.recipe.check(options)
+
+
+def start_of(options: Estimator, record: Fit) -> Tree | None:
+    """``init`` in the units of the problem, if it is a tree; None where a depth is searched and it is deeper."""
+    init = getattr(options, "init", None)
+    problem = record.problem
+    if not isinstance(init, Tree) or (options.max_depth == "cv" and init.depth > problem.depth):
+        return None
+    if init.n_features != problem.n_features:
+        raise ValueError(f"init must be a tree of {problem.n_features} features, those of X; got {init.n_features}")
+    start: Tree = record.scaling.scale(init)
+    return start
+
+
+def keep(options: Estimator, found: dict[str, Any]) -> None:
+    """Set fitted attributes, by their names."""
+    for name, value in found.items():
+        setattr(options, name, value)
+
+
+def clear(options: Estimator, *names: str) -> None:
+    """Drop attributes of an earlier fit."""
+    for name in names:
+        options.__dict__.pop(name, None)
+
+
+def report_interrupt(options: Estimator, stacklevel: int) -> None:
+    """Warn, at the caller so many frames up, and raise KeyboardInterrupt unless ``on_interrupt`` is "keep"."""
+    try:
+        warnings.warn(
+            f"{type(options).__name__} was interrupted: its model is the best so far, not the finished one",
+            InterruptedFitWarning,
+            stacklevel=stacklevel + 1,
+        )
+    finally:  # even if warnings are errors, which a hyperparameter search would count as a failed fit
+        if options.on_interrupt == "raise":
+            raise KeyboardInterrupt

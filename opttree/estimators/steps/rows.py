@@ -1,0 +1,168 @@
+"""From tables to rows of numbers: those of a fit, new ones, and those of ``eval_set``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_regressor
+from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, validate_data
+
+from opttree.estimators.recipe import Estimator, Fit, Rows, is_ordered
+from opttree.statement import TreeProblem
+from opttree.statement.numbers import check_numbers
+from opttree.tables.checks import check_columns
+from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
+from opttree.tables.encoding import level_text
+from opttree.tables.row_weights import check_sample_weight
+
+Floats = NDArray[np.float64]
+JOIN = " | "  # between the labels of several outputs, in the names of their joint classes
+
+
+def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, eval_set: Any) -> Rows:
+    """The rows of a fit as numbers; a table of more than numbers is encoded by a new ``encoder_``.
+
+    Raises
+    ------
+    ValueError
+        For what cannot be read, in one sentence.
+    """
+    numeric = is_regressor(options)
+    if not get_tags(options).target_tags.multi_output:
+        y = column_or_1d(y, warn=True)
+    how = {"multi_output": True, "y_numeric": True} if numeric else {"multi_output": True}
+    table = None
+    if not needs_encoding(X, options.categorical_features):
+        options.encoder_ = None
+        X = as_array(X)
+        check_columns(X)
+        X, y = validate_data(options, X, y, dtype=np.float64, order="C", **how)
+        check_numbers("X", X)
+    else:
+        y = validate_data(options, y=y, **how)
+        table = check_table(options, X, reset=True)
+        check_consistent_length(table, y, sample_weight)
+        encoder = TableEncoder(categorical_features=options.categorical_features, ordered=is_ordered(options))
+        X = encode(options, encoder, table, y, sample_weight)
+        check_numbers("X", X)
+        before = getattr(options, "encoder_", None)
+        goes_on = getattr(options, "warm_start", False) and hasattr(options, "forest_")
+        if goes_on and (before is None or before.encoding_ != encoder.encoding_):
+            raise ValueError("warm_start needs the table of the first fit; got one of another encoding")
+        options.encoder_ = encoder
+    several = None
+    if numeric:
+        y = y.astype(np.float64)
+        check_numbers("y", y)
+    else:
+        y = y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
+        if y.ndim == 2:
+            if eval_set is not None:
+                raise ValueError("eval_set is for one output; got y of several")
+            y, several = joint(y, options.class_weight)
+        check_classification_targets(y)
+    return Rows(X, y, check_sample_weight(sample_weight, X), table, several)
+
+
+def encode(
+    options: Estimator, encoder: TableEncoder, table: Any, y: NDArray[Any], sample_weight: ArrayLike | None
+) -> Floats:
+    """The features (n, p) of the training rows, by an encoder that learns from them."""
+    target = y.astype(np.float64) if is_regressor(options) else codes_of_labels(y)
+    features: Floats = encoder.fit_transform(table, target, sample_weight)
+    return features
+
+
+def read_new(options: Estimator, X: Any) -> Floats:
+    """The features (n, p) of new rows."""
+    if getattr(options, "encoder_", None) is not None:
+        Z = options.encoder_.encoding_.transform(check_table(options, X, reset=False))
+    else:
+        X = as_array(X)
+        check_columns(X)
+        Z = validate_data(options, X, reset=False, dtype=np.float64, order="C")
+    check_numbers("X", Z)
+    return Z
+
+
+def check_eval_set(options: Estimator, eval_set: Any) -> None:
+    """ValueError where validation rows are no pair ``(X, y)``, or have no use."""
+    if eval_set is None:
+        return
+    if not options.takes_eval_set:
+        raise ValueError(f"eval_set is for estimators that stop early; got it for {type(options).__name__}")
+    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+        raise ValueError(f"eval_set must be a pair (X, y) of validation rows; got {type(eval_set).__name__}")
+
+
+def read_eval_set(options: Estimator, eval_set: Any, fit: Fit) -> TreeProblem | None:
+    """The problem on validation rows ``(X, y)``, or None."""
+    if eval_set is None:
+        return None
+    problem = fit.problem
+    X, y = read_new(options, eval_set[0]), np.asarray(eval_set[1])
+    check_consistent_length(X, y)
+    if y.reshape(len(y), -1).shape[1] != problem.Y.shape[1]:
+        raise ValueError(f"eval_set must have a y of {problem.Y.shape[1]} outputs; got {y.shape}")
+    if problem.classes is None:
+        check_numbers("y", y := y.astype(np.float64))
+        y = fit.scaling.outputs(y)
+    elif not np.isin(y, problem.classes).all():
+        raise ValueError(f"eval_set must have classes of y, {problem.classes.tolist()}; got others")
+    if fit.transformer is not None:
+        X = fit.transformer.transform(X)
+    return problem.with_rows(fit.scaling.features(X), y)
+
+
+def class_weighted(options: Estimator, y: NDArray[Any], weight: Floats) -> Floats:
+    """The weights (n,) of the rows, times those of the classes."""
+    class_weight = getattr(options, "class_weight", None)
+    if class_weight is None:
+        return weight
+    try:
+        return compute_sample_weight(class_weight, y) * weight
+    except ValueError as error:
+        rule = "class_weight must be None, 'balanced' or a dict from the labels of y to weights"
+        raise ValueError(f"{rule}; got {class_weight!r}") from error
+
+
+def monotone_signs(options: Estimator) -> tuple[int, ...] | None:
+    """``monotonic_cst`` for each feature, or None."""
+    signs = getattr(options, "monotonic_cst", None)
+    if signs is None or not hasattr(options, "n_features_in_"):
+        return signs
+    names = getattr(options, "feature_names_in_", None)
+    return signs_of(signs, names, options.n_features_in_, options.encoder_)
+
+
+def codes_of_labels(y: NDArray[Any]) -> NDArray[np.intp]:
+    """The number of each label among the sorted ones of its output: ``y (n,)`` or ``(n, M)``."""
+    if np.ndim(y) == 2:  # of objects, numbers and texts are told apart in each output
+        return np.stack([codes_of_labels(np.array(output.tolist())) for output in y.T], axis=1)
+    return np.unique(y, return_inverse=True)[1]
+
+
+def joint(y: NDArray[Any], class_weight: Any) -> tuple[NDArray[Any], Sequence[tuple[NDArray[Any], NDArray[np.intp]]]]:
+    """One label (n,) for each combination of labels in ``y (n, M)``; for each output its labels, and the number of
+    that of each joint class.
+    """
+    if class_weight is not None and class_weight != "balanced":
+        raise ValueError(f"class_weight must be None or 'balanced' for several outputs; got {class_weight!r}")
+    outputs = [np.array(output.tolist()) for output in y.T]  # of objects, numbers and texts are told apart
+    for output in outputs:
+        check_classification_targets(output)
+    codes = codes_of_labels(y)
+    labels = [np.unique(output) for output in outputs]
+    rows, number = np.unique(codes, axis=0, return_inverse=True)
+    names = [JOIN.join(level_text(kinds[k]) for kinds, k in zip(labels, row, strict=True)) for row in rows]
+    if len(set(names)) < len(names):
+        raise ValueError(f"y must have labels that differ when joined by {JOIN!r}; got {names[0]!r} twice")
+    order = np.argsort(np.array(names))
+    several = [(kinds, rows[order, m]) for m, kinds in enumerate(labels)]
+    return np.array(names)[number.ravel()], several

@@ -1,0 +1,126 @@
+"""From the problem to a result: runs of solvers, the model that is kept, seeds, progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from opttree.estimators import bridge
+from opttree.estimators.recipe import Estimator, Fit, Outcome
+from opttree.model.tree import Tree
+from opttree.runtime.clock import told_of_compilation
+from opttree.runtime.threads import count, limited
+from opttree.statement import TreeProblem
+
+Watch = Callable[[Any, Any], None]  # called with every step of a solver and its trace
+
+
+def run(
+    options: Estimator,
+    solver: Any,
+    problem: TreeProblem,
+    start: Tree | None,
+    seed: int | None,
+    time_limit: float | None,
+    watch: Watch | None = None,
+) -> Any:
+    """The result of a solver, within the estimator's threads; ``watch(step, trace)`` sees every step."""
+    with limited(count(options.n_jobs)), progress(options.verbose, type(options).__name__, watch) as callback:
+        return bridge.solvers.solve(
+            problem, solver, start=start, time_limit=time_limit, random_state=seed, callback=callback
+        )
+
+
+def run_recipe(options: Estimator, fit: Fit, watch: Watch | None = None) -> Any:
+    """The result of the recipe's solver."""
+    solver = options.recipe.solver(options, fit.problem, fit.valid)
+    return run(options, solver, fit.problem, fit.start, fit.seed, fit.time_limit, watch)
+
+
+def solve_once(options: Estimator, fit: Fit) -> Outcome:
+    """One run of the recipe's solver; the tree of the lowest objective."""
+    return Outcome(run_recipe(options, fit))
+
+
+def choose_lowest(
+    measure: str | Callable[[Any], float], solve: Callable[[Watch], Any], watch: Watch | None = None
+) -> tuple[Any, float]:
+    """The result of ``solve(watch)`` with the tree of the step with the lowest ``measure``, and that value.
+
+    For methods that select by something other than the objective: a function of the step, or the name of an entry of
+    ``step.info``; steps without this entry are skipped. ``watch`` is called at every step, too.
+    """
+    lowest: list[Any] = [np.inf, None, None]
+
+    def compare(step: Any, trace: Any) -> None:
+        number = step.info.get(measure, np.inf) if isinstance(measure, str) else measure(step)
+        if number < lowest[0]:
+            lowest[:] = number, step.tree, trace.rows[-1].objective
+        if watch is not None:
+            watch(step, trace)
+
+    result = solve(compare)
+    number, tree, objective = lowest
+    return (result if tree is None else replace(result, tree=tree, objective=objective)), number
+
+
+def solve_lowest(measure: str, name: str) -> Callable[[Estimator, Fit], Outcome]:
+    """A run that keeps the tree with the lowest entry ``measure`` of its steps, which is the attribute ``name``."""
+
+    def solve(options: Estimator, fit: Fit) -> Outcome:
+        result, number = choose_lowest(measure, lambda watch: run_recipe(options, fit, watch))
+        return Outcome(result, {name: number})
+
+    return solve
+
+
+def keep_last(solve: Callable[[Watch], Any]) -> Any:
+    """The result of ``solve(watch)`` with the model of the last step: the forest with the most trees, not the one with
+    the lowest loss.
+    """
+    last: list[Any] = [None]
+
+    def remember(step: Any, trace: Any) -> None:
+        last[0] = step, trace.rows[-1].objective
+
+    result = solve(remember)
+    step, objective = last[0]
+    return replace(result, tree=step.tree, objective=objective)
+
+
+def as_seed(random_state: Any) -> int | None:
+    """An int seed from a scikit-learn random state; drawn from a RandomState, so that the next fit gets another one."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, (int, np.integer)):
+        if random_state < 0:
+            raise ValueError(f"random_state must be an integer >= 0, a RandomState or None; got {random_state}")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+@contextmanager
+def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
+    """A callback that advances a tqdm bar and shows the best objective; with ``verbose=0``, ``watch`` itself.
+
+    ``watch(step, trace)`` is called in either case.
+    """
+    if not verbose:
+        yield watch
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=title, unit="step") as bar, told_of_compilation(bar.set_postfix_str):
+
+        def show(step: Any, trace: Any) -> None:
+            bar.set_postfix_str(f"{trace.rows[-1].phase}, best objective {trace.rows[-1].best:.6g}", refresh=False)
+            bar.update()
+            if watch is not None:
+                watch(step, trace)
+
+        yield show

@@ -1,0 +1,112 @@
+"""Training on data that does not fit into memory or arrives in parts: the steps of `fit_chunks` and `partial_fit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_regressor
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from opttree.estimators.recipe import Estimator, Fit
+from opttree.estimators.steps import fit as fits
+from opttree.estimators.steps.rows import read_new
+from opttree.runtime.interrupts import noted_interrupts
+from opttree.runtime.threads import count, limited
+from opttree.statement import TreeProblem
+from opttree.statement.numbers import check_numbers
+from opttree.tables.checks import check_columns
+from opttree.tables.chunks import Chunks
+
+Floats = NDArray[np.float64]
+NONE = np.zeros(0)
+
+
+class Stream:
+    """What an estimator learns from chunks of rows with; subclasses say how it begins and finishes.
+
+    options : the estimator.
+    fit : the record of the first rows.
+    learner : a stream of `solvers.streaming`.
+    """
+
+    def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define __init__")
+
+    options: Estimator
+    fit: Fit
+    learner: Any  # of `solvers.streaming`
+
+    def part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
+        """The problem on more raw rows."""
+        if self.fit.transformer is not None:
+            X = self.fit.transformer.transform(X)
+        problem: TreeProblem = self.fit.scaling.problem(self.fit.problem, X, y)
+        return problem
+
+    def learn(self, X: Floats, y: NDArray[Any]) -> None:
+        """Train on more rows."""
+        rows = self.part(X, y)
+        with limited(count(self.options.n_jobs)):
+            self.learner.learn(rows)
+
+    def begun(self) -> dict[str, Any]:
+        """The attributes after the first rows, beside those that their fit has set."""
+        return {}
+
+    def finish(self, chunks: Chunks | None) -> dict[str, Any]:
+        """The attributes of the best model so far, refitted to all ``chunks`` where possible."""
+        raise NotImplementedError(f"{type(self).__name__} must define finish")
+
+
+def with_missing(X: Floats, y: NDArray[Any], missing: NDArray[Any]) -> tuple[Floats, NDArray[Any], Floats]:
+    """Rows, targets and weights; rows of weight zero declare the classes that are missing."""
+    weight = np.concatenate([np.ones(len(X)), np.zeros(len(missing))])
+    if len(missing):
+        X, y = np.concatenate([X, np.resize(X, (len(missing), X.shape[1]))]), np.concatenate([y, missing])
+    return X, y, weight
+
+
+def fit_chunks(options: Estimator, chunks: Chunks, epochs: int, sample_rows: int, stacklevel: int) -> None:
+    """Train on a sample, then on all rows chunk by chunk, and keep the best model."""
+    seed = check_random_state(options.random_state).randint(2**31 - 1)
+    with noted_interrupts() as interrupted:
+        X, y, n_rows = chunks.sample(sample_rows, np.random.default_rng(seed))
+        stream = options.recipe.stream(options, X, y)
+        fits.keep(options, {"n_rows_": n_rows, "_stream": stream, **stream.begun()})
+        for _ in range(epochs):
+            for X, y in chunks.labelled():
+                if interrupted():
+                    break
+                stream.learn(X, y)
+        cut_short = interrupted()
+        fits.keep(options, stream.finish(None if cut_short else chunks))
+    if cut_short:
+        fits.report_interrupt(options, stacklevel + 1)
+
+
+def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
+    """Train on more rows; the first are a fit."""
+    stream: Stream | None = vars(options).get("_stream")
+    if getattr(options, "encoder_", None) is not None and stream is not None:
+        X = read_new(options, X)
+    check_columns(X)
+    check_numbers("X", np.asarray(X, np.float64))
+    if is_regressor(options):
+        check_numbers("y", np.asarray(y, np.float64))
+    else:
+        check_classification_targets(y)
+    if stream is None:
+        if classes is not None and (new := np.setdiff1d(y, classes)).size:
+            raise ValueError(f"classes must hold all labels of y; got a label that is not among them, {new[0]!r}")
+        missing = np.setdiff1d([] if classes is None else classes, y)
+        stream = options.recipe.stream(options, np.asarray(X, np.float64), np.asarray(y), missing)
+        fits.keep(options, {"_stream": stream, **stream.begun()})
+        return
+    if getattr(options, "encoder_", None) is None:
+        X = validate_data(options, X, reset=False, dtype=np.float64, order="C")
+    stream.learn(X, np.asarray(y))
+    fits.keep(options, stream.finish(None))

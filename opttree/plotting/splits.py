@@ -1,0 +1,199 @@
+"""Figures of splits: the plane that they divide, and how they move in training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from opttree.plotting.trees import tree_of
+from opttree.tables.encoding import is_table
+
+
+def plot_partition(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    features: tuple[int | str, int | str] = (0, 1),
+    feature_names: Sequence[str] | None = None,
+    resolution: int = 300,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how a tree divides the plane of two features, the others held at their medians.
+
+    Colours are predictions (class indices for classification) and lines are the boundaries between leaves; the rows of
+    X are drawn on top, coloured by ``y`` if given.
+
+    Parameters
+    ----------
+    model : Tree, Model or estimator
+        A tree, or what holds one; an estimator must be fitted.
+    X : DataFrame or array-like of shape (n, p)
+        Rows; of a model with the encoding of a table, the table.
+    y : array-like of shape (n,) or None, default None
+        Targets that colour the rows.
+    features : tuple[int or str, int or str], default (0, 1)
+        Numbers or names of the two features; of a model with the encoding of a table, those of its encoding.
+    feature_names : sequence of str or None, default None
+        The p names in place of the model's own.
+    resolution : int, default 300
+        Pixels on a side.
+    ax : matplotlib.axes.Axes or None, default None
+        Axes to draw on; by default new ones.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    See Also
+    --------
+    plot_tree : of more features
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> two = opttree.TAORegressor(max_depth=2, random_state=0).fit(X[:, [2, 8]], y)
+    >>> ax = opttree.plotting.plot_partition(two, X[:, [2, 8]], y)
+    >>> ax.get_xlabel()
+    'x0'
+    >>> plt.close("all")
+    """
+    tree, names = tree_of(model, feature_names)
+    X = tree.encoding.transform(X) if tree.encoding is not None and is_table(X) else np.asarray(X, np.float64)
+    for f in features:
+        if isinstance(f, str) and f not in names:
+            raise ValueError(f"features must be names of the model's features, {', '.join(names)}; got {f!r}")
+    i, j = (names.index(f) if isinstance(f, str) else f for f in features)
+    if i == j or not all(0 <= f < tree.n_features for f in (i, j)):
+        raise ValueError(f"features must be two different columns of 0..{tree.n_features - 1}; got {features}")
+    if tree.classes is None and tree.n_outputs > 1:
+        raise ValueError(f"plot_partition needs a tree with one output or classes; this one has {tree.n_outputs}")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5.6, 4.4))
+    sides = []
+    for f in (i, j):
+        low, high = X[:, f].min(), X[:, f].max()
+        pad = 0.04 * (high - low) or 1.0
+        sides.append(np.linspace(low - pad, high + pad, resolution))
+    grid_i, grid_j = np.meshgrid(*sides)
+    points = np.tile(np.median(X, axis=0), (grid_i.size, 1))
+    points[:, i], points[:, j] = grid_i.ravel(), grid_j.ravel()
+    is_class = tree.classes is not None
+    value = np.argmax(tree.outputs(points), axis=1) if is_class else tree.predict(points)
+    value = value.reshape(grid_i.shape).astype(float)
+    leaf = tree.apply(points).reshape(grid_i.shape)
+    spread: dict[str, Any] = {}
+    if is_class:
+        spread = {"vmin": 0, "vmax": max(tree.n_outputs - 1, 1)}
+    if y is not None and not is_class:
+        spread = {"vmin": min(value.min(), np.min(y)), "vmax": max(value.max(), np.max(y))}
+    cmap = "viridis" if not is_class else "tab10" if tree.n_outputs > 2 else "coolwarm"
+    mesh = ax.pcolormesh(grid_i, grid_j, value, cmap=cmap, alpha=0.55, shading="nearest", rasterized=True, **spread)
+    across, down = leaf[:, 1:] != leaf[:, :-1], leaf[1:] != leaf[:-1]
+    edge = np.zeros(leaf.shape)
+    edge[:, 1:] = across
+    edge[1:] = np.maximum(edge[1:], down)
+    if edge.any():
+        ax.contour(grid_i, grid_j, edge, levels=[0.5], colors="black", linewidths=0.5)
+    if y is not None:
+        color = np.searchsorted(tree.classes, y) if is_class else y  # type: ignore[arg-type]
+        ax.scatter(X[:, i], X[:, j], c=color, cmap=cmap, s=16, edgecolors="#222222", linewidths=0.5, **spread)
+    if is_class:
+        handles = [
+            plt.Line2D([], [], marker="s", linestyle="", color=tuple(color), label=str(c))
+            for c, color in zip(tree.classes, mesh.to_rgba(np.arange(tree.n_outputs)), strict=True)  # type: ignore[arg-type]
+        ]
+        ax.legend(handles=handles, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    else:
+        ax.figure.colorbar(mesh, ax=ax, label="prediction")
+    ax.set_xlabel(names[i])
+    ax.set_ylabel(names[j])
+    return ax
+
+
+def plot_split_evolution(
+    steps: Sequence[Any], *, levels: int = 2, feature_names: Sequence[str] | None = None
+) -> NDArray[Any]:
+    """Draw the features and thresholds of the branches near the root over the epochs of `solvers.GradTree`.
+
+    One axes per node position in the first ``levels`` levels: thresholds over epochs, one colour per feature, with gaps
+    where the tree had a leaf.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        The solver's steps, as ``solve(..., callback=lambda step, trace: steps.append(step))`` collects them. Those of
+        the start with the lowest validation loss are drawn.
+    levels : int, default 2
+        Levels of branches to draw, >= 1.
+    feature_names : sequence of str or None, default None
+        The p names; by default x0, x1, ...
+
+    Returns
+    -------
+    ndarray of matplotlib.axes.Axes
+        The axes, root first, each level from left to right.
+
+    See Also
+    --------
+    plot_trace : the objective
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+    >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
+    >>> from solvers import GradTree, solve
+    >>> steps = []
+    >>> problem = opttree.TreeProblem.standardized(X, y, depth=1, splits="axis")
+    >>> _ = solve(problem, GradTree(epochs=30), callback=lambda step, trace: steps.append(step), random_state=0)
+    >>> opttree.plotting.plot_split_evolution(steps).shape
+    (3,)
+    >>> plt.close("all")
+    """
+    if levels < 1:
+        raise ValueError(f"levels must be >= 1; got {levels}")
+    judged = [step for step in steps if "epoch" in step.info]
+    if not judged:
+        raise ValueError("steps must hold steps of GradTree's starts; got none")
+    best = min(judged, key=lambda step: step.info["validation"]).phase
+    trees = [(step.info["epoch"], step.tree.canonical) for step in judged if step.phase == best]
+    names = trees[0][1].names(feature_names)
+    epochs = np.array([epoch for epoch, _tree in trees])
+    n_places = 2**levels - 1
+    feature, threshold = np.full((n_places, len(trees)), -1), np.full((n_places, len(trees)), np.nan)
+    for k, (_epoch, tree) in enumerate(trees):
+        node = {0: 0}
+        for at in range(n_places):
+            t = node.get(at)
+            if t is None or t >= tree.n_branches:
+                continue
+            f = int(tree.feature[t])
+            feature[at, k], threshold[at, k] = f, tree.b[t] / tree.A[t, f]
+            node |= {2 * at + 1: int(tree.children[t, 0]), 2 * at + 2: int(tree.children[t, 1])}
+    figure, axes = plt.subplots(
+        n_places, 1, figsize=(6.4, 1.3 * n_places + 0.6), sharex=True, squeeze=False, layout="constrained"
+    )
+    colors = {int(f): f"C{i % 10}" for i, f in enumerate(np.unique(feature[feature >= 0]))}
+    ends = np.append(epochs, epochs[-1] + max(1.0, 0.02 * epochs[-1]))
+    for at, ax in enumerate(axes[:, 0]):
+        for k in range(len(trees)):
+            if (f := int(feature[at, k])) >= 0:
+                ax.plot(ends[k : k + 2], [threshold[at, k]] * 2, color=colors[f], linewidth=2.0)
+        ax.set_ylabel(f"level {int(np.log2(at + 1))}\nthreshold", fontsize=8)
+        ax.tick_params(labelsize=8)
+        ax.grid(alpha=0.25)
+    axes[-1, 0].set_xlabel("epoch")
+    handles = [plt.Line2D([], [], color=color, linewidth=2.0, label=names[f]) for f, color in colors.items()]
+    figure.legend(handles=handles, frameon=False, fontsize=8, loc="outside right upper")
+    return axes[:, 0]

@@ -1,0 +1,274 @@
+"""Constraints on leaves: what they answer, and which rows share one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement.constraints.base import (
+    Constraint,
+    Floats,
+    LeafConstraint,
+    Limits,
+    Statement,
+    answers,
+    check_feature,
+)
+
+
+@dataclass(frozen=True)
+class Monotone(LeafConstraint):
+    """Answers are ordered along every split on ``feature``: no leaf on its lower side answers more than one on its
+    upper side (``sign=1``), or less (``sign=-1``). The tree is then monotone in the feature.
+
+    Answers are values, probabilities of the second class under log loss, and classes in the order of their labels under
+    0/1 loss. Axis-aligned splits, constant leaves, one output.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    opttree.ORTRegressor : takes ``monotonic_cst``
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import Monotone
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[Monotone(0), Monotone(1)])
+    >>> answers = solve(stated, MIP("flow")).tree.predict(X[np.argsort(X[:, 0])])
+    >>> bool((np.diff(answers) >= -1e-6).all())
+    True
+    """
+
+    feature: int = option(doc="Number of the feature.", least=0)
+    sign: Literal[1, -1] = option(1, "1: increasing, -1: decreasing.")
+
+    def refusal(self, problem: Statement) -> str | None:
+        """Axis-aligned splits, constant leaves, one output."""
+        if problem.splits != "axis":
+            return "Monotone is for axis-aligned splits"
+        if not problem.is_classification and problem.n_outputs > 1:
+            return f"Monotone is for one output; got {problem.n_outputs}"
+        return check_feature(self.feature, problem) or super().refusal(problem)
+
+    def limits(self, problem: Statement, tree: Tree) -> Limits:
+        """One limit for each pair of leaves on two sides of a split on the feature."""
+        below = [sorted(leaves) for leaves in _leaves_below(tree)]
+        pairs = []
+        for t in np.flatnonzero(tree.feature == self.feature):
+            low, high = tree.children[t][:: self.sign * (1 if tree.A[t, self.feature] > 0.0 else -1)]
+            pairs += [(a, b) for a in below[low] for b in below[high]]
+        score = self.scores(problem)
+        G = np.zeros((len(pairs), tree.n_leaves, score.size))
+        for m, (a, b) in enumerate(pairs):
+            G[m, a], G[m, b] = score, -score
+        return Limits(G, np.zeros(len(pairs)))
+
+    @staticmethod
+    def scores(problem: Statement) -> Floats:
+        """The number of each class under 0/1 loss; else (1,) one."""
+        return np.arange(problem.n_outputs, dtype=float) if problem.loss_function.form == "errors" else np.ones(1)
+
+    def _words(self, over: float) -> str:
+        way = "increase" if self.sign == 1 else "decrease"
+        return f"answers of the tree must {way} with feature {self.feature}; two leaves are out of order by {over:.3g}"
+
+
+def _leaves_below(tree: Tree) -> list[set[int]]:
+    """The leaves at and below each node, leaf B + l as l."""
+    below: list[set[int]] = [set() for _ in range(tree.n_branches)] + [{leaf} for leaf in range(tree.n_leaves)]
+    for t in range(tree.n_branches - 1, -1, -1):
+        below[t] = below[tree.children[t, 0]] | below[tree.children[t, 1]]
+    return below
+
+
+@dataclass(frozen=True, eq=False)
+class MaxDifference(LeafConstraint):
+    """Statistical parity: between any two groups of rows, the mean answers differ by at most ``tolerance``.
+
+    Answers are values in regression, probabilities of the second class under log loss, and predicted classes under 0/1
+    loss (the share of the rows that are given each class). Means are weighted as the rows are. Constant leaves, whose
+    values are within the range of y in regression.
+
+    Parameters
+    ----------
+    group : number of the feature whose values are the groups, or (n,) the group of each row.
+    tolerance : >= 0, in units of y, or of shares.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MaxDifference
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> group = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[MaxDifference(group, 1.0)])
+    >>> answers = solve(stated, MIP("flow"), time_limit=10).tree.predict(X)
+    >>> bool(abs(answers[group == 0].mean() - answers[group == 1].mean()) <= 1.0 + 1e-6)
+    True
+    """
+
+    group: Any
+    tolerance: float = option(least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.group, (int, np.integer)):
+            group = np.asarray(self.group)
+            if group.ndim != 1:
+                raise ValueError(f"group must be the number of a feature or one group per row; got {self.group!r}")
+            object.__setattr__(self, "group", np.unique(group, return_inverse=True)[1])
+        elif self.group < 0:
+            raise ValueError(f"group must be the number of a feature >= 0; got {self.group}")
+
+    def refusal(self, problem: Statement) -> str | None:
+        """The feature is there, or one group per row."""
+        if isinstance(self.group, (int, np.integer)):
+            reason = check_feature(int(self.group), problem)
+            return (reason and reason.replace("feature", "group", 1)) or super().refusal(problem)
+        if len(self.group) != problem.n_samples:
+            return f"group must have one entry per row, {problem.n_samples}; got {len(self.group)}"
+        return super().refusal(problem)
+
+    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
+        """The groups of the rows."""
+        if isinstance(self.group, (int, np.integer)) or len(self.group) != n:
+            return self  # a wrong number of groups is refused by the problem
+        return replace(self, group=self.group[rows]) if rows.size else None
+
+    def in_units(self, y_scale: Floats) -> Constraint:
+        """The tolerance in the new units; ValueError where outputs have different ones."""
+        if np.ptp(y_scale) > 0.0:
+            raise ValueError("MaxDifference has one tolerance for all outputs, which are scaled differently here")
+        return replace(self, tolerance=float(self.tolerance / y_scale[0]))
+
+    def shares(self, problem: Statement) -> Floats:
+        """(groups, n) the weight of each row within its group, 0 in the others; rows sum to one."""
+        group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
+        inside = (np.unique(group)[:, None] == group) * problem.w
+        return inside / inside.sum(axis=1, keepdims=True)
+
+    def limits(self, problem: Statement, tree: Tree) -> Limits:
+        """Two limits for each pair of groups and each output; the range of y."""
+        leaf = problem.leaves_of(tree) - tree.n_branches
+        shares = np.array([np.bincount(leaf, weights=s, minlength=tree.n_leaves) for s in self.shares(problem)])
+        K = answers(problem, tree).shape[1]
+        G = [
+            np.outer(first - second, np.eye(K)[k])
+            for a, first in enumerate(shares)
+            for b, second in enumerate(shares)
+            if a != b
+            for k in range(K)
+        ]
+        table, h = np.array(G).reshape(-1, tree.n_leaves, K), np.full(len(G), self.tolerance)
+        if problem.is_classification:
+            return Limits(table, h)
+        one = np.eye(tree.n_leaves * K).reshape(-1, tree.n_leaves, K)
+        high, low = (np.tile(side, tree.n_leaves) for side in (problem.Y.max(axis=0), problem.Y.min(axis=0)))
+        return Limits(np.concatenate([table, one, -one]), np.concatenate([h, high, -low]))
+
+    def _words(self, over: float) -> str:
+        return (
+            f"mean answers of two groups differ, or answers leave the range of y, by {over:.3g} more than {self} allows"
+        )
+
+
+@dataclass(frozen=True)
+class _Pair(Constraint):
+    """A condition on the leaves of two rows, numbered as in the X that was given; void where one has weight 0."""
+
+    apart: ClassVar[bool]  # whether the rows must not share a leaf
+    i: int = option(doc="Number of a row.", least=0)
+    j: int = option(doc="Number of another row.", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.i == self.j:
+            raise ValueError(f"i and j must be two rows; got {self.i} twice")
+
+    def refusal(self, problem: Statement) -> str | None:
+        """The rows are there."""
+        last = max(self.i, self.j)
+        n = problem.n_samples
+        return None if last < n else f"{type(self).__name__} must name rows below {n}; got {last}"
+
+    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
+        """The same two rows, or None if one is missing."""
+        if max(self.i, self.j) >= n:
+            return self  # refused by the problem
+        places = [np.flatnonzero(rows == row) for row in (self.i, self.j)]
+        return replace(self, i=int(places[0][0]), j=int(places[1][0])) if all(p.size for p in places) else None
+
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
+        """The two leaves."""
+        leaf = problem.leaves_of(tree)
+        if (leaf[self.i] != leaf[self.j]) == self.apart:
+            return None
+        must, do = ("different leaves", "the same") if self.apart else ("the same leaf", "two")
+        return f"rows {self.i} and {self.j} must reach {must}; they reach {do}"
+
+
+@dataclass(frozen=True)
+class SameLeaf(_Pair):
+    """Rows ``i`` and ``j`` reach the same leaf.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    DifferentLeaf : the opposite
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import SameLeaf
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> tree = solve(TreeProblem(X, y, depth=1, splits="axis", constraints=[SameLeaf(0, 2)]), MIP()).tree
+    >>> leaves = tree.apply(X)
+    >>> bool(leaves[0] == leaves[2])
+    True
+    """
+
+    apart: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class DifferentLeaf(_Pair):
+    """Rows ``i`` and ``j`` reach different leaves.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    SameLeaf : the opposite
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import DifferentLeaf
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> tree = solve(TreeProblem(X, y, depth=1, splits="axis", constraints=[DifferentLeaf(0, 1)]), MIP()).tree
+    >>> leaves = tree.apply(X)
+    >>> bool(leaves[0] != leaves[1])
+    True
+    """
+
+    apart: ClassVar[bool] = True

@@ -1,0 +1,47 @@
+"""opttree compare: a table and a figure."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opttree import load
+from opttree.cli.main import main
+
+
+@pytest.fixture
+def csv(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=["u", "v", "w"])
+    frame["y"] = np.where(frame.u > 0, frame.v, 3.0)
+    frame["label"] = np.where(frame.u + frame.v > 0, "up", "down")
+    frame.drop(columns="label").to_csv(tmp_path / "number.csv", index=False)
+    frame.drop(columns="y").to_csv(tmp_path / "label.csv", index=False)
+    return tmp_path
+
+
+def test_compare_prints_a_table_and_draws_a_figure(tmp_path, capsys):
+    for name in ("diabetes", "iris"):
+        assert main(["compare", "--data", name, "--depth", "2", "--cv", "2", "--out", str(tmp_path)]) == 0
+        out = capsys.readouterr().out
+        for word in ("cart", "rf", "tao-c", "tao-l", "train", "test", "objective", "seconds", "parameters"):
+            assert word in out
+        table = pd.read_csv(tmp_path / f"compare_{name}_depth2.csv", index_col=0)
+        assert table.loc["tao-c", "objective"] > 0
+        assert np.isnan(table.loc["rf", "objective"])
+        assert (tmp_path / f"compare_{name}_depth2.png").exists()
+
+
+def test_forests_can_be_compared_and_saved(csv, tmp_path, capsys):
+    assert main(["compare", "--data", "diabetes", "--methods", "forest", "--cv", "2", "--out", str(tmp_path)]) == 0
+    assert pd.read_csv(tmp_path / "compare_diabetes_depth4.csv", index_col=0).loc["forest", "parameters"] > 1000
+    model = str(csv / "m.json")
+    assert main(["fit", str(csv / "number.csv"), "--target", "y", "--method", "forest", "--out", model]) == 0
+    assert "30 trees" in capsys.readouterr().out
+    assert main(["predict", model, str(csv / "number.csv"), "--out", str(csv / "p.csv")]) == 0
+    frame = pd.read_csv(csv / "number.csv")
+    np.testing.assert_allclose(pd.read_csv(csv / "p.csv")["y"], load(model).predict(frame))
+    assert main(["show", model]) == 0
+    assert "a forest of 30 trees" in capsys.readouterr().out
+    assert main(["show", model, "--tree", "3"]) == 0
+    assert "if " in capsys.readouterr().out
+    assert main(["show", model, "--tree", "30"]) == 2

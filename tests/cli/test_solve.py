@@ -1,0 +1,158 @@
+"""opttree solve: proofs, programs that are written, models that are saved."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opttree import MIPTreeProblem, ORTRegressor, datasets, io, load
+from opttree.cli.main import main
+
+
+def test_writing_means_one_thing_in_python_and_on_the_command_line(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 2)).round(1), columns=["a", "b"]).assign(y=rng.normal(size=30))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for extra, complete in (([], True), (["--reduced"], False)):
+        command = ["solve", str(tmp_path / "rows.csv"), "--target", "y", "--out", str(tmp_path / "out"), *extra]
+        assert main([*command, "--write", str(tmp_path / "theirs.lp")]) == 0
+        problem, _scaling = ORTRegressor(2, min_samples_leaf=1).state(
+            frame[["a", "b"]].to_numpy(), frame["y"].to_numpy()
+        )
+        MIPTreeProblem(problem).write(tmp_path / "ours.lp", complete=complete)
+        theirs, ours = ((tmp_path / name).read_text().splitlines() for name in ("theirs.lp", "ours.lp"))
+        assert len(theirs) == len(ours)
+        assert "reduced" in theirs[0] or complete
+
+
+def test_building_and_writing_end_with_the_time_limit(tmp_path, auto_mpg, capsys):
+    path = tmp_path / "large.mps"
+    main(["solve", "friedman1", "--depth", "1", "--n-thresholds", "1", "--out", str(tmp_path)])  # compiles
+    capsys.readouterr()
+    began = time.perf_counter()
+    code = main(
+        ["solve", "auto_mpg", "--depth", "3", "--write", str(path), "--time-limit", "2", "--out", str(tmp_path)]
+    )
+    assert time.perf_counter() - began < 15.0
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert "--time-limit 2 was over before it was built and written" in err
+    assert "incumbent" in out
+    assert not list(tmp_path.glob("*.mps"))
+
+
+def test_no_tree_is_said_on_the_command_line_with_a_code_of_its_own(tmp_path, capsys):
+    command = ["solve", "friedman1", "--depth", "1", "--n-thresholds", "2", "--out", str(tmp_path)]
+    assert main([*command, "--require", "x0", "--require", "x1"]) == 3
+    assert "No tree satisfies the constraints" in capsys.readouterr().out
+    assert main([*command, "--require", "x0", "--forbid", "x3"]) == 0
+    assert "x0 <=" in capsys.readouterr().out
+    assert main([*command, "--forbid", "y"]) == 2
+    assert "--forbid must name a column" in capsys.readouterr().err
+
+
+@pytest.fixture
+def csv(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=["u", "v", "w"])
+    frame["y"] = np.where(frame.u > 0, frame.v, 3.0)
+    frame["label"] = np.where(frame.u + frame.v > 0, "up", "down")
+    frame.drop(columns="label").to_csv(tmp_path / "number.csv", index=False)
+    frame.drop(columns="y").to_csv(tmp_path / "label.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("formulation", ["hyperflow", "flow"])
+def test_solve_prints_a_proof_and_saves_the_trace(csv, capsys, formulation):
+    out, model = csv / "out", str(csv / "tree.json")
+    program = csv / "program.mps"
+    command = ["solve", str(csv / "number.csv"), "--target", "y", "--depth", "1", "--n-thresholds", "4"]
+    command += ["--formulation", formulation, "--loss", "absolute", "--out", str(out), "--save", model]
+    assert main([*command, "--write", str(program)]) == 0
+    text = capsys.readouterr().out
+    for word in ("incumbent", "bound", "gap", "Proved optimal.", "Candidate splits: at most 4 per feature"):
+        assert word in text
+    frame = pd.read_csv(out / "solve_number_depth1.csv")
+    assert {"seconds", "best", "bound", "nodes"} <= set(frame.columns)
+    assert (out / "solve_number_depth1.png").read_bytes().startswith(b"\x89PNG")
+    assert "ROWS" in program.read_text()
+    assert load(model).predict(pd.read_csv(csv / "number.csv")).shape == (120,)
+
+
+def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
+    label = ["solve", str(csv / "label.csv"), "--target", "label", "--out", str(tmp_path), "--cp", "0.01"]
+    assert main([*label, "--method", "local"]) == 0
+    assert "bound none" in capsys.readouterr().out
+    assert main([*label, "--method", "local+mip", "--max-splits", "2"]) == 0
+    assert "Proved optimal" in capsys.readouterr().out
+    assert main(["solve", "iris", "--max-features", "1", "--out", str(tmp_path)]) == 0
+    assert "Candidate splits" in capsys.readouterr().out  # of the MIP: branch and bound has no such limit
+    assert main(["solve", "iris", "--depth", "3", "--out", str(tmp_path)]) == 0
+    assert "bound 0.0066666667, gap 0 %" in (printed := capsys.readouterr().out)
+    assert "Proved optimal." in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--depth", "0"], "max_depth must be an integer >= 1"),
+        (["--splits", "oblique"], "oblique splits of 4 features have too many sides to list"),
+        (["--n-thresholds", "0"], "n_thresholds must be an integer >= 1 or 'all'; got 0"),
+        (["--n-thresholds", "some"], "n_thresholds must be an integer >= 1 or 'all'; got 'some'"),
+        (["--leaves", "linear"], "--leaves must be constant for classification"),
+        (["--write", "model.txt"], "must end in .lp or .mps"),
+        (["--method", "local", "--max-features", "1"], "--max-features is for --method mip; got 1 for local"),
+        (["--method", "bnb", "--max-features", "1"], "--max-features is not for --method bnb; got 1"),
+        (["--method", "bnb", "--splits", "oblique"], "bnb cannot solve this problem: its splits are oblique"),
+        (["--gap", "-1"], "gap must be a finite number >= 0"),
+        (["--time-limit", "0"], "time_limit must be > 0"),
+        (["--target", "x", "--save", "no/where.json"], "--save must be a file in an existing folder"),
+    ],
+)
+def test_solve_refuses_in_one_sentence(options, message, capsys, tmp_path):
+    assert main(["solve", "iris", "--out", str(tmp_path), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert main(["solve", "no-such-file.csv", "--target", "y"]) == 2
+
+
+@pytest.mark.parametrize("level", ["1", "1.0", "1.5"])
+def test_levels_that_look_like_numbers_are_known_where_others_are_missing(tmp_path, level):
+    code = np.array([level, "2", "a"] * 20)
+    y = np.where(code == level, 3.0, 0.0)
+    pd.DataFrame({"code": code, "y": y}).to_csv(tmp_path / "all.csv", index=False)
+    saved, out = str(tmp_path / "tree.json"), str(tmp_path / "out")
+    main(["solve", str(tmp_path / "all.csv"), "--target", "y", "--depth", "1", "--save", saved, "--out", out])
+    (tmp_path / "some.csv").write_text(f'code\n{level}\n2\n""\n{level}\n')  # pandas reads floats
+    answers = io.load(saved).predict(datasets.read_csv(tmp_path / "some.csv"))
+    np.testing.assert_allclose(answers, [3.0, 0.0, 0.0, 3.0], atol=1e-9)
+    frame = pd.DataFrame({"a": ["b_c", "x"], "a_b": ["c", "y"]})
+    with pytest.raises(ValueError, match=r"columns must have different names .* got 'a_b_c' twice"):
+        datasets.Dataset(frame, pd.Series([1.0, 2.0]), "regression", "twice", "").encoded()
+
+
+def test_names_travel_from_the_command_line_to_a_prediction(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    colour, size = rng.choice(["red", "blue green", ""], 80), rng.normal(size=80).round(2)
+    y = np.where(colour == "red", 2.0, 0.0) + size
+    frame = pd.DataFrame({"colour": colour, "size": np.where(rng.random(80) < 0.1, np.nan, size), "price": y})
+    frame.to_csv(tmp_path / "raw.csv", index=False)
+    raw, saved, out = (str(tmp_path / name) for name in ("raw.csv", "tree.json", "out"))
+    assert main(["solve", raw, "--target", "price", "--save", saved, "--out", out]) == 0
+    assert "colour in {" in capsys.readouterr().out
+    names = json.loads(Path(saved).read_text())["feature_names"]
+    assert names == ["mean(colour)", "size", "size"]  # missing sizes below and above all others
+    assert main(["predict", saved, raw, "--out", str(tmp_path / "answers.csv")]) == 0
+    answers = pd.read_csv(tmp_path / "answers.csv")
+    assert list(answers.columns) == ["price"]
+    model = io.load(saved)
+    np.testing.assert_allclose(answers["price"], model.tree.predict(model.encoding.transform(frame)))
+    for column in ("size", "colour"):
+        with pytest.raises(ValueError, match=f"got none called '{column}'"):
+            io.load(saved).predict(frame.drop(columns=column))
+    with pytest.raises(ValueError, match="got none called 'size_max'"):
+        io.Model(model.tree.with_names(None), ("size_max", "a", "b")).predict(frame)

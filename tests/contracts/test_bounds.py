@@ -1,0 +1,69 @@
+"""Bounds hold for every tree that the statement allows: nearly equal values, outliers, rounding."""
+
+import numpy as np
+import pytest
+
+from experiments.benchmarks import bounds
+from opttree import OCTClassifier, TAOClassifier, TAORegressor, TreeProblem
+from opttree.model.convert import as_tree
+from solvers import MIP, TAO, BranchAndBound, LocalSearch, certify, solve
+
+
+@pytest.mark.parametrize("first", range(0, 120, 30))
+def test_no_tree_is_below_a_bound(first):
+    """The campaign outside of the suite has 20,000 of these instances."""
+    assert [wrong for seed in range(first, first + 30) for wrong in bounds.check(seed)] == []
+
+
+# seeds of the campaign at which a bound was false, or that crashed
+@pytest.mark.parametrize(
+    "seed", [54, 121, 147, 281, 106112, 1318, 1365, 1474, 2600, 3218, 3877, 3953, 4117, 10398, 11196]
+)
+def test_what_once_was_wrong(seed):
+    assert bounds.check(seed) == []
+
+
+GAPS = [(1e6, 1e-9), (1e6, 1e-7), (1e3, 1e-9), (1.0, 1e-12), (1.0, 1e-15), (1.7e9, 1e-3), (1e12, 1.0), (1e15, 1.0)]
+
+
+@pytest.mark.parametrize(("offset", "gap"), GAPS)
+def test_nearly_equal_values_are_told_apart(offset, gap):
+    """Values within 1e-11 of their size counted as equal: objective .5 "OPTIMAL" where a feasible tree has 0."""
+    X = np.arange(4.0)[:, None] * gap + offset
+    y = np.array([0, 1, 0, 1])
+    stated = TreeProblem(X, y, depth=2, splits="axis", loss="zero_one")
+    for solver in (BranchAndBound(), MIP(), MIP("flow"), MIP("big-m"), TAO(), LocalSearch()):
+        assert solve(stated, solver, random_state=0).objective == 0.0, solver
+    assert certify(stated, stated.best_constant()).bound == 0.0
+    scaled = TreeProblem.standardized(X, y, depth=2, splits="axis", loss="zero_one")
+    tree = scaled.original(solve(scaled, BranchAndBound()).tree)
+    assert stated.objective(tree) == 0.0
+    assert OCTClassifier(2, random_state=0).fit(X, y).score(X, y) == 1.0
+
+
+def test_one_outlier_leaves_the_others_apart():
+    x = np.arange(40.0)
+    x[-1] = 1e13
+    y = np.arange(40) // 5 % 2
+    y[-1] = 0
+    for outlier in (1e13, -1e13, 1e17):
+        x[-1] = outlier
+        model = OCTClassifier(3, random_state=0).fit(x[:, None], y)
+        tao = TAOClassifier(3, splits="axis", random_state=0).fit(x[:, None], y)
+        assert model.is_optimal_
+        assert model.score(x[:, None], y) >= max(tao.score(x[:, None], y), 0.95)
+
+
+def test_raw_trees_route_rows_as_scaled_ones():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(4, 40))
+        X = np.column_stack([bounds.column(rng, n) for _ in range(2)])
+        y = rng.integers(0, 3, n)
+        for model in (OCTClassifier(2, random_state=0), TAORegressor(2, splits="axis", random_state=0)):
+            model.fit(X, y)
+            scaled = as_tree(model.result_.tree)
+            stated = model.state(X, y if isinstance(model, OCTClassifier) else y.astype(float))[0]
+            pairs = set(zip(stated.leaves_of(scaled).tolist(), model.tree_.apply(X).tolist(), strict=True))
+            assert len(pairs) == scaled.n_leaves if scaled.n_leaves == model.tree_.n_leaves else len(pairs) <= n
+            assert len({a for a, _b in pairs}) == len({b for _a, b in pairs}) == len(pairs)

@@ -1,0 +1,65 @@
+"""Losses of one's own, by the solvers that take them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from opttree import TreeProblem, datasets
+from opttree.statement.losses import Gamma, Loss, Poisson, Quantile
+from solvers import GET, MIP, TAO, Boosting, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, solve
+from tests.statement.test_losses import LOSSES, outcomes
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_trees_of_a_loss_descend(loss, rng):
+    X = rng.normal(size=(400, 4))
+    y = outcomes(loss, rng, 400) * np.exp(0.5 * (X[:, 0] > 0))
+    y = np.round(np.abs(y)) if isinstance(loss, Poisson) else y
+    problem = TreeProblem(X, y, depth=3, splits="axis", loss=loss, sample_weight=rng.uniform(0.5, 1.0, 400))
+    cart = solve(problem, CartInit(), random_state=0)
+    better = solve(problem, Chain(CartInit(), TAO(accept="improve")), random_state=0)
+    assert better.objective <= cart.objective < problem.objective(problem.best_constant())
+
+
+def test_a_leaf_that_is_kept_keeps_its_losses(rng):
+    """Under accept="improve" a leaf may keep its old value: the next pass must not take the losses of the new one."""
+    X = rng.normal(size=(300, 4))
+    y = X[:, 0] * X[:, 1] + rng.normal(size=300)
+    problem = TreeProblem(X, y, depth=4, loss=Quantile(0.9), min_leaf=5)
+    for seed in range(10):
+        result = solve(problem, Chain(MultiStart(TAO(), 3), TAO(accept="improve")), random_state=seed)
+        assert problem.objective(result.tree) == pytest.approx(result.objective, rel=1e-12)
+        assert (np.diff(result.trace.to_frame()["best"]) <= 1e-12).all()
+
+
+def test_solvers_say_what_they_need():
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    problem = TreeProblem(X, y, depth=2, splits="axis", loss=Quantile(0.9))
+    for solver in (GET(), LocalSearch(), BranchAndBound(), MIP()):
+        with pytest.raises(ValueError, match=r"its loss is Quantile\(q=0\.9\), and it takes losses with"):
+            solve(problem, solver)
+    positive = TreeProblem(X, y, depth=2, loss=Poisson())
+    assert "may leave the domain of Poisson()" in Boosting().refusal(positive)
+
+    @dataclass(frozen=True)
+    class Bare(Loss):
+        def value(self, y, prediction):
+            return np.abs(y - prediction)
+
+    assert "needs a loss with a majorizer" in Boosting().refusal(TreeProblem(X, y, depth=2, loss=Bare()))
+    with pytest.raises(NotImplementedError, match="Bare must define constant"):
+        solve(TreeProblem(X, y, depth=1, loss=Bare()), TAO())
+    with pytest.raises(ValueError, match="leaves must be 'constant' for loss=Quantile"):
+        TreeProblem(X, y, depth=2, leaves="linear", loss=Quantile())
+    with pytest.raises(ValueError, match=r"y must be > 0 for loss=Gamma\(\); got 0"):
+        TreeProblem(X, y, depth=2, loss=Gamma())
+    with pytest.raises(ValueError, match="loss must be one of"):
+        TreeProblem(X, y, depth=2, loss="poisson")
+
+
+def test_counts_on_real_data(needs_data):
+    X, y = datasets.load("abalone").as_arrays()
+    problem = TreeProblem(X, y, depth=3, splits="axis", loss=Poisson())
+    cart = solve(problem, CartInit(), random_state=0)
+    assert solve(problem, Chain(CartInit(), TAO(accept="improve")), random_state=0).objective < cart.objective

@@ -1,0 +1,169 @@
+"""What every solver must do, whatever it is. A solver that is not in the list below fails a test."""
+
+import inspect
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import solvers
+from opttree import Tree
+from opttree.methods.table import METHODS
+from solvers import (
+    MIP,
+    NODEC,
+    ORRT,
+    SDTR,
+    TAO,
+    AxisNode,
+    BranchAndBound,
+    CartInit,
+    ClusterInit,
+    HingeInit,
+    LiblinearNode,
+    LocalSearch,
+    RandomInit,
+    SklearnNode,
+    Solver,
+    Step,
+    Termination,
+    check_solver,
+)
+from solvers.conformance import (
+    check_constant_target,
+    check_results,
+    check_threads,
+    check_time_limit,
+    example_problems,
+    example_solvers,
+    refusal,
+)
+from tests.conftest import regression_problem
+
+FORESTS = {method.solver for method in METHODS.values() if method.solver and method.is_forest}  # see test_forest.py
+EXPORTED = {name: getattr(solvers, name) for name in solvers.__all__}
+SOLVERS = [
+    *(solver for solver in example_solvers(EXPORTED) if type(solver).__name__ not in FORESTS),
+    RandomInit(threshold="gaussian"),
+    TAO(max_iter=5, accept="improve", init=CartInit()),
+    TAO(max_iter=3, node_solver=LiblinearNode()),
+    TAO(max_iter=3, node_solver=LiblinearNode("resample")),
+    TAO(max_iter=3, node_solver=SklearnNode()),
+    TAO(max_iter=3, node_solver=AxisNode(), init=CartInit()),
+    NODEC(max_iter=3, k0=0, working_sets="node", init=HingeInit()),
+    ORRT(method="SLSQP", max_iter=5),
+    LocalSearch(n_starts=2),
+    BranchAndBound(init=None, gap=0.001),
+    SDTR(max_batches=60, aggregation="mixture", validation=None),
+    MIP("flow", n_thresholds=1, node_limit=3, max_splits=2),
+]
+PROBLEMS = example_problems()
+
+
+def supported(solver, problem):
+    if (reason := refusal(solver, problem)) is not None:
+        pytest.skip(f"refused with a reason: {reason}")
+
+
+def test_every_solver_is_in_the_list():
+    kinds = {k for k in EXPORTED.values() if inspect.isclass(k) and issubclass(k, Solver) and k is not Solver}
+    assert kinds == {type(s) for s in SOLVERS} | {EXPORTED[name] for name in FORESTS}
+    assert {EXPORTED[method.solver] for method in METHODS.values() if method.solver} <= kinds
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_results_are_feasible_recomputable_and_repeatable(solver, name):
+    supported(solver, PROBLEMS[name])
+    check_results(solver, PROBLEMS[name], name)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_one_seed_gives_one_tree_on_any_number_of_threads(solver):
+    supported(solver, regression_problem(600))
+    check_threads(solver)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_a_constant_y_gives_one_leaf(solver):
+    check_constant_target(solver)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_the_time_limit_is_kept(solver):
+    supported(solver, regression_problem(3000, depth=8))
+    check_time_limit(solver)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_solvers_are_frozen_and_readable(solver):
+    with pytest.raises(AttributeError):
+        solver.max_iter = 3
+    assert repr(solver).startswith(type(solver).__name__)
+    assert solver == eval(repr(solver), vars(solvers))
+
+
+# ---- a user's solver ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stump(Solver):
+    """The best constant tree, or what a test makes of it."""
+
+    fault: str = ""
+
+    def _refusal(self, problem):
+        return "no" if self.fault == "short refusal" else None
+
+    def steps(self, problem, start, rng):
+        tree = problem.fit_leaves(Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes))
+        if self.fault == "random":
+            tree = Tree.constant(tree.values[0] + np.random.default_rng().random(), problem.n_features, problem.classes)
+        if self.fault == "no bound":
+            yield Step(tree)
+            return Termination.OPTIMAL
+        yield Step(tree, objective=0.0 if self.fault == "false claim" else None)
+
+
+def test_a_solver_of_ones_own_is_checked():
+    assert check_solver(Stump()) == {}
+    refused = check_solver(ClusterInit(n_init=2), {name: PROBLEMS[name] for name in ("two rows", "squared, axis")})
+    assert list(refused) == ["squared, axis"]
+    assert "oblique" in refused["squared, axis"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("false claim", "a step said 0.0; its tree has the objective 1"),
+        ("random", "one seed must give one tree"),
+        ("short refusal", "refusal must return None or a sentence; got 'no'"),
+        ("no bound", "OPTIMAL needs a bound"),
+    ],
+)
+def test_what_a_solver_must_not_do_is_found(fault, message):
+    with pytest.raises(AssertionError, match=message):
+        check_solver(Stump(fault))
+
+
+def test_supports_is_the_deprecated_name_of_a_refusal():
+    with pytest.warns(DeprecationWarning, match="Older defines supports, which is deprecated; it is called _refusal"):
+
+        class Older(Solver):
+            def supports(self, problem):
+                with pytest.warns(DeprecationWarning, match="it is called refusal"):
+                    return super().supports(problem) or f"it is no solver of depth {problem.depth}"
+
+    assert Older().refusal(PROBLEMS["depth 0"]) == "it is no solver of depth 0"
+    with pytest.warns(DeprecationWarning, match="it is called refusal"):
+        assert ClusterInit().supports(PROBLEMS["squared, axis"]) == ClusterInit().refusal(PROBLEMS["squared, axis"])
+
+
+def test_what_is_no_frozen_solver_is_told_so():
+    class Loose(Solver):
+        pass
+
+    with pytest.raises(AssertionError, match="Loose must be a frozen dataclass"):
+        check_solver(Loose())
+    with pytest.raises(AssertionError, match=r"must be an instance of a subclass of solvers\.Solver"):
+        check_solver(Stump)

@@ -1,0 +1,226 @@
+"""The estimators of forests."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, make_friedman1
+from sklearn.model_selection import train_test_split
+
+import opttree
+from opttree import BoostedTreesClassifier, TAOForestClassifier, TAOForestRegressor, datasets
+
+
+@pytest.fixture(scope="module")
+def friedman():
+    X, y = make_friedman1(800, n_features=6, noise=0.5, random_state=0)
+    return train_test_split(X, y, test_size=0.25, random_state=0)
+
+
+def test_expected_error_of_rows_left_out_is_that_of_new_rows(friedman):
+    a, b, c, d = friedman
+    model = TAOForestRegressor(60, kind="oblique", random_state=0).fit(a, c)
+    assert model.oob_loss_ == pytest.approx(np.mean((model.predict(b) - d) ** 2), rel=0.25)
+    assert model.score(b, d) > 0.95
+    seen = ~np.isnan(model.oob_prediction_[:, 0])
+    assert seen.mean() > 0.99
+    assert np.corrcoef(model.oob_prediction_[seen, 0], c[seen])[0, 1] > 0.9
+    bounds = model.predict_interval(b, 0.9)
+    assert 0.8 < np.mean((bounds[:, 0] <= d) & (d <= bounds[:, 1])) <= 0.99
+    assert model.n_parameters_ == sum(tree.n_parameters for tree in model.forest_.trees)
+    assert model.flops(b) == pytest.approx(sum(tree.flops(b) for tree in model.forest_.trees))
+
+
+def test_threads_and_warm_start_do_not_change_the_forest(friedman):
+    a, b, c, _d = friedman
+    options = {"kind": "oblique", "shrinkage": 1.0, "leaf_lasso": 0.01, "random_state": 3}
+    whole = TAOForestRegressor(12, **options, n_jobs=1).fit(a, c)
+    grown = TAOForestRegressor(5, **options, n_jobs=2, warm_start=True).fit(a, c)
+    grown.set_params(n_estimators=12).fit(a, c)
+    np.testing.assert_array_equal(whole.predict(b), grown.predict(b))
+    np.testing.assert_allclose(whole.oob_prediction_, grown.oob_prediction_)
+    grown.fit(a, c)
+    assert len(grown.forest_.trees) == 12
+    with pytest.raises(ValueError, match="n_estimators must be at least the 12 trees"):
+        grown.set_params(n_estimators=4).fit(a, c)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bootstrap": True},
+        {"max_samples": 0.5},
+        {"common_start": True, "kind": "oblique"},
+        {"max_features": 3, "feature_subsets": "local", "kind": "oblique"},
+        {"max_features": 0.5, "feature_subsets": "global", "kind": "oblique"},
+        {"leaves": "constant"},
+        {"kind": "axis"},
+        {"split_penalty": 1e-3, "l1_ratio": 1.0, "kind": "oblique"},
+        {"max_samples": 1.0, "shrinkage": 2.0},
+        {"min_samples_leaf": 10},
+        {"max_depth": "oob"},
+        {"max_depth": "cv", "cv": 2},
+    ],
+    ids=str,
+)
+def test_options_of_forests(friedman, options):
+    a, b, c, d = friedman
+    model = TAOForestRegressor(8, random_state=0, **options).fit(a, c)
+    assert model.score(b, d) > 0.8
+    trees = model.forest_.trees
+    if "max_features" in options:
+        for tree in trees:
+            used = tree.A != 0.0
+            counts = used.any(axis=0).sum() if options["feature_subsets"] == "global" else used.sum(axis=1).max()
+            assert counts <= 3
+    if options.get("kind") == "axis":
+        assert all(tree.is_axis_aligned for tree in trees)
+    if options.get("l1_ratio") == 1.0:
+        assert any((tree.A == 0.0).any() for tree in trees)
+    if options.get("leaves") == "constant":
+        assert not any(tree.linear_leaves for tree in trees)
+    if model.max_depth in ("oob", "cv"):
+        assert len(model.cv_results_["loss"]) >= model.depth_ == model.cv_results_["loss"].argmin() + 1
+    left_out = model.forest_.outside[1].mean() / len(trees)
+    if "bootstrap" in options:
+        assert left_out == pytest.approx(np.exp(-1.0), abs=0.03)
+    if "max_samples" in options:
+        assert left_out == pytest.approx(1.0 - options["max_samples"])
+    if "min_samples_leaf" in options:
+        assert min(np.bincount(tree.apply(a))[tree.n_branches :].min() for tree in trees) >= 10
+    if options.get("max_samples") == 1.0:
+        with pytest.raises(
+            ValueError, match="predict_interval needs a forest, not stopped before its first trees, some of which leave"
+        ):
+            model.predict_interval(b)
+
+
+def starts(data, already=4, **options):
+    """Normals of a forest's trees before the first pass, where all but ``already`` of the four are added later."""
+    options = {"max_depth": 3, "max_iter": 0, "kind": "oblique", "warm_start": True} | options
+    model = TAOForestRegressor(already, **options).fit(data[0], data[2])
+    model.set_params(n_estimators=4).fit(data[0], data[2])
+    return [tree.A for tree in model.forest_.trees]
+
+
+def test_a_common_start_is_that_of_all_trees(friedman):
+    first, *others = starts(friedman, common_start=True, random_state=0)
+    assert first.shape == (7, 6)  # thresholds are medians of a tree's own rows
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    np.testing.assert_array_equal(starts(friedman, 2, common_start=True, random_state=0), [first] * 4)
+    alone, *rest = starts(friedman, random_state=0)
+    assert all(np.abs(other - alone).max() > 0.1 for other in rest)
+
+
+def test_a_common_start_is_another_with_another_seed(friedman):
+    one, other = (starts(friedman, common_start=True, random_state=seed)[0] for seed in (0, 1))
+    assert np.abs(one - other).max() > 0.1
+
+
+@pytest.mark.parametrize("depth", [8, 10])
+def test_deep_linear_leaves_do_not_fall_apart(needs_data, depth):
+    X, y = datasets.load("puma32H", as_arrays=True)
+    a, b, c, d = train_test_split(X, y, test_size=0.25, random_state=0)
+    assert TAOForestRegressor(6, max_depth=depth, kind="oblique", random_state=0).fit(a, c).score(b, d) > 0.85
+
+
+def test_several_outputs_and_weights(friedman):
+    a, b, c, d = friedman
+    Y = np.column_stack([c, -2.0 * c + a[:, 0]])
+    model = TAOForestRegressor(10, random_state=0).fit(a, Y)
+    assert model.predict(b).shape == (len(b), 2)
+    assert model.predict_interval(b).shape == (len(b), 2, 2)
+    assert model.score(b, np.column_stack([d, -2.0 * d + b[:, 0]])) > 0.9
+    weight = (a[:, 0] > 0.5).astype(float)
+    weighted = TAOForestRegressor(10, random_state=0).fit(a, c, sample_weight=weight)
+    assert weighted.score(b, d, b[:, 0] > 0.5) > 0.9
+    assert np.isnan(weighted.oob_prediction_[weight == 0.0]).all()
+
+
+def test_classes(needs_data):
+    X, y = datasets.load("segment", as_arrays=True)
+    a, b, c, d = train_test_split(X, y, test_size=0.3, random_state=0)
+    for model in (TAOForestClassifier(15, random_state=0), BoostedTreesClassifier(n_estimators=40, random_state=0)):
+        model.fit(a, c)
+        assert model.score(b, d) > 0.96
+        shares = model.predict_proba(b)
+        np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+        assert np.array_equal(model.classes_[shares.argmax(axis=1)], model.predict(b))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_estimators": 0}, "n_estimators must be an integer >= 1; got 0"),
+        ({"max_depth": "deep"}, "max_depth must be an integer >= 1, None, 'oob' or 'cv'; got 'deep'"),
+        ({"max_samples": 1.5}, r"max_samples must be a finite number in \(0, 1\]; got 1\.5"),
+        ({"kind": "round"}, "kind must be one of"),
+        ({"shrinkage": -1.0}, r"shrinkage must be a finite number > 0, .oob. or None; got -1\.0"),
+        ({"max_features": 0}, "max_features must be an integer >= 1"),
+        ({"feature_subsets": "some"}, "subsets must be one of"),
+    ],
+)
+def test_bad_options_of_forests(friedman, options, message):
+    with pytest.raises(ValueError, match=message):
+        TAOForestRegressor(**options).fit(friedman[0], friedman[2])
+
+
+def test_small_data_are_stacked_by_default():
+    X, y = make_friedman1(400, noise=1.0, random_state=0)
+    new_X, new_y = make_friedman1(2000, noise=1.0, random_state=1)
+    model = TAOForestRegressor(random_state=0).fit(X, y)
+    assert model.kind_ == "stacked"
+    assert len(model.forest_.trees) == 30
+    assert np.isnan(model.shrinkage_)
+    assert model.oob_loss_ == pytest.approx(np.mean((model.predict(new_X) - new_y) ** 2), rel=0.25)
+    inside = model.predict_interval(new_X, 0.9)
+    assert 0.8 < np.mean((inside[:, 0] <= new_y) & (new_y <= inside[:, 1])) <= 0.99
+    assert model.predict(new_X) == pytest.approx(TAOForestRegressor(random_state=0, n_jobs=1).fit(X, y).predict(new_X))
+    assert TAOForestRegressor(5, random_state=0).fit(X, y).kind_ != "stacked"
+    assert TAOForestRegressor(10, warm_start=True, random_state=0).fit(X, y).kind_ != "stacked"
+    with pytest.raises(ValueError, match="warm_start adds trees of one kind; got kind='stacked'"):
+        TAOForestRegressor(kind="stacked", warm_start=True).fit(X, y)
+    model.set_params(warm_start=True, n_estimators=40).fit(X, y)  # a forest to which trees can be added takes its place
+    assert model.kind_ != "stacked"
+    assert len(model.forest_.trees) == 40
+
+
+def test_classes_are_stacked():
+    X, y = load_iris(return_X_y=True)
+    model = TAOForestClassifier(12, random_state=0).fit(X[::2], y[::2])
+    assert model.kind_ == "stacked"
+    assert model.score(X[1::2], y[1::2]) > 0.9
+    rare = np.where(np.arange(75) == 0, 3, y[::2])  # a class of one row, which no fold can share
+    assert set(TAOForestClassifier(10, random_state=0).fit(X[::2], rare).classes_) == {0, 1, 2, 3}
+
+
+def test_a_forest_says_what_its_trees_are(needs_data):
+    X, y = datasets.load("airfoil", as_arrays=True)
+    for kind in ("auto", "oblique", "axis", "cart", "extra"):
+        model = TAOForestRegressor(12, warm_start=kind == "auto", max_depth=2, kind=kind, random_state=0).fit(X, y)
+        assert model.get_depth() <= 2
+        assert model.depth_ == model.get_depth()
+        assert model.kind_ == kind or (kind == "auto" and model.kind_ in ("oblique", "cart"))
+        assert model.kind_ == "oblique" or all(tree.is_axis_aligned for tree in model.forest_.trees)
+    mixed = TAOForestRegressor(12, max_depth=2, random_state=0).fit(X, y)
+    assert (mixed.kind_, mixed.depth_) == ("stacked", 2)
+    grown = TAOForestRegressor(4, kind="cart", random_state=0).fit(X, y)
+    assert grown.depth_ == grown.get_depth() > 10
+    tao, cart = (TAOForestRegressor(4, kind=kind, max_depth=4, random_state=0).fit(X, y) for kind in ("axis", "cart"))
+    assert [tree.A.tolist() for tree in tao.forest_.trees] != [tree.A.tolist() for tree in cart.forest_.trees]
+
+
+@pytest.fixture(scope="module")
+def few_rows():
+    X, y = make_friedman1(240, n_features=6, noise=0.5, random_state=0)
+    return X, y
+
+
+def test_sparse_leaves_are_chosen_where_they_cost_nothing(few_rows):
+    X, y = few_rows
+    model = opttree.TAOForestRegressor(20, max_depth=2, kind="oblique", random_state=0).fit(X, y)
+    dense = opttree.TAOForestRegressor(20, max_depth=2, kind="oblique", leaf_lasso=0.0, random_state=0).fit(X, y)
+    assert model.leaf_lasso_ in (0.0, 0.003, 0.01, 0.03)
+    assert model.oob_loss_ <= 1.005 * dense.oob_loss_ * (1 + 1e-9)
+    assert model.n_parameters_ <= dense.n_parameters_
+    flat = opttree.TAOForestRegressor(8, kind="cart", random_state=0).fit(X, y)
+    assert flat.leaf_lasso_ == 0.0

@@ -1,0 +1,36 @@
+"""The estimators of GET."""
+
+import numpy as np
+import pytest
+
+from opttree import GETClassifier, GETRegressor
+from tests.estimators import solver_of
+
+
+@pytest.mark.parametrize(
+    ("model", "starts", "polished"),
+    [
+        (GETRegressor(5), None, True),
+        (GETRegressor(6), 1, False),
+        (GETRegressor(6, n_starts=3, polish=True), 3, True),
+        (GETRegressor(6, leaves="linear"), None, False),
+        (GETRegressor(6, preset="paper"), 10, True),
+        (GETClassifier(6), None, True),
+    ],
+    ids=repr,
+)
+def test_deep_regression_trees_take_one_start_and_no_polish(model, starts, polished):
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    y = X[:, 0] > 0.0 if isinstance(model, GETClassifier) else X[:, 0]
+    solver = solver_of(model, model.state(X, y)[0])
+    assert (solver.n_starts, solver.polish is not None) == (starts, polished)
+
+
+def test_classifier_learns_oblique_boundaries():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = np.array(["a", "b", "c"])[(X[:, 0] + X[:, 1] > 0).astype(int) + (X[:, 2] - X[:, 3] > 0.5)]
+    for leaves in ("constant", "linear"):
+        model = GETClassifier(3, leaves=leaves, random_state=0).fit(X, y)
+        assert model.score(X, y) > 0.95
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)

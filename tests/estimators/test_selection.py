@@ -1,0 +1,66 @@
+"""Depths chosen on held-out rows."""
+
+import time
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+
+import opttree
+from opttree import GETRegressor, TAORegressor, datasets
+from opttree.estimators import selection
+
+
+@pytest.mark.parametrize(("estimator", "options"), [(GETRegressor, {"n_starts": 1}), (TAORegressor, {})])
+def test_depth_by_cross_validation(estimator, options):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(800, 3))
+    y = np.where(X[:, 0] > 0, np.where(X[:, 1] > 0, 1.0, -1.0), np.where(X[:, 2] > 0, 2.0, 0.0))
+    y = y + 0.3 * rng.normal(size=800)
+    for cv in (3, 0.3):
+        model = estimator("cv", cv=cv, random_state=0, **options).fit(X, y)
+        assert 2 <= model.best_depth_ <= 4
+        assert model.cv_results_["scores"].shape[1] == (3 if cv == 3 else 1)
+        assert model.get_depth() <= model.best_depth_
+        assert model.score(X, y) > 0.85
+    with pytest.raises(ValueError, match="cv must be an integer >= 2, a fraction between 0 and 1, or splits; got 1"):
+        estimator("cv", cv=1).fit(X, y)
+    with pytest.raises(ValueError, match="max_depth must be an integer >= 1 or 'cv'; got 'best'"):
+        estimator("best").fit(X, y)
+
+
+def test_the_search_for_a_depth_takes_any_cv_start_seed_and_limit():
+    X, y = datasets.load("diabetes", as_arrays=True)
+    base = GETRegressor(1, leaves="linear", random_state=0).fit(X, y)
+    splits = [(np.arange(300), np.arange(300, 442))]
+    for cv in (iter(splits), splits, 0.3):
+        model = GETRegressor("cv", cv=cv, leaves="linear", init=base.tree_, random_state=0).fit(X, y)
+        assert base.result_.objective == pytest.approx(model.result_.trace.rows[0].objective)
+        assert model.result_.objective <= model.result_.trace.rows[0].objective
+    found = [GETRegressor("cv", cv=0.3, random_state=np.random.RandomState(3)).fit(X, y).tree_ for _ in range(2)]
+    assert found[0] == found[1]
+    began = time.perf_counter()
+    limited = GETRegressor("cv", cv=3, time_limit=0.5, random_state=0).fit(X, y)
+    assert time.perf_counter() - began < 5.0
+    limited.set_params(max_depth=2, time_limit=None).fit(X, y)
+    assert not hasattr(limited, "best_depth_")
+    weight = np.ones(442)
+    weight[300:] = 0.0
+    with pytest.raises(ValueError, match="cv must hold out rows of positive weight"):
+        GETRegressor("cv", cv=splits).fit(X, y, weight)
+
+
+@pytest.fixture(scope="module")
+def friedman():
+    X, y = make_friedman1(240, n_features=6, noise=0.5, random_state=0)
+    return X, y
+
+
+def test_a_printed_depth_search_tries_every_depth(friedman, monkeypatch):
+    X, _y = friedman
+    monkeypatch.setattr(selection, "DEEPEST", 7)
+    constant = np.where(X[:, 0] > 0.5, 1.0, 0.0)  # depth 1 is best, and no deeper one better
+    model = opttree.TAORegressor("cv", cv=0.3, preset="paper", max_iter=2, random_state=0).fit(X, constant)
+    assert model.cv_results_["depth"].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    usual = opttree.TAORegressor("cv", cv=0.3, max_iter=2, random_state=0).fit(X, constant)
+    assert usual.cv_results_["depth"].tolist() == [1, 2, 3, 4, 5]

@@ -1,0 +1,85 @@
+"""Estimators that learn from rows in parts."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+
+from opttree import GETClassifier, GETRegressor, SDTRRegressor, chunks
+
+
+@pytest.fixture
+def table(tmp_path):
+    import pandas as pd
+
+    X, y = make_friedman1(6000, n_features=6, noise=0.5, random_state=0)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(6)]).assign(y=y)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=1000)
+    np.save(tmp_path / "X.npy", X)
+    return X, y, frame, tmp_path
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("nowhere.parquet", "y", "source must be a Parquet file or folder; 'nowhere.parquet' does not exist"),
+        (7, None, "source must be a path, arrays"),
+        (np.zeros((3, 2)), None, "source must have a target to fit to; got none"),
+    ],
+)
+def test_bad_sources(source, target, message):
+    with pytest.raises(ValueError, match=message):
+        GETRegressor(2).fit_chunks(source, target=target)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GETRegressor(3, random_state=0),
+        GETRegressor(2, leaves="linear", random_state=0),
+        SDTRRegressor(4, random_state=0),
+    ],
+    ids=repr,
+)
+def test_all_rows_teach_more_than_the_sample(table, model):
+    X, _y, _frame, folder = table
+    new_X, new_y = make_friedman1(3000, n_features=6, noise=0.5, random_state=1)
+    path = folder / "rows.parquet"
+    model.fit_chunks(path, target="y", sample_rows=600, chunk_rows=2000, epochs=8)
+    alone = type(model)(**model.get_params())
+    if isinstance(model, SDTRRegressor):
+        alone.set_params(max_batches=10)
+    else:
+        alone.set_params(leaf_shrinkage=0.0)  # like the leaves that are fitted to all rows
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    rows_X, rows_y, _n = chunks.Chunks(path, "y").sample(600, np.random.default_rng(seed))
+    assert model.score(new_X, new_y) > alone.fit(rows_X, rows_y).score(new_X, new_y)
+    parts = list(chunks.predict_chunks(model, path, target="y", rows=900))
+    np.testing.assert_allclose(np.concatenate(parts), model.predict(X))
+
+
+def test_leaves_are_fitted_to_all_rows_exactly(table):
+    X, y, _frame, folder = table
+    model = GETRegressor(2, random_state=0).fit_chunks(folder / "rows.parquet", target="y", sample_rows=500)
+    leaf = model.apply(X)
+    for number in np.unique(leaf):
+        assert model.predict(X[leaf == number])[0] == pytest.approx(y[leaf == number].mean(), abs=1e-6)
+
+
+def test_partial_fit_goes_on(table):
+    X, y, _frame, _folder = table
+    labels = np.array(["low", "high"])[(y > y.mean()).astype(int)]
+    model = GETClassifier(2, random_state=0)
+    for i in range(0, 3000, 1000):
+        model.partial_fit(X[i : i + 1000], labels[i : i + 1000])
+    assert model.score(X[3000:], labels[3000:]) > 0.8
+    with pytest.raises(ValueError, match="y must hold classes of the first rows"):
+        model.partial_fit(X[:10], np.array(["other"] * 10))
+    model = GETClassifier(2, random_state=0).partial_fit(X[:500], labels[:500], classes=["high", "low", "middle"])
+    assert model.classes_.tolist() == ["high", "low", "middle"]
+    assert model.partial_fit(X[:10], np.array(["middle"] * 10)).predict_proba(X[:5]).shape == (5, 3)
+    model.fit(X, labels)
+    assert model.partial_fit(X[:500], labels[:500]).classes_.tolist() == ["high", "low"]
+    soft = SDTRRegressor(3, random_state=0)
+    for i in range(0, 6000, 1000):
+        soft.partial_fit(X[i : i + 1000], y[i : i + 1000])
+    assert np.isfinite(soft.predict(X[:5])).all()

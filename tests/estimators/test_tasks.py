@@ -1,0 +1,88 @@
+"""Regression and classification: outputs, labels, progress, searches, and clear errors."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris, make_friedman1
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from opttree import TAOClassifier, TAORegressor
+
+
+def test_multi_output():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    Y = np.stack([X[:, 0] > 0, 3.0 * X[:, 1], X[:, 0] * X[:, 1]], axis=1).astype(float)
+    for leaves in ("constant", "linear"):
+        model = TAORegressor(5, leaves=leaves, random_state=0).fit(X, Y)
+        assert model.predict(X).shape == (300, 3)
+        assert model.score(X, Y) > 0.7
+
+
+def test_string_labels_and_probabilities():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    for leaves in ("constant", "linear"):
+        model = TAOClassifier(3, leaves=leaves, random_state=0).fit(X, names)
+        assert model.score(X, names) > 0.95
+        probability = model.predict_proba(X)
+        np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+        assert np.array_equal(model.classes_[probability.argmax(axis=1)], model.predict(X))
+
+
+def test_one_class_and_constant_y_give_one_leaf():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    assert TAOClassifier(3).fit(X, np.ones(30, int)).tree_.n_leaves == 1
+    model = TAORegressor(3).fit(X, np.full(30, 4.2))
+    assert model.tree_.n_leaves == 1
+    assert model.predict(X[:2]).tolist() == pytest.approx([4.2, 4.2])
+    assert TAORegressor(3).fit(np.ones((30, 2)), np.arange(30.0)).predict([[1.0, 1.0]]) == pytest.approx([14.5])
+
+
+def test_verbose_shows_a_progress_bar(capsys):
+    X, y = make_friedman1(100, random_state=0)
+    TAORegressor(2, verbose=1).fit(X, y)
+    assert "TAORegressor" in capsys.readouterr().err
+
+
+def test_in_pipelines_searches_and_cross_validation():
+    X, y = make_friedman1(200, random_state=0)
+    search = GridSearchCV(make_pipeline(StandardScaler(), TAORegressor()), {"taoregressor__max_depth": [1, 3]}, cv=2)
+    assert search.fit(X, y).best_params_ == {"taoregressor__max_depth": 3}
+    assert cross_val_score(TAORegressor(3, leaves="linear"), X, y, cv=3).mean() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "options", "message"),
+    [
+        ([[np.inf], [1.0]], [0, 1], {}, "X column 0 must be finite; got infinity"),
+        (pd.DataFrame({"u": [1.0, np.inf], "v": ["x", "y"]}), [0, 1], {}, "X column 'u' must be finite; got infinity"),
+        (pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["u", "u"]), [0, 1], {}, "of different names; got 'u' twice"),
+        (pd.DataFrame({"u": [1.0, 2.0]}), [0, 1], {"categorical_features": ["v"]}, "categorical_features must be"),
+        (np.zeros((0, 2)), [], {}, "minimum of 1 is required"),
+        ([[1.0, 2.0]], [1.0], {}, "at least two rows; got n_samples = 1"),
+        ([[1.0], [2.0]], [1.0], {}, "inconsistent numbers of samples"),
+        ([[1.0], [2.0]], [1.0, np.nan], {}, "NaN"),
+        ([[1.0], [2.0]], [0, 1], {"max_depth": 0}, "max_depth must be an integer >= 1 or 'cv'; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"max_depth": 2.5}, "max_depth must be an integer >= 1 or 'cv'; got 2.5"),
+        ([[1.0], [2.0]], [0, 1], {"leaves": "round"}, "leaves must be one of"),
+        ([[1.0], [2.0]], [0, 1], {"splits": "round"}, "splits must be one of"),
+        ([[1.0], [2.0]], [0, 1], {"init": "best"}, "init must be one of .*; got 'best'"),
+        ([[1.0], [2.0]], [0, 1], {"node_solver": "svm"}, "node_solver must be one of .*; got 'svm'"),
+        ([[1.0], [2.0]], [0, 1], {"n_init": 0}, "n_init must be an integer >= 1; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"split_penalty": -1}, "split_penalty must be a finite number >= 0; got -1"),
+        ([[1.0], [2.0]], [0, 1], {"l1_ratio": 2}, "l1_ratio must be a finite number between 0 and 1; got 2"),
+        ([[1.0], [2.0]], [0, 1], {"min_samples_leaf": 0}, "min_samples_leaf must be an integer >= 1; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"n_jobs": 0}, "n_jobs must be None or an integer other than 0; got 0"),
+        ([[1.0], [2.0]], [0, 1], {"time_limit": -1}, "time_limit must be > 0 seconds or None; got -1"),
+        ([[1.0], [2.0]], [0, 1], {"accept": "no"}, "accept must be one of"),
+        ([[1.0], [2.0]], [0, 1], {"max_iter": -1}, "max_iter must be an integer >= 0; got -1"),
+    ],
+)
+@pytest.mark.parametrize("kind", [TAORegressor, TAOClassifier])
+def test_bad_input_is_one_clear_sentence(kind, X, y, options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        kind(**options).fit(X, y)
+    assert len(str(error.value).splitlines()) == 1 or message == "NaN"  # that one is scikit-learn's

@@ -1,0 +1,86 @@
+"""Forests: their answers, their layers, and what a tree of them costs."""
+
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+from sklearn.model_selection import train_test_split
+
+import opttree
+from opttree import BoostedTreesRegressor, Forest, TAOForestRegressor
+from opttree.model.structure import is_deeper
+from tests.trees import random_tree
+
+
+@pytest.fixture(params=["json", "npz"])
+def path(request, tmp_path):
+    return tmp_path / f"model.{request.param}"
+
+
+def n_calls(function, *arguments):
+    """How many functions a call calls, Python's own included."""
+    count = 0
+
+    def note(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_tree_of_a_forest_costs_the_same_however_many_there_are(path, rng):
+    trees = tuple(random_tree(rng, 3, 2, 1) for _ in range(64))
+    opttree.save(trees[0], path)
+    opttree.load(path)  # modules are loaded
+
+    def costs(count):
+        forest = Forest((trees[:count],), 1)
+        return np.array([n_calls(opttree.save, forest, path), n_calls(opttree.load, path)])
+
+    four, sixteen, all_of_them = costs(4), costs(16), costs(64)
+    assert ((all_of_them - sixteen) / 48 < 1.1 * (sixteen - four) / 12).all()
+
+
+@pytest.mark.parametrize("depth", [0, 1, 4])
+def test_no_level_below_the_last_is_looked_at(depth, rng):
+    class Watched(np.ndarray):
+        looks = 0
+
+        def __getitem__(self, key):
+            Watched.looks += 1
+            return np.asarray(self)[key]
+
+    children = random_tree(rng, depth, 2, 1).children if depth else np.zeros((0, 2), np.int32)
+    assert not is_deeper(children.view(Watched), 500)
+    assert Watched.looks <= depth
+    assert depth == 0 or is_deeper(children, depth - 1)
+
+
+def test_layers_keep_their_trees_apart(path, rng):
+    first = tuple(random_tree(rng, 2, 3, 2, linear=True) for _ in range(12))
+    second = tuple(random_tree(rng, depth, 27, 1) for depth in (1, 3))
+    forest = Forest((first, second), 1)
+    opttree.save(forest, path)
+    assert opttree.load(path).tree == forest
+
+
+@pytest.fixture(scope="module")
+def friedman():
+    X, y = make_friedman1(800, n_features=6, noise=0.5, random_state=0)
+    return train_test_split(X, y, test_size=0.25, random_state=0)
+
+
+def test_stacked_predictions_are_those_of_the_trees(friedman):
+    a, b, c, _d = friedman
+    for model in (TAOForestRegressor(6, kind="axis"), BoostedTreesRegressor("oblique", n_estimators=10)):
+        forest = model.fit(a, c).forest_
+        one_by_one = np.mean([tree.outputs(b) for tree in forest.trees], axis=0)
+        np.testing.assert_allclose(forest.outputs(b), one_by_one, rtol=1e-9)
+        np.testing.assert_allclose(forest.outputs(b[:1]), one_by_one[:1], rtol=1e-9)

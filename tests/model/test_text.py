@@ -1,0 +1,24 @@
+"""Trees as text."""
+
+import pytest
+
+from opttree import Tree
+
+
+def test_text_names_features_and_values():
+    tree = Tree([[1, 2]], [[1.0, 0.0]], [0.25], [[1.0], [2.0]], [[[0.0, 0.0]], [[0.0, -3.0]]])
+    assert tree.to_text(["age", "height"]) == (
+        "if age <= 0.25:\n    1\nelse:  # age > 0.25\n    2 - 3 height"
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="feature_names must have 2 entries; got 1"):
+        tree.to_text(["age"])
+    labels = Tree([[1, 2]], [[1.0, 0.0]], [0.25], [[0.9, 0.1], [0.2, 0.8]], classes=["no", "yes"])
+    assert "yes (p = 0.8)" in labels.to_text()
+
+
+def test_text_has_four_digits_unless_told_otherwise():
+    tree = Tree([[1, 2]], [[1.0]], [0.123456], [[1.0], [2.0]])
+    assert "0.1235" in tree.to_text()
+    assert "0.12346" in tree.to_text(digits=5)
+    assert tree.names() == ["x0"]
+    assert tree.names([3]) == ["3"]

@@ -1,0 +1,213 @@
+"""Figures: what is drawn on them, not how they look."""
+
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from opttree import TAOClassifier, TAORegressor, plotting
+from opttree.plotting.traces import GAP_FLOOR
+from solvers import TAO, Chain, GradTree, RandomInit, solve
+from tests.conftest import regression_problem
+from tests.solvers.core.test_driver import Script
+from tests.trees import random_tree
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def texts(ax):
+    return "\n".join(t.get_text() for t in ax.texts)
+
+
+def test_tree_shows_weights_values_and_shares(rng):
+    X = rng.normal(size=(200, 3))
+    model = TAORegressor(2, random_state=0).fit(X, np.where(X[:, 0] > 0, 5.0, X[:, 1]))
+    ax = plotting.plot_tree(model, feature_names=["alpha", "beta", "gamma"])
+    assert "alpha" in texts(ax)
+    assert "100 % of samples" in texts(ax)
+    assert len([t for t in ax.texts if "yes" not in t.get_text() and t.get_text() != "no"]) >= model.tree_.n_nodes
+    ax.figure.canvas.draw()
+
+
+def test_no_two_boxes_overlap(rng):
+    tree = random_tree(rng, 3, 6, 1, linear=True).with_share(np.full(15, 0.123))
+    ax = plotting.plot_tree(tree, feature_names=[f"a_rather_long_name_{j}" for j in range(6)])
+    ax.figure.canvas.draw()
+    boxes = [t.get_bbox_patch().get_window_extent() for t in ax.texts if "\n" in t.get_text()]
+    assert len(boxes) == 15
+    for i, one in enumerate(boxes):
+        assert not any(one.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_deep_trees_can_be_cut(rng):
+    tree = random_tree(rng, 5, 2, 1)
+    ax = plotting.plot_tree(tree, max_depth=1)
+    assert texts(ax).count("(16 leaves)") == 2
+    with pytest.raises(ValueError, match="max_depth must be >= 0"):
+        plotting.plot_tree(tree, max_depth=-1)
+    with pytest.raises(ValueError, match="model must be a Tree"):
+        plotting.plot_tree("tree")
+
+
+def test_traces_of_several_results_share_an_axis():
+    problem = regression_problem()
+    results = {
+        "tao": solve(problem, TAO(max_iter=3), random_state=0),
+        "chain": solve(problem, Chain(RandomInit(), TAO(max_iter=2)), random_state=0),
+        "bounded": solve(problem, Script((3.0, 2.0))),
+    }
+    ax = plotting.plot_trace(results, log=True)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["tao", "chain", "bounded", "bounded, bound"]
+    assert plotting.plot_trace(results["tao"]).get_legend().get_texts()[0].get_text() == "TAO"
+    with pytest.raises(ValueError, match="at least one result"):
+        plotting.plot_trace({})
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_partition_of_two_features(rng, labels):
+    X = rng.normal(size=(100, 3))
+    y = X[:, 0] + X[:, 2] > 0
+    model = TAOClassifier(2).fit(X, y) if labels else TAORegressor(2, leaves="linear").fit(X, y.astype(float))
+    ax = plotting.plot_partition(model, X, y if labels else y.astype(float), features=(0, 2))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x0", "x2")
+    with pytest.raises(ValueError, match="features must be two different columns"):
+        plotting.plot_partition(model, X, features=(0, 3))
+    with pytest.raises(ValueError, match="one output or classes"):
+        plotting.plot_partition(random_tree(rng, 1, 3, 2), X)
+
+
+def test_node_weights_stand_in_the_shape_of_the_tree(rng):
+    tree = random_tree(rng, 3, 4, 1)
+    axes = plotting.plot_node_weights(tree, levels=3, feature_names=list("abcd"))
+    assert len(axes) == 7
+    for t, ax in enumerate(axes):
+        np.testing.assert_allclose([bar.get_height() for bar in ax.patches], tree.A[t])
+        assert ax.get_title() == f"branch {t}"
+    axes[0].figure.canvas.draw()
+    tops = [ax.get_position().y0 for ax in axes]
+    assert tops[0] > tops[1] == tops[2] > tops[3]
+    assert len(plotting.plot_node_weights(tree, levels=1)) == 1
+    with pytest.raises(ValueError, match="levels must be >= 1"):
+        plotting.plot_node_weights(tree, levels=0)
+
+
+def test_evolution_of_splits_ends_at_the_best_tree():
+    problem = regression_problem(splits="axis")
+    steps = []
+    solve(
+        problem,
+        GradTree(epochs=60, n_starts=2),
+        random_state=0,
+        callback=lambda step, trace: steps.append(step) and None,
+    )
+    axes = plotting.plot_split_evolution(steps, levels=2, feature_names=list("abcd"))
+    assert len(axes) == 3
+    last = min((s for s in steps if "epoch" in s.info), key=lambda s: s.info["validation"]).tree.canonical
+    assert axes[0].lines[-1].get_ydata()[0] == pytest.approx(last.b[0])
+    labels = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
+    assert "abcd"[last.feature[0]] in labels
+    with pytest.raises(ValueError, match="steps must hold"):
+        plotting.plot_split_evolution(steps[:1])
+
+
+@pytest.mark.parametrize("depth", range(1, 9))
+@pytest.mark.parametrize("size", [None, (6, 4)])
+def test_trees_of_any_depth_fit_the_figure(rng, depth, size):
+    """No two boxes overlap or leave the picture, of at most 24 by 14 inches or of 6 by 4 inches."""
+    names = ["age", "a_rather_long_name", "height"]
+    tree = random_tree(rng, depth, 3, 1).with_share(np.full(2 ** (depth + 1) - 1, 0.123)).with_spread(np.ones(3))
+    ax = None if size is None else plt.subplots(figsize=size)[1]
+    ax = plotting.plot_tree(tree, feature_names=names, ax=ax)
+    figure = ax.figure
+    assert tuple(figure.get_size_inches()) <= (24.0, 14.0)
+    figure.canvas.draw()
+    boxes = [
+        t.get_bbox_patch().get_window_extent()
+        for t in ax.texts
+        if t.get_bbox_patch() and t.get_text() not in ("yes", "no")
+    ]
+    assert boxes
+    frame = figure.bbox
+    for i, one in enumerate(boxes):
+        assert frame.x0 - 1 <= one.x0
+        assert one.x1 <= frame.x1 + 1
+        assert not any(one.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_boxes_show_weight_times_deviation_in_plain_numbers(rng):
+    X = rng.normal(size=(400, 3)) * [1.0, 1000.0, 1.0]
+    model = TAORegressor(2, random_state=0).fit(X, np.where(X[:, 0] + X[:, 1] / 1000.0 > 0, 2220.4, 10.0))
+    drawn = texts(plotting.plot_tree(model))
+    assert "2,2" in drawn  # the leaf, shrunk a little
+    assert "e+03" not in drawn
+    assert "+1.00 x" in drawn  # both matter alike, though their weights differ by a factor of a thousand
+    line = TAORegressor(1, leaves="linear", random_state=0).fit(X, X[:, 0] * 5 + (X[:, 2] > 0))
+    assert "x0" in texts(plotting.plot_tree(line))
+
+
+def test_colours_tell_classes_and_numbers(rng):
+    X = rng.normal(size=(200, 2))
+    model = TAOClassifier(1, splits="axis", random_state=0).fit(X, np.where(X[:, 0] > 0, "up", "down"))
+    ax = plotting.plot_tree(model)
+    faces = {t.get_text().split(" ")[0]: t.get_bbox_patch().get_facecolor() for t in ax.texts if t.get_bbox_patch()}
+    assert faces["up"] != faces["down"]
+
+
+def test_traces_have_points_for_incumbents_and_scales():
+    problem = regression_problem()
+    result = solve(problem, TAO(max_iter=6), random_state=0)
+    frame = result.trace.to_frame()
+    ax = plotting.plot_trace(result)
+    better = np.append(True, np.diff(frame["best"]) < 0.0)
+    assert len(ax.lines[1].get_xdata()) == better.sum() <= len(frame)
+    assert plotting.plot_trace(result, scale="log").get_yscale() == "log"
+    gap = plotting.plot_trace({"a": result, "b": result}, scale="gap")
+    assert "gap" in gap.get_ylabel()
+    assert gap.lines[0].get_ydata().min() == pytest.approx(GAP_FLOOR)
+    with pytest.raises(ValueError, match="scale must be"):
+        plotting.plot_trace(result, scale="odd")
+
+
+def test_partitions_take_names(rng):
+    X = rng.normal(size=(60, 3))
+    model = TAORegressor(2, random_state=0).fit(X, X[:, 0] * X[:, 2])
+    ax = plotting.plot_partition(model.tree_.with_names(["a", "b", "c"]), X, features=("a", "c"))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "c")
+    with pytest.raises(ValueError, match="features must be names"):
+        plotting.plot_partition(model, X, features=("a", "c"))
+
+
+def test_importances_are_drawn_in_order(rng):
+    X = rng.normal(size=(200, 30))
+    model = TAORegressor(2, random_state=0).fit(X, X[:, 3])
+    ax = plotting.plot_importances(model, most=5)
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert labels[0] == "x3"
+    assert labels[-1] == "25 others"
+    widths = [bar.get_width() for bar in ax.patches]
+    assert sum(widths) == pytest.approx(1.0)
+    assert widths[:5] == sorted(widths[:5], reverse=True)
+    with pytest.raises(ValueError, match="model must be fitted"):
+        plotting.plot_importances(TAORegressor())
+    with pytest.raises(ValueError, match="most must be >= 1"):
+        plotting.plot_importances(model, most=0)
+
+
+def test_pages_hold_the_tree_and_nothing_from_elsewhere(rng):
+    X = rng.normal(size=(200, 2))
+    label = np.where(X[:, 0] > 0, "</script><b>", 'say "x"')
+    model = TAOClassifier(2, random_state=0).fit(X, label)
+    page = model.tree_.to_html(title="a < b")
+    assert "</script><b>" not in page
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    data = json.loads(page.split("const model = ")[1].split(";\n")[0])
+    assert len(data["nodes"]) == model.tree_.n_nodes
+    assert data["nodes"][0]["share"] == "100 % of the training rows"
+    with pytest.raises(ValueError, match="open_levels must be"):
+        model.tree_.to_html(open_levels=-1)

@@ -1,0 +1,266 @@
+"""`BranchAndBound` against enumeration: optima, and bounds whenever it is stopped."""
+
+import signal
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from opttree import L1, L2, OCTClassifier, ORTRegressor, SplitPrice, Tree, TreeProblem, datasets
+from opttree.problems import ExactTreeProblem
+from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, solve
+from solvers.conformance import regression_problem
+from tests.conftest import real_data
+from tests.exact import instances, optimum
+
+LOSSES = ("squared", "absolute", "zero_one", "log")
+
+
+def random_problem(rng, depth):
+    """A random instance and ``max_splits``: ties, equal rows, weights of zero, several outputs, prices, smallest
+    leaves, linear leaves with and without a ridge.
+    """
+    n, p = int(rng.integers(2, (31, 31, 25, 15)[depth])), int(rng.integers(1, 4))
+    X = rng.integers(0, rng.integers(2, 12), (n, p)).astype(float) if rng.random() < 0.6 else rng.normal(size=(n, p))
+    kind = int(rng.integers(5))
+    loss, leaves = (LOSSES[kind], "constant") if kind < 4 else ("squared", "linear")
+    if loss in ("squared", "absolute"):
+        y = rng.normal(size=(n, int(rng.integers(1, 3)))).round(int(rng.integers(0, 4)))
+    else:
+        y = rng.integers(0, rng.integers(2, 5), n)
+    w = None if rng.random() < 0.5 else rng.uniform(0.1, 2.0, n) * (rng.random(n) > 0.15)
+    if w is not None and not w.any():
+        w = None
+    price, min_leaf = float(rng.choice([0.0, 0.0, 0.01, 0.1])), int(rng.choice([1, 1, 2, 4]))
+    penalties = (SplitPrice(price),) if price else ()
+    if leaves == "linear":
+        penalties += (L2(leaves=float(rng.choice([0.0, 1e-4, 0.01, 0.3]))),)
+    options = {"loss": loss, "leaves": leaves, "penalties": penalties, "min_leaf": min(min_leaf, n)}
+    max_splits = None if rng.random() < 0.5 else int(rng.integers(0, 2**depth))
+    return TreeProblem(X, y, depth=depth, splits="axis", sample_weight=w, **options), max_splits
+
+
+def enumerated(problem, max_splits=None):
+    """The optimal objective by `tests.exact`."""
+
+    def linear_leaf(rows):
+        w, ridge = problem.w[rows], problem.strength(L2, "leaves")
+        X, Y = (
+            (table[rows] - np.average(table[rows], axis=0, weights=w)) * np.sqrt(w)[:, None]
+            for table in (problem.X, problem.Y)
+        )
+        X = np.vstack([X, np.sqrt(ridge) * np.eye(X.shape[1])])
+        Y = np.vstack([Y, np.zeros((problem.n_features, Y.shape[1]))])
+        return float(np.square(X @ np.linalg.lstsq(X, Y, rcond=1e-10)[0] - Y).sum())
+
+    linear_leaf.rows = True
+    return optimum(
+        problem.X,
+        problem.Y,
+        depth=problem.depth,
+        loss=problem.loss,
+        w=problem.w,
+        price=problem.split_price,
+        min_leaf=problem.min_leaf,
+        max_splits=max_splits,
+        **({"leaf": linear_leaf} if problem.leaves == "linear" else {}),
+    )
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1), depth=st.integers(1, 3), threads=st.integers(1, 2))
+def test_it_finds_and_proves_the_optimum_of_random_instances(seed, depth, threads):
+    problem, max_splits = random_problem(np.random.default_rng(seed), depth)
+    result = solve(
+        problem, BranchAndBound(max_splits=max_splits, n_jobs=threads, init=CartInit() if seed % 3 else None)
+    )
+    best = enumerated(problem, max_splits)
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert result.bound == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert result.bound <= best + 1e-12
+    assert max_splits is None or result.tree.n_branches <= max_splits
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_depth_four_without_a_start_and_with_few_histograms(loss):
+    rng = np.random.default_rng(3)
+    X, y = rng.integers(0, 6, (16, 2)).astype(float), rng.integers(0, 3, 16)
+    problem = TreeProblem(X, y.astype(float) if loss == "squared" else y, depth=4, splits="axis", loss=loss)
+    result = solve(problem, BranchAndBound(init=None, memory=1e-6))
+    assert result.objective == pytest.approx(enumerated(problem), abs=1e-12)
+    assert result.termination is Termination.OPTIMAL
+
+
+@pytest.mark.parametrize(("name", "depth", "best"), [("airfoil", 3, 0.468701115), ("auto_mpg", 3, 0.140126243)])
+def test_optima_of_real_data(name, depth, best):
+    X, y = real_data(name)
+    problem = TreeProblem(X, (y - y.mean()) / y.std(), depth=depth, splits="axis")
+    result = solve(problem, BranchAndBound())
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == pytest.approx(best, abs=1e-8)
+    assert result.gap < 1e-8
+
+
+def test_it_agrees_with_the_linear_program_over_sets_of_rows():
+    X, y = real_data("auto_mpg")
+    problem = TreeProblem(X[:120], (y[:120] - y.mean()) / y.std(), depth=2, splits="axis", min_leaf=5)
+    ours, theirs = solve(problem, BranchAndBound()), solve(problem, MIP())
+    assert theirs.termination is Termination.OPTIMAL
+    assert ours.objective == pytest.approx(theirs.objective, rel=1e-6)
+
+
+def hard_problem():
+    X, y = real_data("abalone")
+    return TreeProblem(X, (y - y.mean()) / y.std(), depth=3, splits="axis")
+
+
+ABALONE = 0.536364368747  # the optimum of `hard_problem`
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.5, 1.0])
+def test_bounds_and_incumbents_are_valid_at_any_time(seconds):
+    result = solve(hard_problem(), BranchAndBound(), time_limit=seconds)
+    assert result.seconds < seconds + 1.0
+    for row in result.trace:
+        assert row.best >= ABALONE - 1e-9
+        assert row.bound <= ABALONE + 1e-9
+    bounds = [row.bound for row in result.trace]
+    assert bounds == sorted(bounds)
+    assert result.termination in (Termination.TIME_LIMIT, Termination.OPTIMAL)
+
+
+def test_where_the_queue_is_full_the_bound_stays_valid():
+    X, y = real_data("abalone")
+    problem = TreeProblem(X, (y - y.mean()) / y.std(), depth=3, splits="axis")
+    result = solve(problem, BranchAndBound(queue_memory=0.01))
+    assert result.termination is Termination.TOO_LARGE
+    assert "queue_memory" in result.message
+    assert 0.0 < result.bound < 0.536364368 <= result.objective + 1e-8
+
+
+def test_a_callback_ends_it_with_a_valid_bound():
+    result = solve(hard_problem(), BranchAndBound(), callback=lambda step, trace: len(trace) > 4)
+    assert result.termination is Termination.INTERRUPTED
+    assert 0.0 <= result.bound <= ABALONE + 1e-9 <= result.objective + 2e-9
+
+
+def test_a_gap_ends_the_proof_earlier():
+    problem = hard_problem()
+    result = solve(problem, BranchAndBound(gap=0.2))
+    assert result.termination is Termination.OPTIMAL
+    assert result.gap <= 0.2 + 1e-9
+    assert result.bound <= ABALONE + 1e-9
+    cuts = [row.info["evaluations"] for row in result.trace if "evaluations" in row.info]
+    assert cuts[-1] < 0.9 * solve(problem, BranchAndBound()).trace.rows[-1].info["evaluations"]
+
+
+def test_a_better_start_is_kept_and_proved():
+    problem = hard_problem()
+    best = solve(problem, BranchAndBound()).tree
+    again = solve(problem, BranchAndBound(), start=best)
+    assert next(row for row in again.trace if row.phase == "start").objective == pytest.approx(ABALONE, abs=1e-9)
+    assert again.objective == pytest.approx(ABALONE, abs=1e-9)
+    assert again.termination is Termination.OPTIMAL
+
+
+def test_penalties_on_axis_aligned_splits_are_prices():
+    X, y = np.random.default_rng(5).normal(size=(30, 2)), np.random.default_rng(6).normal(size=30)
+    problem = TreeProblem(X, y, depth=2, splits="axis", penalties=(L1(splits=0.02, leaves=3.0), L2(splits=0.01)))
+    result = solve(problem, BranchAndBound())
+    assert result.objective == pytest.approx(optimum(X, y, depth=2, loss="squared", price=0.03), abs=1e-12)
+    assert result.termination is Termination.OPTIMAL
+
+
+def test_thresholds_lie_between_the_rows_that_reach_them():
+    problem = regression_problem(60, depth=2, splits="axis", penalties=())
+    tree = solve(problem, BranchAndBound()).tree
+    assert isinstance(tree, Tree)
+    left = problem.X[:, tree.feature[0]] <= tree.b[0]
+    x = problem.X[:, tree.feature[0]]
+    assert tree.b[0] == pytest.approx(0.5 * (x[left].max() + x[~left].min()))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"splits": "oblique"}, "oblique"),
+        ({"splits": "axis", "leaves": "linear", "loss": "absolute"}, "linear under loss 'absolute'"),
+        ({"splits": "axis", "leaves": "linear", "penalties": (L1(leaves=0.1),)}, "l1 penalty"),
+        ({"splits": "axis", "depth": 7}, "depth is 7"),
+    ],
+)
+def test_what_it_cannot_solve_is_refused_in_a_sentence(options, words):
+    problem = regression_problem(30, **{"penalties": (), **options})
+    assert words in BranchAndBound().refusal(problem)
+    if "depth" not in options:
+        with pytest.raises(ValueError, match="problem has no exact search"):
+            ExactTreeProblem(problem)
+
+
+def test_it_is_never_above_cart():
+    problem = regression_problem(400, depth=3, splits="axis", penalties=())
+    cart = problem.objective(CartInit().build(problem, np.random.default_rng(0)))
+    assert solve(problem, BranchAndBound()).objective <= cart
+
+
+def test_its_own_time_limit_and_another_solver_for_the_start():
+    solver = BranchAndBound(init=LocalSearch(n_starts=1, max_passes=1), time_limit=0.2)
+    result = solve(hard_problem(), solver)
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.seconds < 2.0
+    assert 0.0 <= result.bound <= ABALONE + 1e-9
+    assert any(row.phase.startswith("LocalSearch") for row in result.trace)
+
+
+def test_estimators_prove_with_it():
+    X, y = real_data("airfoil")
+    model = ORTRegressor(3, solver="bnb").fit(X, y)
+    assert model.is_optimal_
+    assert model.result_.objective == pytest.approx(0.468701115, abs=1e-8)
+    X, y = datasets.load("iris", as_arrays=True)
+    assert OCTClassifier(3, solver="bnb").fit(X, y).score(X, y) == pytest.approx(149 / 150)
+    assert OCTClassifier(3, solver="bnb", max_splits=2).fit(X, y).tree_.n_branches == 2
+    with pytest.raises(ValueError, match=r"n_thresholds must be 'all' for solver='bnb'; got 5"):
+        ORTRegressor(3, solver="bnb", n_thresholds=5).fit(X, y)
+
+
+def test_nothing_is_called_proved_that_rounding_hides():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2))[:20], rng.normal(size=40)[:20]
+    y[np.argmin(X[:, 0])] = 1e6
+    result = solve(TreeProblem(X, y, depth=3, splits="axis"), BranchAndBound())
+    best = optimum(X, y, depth=3, loss="squared")
+    assert result.bound <= best
+    assert result.termination is Termination.STALLED or result.objective == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_it_equals_the_optima_of_real_instances(needs_data, part):
+    """Those that "hyperflow" is checked on, too: 154 of real data, four losses."""
+    for instance in instances()[part::4]:
+        result = solve(instance.problem, BranchAndBound())
+        assert result.objective == pytest.approx(instance.optimum, rel=1e-9, abs=1e-9), instance.name
+        assert result.termination is Termination.OPTIMAL, instance.name
+
+
+def test_ctrl_c_leaves_a_valid_bound():
+    sent = []
+
+    def interrupt(step, trace):
+        if len(trace) == 3 and not sent:
+            sent.append(signal.raise_signal(signal.SIGINT))
+
+    result = solve(hard_problem(), BranchAndBound(), callback=interrupt)
+    assert sent
+    assert result.termination is Termination.INTERRUPTED
+    assert 0.0 <= result.bound <= ABALONE + 1e-9 <= result.objective + 2e-9
+
+
+def test_log_loss_of_rows_of_very_different_weight_is_proved():
+    X, y, w = np.arange(6.0)[:, None], np.array([0, 1, 0, 0, 0, 1]), np.array([1.0, 1e-7, 1.0, 1.0, 1.0, 1e-8])
+    stated = TreeProblem(X, y, depth=1, splits="axis", loss="log", sample_weight=w)
+    result = solve(stated, BranchAndBound())
+    assert result.termination.name == "OPTIMAL"
+    sure = Tree.constant(np.array([1.0, 0.0]), 1, np.array([0, 1]))
+    assert result.bound <= stated.objective(sure)

@@ -1,0 +1,304 @@
+"""What must hold for whatever fuzzing draws. Each function takes what a strategy gives and asserts."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+import time
+import traceback
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from opttree import TAOClassifier, TAORegressor, TreeProblem, load, save
+from opttree.cli.main import main
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from solvers import Solver, Termination, solve
+from tests.exact import optimum
+from tests.system.fuzz.strategies import Table, repeated
+
+LONGEST = 600  # characters of a message
+REFUSALS = (ValueError, TypeError, MemoryError)
+
+
+def said_in_one_sentence(error: BaseException) -> None:
+    """The message of a refusal is one short line, and somebody wrote it: it comes from a ``raise``."""
+    text = str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    assert (last.line or "").lstrip().startswith("raise"), f"not a refusal: {type(error).__name__}: {text}"
+    assert text, "an empty message"
+    assert len(text) <= LONGEST, f"a message of {len(text)} characters"
+    assert "\n" not in text.split("\n\n")[0], f"a message of several lines: {text}"
+
+
+@contextlib.contextmanager
+def quiet() -> Any:
+    """Warnings are errors, but for scikit-learn's that y has many classes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%")
+        yield
+
+
+def fitted(model: Any, table: Table) -> Any:
+    """The fitted model, or None if the fit was refused in one sentence."""
+    try:
+        with quiet():
+            return model.fit(table.X, table.y, sample_weight=table.weight)
+    except REFUSALS as error:
+        said_in_one_sentence(error)
+        return None
+
+
+def answers(model: Any, X: Any) -> np.ndarray:
+    """Predictions, or class probabilities."""
+    return model.predict_proba(X) if hasattr(model, "predict_proba") else model.predict(X)
+
+
+def check_estimator(model: Any, table: Table, how: str) -> None:
+    """A fit is refused in a sentence, or its model is finite, feasible, recomputable, saved and loaded whole, and the
+    same in another layout, on other threads, and again (``how``).
+    """
+    if fitted(model, table) is None:
+        return
+    with quiet():
+        there = answers(model, table.X)
+        labels = model.predict(table.X)
+    assert len(labels) == len(table.X)
+    assert np.isfinite(there).all(), "predictions that are not finite"
+    if table.task == "classification":
+        assert np.isin(labels, table.y).all()
+        np.testing.assert_allclose(there.sum(axis=1), 1.0, atol=1e-9)
+        assert (there >= 0.0).all()
+    result = model.result_
+    assert np.isfinite(result.objective)
+    if result.bound is not None:
+        assert result.bound <= result.objective
+    if result.termination is Termination.OPTIMAL:
+        assert result.bound is not None
+    other = clone(model).set_params(n_jobs=2 if how == "threads" else 1)
+    X = np.array(table.X, order="C" if np.isfortran(table.X) else "F") if how == "layout" else table.X
+    if how in ("threads", "layout", "again"):
+        other.fit(X, table.y, sample_weight=table.weight)
+        np.testing.assert_array_equal(answers(other, X), there, err_msg=how)
+    if how == "saved" and isinstance(getattr(model, "forest_", getattr(model, "tree_", None)), Tree):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("model.json", "model.npz"):
+                save(model, Path(folder) / name)
+                kept = load(Path(folder) / name)
+                rows = np.asarray(table.X, np.float64)
+                np.testing.assert_array_equal(kept.predict(rows), labels)
+
+
+def check_limit(model: Any, table: Table, limit: float) -> None:
+    """A fit ends within half a second of its time limit, with a finite model (kernels are loaded by the caller)."""
+    model = clone(model).set_params(time_limit=limit)
+    began = time.perf_counter()
+    if fitted(model, table) is None:
+        return
+    compiled = 0.0 if model.result_ is None else model.result_.compile_seconds
+    late = time.perf_counter() - began - compiled - limit
+    assert late < 0.5, f"{late:.2f} s late"
+    assert np.isfinite(answers(model, table.X)).all()
+
+
+def check_solver(problem: TreeProblem, solver: Solver, seed: int) -> None:
+    """A solver refuses a statement in a sentence, or its result is feasible, recomputable and repeatable."""
+    reason = solver.refusal(problem)
+    if reason is not None:
+        assert 0 < len(reason) <= LONGEST
+        assert "\n" not in reason
+        return
+    with quiet():
+        result = solve(problem, solver, random_state=seed)
+        again = solve(problem, solver, random_state=seed)
+    model = result.tree
+    assert problem.violation(model) is None
+    assert np.isfinite(result.objective)
+    assert result.objective == problem.objective(model)
+    assert result.objective == again.objective
+    assert result.bound is None or result.bound <= result.objective
+    whole = model.outputs(problem.X) if isinstance(model, (Tree, Forest)) else None
+    assert whole is None or np.isfinite(whole).all()
+
+
+def check_oracle(problem: TreeProblem, solver: Solver) -> None:
+    """No solver is below the optimum by enumeration; what is called optimal is; bounds are below it."""
+    if solver.refusal(problem) is not None:
+        return
+    labels = problem.Y if not problem.is_classification else problem.Y[:, :1]
+    price = problem.split_price
+    best = optimum(
+        problem.X, labels, depth=problem.depth, loss=problem.loss, w=problem.sample_weight, price=price,
+        min_leaf=problem.min_leaf,
+    )  # fmt: skip
+    result = solve(problem, solver, random_state=0)
+    slack = 1e-9 * max(1.0, abs(best))
+    assert result.objective >= best - slack, f"{result.objective} below the optimum {best}"
+    assert result.bound is None or result.bound <= best + slack, f"the bound {result.bound} above the optimum {best}"
+    if result.termination is Termination.OPTIMAL:
+        assert abs(result.objective - best) <= max(slack, 1e-6 * abs(best) if type(solver).__name__ == "MIP" else 0.0)
+    if problem.min_leaf == 1 and problem.sample_weight is not None:
+        copies = solve(repeated(problem), solver, random_state=0)
+        if result.termination is copies.termination is Termination.OPTIMAL:
+            assert abs(copies.objective - result.objective) <= max(slack, 2e-6 * abs(best))
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def saved_models() -> list[tuple[str, bytes]]:
+    """Model files of several kinds, by suffix."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    models = [
+        TAORegressor(2, leaves="linear", random_state=0).fit(X, X[:, 0]),
+        TAOClassifier(2, random_state=0).fit(X, (X[:, 0] > 0.3).astype(int)),
+        TAORegressor(3, splits="axis", random_state=0).fit(X, np.stack([X[:, 0], X[:, 1]], axis=1)),
+    ]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, model in enumerate(models):
+            for suffix in (".json", ".npz"):
+                path = Path(folder) / f"{number}{suffix}"
+                save(model, path)
+                found.append((suffix, path.read_bytes()))
+    return found
+
+
+WORDS = (b"NaN", b"Infinity", b"-1", b"1e999", b"1e300", b"null", b"[]", b"{}", b'"x"', b"true", b"99999999999", b"")
+
+
+def mutated(data: bytes, suffix: str, rng: np.random.Generator) -> bytes:
+    """A file with some bytes, numbers, entries or members changed, dropped, repeated or cut."""
+    kind = rng.integers(6)
+    if kind == 0:
+        changed = bytearray(data)
+        for at in rng.integers(len(data), size=rng.integers(1, 8)):
+            changed[at] = rng.integers(256)
+        return bytes(changed)
+    if kind == 1:
+        return data[: rng.integers(len(data))]
+    if kind == 2:
+        first, last = np.sort(rng.integers(len(data), size=2))
+        return data[:first] + data[last:]
+    if suffix == ".npz":
+        with zipfile.ZipFile(io.BytesIO(data)) as members:
+            parts = {name: members.read(name) for name in members.namelist()}
+        name = str(rng.choice(list(parts)))
+        if kind == 3:
+            del parts[name]
+        elif kind == 4:
+            parts[name] = mutated(parts[name], "", rng)
+        else:
+            other = str(rng.choice(list(parts)))
+            parts[name], parts[other] = parts[other], parts[name]
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as members:
+            for name, content in parts.items():
+                members.writestr(name, content)
+        return out.getvalue()
+    content = json.loads(data) if suffix == ".json" else None
+    if content is None or kind == 3:
+        word = bytes(rng.choice(WORDS))
+        at = int(rng.integers(len(data)))
+        return data[:at] + word + data[at + int(rng.integers(6)) :]
+    place: Any = content if rng.random() < 0.3 else content["tree"]
+    key = str(rng.choice(list(place)))
+    place[key] = [None, -1, 1e300, "x", [], {}, [[1, 2], [3]], True, [1e308, -1e308], 10**30][rng.integers(10)]
+    if kind == 5 and isinstance(place, dict):
+        place.pop(str(rng.choice(list(place))))
+    return json.dumps(content).encode()
+
+
+def check_file(data: bytes, suffix: str, folder: Path) -> None:
+    """What loads predicts finite numbers; what does not is refused in a sentence that names the file."""
+    path = folder / f"model{suffix}"
+    path.write_bytes(data)
+    try:
+        with quiet():
+            model = load(path)
+    except ValueError as error:
+        message = str(error)
+    else:
+        message = ""
+    if message:
+        assert "must be a model written by opttree" in message or "must have model version" in message
+        assert len(message) <= 2 * LONGEST
+        return
+    rows = np.random.default_rng(0).normal(size=(5, model.tree.n_features))
+    with quiet():
+        there = model.tree.predict_proba(rows) if model.tree.classes is not None else model.tree.predict(rows)
+        assert model.to_text()
+    assert np.isfinite(np.asarray(there, np.float64)).all()
+
+
+# ---- tables as text -------------------------------------------------------------------------------------------------
+
+FIELDS = (
+    "1",
+    "-2.5",
+    "1e3",
+    "",
+    "NA",
+    "nan",
+    "inf",
+    "abc",
+    "1,5",
+    '"quoted"',
+    "1e400",
+    "0x10",
+    "TRUE",
+    "é",
+    "2020-01-01",
+)
+
+
+def csv_text(rng: np.random.Generator) -> str:
+    """A table as text, good or damaged."""
+    n, p = int(rng.integers(0, 12)), int(rng.integers(1, 5))
+    names = [f"c{j}" for j in range(p)] + ["target"]
+    if rng.random() < 0.1:
+        names[0] = str(rng.choice(["target", "", "a b", '"', "c1"]))
+    rows = [[f"{v:.3g}" for v in rng.normal(size=p + 1)] for _ in range(n)]
+    for _ in range(int(rng.integers(0, 4))):
+        if rows:
+            row = rows[rng.integers(n)]
+            row[rng.integers(len(row))] = str(rng.choice(FIELDS))
+    if rows and rng.random() < 0.2:
+        rows[rng.integers(n)].append("7")
+    if rows and rng.random() < 0.2:
+        rows[rng.integers(n)].pop()
+    text = "\n".join(",".join(row) for row in [names, *rows])
+    if rng.random() < 0.1:
+        text = text.replace("\n", "\r\n")
+    if rng.random() < 0.1:
+        text = text[: rng.integers(len(text) + 1)]
+    return text + ("\n" if rng.random() < 0.8 else "")
+
+
+def check_csv(text: str, folder: Path, method: str) -> None:
+    """``opttree fit`` and ``predict`` do what they say, or say in one line why not; nothing is left half."""
+    table, model = folder / "table.csv", folder / "model.json"
+    table.write_bytes(text.encode("utf-8"))
+    model.unlink(missing_ok=True)
+    arguments = ["fit", str(table), "--target", "target", "--method", method, "--depth", "2", "--out", str(model)]
+    for words in (arguments, ["predict", str(model), str(table)]):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(words)
+        if code == 2:
+            assert err.getvalue().startswith("opttree: ")
+            assert err.getvalue().count("\n") == 1
+            assert len(err.getvalue()) <= 2 * LONGEST
+            assert words[0] != "fit" or not model.exists()
+            return
+        assert code == 0
+    assert out.getvalue().count("\n") >= 2

@@ -1,0 +1,25 @@
+"""A minute of fuzzing, with shrinking; a campaign is ``python -m tests.system.fuzz``."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from tests.system.fuzz.campaign import PARTS, run
+
+EXAMPLES = {"estimators": 250, "limits": 15, "solvers": 150, "oracle": 100, "files": 300, "tables as text": 60}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_nothing_is_lost_or_silently_wrong(part):
+    @settings(
+        max_examples=EXAMPLES[part],
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def cases(data):
+        run(part, data)
+
+    cases()

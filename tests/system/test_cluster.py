@@ -1,0 +1,44 @@
+"""A Dask cluster grows the same forest, and survives the loss of a worker."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+
+from opttree import TAOForestRegressor, datasets
+from solvers import TAO, MultiStart, solve
+from tests.conftest import regression_problem
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_grows_the_same_forest_and_survives_the_loss_of_a_worker(needs_data):
+    distributed = pytest.importorskip("distributed")
+    Client, LocalCluster = distributed.Client, distributed.LocalCluster
+
+    X, y = datasets.load("elevators", as_arrays=True)
+    X, y = X[:6000], y[:6000]
+    here = TAOForestRegressor(24, random_state=0).fit(X, y)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+        parallel_config(backend="dask"),
+    ):
+        there = TAOForestRegressor(24, random_state=0).fit(X, y)
+        victim = next(iter(client.run(os.getpid).values()))
+        began = time.time()
+        killer = threading.Timer(0.7, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        try:
+            survivor = TAOForestRegressor(24, random_state=0).fit(X, y)
+        finally:
+            killer.join()
+        assert time.time() - began > 0.7
+        starts = solve(regression_problem(), MultiStart(TAO(max_iter=3), 3, n_jobs=1), random_state=0)
+    np.testing.assert_array_equal(here.predict(X), there.predict(X))
+    np.testing.assert_array_equal(here.predict(X), survivor.predict(X))
+    assert starts.tree == solve(regression_problem(), MultiStart(TAO(max_iter=3), 3), random_state=0).tree
