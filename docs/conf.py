@@ -51,7 +51,7 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's sections say them
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
-OURS = ("opttree", "solvers", "experiments")
+OURS = ("opttree", "solvers")
 
 
 def _own(fullname: str) -> list[tuple[str, Any]]:

@@ -10,7 +10,7 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util.nodes import make_refnode
 
-PUBLIC = re.compile(r"(opttree|solvers|experiments)(\.\w+)+")
+PUBLIC = re.compile(r"(opttree|solvers)(\.\w+)+")
 
 
 class Links(SphinxTransform):

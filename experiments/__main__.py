@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 try:
-    from experiments import protocol as protocols
-    from experiments.store import DEFAULT, Store
+    from experiments import reading
+    from experiments.protocol import FOLDER
+    from solvers.races.store import Store
 except ImportError as error:
     sys.exit(f"experiments needs pip install opttree[experiments]; {error.name} is missing")
 
-RESULTS = DEFAULT.parent / "results" if DEFAULT.is_absolute() else DEFAULT / "results"
+CLONE = (FOLDER.parent / "setup.cfg").exists()
+RUNS = FOLDER / "runs" if CLONE else Path("experiments_runs")  # not into a wheel
+RESULTS = FOLDER / "results" if CLONE else RUNS / "results"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("protocol", metavar="PROTOCOL", help="one that `list` names, or the path of a .toml file")
     parser.add_argument("--budget", default="full", help="quick, full (the default), or another that the file states")
-    parser.add_argument("--store", default=str(DEFAULT), metavar="FOLDER", help="where results are kept")
+    parser.add_argument("--store", default=str(RUNS), metavar="FOLDER", help="where results are kept")
 
 
 def _list(_args: argparse.Namespace) -> int:
@@ -86,7 +89,7 @@ def _index(_args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from experiments import runner
+    from solvers.races import runner
 
     only: dict[str, list[str]] = {}
     for item in args.only:
@@ -94,7 +97,8 @@ def _run(args: argparse.Namespace) -> int:
         if not equals or not values:
             raise ValueError(f"--only must look like dataset=airfoil,yacht; got {item!r}")
         only.setdefault(name, []).append(values)
-    stated = protocols.read(args.protocol, args.budget)
+    stated = reading.read(args.protocol, args.budget)
+    stated.check()
     store = Store(stated.store, Path(args.store))
     counts = runner.run(
         stated,
@@ -113,7 +117,7 @@ def _run(args: argparse.Namespace) -> int:
 def _report(args: argparse.Namespace) -> int:
     from experiments import report
 
-    stated = protocols.read(args.protocol, args.budget)
+    stated = reading.read(args.protocol, args.budget)
     folder = Path(args.out) if args.out else RESULTS / f"{stated.name}_{args.budget}"
     for path in report.write(stated, Store(stated.store, Path(args.store)), folder):
         print(path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,10 +10,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pandas as pd
-import psutil
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score, get_scorer, mean_squared_error, r2_score
 from sklearn.model_selection import (
@@ -29,26 +25,24 @@ from sklearn.model_selection import (
 )
 
 from experiments import methods
-from experiments.protocol import Run, Splits
+from experiments.planned import PlannedRun, Splits
 from experiments.sizes import flops, sizes
-from opttree import L2, Forest, TreeProblem, datasets
+from opttree import L2, TreeProblem, datasets
 from opttree.kernels.losses.codes import SMALLEST_PROBABILITY
 from opttree.tables.preprocessing import gradtree_pipeline
-from solvers import Solver, solve
+from solvers.races import entries
+from solvers.races.execute import WARM_LIMIT, solved, steps, verdict, warm
+from solvers.races.runs import Outcome
 
-FEW, MANY, MOST = 300, 2000, 10_000  # rows of a fit that compiles: FEW, or MOST where there are more than MANY
-WARM_LIMIT = 2.0  # seconds, of such a fit
 REPETITION_SECONDS = 0.5
 MOST_ROUTED = 2000  # test rows by which the operations of a prediction are counted
 LEAF_PENALTY = 1e-4  # l2, of linear leaves in a solve protocol
 
-Outcome = tuple[dict[str, Any], pd.DataFrame | None]
 
-
-def execute(run: Run, threads: int, started: Callable[[], None] = lambda: None) -> Outcome:
+def execute(run: PlannedRun, threads: int, started: Callable[[], None] = lambda: None) -> Outcome:
     """The numbers of a run, and its trace where there is one.
 
-    ``started`` is called when the clock starts. Raises `methods.UnavailableError` where the method cannot run on this
+    ``started`` is called when the clock starts. Raises `UnavailableError` where the method cannot run on this
     data set or here.
     """
     return (_fit if run.kind == "fit" else _solve)(run, threads, started)
@@ -97,7 +91,7 @@ def parts(splits: Splits, split: int, seed: int, y: np.ndarray, task: str) -> tu
     return train, test
 
 
-def _fit(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
+def _fit(run: PlannedRun, threads: int, started: Callable[[], None]) -> Outcome:
     X, y, task = (raw if run.preprocess else load)(run.dataset, run.without)
     train, test = parts(run.splits, run.split, run.seed, y, task)
     seed = run.random_state
@@ -152,11 +146,11 @@ def one_row_microseconds(model: Any, X: Any, most: int) -> float:
     return 1e6 * (time.perf_counter() - began) / count
 
 
-def search(model: Any, run: Run, y: np.ndarray, task: str) -> Any:
+def search(model: Any, run: PlannedRun, y: np.ndarray, task: str) -> Any:
     """The model with options chosen among the grids of the run's method, on random parts of the training rows."""
     prefix = "model__" if run.preprocess else ""
     grids: Any = [
-        {prefix + option: [methods.value(stated) for stated in values] for option, values in grid.items()}
+        {prefix + option: [entries.value(stated) for stated in values] for option, values in grid.items()}
         for grid in run.method.grids
     ]
     stratified = run.splits.stratify and task == "classification"
@@ -202,86 +196,16 @@ class WarmSearch:
         return self.best_estimator_.predict(X)
 
 
-def _solve(run: Run, threads: int, started: Callable[[], None]) -> Outcome:
-    if run.given is not None:
-        return _solve_given(run, started)
+def _solve(run: PlannedRun, _threads: int, started: Callable[[], None]) -> Outcome:
     X, y, task = load(run.dataset, run.without)
     train, test = parts(run.splits, run.split, run.seed, y, task)
-    solver = methods.solver(run.method.use)
-
-    def targets(rows: np.ndarray) -> np.ndarray:
-        return outputs(y, rows, task, run.outputs == "unit")
-
-    def state(rows: np.ndarray) -> TreeProblem:
-        return statement(scaled(X, rows, run.features)[rows], targets(rows)[rows], task, run)
-
-    problem = state(train)
-    if (reason := solver.refusal(problem)) is not None:
-        raise methods.UnavailableError(reason)
-    _once(
-        (run.method.use, run.depth, run.leaves, task),
-        lambda few: solve(state(few), solver, time_limit=WARM_LIMIT, random_state=0),
-        train,
-    )
-    row, trace = _solved(problem, solver, run, started)
-    tree = row.pop("tree")
-    if tree is None:
-        return row, trace
-    features, target = scaled(X, train, run.features), targets(train)
-    for part, rows in (("train", train), ("test", test)):
-        predicted = tree.predict(features[rows])
+    features, target = scaled(X, train, run.features), outputs(y, train, task, run.outputs == "unit")
+    problem = statement(features[train], target[train], task, run)
+    result, row, trace = solved(problem, entries.solver(run.method.use), run, started)
+    for part, rows in (("train", train), ("test", test)) if result.tree is not None else ():
+        predicted = result.tree.predict(features[rows])
         row |= {f"{part}_{metric}": value for metric, value in scores(target[rows], predicted, task).items()}
     return row, trace
-
-
-def _solve_given(run: Run, started: Callable[[], None]) -> Outcome:
-    """A run of a problem and a solver that are given as objects."""
-    assert run.given is not None
-    problem, solver = map(cloudpickle.loads, run.given.pickled)
-    if (reason := solver.refusal(problem)) is not None:
-        raise methods.UnavailableError(reason)
-    _once(
-        (run.given.solver, problem.depth, problem.leaves, problem.loss),
-        lambda few: solve(problem.sample(few), solver, time_limit=WARM_LIMIT, random_state=0),
-        np.arange(problem.n_samples),
-    )
-    row, trace = _solved(problem, solver, run, started)
-    del row["tree"]
-    return row, trace
-
-
-def _solved(
-    problem: TreeProblem, solver: Solver, run: Run, started: Callable[[], None]
-) -> tuple[dict[str, Any], pd.DataFrame]:
-    """The numbers of a solve, with its tree, and its trace."""
-    started()
-    used = _cpu_seconds()
-    result = solve(problem, solver, time_limit=run.time_limit, random_state=run.random_state)
-    used = _cpu_seconds() - used
-    free = problem.restated(constraints=())
-    row = {
-        "fit_seconds": result.seconds,
-        "cpu_seconds": used,
-        "lacks": getattr(solver, "lacks", ""),
-        "several_trees": isinstance(result.tree, Forest) or getattr(result.tree, "mixture", False),
-        "n_steps": result.n_steps,
-        "constant_objective": free.objective(free.best_constant()),
-        "covers": solver.covers(problem),
-        "tree": result.tree,
-        **({} if result.tree is None else sizes(result.tree)),
-        **verdict(result),
-    }
-    return row, steps(result)
-
-
-def _cpu_seconds() -> float:
-    """CPU seconds of this process and of those that it has started, such as HiGHS's."""
-    ended = os.times()
-    total = time.process_time() + ended.children_user + ended.children_system
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(child.cpu_times()[:2])
-    return total
 
 
 def scaled(X: np.ndarray, rows: np.ndarray, features: str) -> np.ndarray:
@@ -309,7 +233,7 @@ def units(y: np.ndarray, rows: np.ndarray, task: str) -> tuple[Any, Any]:
     return (0.0, 1.0) if task == "classification" else (y[rows].mean(axis=0), y[rows].std(axis=0))
 
 
-def statement(X: np.ndarray, y: np.ndarray, task: str, run: Run) -> TreeProblem:
+def statement(X: np.ndarray, y: np.ndarray, task: str, run: PlannedRun) -> TreeProblem:
     """The problem of a solve protocol: no penalty but `LEAF_PENALTY` on linear leaves."""
     assert run.depth is not None
     assert run.leaves is not None
@@ -322,18 +246,6 @@ def statement(X: np.ndarray, y: np.ndarray, task: str, run: Run) -> TreeProblem:
         loss="squared" if task == "regression" else "zero_one",
         penalties=(L2(leaves=LEAF_PENALTY),) if run.leaves == "linear" else (),
     )
-
-
-def verdict(result: Any) -> dict[str, Any]:
-    """Objective, bound, termination and, where the solver counts them, nodes of a `solvers.Result`."""
-    nodes = [row.info["nodes"] for row in result.trace if "nodes" in row.info]
-    row = {"objective": result.objective, "bound": result.bound, "termination": result.termination.name}
-    return row | ({"nodes": float(nodes[-1])} if nodes else {})
-
-
-def steps(result: Any) -> pd.DataFrame:
-    """The trace of a `solvers.Result`, without what solvers note beside it."""
-    return result.trace.to_frame().reindex(columns=["seconds", "step", "phase", "objective", "best", "bound"])
 
 
 def scores(y: np.ndarray, predicted: np.ndarray, task: str) -> dict[str, float]:
@@ -354,20 +266,9 @@ def choices(model: Any, best: Any) -> dict[str, Any]:
     return row | ({"validation_loss": best.validation_loss_} if hasattr(best, "validation_loss_") else {})
 
 
-_WARM: set[Any] = set()
-
-
-def _once(what: Any, compile_it: Callable[[np.ndarray], Any], rows: np.ndarray) -> None:
-    """Compile off the clock, once per process, on some of the rows: kernels differ between few and many."""
-    many = rows.size > MANY
-    if (what, many) not in _WARM:
-        compile_it(rows[: MOST if many else FEW])
-        _WARM.add((what, many))
-
-
-def _warm(run: Run, task: str, threads: int) -> None:
+def _warm(run: PlannedRun, task: str, threads: int) -> None:
     X, y, _task = load(run.dataset, run.without)
     options = {**run.method.options, "time_limit": WARM_LIMIT}
     model = methods.estimator(run.method.use, task, options, depth=run.depth, seed=0, threads=threads)
     rows = np.random.default_rng(0).permutation(len(y))
-    _once((run.method.use, repr(options), run.depth, task), lambda few: model.fit(X[few], y[few]).predict(X[few]), rows)
+    warm((run.method.use, repr(options), run.depth, task), lambda few: model.fit(X[few], y[few]).predict(X[few]), rows)

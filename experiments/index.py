@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments import protocol as protocols, statistics
-from experiments.protocol import FOLDER
+from experiments import ranks, reading
+from experiments.protocol import FOLDER, MEAN
 from experiments.tables import number
 
 ROLES = {"printed": ("printed", "reduced"), "default": ("default",)}  # of our methods, in the order of the columns
@@ -33,7 +33,7 @@ def coverage() -> list[Item]:
     with (FOLDER / "coverage.toml").open("rb") as file:
         stated = tomllib.load(file)
     return [
-        Item(paper, name, said if said in protocols.names() else "", "" if said in protocols.names() else said)
+        Item(paper, name, said if said in reading.names() else "", "" if said in reading.names() else said)
         for paper, items in stated.items()
         for name, said in items.items()
     ]
@@ -71,12 +71,12 @@ def listing(results: Path) -> str:
         named.add(item.protocol)
         lines.append(f"  {item.name:10s} {_line(item.protocol, known)}")
     lines += ["", "Others:"]
-    lines += [f"  {_line(name, known)}" for name in protocols.names() if name not in named]
+    lines += [f"  {_line(name, known)}" for name in reading.names() if name not in named]
     return "\n".join(lines[1:])
 
 
 def _line(name: str, known: dict[str, list[dict[str, Any]]]) -> str:
-    stated = protocols.read(name)
+    stated = reading.read(name)
     size = len(list(stated.runs("")))
     hours = sum(about["hours"] for about in known.get(name, []))
     done = f"{state(known.get(name, []))}{f', {hours:.2f} h' if hours else ''}"
@@ -125,9 +125,9 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
     metric = numbers["metric"].iloc[0]
     part = numbers[(numbers["metric"] == metric) & numbers["published"].notna()]
     found = []
-    groups = protocols.read(name, budget).means
+    groups = reading.read(name, budget).means
     if metric.endswith(IN_UNITS):  # each data set has its own unit, so that a mean over them says nothing
-        groups = {name: [name] for name in protocols.read(name, budget).datasets}
+        groups = {name: [name] for name in reading.read(name, budget).datasets}
     for (depth, published), own in part.groupby(["depth", "published"], dropna=False, sort=False):
         for group, sets in groups.items():
             here = own[own["dataset"] == group]
@@ -137,12 +137,10 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
                 continue
             cells = ["" if printed.empty else number(metric, printed.iloc[0])]
             cells += [_ours(rows, metric) for rows in ours.values()]
-            label = published if group == protocols.MEAN else f"{published}, {group}"
+            label = published if group == MEAN else f"{published}, {group}"
             at = "" if np.isnan(depth) else f"{depth:g}"
             over = (
-                ""
-                if group in sets
-                else f"{here['runs'].max():.0f} of {len(protocols.read(name).means.get(group, sets))}"
+                "" if group in sets else f"{here['runs'].max():.0f} of {len(reading.read(name).means.get(group, sets))}"
             )
             short = _short(own[own["dataset"].isin(sets)], metric)
             found.append(f"| {name} | {metric} | {at} | {label} | {over} | {' | '.join(cells)} | {short} |")
@@ -164,6 +162,6 @@ def _short(rows: pd.DataFrame, metric: str) -> str:
     for roles in reversed(ROLES.values()):
         own = rows[rows["role"].isin(roles)]
         if len(own):
-            behind = own["ours"] > own["paper"] if statistics.lower_is_better(metric) else own["ours"] < own["paper"]
+            behind = own["ours"] > own["paper"] if ranks.lower_is_better(metric) else own["ours"] < own["paper"]
             return ", ".join(own["dataset"][behind])
     return ""

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments import figures, profiles, statistics, tables
-from experiments.proofs import Proofs
+from experiments import pictures, ranks, tables
 from experiments.protocol import Collection, Protocol
-from experiments.race import TOLERANCES, Race
-from experiments.render import Section, markdown, page
-from experiments.store import Store
+from solvers.races import figures, statistics
+from solvers.races.compare import Comparison
+from solvers.races.page import Section, numeric, page, pretty
+from solvers.races.proofs import Proofs
+from solvers.races.sections import proof_sections, race_sections
+from solvers.races.store import Store
 
 LABELS = {
     "test_r2": "test R2",
@@ -90,8 +92,8 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     ):
         sections += _against_paper(protocol, rows, folder)
     if protocol.kind == "solve" and not protocol.summary:
-        race = Race(protocol, rows, store.traces(), _newest(protocol, every))
-        sections += _proofs(Proofs(race), folder) + _race(race, folder)
+        race = Comparison(protocol, rows, store.traces(), protocol.newest(every))
+        sections += proof_sections(Proofs(race), folder) + race_sections(race, folder)
     sections += [_methods(protocol), _missing(protocol, every), _about(protocol, rows, store.sessions())]
     for section in sections:
         if section.table is not None and section.name:
@@ -102,22 +104,17 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def _newest(protocol: Protocol, every: pd.DataFrame) -> pd.DataFrame:
-    """The newest row of every run of the protocol, however it ended."""
-    wanted = {one.run_id for one in protocol.runs("")}
-    return every[every["run_id"].isin(wanted)].sort_values("finished").drop_duplicates("run_id", keep="last")
-
-
-def race_page(protocol: Protocol, race: Race, references: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> str:
-    """The page of a race of one's own problems; its figures go to ``folder``."""
-    proved = int(race.proved.sum())
-    text = [
-        "What gaps, profiles and integrals are to: the proved optimum, where a solver of ours that covers all trees of "
-        f"the statement proved it ({proved} of {len(references)} problems), else the best objective that one found."
-    ]
-    known = Section("References", text, tables.pretty(references.reset_index()))
-    every = Section("All runs", [], tables.pretty(runs))
-    return page(protocol, [known, *_race(race, folder), *_proofs(Proofs(race), folder, scored=False), every], folder)
+def markdown(protocol: Protocol, sections: list[Section]) -> str:
+    """The report as Markdown."""
+    parts = [f"# {protocol.title}", protocol.subtitle]
+    for section in sections:
+        parts += [f"## {section.title}", *section.text]
+        parts += [f"![{caption}]({stem}.png)" for stem, caption in section.figures]
+        if section.table is not None:
+            cells = section.table.map(lambda cell: str(cell).replace("|", r"\|"))
+            alignment = ["right" if numbers else "left" for numbers in numeric(section.table)]
+            parts.append(cells.to_markdown(index=False, disable_numparse=True, colalign=alignment))
+    return "\n\n".join(parts) + "\n"
 
 
 def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:
@@ -157,9 +154,9 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
     pairs = lines[(lines["metric"] == first) & lines["ours"].notna() & lines["paper"].notna()]
     pairs = pairs[~pairs["dataset"].isin(list(protocol.means))]
     if len(pairs) > 2:
-        figures.save(figures.against_published(pairs, LABELS.get(first, first)), folder / "published")
+        figures.save(pictures.against_published(pairs, LABELS.get(first, first)), folder / "published")
         sections[0].figures.append(("published", "Our values against the published ones."))
-        lower = statistics.lower_is_better(first)
+        lower = ranks.lower_is_better(first)
         for kind, part in pairs.groupby("role"):
             better = part["ours"] <= part["paper"] if lower else part["ours"] >= part["paper"]
             sections[0].text.append(
@@ -168,10 +165,10 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
             )
     for option in protocol.sweeps:
         for metric in metrics:
-            own = figures.swept(option, lines[lines["metric"] == metric])
+            own = pictures.swept(option, lines[lines["metric"] == metric])
             if own.empty:
                 continue
-            figure = figures.sweep(protocol, option, own, LABELS.get(metric, metric))
+            figure = pictures.sweep(protocol, option, own, LABELS.get(metric, metric))
             figures.save(figure, folder / f"sweep_{option}_{metric}")
             caption = f"{LABELS.get(metric, metric)} against {option}."
             sections[-1].figures.append((f"sweep_{option}_{metric}", caption))
@@ -180,7 +177,7 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
 
 def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:
     """Statistical tests on the first metric, over data sets (and depths)."""
-    metric, lower = protocol.metrics[0], statistics.lower_is_better(protocol.metrics[0])
+    metric, lower = protocol.metrics[0], ranks.lower_is_better(protocol.metrics[0])
     if metric not in rows:
         return []
     problem = ["dataset", "depth", "leaves"]
@@ -196,12 +193,12 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
     )
     sections = []
     if "friedman" in protocol.tests:
-        mean, statistic, p = statistics.friedman(table, lower=lower)
-        frame = tables.pretty(mean.rename("average rank").rename_axis("method").reset_index())
+        mean, statistic, p = ranks.friedman(table, lower=lower)
+        frame = pretty(mean.rename("average rank").rename_axis("method").reset_index())
         section = Section("Friedman ranks", [about], frame, name="friedman")
         if np.isfinite(p):
             section.text.append(f"Friedman's test that all rank alike: statistic {statistic:.3g}, p = {p:.2g}.")
-            figures.save(figures.critical_difference(table, lower=lower), folder / "ranks")
+            figures.save(pictures.critical_difference(table, lower=lower), folder / "ranks")
             section.figures.append(
                 ("ranks", "Average ranks; bars join what Nemenyi's test does not tell apart at 5 %.")
             )
@@ -215,204 +212,17 @@ def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section
             Section(
                 f"Paired tests against {protocol.baseline}",
                 text,
-                tables.pretty(frame.drop(columns=drop)),
+                pretty(frame.drop(columns=drop)),
                 name="paired",
             )
         )
     if {"mrr", "mrd"} & set(protocol.tests):
-        both = statistics.mean_reciprocal_rank(table, lower=lower).rename(columns={"deviation": "MRR's deviation"})
+        both = ranks.mean_reciprocal_rank(table, lower=lower).rename(columns={"deviation": "MRR's deviation"})
         both = both.join(
-            statistics.mean_relative_difference(table, lower=lower).rename(columns={"deviation": "MRD's deviation"})
+            ranks.mean_relative_difference(table, lower=lower).rename(columns={"deviation": "MRD's deviation"})
         )
         text = [about, "Mean reciprocal rank, and mean relative difference to the best, |best - value| / value."]
-        sections.append(
-            Section("MRR and MRD", text, tables.pretty(both.rename_axis("method").reset_index()), name="mrr")
-        )
-    return sections
-
-
-def _proofs(proofs: Proofs, folder: Path, *, scored: bool = True) -> list[Section]:
-    """Who has proved what; nothing where no solver gives bounds. Distances from the optimum if runs are ``scored``."""
-    if not proofs.bounding:
-        return []
-    race, end = proofs.race, proofs.race.horizon
-    text = [
-        "A problem is proved with a seed if the solver said so and no tree of the race is below its bound, by more "
-        "than rounding (1e-9 of the objective). PAR-10: mean seconds to proof over all problems, ten times the limit "
-        "where there is none, refused problems among them. Seconds to proof (shifted geometric mean, shift .1 s; the "
-        f"limit where there is none), CPU seconds and gaps are over the {len(race.common)} problems that every solver "
-        "ran. Medians over seeds. Refused: the solver does not state the problem; failed: it ended in an error; out "
-        "of time: it ran to the limit without a proof; not run: nobody asked it.",
-    ]
-    pictures = {
-        "proof_performance": (
-            figures.profile(
-                proofs.performance_profile(),
-                proofs.bounding,
-                "seconds / seconds of the fastest",
-                end=1e4,
-                title="to a proof",
-            ),
-            "Performance profile: share of problems proved within a factor of the fastest.",
-        ),
-        "proof_data": (
-            figures.profile(proofs.time_profile(), proofs.bounding, "seconds", start=1e-3, end=end, title="to a proof"),
-            "Time to proof: share of problems proved within so many seconds.",
-        ),
-        "proof_gaps": (
-            figures.profile(
-                proofs.gap_profile().rename(index=lambda gap: max(gap, 1e-6)).groupby(level=0).max(),
-                proofs.bounding,
-                f"own gap at {end:g} s",
-                start=1e-6,
-                end=1.0,
-                title="gaps",
-            ),
-            "Gap profile: share of problems on which a solver's own gap is at most so large.",
-        ),
-    }
-    for name, (figure, _caption) in pictures.items():
-        figures.save(figure, folder / name)
-    shown = [(name, caption) for name, (_figure, caption) in pictures.items()]
-    sections = [Section("Proofs", text, tables.pretty(proofs.summary()), name="proofs", figures=shown)]
-    fallen = proofs.refutations()
-    words = "Bounds above a tree of the race." if len(fallen) else "No bound is above any tree of the race."
-    sections.append(Section("Bounds that fell", [words], fallen if len(fallen) else None, name="refuted"))
-    integrals = pd.DataFrame(
-        {
-            "dual integral %": 100.0 * race.on_common(proofs.dual_integrals()).mean(),
-            "primal-dual integral %": 100.0 * race.on_common(proofs.primal_dual_integrals()).mean(),
-        }
-    )
-    text = [
-        f"Integrals over {end:g} s divided by that time, mean over the problems that every solver ran: of the gap "
-        "between the reference and the bound; of the gap between a solver's own tree and its bound."
-    ]
-    table = tables.pretty(integrals.sort_values("dual integral %").rename_axis("solver").reset_index())
-    sections.append(Section("Dual integrals", text, table, name="dual_integrals"))
-    first = str(proofs.seconds().replace(np.inf, 10.0 * end).mean().idxmin())
-    if len(proofs.bounding) > 1:
-        table = tables.pretty(proofs.speedups(first).rename_axis("solver").reset_index())
-        text = [f"Times to proof beside those of {first}, on problems that both have proved; geometric mean."]
-        sections.append(Section("Proved by both", text, table, name="speedups"))
-    sections.append(
-        Section(
-            "Problem by problem",
-            ["Seconds to the proof, or the solver's own relative gap at the limit; nodes, where it counts them."],
-            proofs.table(),
-            name="problems",
-        )
-    )
-    if not scored:
-        return sections
-    distances = proofs.distances()
-    figures.save(figures.distances(distances, proofs.race.solvers), folder / "distances")
-    text = [
-        "How far each solver's training objective is above the proved optimum, relative to its own, and how far it is "
-        "at most, by the best bound, over the problems of a depth that every solver ran. Test scores are R2 or "
-        "accuracy, in points of 100, less that of the tree with the lowest training objective.",
-    ]
-    picture = [("distances", "Mean distance from the proved optimum, by depth.")]
-    sections.append(Section("How far from optimal", text, tables.pretty(distances), name="distances", figures=picture))
-    return sections
-
-
-def _race(race: Race, folder: Path) -> list[Section]:
-    sections = []
-    common = f"the {len(race.common)} of {len(race.problems)} problems that every solver ran"
-    known = (
-        "The reference of a problem is the lowest objective that any solver has found within the longest limit, with "
-        f"any seed. Seeds ({race.n_seeds}) are replications: each number is the median over them. Solvers count as "
-        f"having the reference within a relative gap of 1e-4. All columns but the first are over {common}. Seconds to "
-        "1 %: shifted geometric mean (shift 1 s) of the time until 1 % of the way from the constant tree to the "
-        "reference is left; the limit where that is not reached."
-    )
-    for limit in race.limits:
-        table = tables.pretty(race.summary(limit).rename_axis("solver").reset_index())
-        text = [known] if limit == race.limits[0] else []
-        sections.append(Section(f"Within {limit:g} s", text, table, name=f"within_{limit:g}s"))
-    counts = race.counts()
-    if counts.drop(columns="ran").to_numpy().any() or race.n_seeds > 1:
-        text = ["Runs (problems times seeds), by how they ended."]
-        sections.append(Section("Runs", text, counts.rename_axis("solver").reset_index(), name="counts"))
-    if len(race.solvers) > 1 and len(race.common) > 1:
-        compared = race.compare()
-        text = [
-            f"Gaps {compared.index.name}, over {common}; Wilcoxon's signed-rank test over problems, each counting "
-            "once; Holm's step-down. More, equal, less: on how many problems the gap is."
-        ]
-        table = tables.pretty(compared.rename_axis("solver").reset_index())
-        sections.append(Section("Tests", text, table, name="tests"))
-    cpu = race.on_common(race.cpu_seconds())
-    if cpu.notna().to_numpy().any():
-        wall = race.rows.groupby(["problem", "method"])["fit_seconds"].median().unstack()
-        wall = wall.reindex(index=list(race.common), columns=race.solvers)
-        used = pd.DataFrame({"wall seconds": wall.mean(), "CPU seconds": cpu.mean()})
-        used[["PAR-2", "PAR-10"]] = np.column_stack([race.par(2.0), race.par(10.0)])
-        text = [
-            f"Mean seconds of a run on the clock and of the CPU, over {common}; penalised mean seconds to 1 % of the "
-            "reference over all problems."
-        ]
-        table = tables.pretty(used.rename_axis("solver").reset_index())
-        sections.append(Section("Seconds", text, table, name="seconds"))
-    curves, profile_figures = [], []
-    for title, part in race.by_leaves():
-        stem = title.replace(" ", "_")
-        figures.save(figures.convergence(part.curves(), part.solvers, title=title), folder / f"gap_{stem}")
-        curves.append((f"gap_{stem}", f"Mean gap to the reference against seconds, {title}."))
-    for tolerance in TOLERANCES[1:]:
-        cost = race.seconds_to(tolerance)
-        percent, name = f"{100 * tolerance:g} %", f"{1000 * tolerance:g}_per_mille"
-        figure = figures.profile(
-            profiles.performance_profile(cost),
-            race.solvers,
-            "seconds / seconds of the fastest",
-            end=1e4,
-            title=f"to {percent}",
-        )
-        figures.save(figure, folder / f"performance_{name}")
-        figure = figures.profile(
-            profiles.data_profile(cost), race.solvers, "seconds", start=1e-3, end=race.horizon, title=f"to {percent}"
-        )
-        figures.save(figure, folder / f"data_{name}")
-        profile_figures += [
-            (
-                f"performance_{name}",
-                f"Performance profile: share of problems solved to {percent} within a factor of the fastest.",
-            ),
-            (f"data_{name}", f"Data profile: share of problems solved to {percent} within a time."),
-        ]
-    sections.append(
-        Section("Objective against time", [f"Mean primal gap over {common}, on one clock."], figures=curves)
-    )
-    text = [
-        "Solved to x %: x % of the way from the constant tree to the reference are left (Moré and Wild). Shares are "
-        "of all problems; those that a solver was refused, or did not run, count as not solved."
-    ]
-    sections.append(Section("Profiles", text, figures=profile_figures))
-    integrals = race.on_common(race.integrals())
-    frame = pd.DataFrame(
-        {"mean": 100 * integrals.mean(), "median": 100 * integrals.median(), "worst": 100 * integrals.max()}
-    )
-    text = [
-        f"Berthold's primal integral over {race.horizon:g} s divided by that time: an average gap in %; 0 is best. "
-        f"Over {common}."
-    ]
-    table = tables.pretty(frame.sort_values("mean").rename_axis("solver").reset_index())
-    sections.append(Section("Primal integral", text, table, name="primal_integral"))
-    for limit in race.limits:
-        text = ["Two solvers share the time, and the better tree counts."] if limit == race.limits[0] else []
-        table = tables.pretty(race.portfolios(limit).head(8))
-        sections.append(Section(f"Portfolios within {limit:g} s", text, table, name=f"portfolios_{limit:g}s"))
-    lines = []
-    for title, part in race.groups():
-        for limit in race.limits:
-            summary = part.summary(limit)
-            leader = summary.index[0]
-            gaps = summary["mean gap %"]
-            lines.append({"problems of": title, "limit s": limit, "best": leader, **gaps.reindex(race.solvers)})
-    text = ["Mean gap in % to the reference over the problems that every solver of the group ran; best: the smallest."]
-    sections.append(Section("By depth and leaves", text, tables.pretty(pd.DataFrame(lines)), name="by_depth"))
+        sections.append(Section("MRR and MRD", text, pretty(both.rename_axis("method").reset_index()), name="mrr"))
     return sections
 
 
@@ -427,7 +237,7 @@ def _slices(protocol: Collection, every: pd.DataFrame) -> Section:
         seconds = float(own["fit_seconds"].sum()) if "fit_seconds" in own else np.nan
         lines.append({"protocol": part.name, "source": part.source, "runs": len(ids), **ends, "seconds": seconds})
     text = ["A slice of each protocol: its methods on the first of its data sets, with few rows and one split."]
-    return Section("Slices", text, tables.pretty(pd.DataFrame(lines)), name="slices")
+    return Section("Slices", text, pretty(pd.DataFrame(lines)), name="slices")
 
 
 def _methods(protocol: Protocol) -> Section:
@@ -453,7 +263,7 @@ def _methods(protocol: Protocol) -> Section:
 
 def _summary(protocol: Protocol, rows: pd.DataFrame) -> dict[str, object]:
     """What the index of all results says of a report."""
-    wanted = len({one.run_id for one in protocol.runs("")})
+    wanted = len(protocol.ids)
     return {
         "protocol": protocol.name,
         "budget": protocol.budget,
@@ -467,8 +277,7 @@ def _summary(protocol: Protocol, rows: pd.DataFrame) -> dict[str, object]:
 
 def _missing(protocol: Protocol, every: pd.DataFrame) -> Section:
     """Runs that gave no row, by reason."""
-    wanted = {one.run_id for one in protocol.runs("")}
-    rows = every[every["run_id"].isin(wanted)].sort_values("finished").drop_duplicates("run_id", keep="last")
+    wanted, rows = protocol.ids, protocol.newest(every)
     absent = len(wanted) - len(rows)
     rows = rows[rows["status"] != "ok"]
     text = [] if not absent else [f"{absent} of {len(wanted)} runs have not been done yet."]
@@ -516,4 +325,4 @@ def _all_runs(rows: pd.DataFrame) -> Section:
     table = rows[shown].copy()
     if "depth" in table:
         table["depth"] = table["depth"].map(lambda d: "" if pd.isna(d) else str(int(d)))
-    return Section("All runs", ["One line per run."], tables.pretty(table))
+    return Section("All runs", ["One line per run."], pretty(table))

@@ -9,33 +9,16 @@ from typing import Any
 import numpy as np
 
 from opttree import Forest, Tree
+from solvers.races import execute
 
 
 def sizes(model: Any) -> dict[str, float]:
     """Trees, mean depth, branches, leaves, both, and parameters of a model made of trees; nothing where they are not
-    known.
-
-    Parameters are counted as in the TAO and GET papers: two per axis-aligned branch, the weights and the threshold of
-    an oblique one, the constants and coefficients of the leaves.
+    known. See `solvers.races.execute.sizes` for ours, and for what counts as a parameter.
     """
-    if isinstance(tree := getattr(model, "tree_", model), Tree):
-        return {
-            "n_trees": 1,
-            "tree_depth": tree.depth,
-            "n_branches": tree.n_branches,
-            "n_leaves": tree.n_leaves,
-            "n_nodes": tree.n_nodes,
-            "n_parameters": tree.n_parameters,
-        }
-    if isinstance(forest := getattr(model, "forest_", model), Forest):
-        return {
-            "n_trees": len(forest.trees),
-            "tree_depth": float(np.mean([tree.depth for tree in forest.trees])),
-            "n_branches": sum(tree.n_branches for tree in forest.trees),
-            "n_leaves": sum(tree.n_leaves for tree in forest.trees),
-            "n_nodes": sum(tree.n_nodes for tree in forest.trees),
-            "n_parameters": forest.n_parameters,
-        }
+    for ours in (getattr(model, "tree_", model), getattr(model, "forest_", model)):
+        if isinstance(ours, (Tree, Forest)):
+            return execute.sizes(ours)
     inner = [t.tree_ for t in np.ravel(getattr(model, "estimators_", [model])) if hasattr(t, "tree_")]
     if not inner or any(isinstance(tree, Tree) for tree in inner):
         return _boosted(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments import statistics
 from experiments.methods import METHODS
-from experiments.protocol import FOLDER, MEAN, Protocol, read
+from experiments.protocol import FOLDER, MEAN, Protocol
+from experiments.reading import read
+from solvers.races import statistics
 
 ROLES = {
     "printed": "paper's method, ours",
@@ -29,9 +29,7 @@ def measured(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that the protocol reports: of its runs under its budget, those that ended well, the newest of each
     whatever the version of its code. Methods that are the best of others are added.
     """
-    wanted = {one.run_id for one in protocol.runs("")}
-    rows = rows[(rows["status"] == "ok") & rows["run_id"].isin(wanted)]
-    rows = rows.sort_values("finished").drop_duplicates("run_id", keep="last")
+    rows = protocol.measured(rows)
     best = []
     for label, method in protocol.methods.items():
         theirs = rows[rows["method"].isin(method.peers)]
@@ -298,20 +296,6 @@ def number(metric: str, value: float) -> str:
     if metric.startswith("n_"):
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}".replace(",", " ")
-
-
-def pretty(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of numbers as text: three significant digits, p-values under .001 as such."""
-
-    def text(value: object) -> str:
-        if isinstance(value, (bool, str)) or value is None:
-            return "" if value is None else str(value)
-        if isinstance(value, (int, np.integer)):
-            return str(value)
-        number = float(value)  # type: ignore[arg-type]
-        return "" if math.isnan(number) else f"{number:.3g}" if abs(number) < 1e5 else f"{number:.3e}"
-
-    return table.map(text)
 
 
 def save(table: pd.DataFrame, stem: Path, caption: str) -> list[Path]:

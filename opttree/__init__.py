@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         preprocessing as preprocessing,
     )
     from opttree.estimators import *
+    from opttree.estimators.bridge import race as race
     from opttree.export.onnx import to_onnx as to_onnx
     from opttree.methods.costs import Cost as Cost, estimate_cost as estimate_cost
     from opttree.methods.warming import warm_up as warm_up
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         SubtreeProblem as SubtreeProblem,
         TreeProblem as TreeProblem,
     )
-    from opttree.racing import race as race
     from opttree.runtime.interrupts import InterruptedFitWarning as InterruptedFitWarning
     from opttree.runtime.versions import show_versions as show_versions
 
@@ -81,7 +81,7 @@ _HOMES = {
     "warm_up": "opttree.methods.warming",
     "Cost": "opttree.methods.costs",
     "estimate_cost": "opttree.methods.costs",
-    "race": "opttree.racing",
+    "race": "opttree.estimators.bridge",
     "to_onnx": "opttree.export.onnx",
     "TableEncoder": "opttree.tables.encoder",
     **_estimators(),

@@ -25,21 +25,24 @@ SLACK = 3.0  # seconds that a run may take beyond a time limit of .01 seconds
 
 
 def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None) -> dict[str, str]:
-    """Run the conformance tests of opttree's own solvers on ``solver``, a user's instance.
+    """Run the conformance tests of opttree's own solvers on a user's solver.
 
     The solver must be frozen. It must refuse a problem with a sentence, or return a feasible tree without dead leaves,
     whose objective equals `TreeProblem.objective` and is the lowest of the trace. The same seed must give the same tree
-    on any number of threads, a constant y must give one leaf, and the run must end soon after a time limit. Takes a few
-    seconds, or more if the solver compiles.
+    on one thread and on three, a constant y must give one leaf, and the run must end soon after a time limit. This
+    takes a few seconds, or more if the solver compiles.
 
     Parameters
     ----------
-    solver : an instance of a `Solver`.
-    problems : problems by name, used instead of `example_problems`.
+    solver : Solver
+        An instance.
+    problems : mapping of str to TreeProblem or None, default None
+        Problems by name, used instead of `example_problems`.
 
     Returns
     -------
-    The names of the problems that the solver refused, with its reasons.
+    dict of str to str
+        For each problem that the solver refused, its name and the reason.
 
     Raises
     ------
@@ -66,7 +69,7 @@ def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None)
         else:
             check_results(solver, problem, name)
     _require(len(refused) < len(example_problems()) or problems is not None, f"{solver!r} must take some problem")
-    for check in (check_threads, check_constant_target, check_time_limit):
+    for check in (check_constant_target, check_time_limit):
         check(solver)
     return refused
 
@@ -96,7 +99,7 @@ def small(solver: Any) -> Any:
 def example_solvers(exported: Mapping[str, Any]) -> list[Solver]:
     """A `small` instance of every solver among the names ``exported``."""
     kinds = [kind for kind in exported.values() if isinstance(kind, type) and issubclass(kind, Solver)]
-    found: list[Solver] = []
+    solvers: list[Solver] = []
     for kind in kinds:
         if kind is not Solver and kind is not Chain:
             options: Any = fields(kind)  # type: ignore[arg-type]  # solvers are dataclasses
@@ -104,14 +107,14 @@ def example_solvers(exported: Mapping[str, Any]) -> list[Solver]:
             made = small(kind(*[TAO() for _ in needs]))
             limits = {"node_limit": FEW_NODES}  # proofs of hyperplanes may take long
             made = replace(made, **{f.name: limits[f.name] for f in options if f.name in limits})
-            found.append(made)
-    return [*found, Chain(CartInit(), small(TAO()))]
+            solvers.append(made)
+    return [*solvers, Chain(CartInit(), small(TAO()))]
 
 
 def example_problems() -> dict[str, TreeProblem]:
     """Small problems of every kind, by name."""
     return {
-        "squared, constant": regression_problem(),
+        "squared, constant": regression_problem(600),  # of rows enough for several threads
         "squared, linear": regression_problem(leaves="linear"),
         "squared, axis": regression_problem(splits="axis"),
         "absolute, linear": regression_problem(leaves="linear", loss="absolute"),
@@ -123,6 +126,7 @@ def example_problems() -> dict[str, TreeProblem]:
         "log, linear": classification_problem(leaves="linear", loss="log"),
         "zero-one, axis, linear": classification_problem(splits="axis", leaves="linear"),
         "two rows": regression_problem(2, p=2),
+        "a few rows, one split": regression_problem(24, p=2, depth=1, penalties=()),
         "squared, axis, price": regression_problem(60, p=2, depth=2, splits="axis", penalties=(SplitPrice(0.01),)),
         "zero-one, axis, price": classification_problem(60, depth=2, splits="axis", penalties=(SplitPrice(0.01),)),
         "squared, axis, linear, l1 on leaves": regression_problem(
@@ -172,7 +176,7 @@ def check_frozen(solver: Solver) -> None:
 
 
 def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem") -> Result:
-    """Check that results are feasible, reproducible and have the reported objective; returns the result."""
+    """Check a result: feasible, of the reported objective, the same on one thread and on three; returns it."""
     where = f"{solver!r} on {name!r}"
 
     def recompute(step: Step, _trace: Trace) -> None:
@@ -183,7 +187,8 @@ def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem
 
     scale = problem.objective(problem.best_constant())
     try:
-        result = solve(problem, solver, random_state=1, callback=recompute)
+        with limited(1):
+            result = solve(problem, solver, random_state=1, callback=recompute)
     except SolverError as error:
         raise AssertionError(f"{where}: {error}") from error
     reason = problem.violation(result.tree)
@@ -199,26 +204,17 @@ def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem
     if isinstance(result.tree, Tree) and result.tree.gate is None:  # soft trees are complete
         reached = np.unique(result.tree.apply(problem.X)).size
         _require(result.tree.n_leaves == reached, f"{where}: {result.tree.n_leaves - reached} leaves hold no row")
-    again = solve(problem, solver, random_state=1)
-    _require(again.tree == result.tree, f"{where}: one seed must give one tree; got two")
-    # the number of bound updates between incumbents depends on timing; the objectives do not
-    told = [row.objective for row in result.trace], [row.objective for row in again.trace]
+    with limited(3, worth=1.0):
+        again = solve(problem, solver, random_state=1)
+    _require(again.tree == result.tree, f"{where}: one seed must give one tree, on any number of threads; got two")
+    # bounds may rise, and several threads go on, without a look at the clock: then rows are left out, and none changes
+    told, retold = [[row.objective for row in found.trace] for found in (result, again)]
     if any(row.bound is not None for row in result.trace):
-        told = tuple([value for value, _same in groupby(values)] for values in told)  # type: ignore[assignment]
-    _require(told[0] == told[1], f"{where}: one seed must give one trace; got two")
+        told, retold = [[value for value, _same in groupby(values)] for values in (told, retold)]
+    fewer, more = sorted((told, retold), key=len)
+    rest = iter(more)
+    _require(all(value in rest for value in fewer), f"{where}: one seed must give one trace; got two")
     return result
-
-
-def check_threads(solver: Solver, problem: TreeProblem | None = None) -> None:
-    """One seed gives one tree on any number of threads."""
-    problem = regression_problem(600) if problem is None else problem
-    if refusal(solver, problem) is not None:
-        return
-    trees = []
-    for n_threads in (1, 2, 3):
-        with limited(n_threads, worth=1.0):
-            trees.append(solve(problem, solver, random_state=3).tree)
-    _require(trees[0] == trees[1] == trees[2], f"{solver!r}: the tree must not depend on the number of threads")
 
 
 def check_constant_target(solver: Solver) -> None:
@@ -236,10 +232,11 @@ def check_time_limit(solver: Solver) -> None:
     problem = regression_problem(3000, depth=8)
     if refusal(solver, problem) is not None:
         return
-    for _ in range(4):  # repeated, since each run compiles what it reaches
-        solve(problem, solver, time_limit=0.01, random_state=0)
-    seconds = solve(problem, solver, time_limit=0.01, random_state=0).seconds
-    _require(seconds < SLACK, f"{solver!r}: a time limit of .01 s must end the run; it took {seconds:.2f} s")
+    for _ in range(3):  # a late run is repeated: the first loads kernels, and the machine may be busy
+        seconds = solve(problem, solver, time_limit=0.01, random_state=0).seconds
+        if seconds < SLACK:
+            return
+    _require(False, f"{solver!r}: a time limit of .01 s must end the run; it took {seconds:.2f} s")
 
 
 def _require(holds: bool, message: str) -> None:

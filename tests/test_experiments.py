@@ -21,13 +21,16 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 import solvers
-from experiments import baselines, execute, index, methods, protocol, report, runner, sandbox, store as store_module
+from experiments import baselines, execute, index, methods, protocol, reading, report
 from experiments.__main__ import main
-from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits
+from experiments.planned import Method, Splits
+from experiments.protocol import FOLDER, Protocol
 from experiments.sizes import flops, sizes
-from experiments.store import Store
 from opttree import SDTRRegressor, TAORegressor
 from solvers.conformance import example_solvers
+from solvers.races import entries, runner, runs, sandbox, store as store_module
+from solvers.races.runs import ROOT
+from solvers.races.store import Store
 
 VOLATILE = ["fit_seconds", "cpu_seconds", "predict_seconds", "predict_microseconds", "session", "finished"]
 
@@ -60,15 +63,15 @@ def one_sandbox():
 # ---- protocols -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", protocol.names())
+@pytest.mark.parametrize("name", reading.names())
 def test_every_protocol_can_be_read_and_names_what_there_is(name):
-    for budget in protocol.read(name).budgets:
-        stated = protocol.read(name, budget)
+    for budget in reading.read(name).budgets:
+        stated = reading.read(name, budget)
         ids = [one.run_id for one in stated.runs("v")]
         assert len(ids) == len(set(ids)) > 0
         for method in stated.methods.values():
             if method.use:
-                (methods.entry if stated.kind == "fit" else methods.solver)(method.use)
+                (methods.entry if stated.kind == "fit" else entries.solver)(method.use)
         path = FOLDER / "published" / f"{stated.published}.csv"
         if stated.published != stated.name and stated.published:
             assert path.exists()
@@ -84,7 +87,7 @@ def test_every_protocol_can_be_read_and_names_what_there_is(name):
 def test_published_tables_have_their_protocols():
     tables = {path.stem for path in (FOLDER / "published").glob("*.csv")}
     assert {"get_table7", "tao_table1"} <= tables
-    assert tables - set(protocol.names()) == {"gradtree_table11", "tao_table3"}  # GeneticTree, MNIST: not to be had
+    assert tables - set(reading.names()) == {"gradtree_table11", "tao_table3"}  # GeneticTree, MNIST: not to be had
 
 
 @pytest.mark.parametrize(
@@ -126,19 +129,19 @@ def test_a_protocol_says_what_it_should_not_hold(options, sentence):
 
 
 def test_a_budget_overrides_and_a_protocol_extends():
-    quick, full = protocol.read("srt_tableC4", "quick"), protocol.read("srt_tableC4")
+    quick, full = reading.read("srt_tableC4", "quick"), reading.read("srt_tableC4")
     assert (quick.seeds, len(full.seeds)) == ((0,), 5)
     assert quick.depths == full.depths == (2,)
-    assert quick.datasets == protocol.read("srt_table2").datasets
-    alike = protocol.read("gradtree_table4").methods
+    assert quick.datasets == reading.read("srt_table2").datasets
+    alike = reading.read("gradtree_table4").methods
     assert alike["Gumbel"].per_dataset == alike["Entmax"].per_dataset != {}
     printed = {"preset": "paper", "quantile_transform": False}
     assert alike["Entmax"].options == printed
     assert alike["Gumbel"].options == printed | {"index": "gumbel"}
-    ablation = protocol.read("sdtr_ablation").methods
+    ablation = reading.read("sdtr_ablation").methods
     assert ablation["no L1 x 32"].options == {"n_trees": 32, "max_depth": 5, "l1": 0.0}
     with pytest.raises(ValueError, match="budget of srt_tableC4 must be one of full, quick, evening; got 'huge'"):
-        protocol.read("srt_tableC4", "huge")
+        reading.read("srt_tableC4", "huge")
 
 
 def test_keys_that_came_later_leave_the_identity_of_older_runs():
@@ -177,27 +180,32 @@ def test_keys_that_came_later_leave_the_identity_of_older_runs():
 def test_what_a_file_should_not_hold_is_named(text, sentence, tmp_path, monkeypatch):
     (tmp_path / "protocols").mkdir()
     (tmp_path / "protocols" / "odd.toml").write_text(text)
-    monkeypatch.setattr(protocol, "FOLDER", tmp_path)
+    monkeypatch.setattr(reading, "FOLDER", tmp_path)
     with pytest.raises(ValueError, match=sentence):
-        protocol.read("odd")
+        reading.read("odd")
 
 
 def test_the_code_version_ignores_comments_and_docstrings(tmp_path, monkeypatch):
-    def version(text: str) -> str:
-        protocol.code_version.cache_clear()
-        (tmp_path / "methods.py").write_text(text)
-        (tmp_path / "execute.py").write_text("")
-        (tmp_path / "baselines.py").write_text("")
-        (tmp_path / "sizes.py").write_text("")
-        return protocol.code_version()
+    def version(text: str, name: str = "methods.py") -> str:
+        runs.code_version.cache_clear()
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text)
+        return Protocol.version()
 
+    for name in protocol.WORKING:
+        (tmp_path / f"{name}.py").write_text("")
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
-    monkeypatch.setattr(protocol, "ROOT", tmp_path)
+    monkeypatch.setattr(runs, "ROOT", tmp_path)
     first = version('"""One."""\nx = 1\n')
     assert first == version('"""Two."""\n# a comment\nx  =  1\n') != version('"""One."""\nx = 2\n')
     assert version('x = option(1, "One.", least=0)') == version('x = option(1, doc="Two.", least=0)')
     assert version("x = option(1, least=0)") != version("x = option(1, least=1)")
-    protocol.code_version.cache_clear()
+    # what shows a race changes no row
+    first = version("x = 1")
+    assert first == version("y = 1", "solvers/races/page.py") != version("y = 1", "solvers/races/execute.py")
+    assert version("x = 1") != version("y = 1", "solvers/tao/tao.py")
+    assert all((ROOT / runs.RACES / name).is_file() for name in runs.WORKING)
+    runs.code_version.cache_clear()
 
 
 # ---- methods ---------------------------------------------------------------------------------------------------------
@@ -206,16 +214,16 @@ def test_the_code_version_ignores_comments_and_docstrings(tmp_path, monkeypatch)
 def test_a_solver_is_stated_as_in_python():
     from solvers import TAO, Chain, LocalSearch
 
-    assert methods.solver("Chain(TAO(max_iter=3), LocalSearch(n_starts=2))") == Chain(
+    assert entries.solver("Chain(TAO(max_iter=3), LocalSearch(n_starts=2))") == Chain(
         TAO(max_iter=3), LocalSearch(n_starts=2)
     )
-    assert methods.solver("GET.paper(n_starts=2)").n_starts == 2
-    assert methods.solver(" TAO(max_iter=3) ") == TAO(max_iter=3)
+    assert entries.solver("GET.paper(n_starts=2)").n_starts == 2
+    assert entries.solver(" TAO(max_iter=3) ") == TAO(max_iter=3)
 
 
 @pytest.mark.parametrize("solver", example_solvers(vars(solvers)), ids=lambda solver: type(solver).__name__)
 def test_solvers_are_what_their_texts_state(solver):
-    assert methods.solver(repr(solver)) == solver
+    assert entries.solver(repr(solver)) == solver
 
 
 @pytest.mark.parametrize(
@@ -234,7 +242,7 @@ def test_solvers_are_what_their_texts_state(solver):
 )
 def test_anything_else_is_refused(text):
     with pytest.raises(ValueError, match="use must state a solver"):
-        methods.solver(text)
+        entries.solver(text)
 
 
 @pytest.mark.parametrize(
@@ -243,9 +251,9 @@ def test_anything_else_is_refused(text):
 )
 def test_no_option_gets_lost(text):
     with pytest.raises(ValueError, match=r"\(options must be stated one by one, without \* and \*\*\)"):
-        methods.solver(text)
+        entries.solver(text)
     with pytest.raises(ValueError, match=r"\(options must be stated once; got n_starts again\)"):
-        methods.solver("GET(n_starts=1, n_starts=2)")
+        entries.solver("GET(n_starts=1, n_starts=2)")
 
 
 @pytest.mark.parametrize(
@@ -261,13 +269,13 @@ def test_a_text_calls_nothing_but_solvers_and_their_options(name, monkeypatch):
 
     monkeypatch.setattr(TAO, "__post_init__", lambda self: pytest.fail("an argument was built"))
     with pytest.raises(ValueError, match=rf"names must be of .*TAO, .*external\.STreeD; got {re.escape(name)}\)"):
-        methods.solver(f"{name}(TAO())")
+        entries.solver(f"{name}(TAO())")
 
 
 @pytest.mark.parametrize("text", ["TAO", "Chain(TAO, GET())", "GET.paper", "TAO(max_iter=n)"])
 def test_arguments_are_constants_or_calls(text):
     with pytest.raises(ValueError, match="arguments must be constants or calls of solvers; got "):
-        methods.solver(text)
+        entries.solver(text)
 
 
 def test_what_is_missing_is_said():
@@ -387,7 +395,7 @@ def test_rows_of_another_version_of_the_code_do_not_count(tmp_path, monkeypatch)
         store.add(one, {"status": "ok", "reason": "", "row": {"test_r2": 0.5}}, "s")
     assert run(small(), store) == {"kept": 0, "ok": 2}
     assert len(store.rows()) == 4
-    monkeypatch.setattr(runner, "code_version", lambda: "third")  # files that change while a run goes on
+    monkeypatch.setattr(Protocol, "version", staticmethod(lambda: "third"))  # files that change while a run goes on
     assert run(small(), store) == {"kept": 0, "failed": 2}
     assert "the code has changed" in store.rows()["reason"].iloc[-1]
 
@@ -414,7 +422,7 @@ def test_failures_are_stored_and_tried_again(tmp_path):
 def test_a_failure_does_not_take_the_place_of_a_row(tmp_path, monkeypatch):
     store = Store("small", tmp_path)
     ended = {"status": "ok", "reason": "", "row": {"test_r2": 0.5, "termination": "TIME_LIMIT"}}
-    for one in small(time_limit=5.0).runs(protocol.code_version()):
+    for one in small(time_limit=5.0).runs(Protocol.version()):
         store.add(one, ended, "s")
     assert run(small(time_limit=5.0), store) == {"kept": 2}
     monkeypatch.setattr(sandbox.Sandbox, "run", lambda *_: {"status": "failed", "reason": "no"})
@@ -461,11 +469,11 @@ def test_a_run_that_takes_too_much_memory_is_ended(tmp_path):
 
 
 def test_a_sandbox_that_dies_is_a_failure_and_a_new_one_takes_over(tmp_path):
-    one, threads = next(small().runs(protocol.code_version())), os.cpu_count()
-    sandbox.supervise(one, threads)
+    one, threads = next(small().runs(Protocol.version())), os.cpu_count()
+    sandbox.supervise(Protocol, one, threads)
     os.kill(sandbox._HERE.sandbox.process.pid, signal.SIGKILL)
     sandbox._HERE.sandbox.process.wait()
-    _run, outcome = sandbox.supervise(one, threads)
+    _run, outcome = sandbox.supervise(Protocol, one, threads)
     assert outcome["status"] == "ok"
 
 
@@ -647,7 +655,7 @@ def test_a_crash_within_compaction_loses_and_doubles_nothing(tmp_path, monkeypat
     store = Store("small", tmp_path)
     run(small(seeds=(0, 1)), store)
     rows, traces = store.rows(), store.traces()
-    for one in small(seeds=(0, 1)).runs(protocol.code_version()):
+    for one in small(seeds=(0, 1)).runs(Protocol.version()):
         row = rows.set_index("key").loc[one.key].dropna().to_dict()
         numbers = {k: v for k, v in row.items() if k not in {"status", "reason", *one.identity}}
         trace = traces[traces["key"] == one.key].drop(columns="key")
@@ -700,7 +708,7 @@ def test_bad_input_is_one_sentence(arguments, sentence, tmp_path, capsys):
 def test_list_names_every_protocol_and_what_was_run(capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in protocol.names())
+    assert all(name in out for name in reading.names())
     assert "not to be had: MNIST" in out
     line = next(line for line in out.splitlines() if " ablation_get " in line)
     assert re.search(r"\[run, .*\d\.\d+ h", line)
@@ -721,15 +729,15 @@ def test_every_table_and_figure_is_covered():
 
 
 def test_a_sweep_states_a_method_for_each_value(tmp_path):
-    stated = protocol.read("get_table5")
+    stated = reading.read("get_table5")
     assert stated.methods["GET, alpha=50"].use == "GET.paper(polish=False, scale_ranges=((50.0, 50.0),))"
     assert stated.stands_for("GET, alpha=50") == "alpha=50"
-    forests = protocol.read("tao_figure4").methods
+    forests = reading.read("tao_figure4").methods
     assert forests["RF, n_estimators=30"].options == {"n_estimators": 30}
     path = tmp_path / "bad.toml"
     path.write_text("title = 't'\ndatasets = ['airfoil']\n[methods.a]\nuse = 'cart'\nsweep = { x = 3 }\n")
     with pytest.raises(ValueError, match="method a: sweep must be one option with a list of values"):
-        protocol.read(str(path))
+        reading.read(str(path))
 
 
 def test_some_of_a_grid_is_drawn_by_chance():
@@ -749,7 +757,7 @@ def test_columns_are_left_out_for_a_papers_version_of_a_set():
     X, _y, _task = execute.load("diabetes")
     fewer, _y, _task = execute.load("diabetes", ("age", "sex"))
     assert (X.shape[1], fewer.shape[1]) == (10, 8)
-    stated = protocol.read("gradtree_table1")
+    stated = reading.read("gradtree_table1")
     one = next(run for run in stated.runs("v") if run.dataset == "bank_marketing")
     assert one.without == ("balance", "duration")
     assert "balance" in one.identity["statement"]
@@ -757,19 +765,19 @@ def test_columns_are_left_out_for_a_papers_version_of_a_set():
 
 
 def test_a_budget_names_what_its_protocol_has():
-    assert "search" not in protocol.read("gradtree_table2").budgets  # of other data sets
-    evening = protocol.read("gradtree_table7", "evening")
+    assert "search" not in reading.read("gradtree_table2").budgets  # of other data sets
+    evening = reading.read("gradtree_table7", "evening")
     assert set().union(*evening.groups.values(), {"iris"}) <= set(evening.datasets)
-    quick = protocol.read("get_table3", "quick")
+    quick = reading.read("get_table3", "quick")
     assert "GET" not in quick.methods
-    quick = protocol.read("get_table2", "quick")
+    quick = reading.read("get_table2", "quick")
     assert (quick.baseline, quick.tests) == ("", ("friedman",))
 
 
 def test_outputs_of_a_solve_protocol_may_be_in_units_of_their_range():
     y = np.array([2.0, 4.0, 10.0])
     np.testing.assert_allclose(execute.outputs(y, np.arange(3), "regression", True), [0.0, 0.25, 1.0])
-    one = next(protocol.read("get_table9").runs("v"))
+    one = next(reading.read("get_table9").runs("v"))
     assert (one.features, one.outputs) == ("unit", "unit")
 
 
@@ -791,15 +799,15 @@ def test_what_a_model_costs_is_in_its_row():
 
 def test_a_slice_of_every_protocol_of_the_papers():
     """A minute of `smoke_papers`: here that its runs are stated; `test_a_slice_of_each_runs` does some."""
-    whole = protocol.read("smoke_papers", "quick")
+    whole = reading.read("smoke_papers", "quick")
     papers = {item.protocol for item in index.coverage() if item.protocol}
     assert papers <= {part.name for part in whole.parts}
     ids = [one.run_id for one in whole.runs("v")]
     assert len(ids) == len(set(ids)) > 200
-    minute = protocol.read("smoke_papers", "minute")
+    minute = reading.read("smoke_papers", "minute")
     assert {one.split for one in minute.runs("v")} == {0}
     assert all(len(part.methods) == 1 and part.splits.most == 120 for part in minute.parts)
-    printed = [part for part in minute.parts if any(m.is_printed for m in protocol.read(part.name).methods.values())]
+    printed = [part for part in minute.parts if any(m.is_printed for m in reading.read(part.name).methods.values())]
     assert all(method.is_printed for part in printed for method in part.methods.values())
     assert len(printed) > 35
     with pytest.raises(ValueError, match="slices must name at least one protocol"):
@@ -807,7 +815,7 @@ def test_a_slice_of_every_protocol_of_the_papers():
 
 
 def test_a_slice_of_each_runs(tmp_path, needs_data):
-    stated = protocol.read("smoke_papers", "minute")
+    stated = reading.read("smoke_papers", "minute")
     store = Store("smoke_papers", tmp_path / "store")
     counts = runner.run(stated, store, jobs=2, progress=False)
     rows = store.rows()

@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.proofs import Proofs
-from experiments.protocol import Method, Protocol
-from experiments.race import Race
+from experiments.planned import Method
+from experiments.protocol import Protocol
 from opttree import TreeProblem
 from solvers import external
+from solvers.races.compare import Comparison
+from solvers.races.proofs import Proofs
 
 SOLVERS = ("ours", "wrong", "slow", "heuristic")
 
@@ -58,7 +59,7 @@ def stated(covers=False):
         limits=(1, 10),
         methods={name: Method("CartInit()") for name in SOLVERS},
     )
-    return Proofs(Race(protocol, pd.DataFrame(rows), pd.DataFrame(traces)))
+    return Proofs(Comparison(protocol, pd.DataFrame(rows), pd.DataFrame(traces)))
 
 
 def test_proofs_are_counted_and_refuted_by_better_trees():

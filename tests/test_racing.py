@@ -7,16 +7,14 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import opttree
-from experiments import protocol as protocols
-from experiments.benchopt import export
-from experiments.racing import fingerprint, problems_of, solvers_of
-from experiments.store import Store
+from experiments import protocol as protocols, reading
 from opttree import SplitPrice, TreeProblem
 from opttree.cli.main import main
 from opttree.statement.constraints import ForbidSplit, MaxDifference, MaxSplits, RequireSplit
@@ -33,6 +31,10 @@ from solvers import (
     Termination,
     external,
 )
+from solvers.races.benchopt import export
+from solvers.races.plans import fingerprint
+from solvers.races.race import problems_of, solvers_of
+from solvers.races.store import Store
 
 
 def problem(seed=0, n=60, **options):
@@ -224,6 +226,11 @@ def test_problems_and_solvers_are_checked():
         opttree.race(PROBLEMS, [TAO()], 0)
     with pytest.raises(ValueError, match=r"seeds must be a sequence of integers, such as range\(3\); got 0"):
         opttree.race(PROBLEMS, [TAO()], 1.0, seeds=0)
+    for seeds in ([], [1, 1]):
+        with pytest.raises(ValueError, match=r"seeds must hold at least one integer, and each once; got \["):
+            opttree.race(PROBLEMS, [TAO()], 1.0, seeds=seeds)
+    with pytest.raises(ValueError, match="memory_limit must be > 0 MB; got 0"):
+        opttree.race(PROBLEMS, [TAO()], 1.0, memory_limit=0)
 
 
 def test_the_hash_is_of_the_whole_statement():
@@ -283,12 +290,10 @@ def test_protocols_may_lie_anywhere(tmp_path):
     shipped = protocols.FOLDER / "protocols" / "smoke.toml"
     path = tmp_path / "mine.toml"
     path.write_text(shipped.read_text())
-    read = (
-        protocols.read(str(path), "quick") if "quick" in protocols.read("smoke").budgets else protocols.read(str(path))
-    )
+    read = reading.read(str(path), "quick") if "quick" in reading.read("smoke").budgets else reading.read(str(path))
     assert read.name == read.store == "mine"
     with pytest.raises(ValueError, match=r"or a \.toml file; got"):
-        protocols.read(str(tmp_path / "none.toml"))
+        reading.read(str(tmp_path / "none.toml"))
 
 
 def test_a_problem_has_one_reference_whatever_the_seeds():
@@ -323,6 +328,22 @@ class Liar(Solver):
         tree = CartInit().build(problem, rng)
         yield Step(tree, bound=problem.objective(tree))
         return Termination.OPTIMAL
+
+
+@dataclass(frozen=True)
+class Late(Solver):
+    """A solver that has no tree before the limit of its first run, which compiles."""
+
+    ran: ClassVar[list[None]] = []
+
+    def steps(self, problem, start, rng):
+        self.ran.append(None)
+        if len(self.ran) > 1:
+            yield Step(problem.best_constant())
+
+
+def test_a_run_that_compiles_may_end_without_a_tree():
+    assert opttree.race(PROBLEMS, Late(), 5.0).to_frame()["status"].tolist() == ["ok", "ok"]
 
 
 def test_a_bound_above_any_tree_is_refuted_and_said():

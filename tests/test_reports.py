@@ -10,10 +10,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments import figures, index, render, report, tables
-from experiments.protocol import FOLDER, ROOT, Method, Protocol, Splits, read
-from experiments.race import Race
-from experiments.store import Store
+from experiments import index, pictures, report, tables
+from experiments.planned import Method, Splits
+from experiments.protocol import FOLDER, Protocol
+from experiments.reading import read
+from solvers.races.compare import Comparison
+from solvers.races.page import Section
+from solvers.races.runs import ROOT
+from solvers.races.store import Store
 
 FIT = Protocol(
     name="get_table7",
@@ -234,8 +238,8 @@ def test_a_sweep_is_drawn(tmp_path):
     assert (tmp_path / "out" / "sweep_n_estimators_test_r2.png").stat().st_size > 5000
     assert "sweep_n_estimators_test_r2.png" in (tmp_path / "out" / "report.md").read_text()
     assert not list((tmp_path / "out").glob("sweep_max_depth*"))  # no run has it yet
-    lines = figures.swept("n_estimators", tables.long(stated, tables.measured(stated, store.rows())))
-    axes = figures.sweep(stated, "n_estimators", lines, "R2").axes[0]
+    lines = pictures.swept("n_estimators", tables.long(stated, tables.measured(stated, store.rows())))
+    axes = pictures.sweep(stated, "n_estimators", lines, "R2").axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "5", "10", "100"]  # as stated, not as text
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.1 * len(label) for label in chosen])
 
@@ -336,8 +340,8 @@ def test_any_reason_is_valid_latex_and_markdown():
     assert tables._tex(r"a_b {x} $y \foo <1 ~^") == (
         r"a\_b \{x\} \$y \textbackslash{}foo $<$1 \textasciitilde{}\textasciicircum{}"
     )
-    section = render.Section("s", table=pd.DataFrame({"reason": ["a|b"]}))
-    assert r"a\|b" in render.markdown(FIT, [section])
+    section = Section("s", table=pd.DataFrame({"reason": ["a|b"]}))
+    assert r"a\|b" in report.markdown(FIT, [section])
 
 
 def test_runs_that_are_missing_are_counted(fits):
@@ -366,7 +370,7 @@ def test_other_files_of_the_folder_stay(fits, tmp_path):
 
 
 def test_a_race_by_hand(races):
-    race = Race(RACE, tables.measured(RACE, races.rows()), races.traces())
+    race = Comparison(RACE, tables.measured(RACE, races.rows()), races.traces())
     assert list(race.best) == [2.0, 0.5]
     at = race.at(1.0).droplevel(["depth", "leaves", "split", "rows"])
     assert at.loc["one"].to_dict() == {"fast": 8.0, "good": 4.0, "slow": np.inf}
@@ -389,7 +393,7 @@ def test_a_race_by_hand(races):
 
 
 def test_a_portfolio_shares_the_time(races):
-    race = Race(RACE, tables.measured(RACE, races.rows()), races.traces())
+    race = Comparison(RACE, tables.measured(RACE, races.rows()), races.traces())
     portfolios = race.portfolios(10.0).set_index("portfolio")["mean gap %"]
     assert portfolios["good"] == 0.0
     assert portfolios["fast + good"] == 0.0  # 5 s suffice for it
@@ -425,5 +429,5 @@ def test_a_split_is_told_in_words():
 
 def test_no_two_methods_look_alike_against_the_published():
     table = pd.DataFrame({"method": [f"m{i:02d}" for i in range(20)], "ours": 0.5, "paper": np.linspace(0.4, 0.6, 20)})
-    drawn = figures.against_published(table, "R2").axes[0].lines[:20]
+    drawn = pictures.against_published(table, "R2").axes[0].lines[:20]
     assert len({(line.get_marker(), line.get_color()) for line in drawn}) == 20

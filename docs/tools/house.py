@@ -5,7 +5,7 @@ from pathlib import Path
 LAYERS = [
     ("experiments", "protocols, runs, reports, benchmarks"),
     ("estimators, command line, exports, plots, data", "the doors: scikit-learn classes, files, pictures"),
-    ("solvers", "algorithms, their one driver solve(), results, combinators"),
+    ("solvers", "algorithms, their one driver solve(), results, combinators, races"),
     ("opttree.problems", "the statement, losses, penalties, constraints, formulations"),
     ("opttree.tree, opttree.forest", "models: structs of arrays"),
     ("opttree.kernels", "compiled functions on arrays, and their twins for GPUs"),

@@ -1,7 +1,5 @@
 """A campaign against bounds: no tree that a statement allows may be below the bound of any solver.
 
-    python -m experiments.benchmarks.bounds --count 20000 --jobs 2
-
 Random statements with columns that are nearly tied, have outliers, are huge, tiny, whole numbers, dates, of few values;
 all losses, weights, prices, side constraints. Every solver that states one is run; its bound is held against its own
 tree, those of all the others, the constant, and a hundred random feasible trees, and against what it says when values
@@ -10,7 +8,6 @@ are replaced by their ranks. `check` is what the test suite runs on some instanc
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import warnings
 from collections.abc import Iterator
@@ -19,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.benchmarks.common import script
 from opttree import L1, L2, SplitPrice, Tree, TreeProblem
 from opttree.runtime.clock import now
 from opttree.statement.constraints import (
@@ -228,23 +226,12 @@ def _checked(seed: int) -> list[str]:
         return [f"{seed}: {type(error).__name__}: {error}"]
 
 
-def main() -> None:
-    """The campaign."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=2)
-    args = parser.parse_args()
+@script
+def main(count: int = 20_000, first: int = 0, jobs: int = 2) -> Iterator[str]:
     began, failures = now(), 0
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
-        for done, wrong in enumerate(pool.map(_checked, range(args.first, args.first + args.count), chunksize=20), 1):
-            for sentence in wrong:
-                failures += 1
-                print(sentence, flush=True)
-            if done % 500 == 0:
-                print(f"{done} instances, {failures} failures, {now() - began:.0f} s", flush=True)
-    print(f"{args.count} instances, {failures} failures, {now() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        for done, wrong in enumerate(pool.map(_checked, range(first, first + count), chunksize=20), 1):
+            failures += len(wrong)
+            yield from wrong
+            if done % 500 == 0 or done == count:
+                yield f"{done} instances, {failures} failures, {now() - began:.0f} s"

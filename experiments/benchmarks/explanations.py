@@ -1,43 +1,35 @@
 """Seconds of Shapley values for 1,000 rows: a GET-Linear tree of depth 6 of 18 features (elevators), and others.
 
-python -m experiments.benchmarks.explanations
+The standard error is the median over rows, in percent of a row's largest value; what the values lack of the answer is
+the mean, in percent of the deviation of y.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 
 import numpy as np
 
-from opttree import GETRegressor, TAOForestRegressor, TAORegressor, datasets, explain
+from experiments.benchmarks.common import Row, load, script, timed
+from opttree import GETRegressor, TAOForestRegressor, TAORegressor, explain
 
-ROWS, BACKGROUND = 1000, 100
+TRAIN, ROWS, BACKGROUND = 4000, 1000, 100
 
 
-def main() -> None:
-    X, y = datasets.load("elevators", as_arrays=True)
-    order = np.random.default_rng(0).permutation(len(X))
-    X, y = X[order], y[order]
-    train, rows = X[:4000], X[4000 : 4000 + ROWS]
+@script
+def main() -> Iterator[Row]:
+    X, y = load("elevators", TRAIN + ROWS)
+    rows, background = X[TRAIN:], X[:BACKGROUND]
     models = {
         "GET-Linear, depth 6": GETRegressor(6, leaves="linear", random_state=0),
         "TAO, oblique, depth 6": TAORegressor(6, random_state=0),
         "forest of 30": TAOForestRegressor(random_state=0),
     }
     for name, model in models.items():
-        model.fit(train, y[:4000])
-        explain.shap_values(model, rows[:2], train[:BACKGROUND])
-        began = time.perf_counter()
-        found = explain.shap_values(model, rows, train[:BACKGROUND])
-        seconds = time.perf_counter() - began
-        error = float(np.median(found.error / np.maximum(np.abs(found.values).max(axis=1, keepdims=True), 1e-300)))
-        total = float(np.abs(found.values.sum(axis=1) + found.base - model.predict(rows)).mean() / y.std())
-        print(
-            f"{name}: {X.shape[1]} features, {ROWS} rows, background {BACKGROUND}: {seconds:.2f} s, "
-            f"exact {found.is_exact}, median standard error {100 * error:.2f} % of a row's largest value, "
-            f"sum off by {100 * total:.2f} % of the deviation of y in the mean"
-        )
-
-
-if __name__ == "__main__":
-    main()
+        model.fit(X[:TRAIN], y[:TRAIN])
+        explain.shap_values(model, rows[:2], background)
+        taken, found = timed(explain.shap_values, model, rows, background)
+        largest = np.maximum(np.abs(found.values).max(axis=1, keepdims=True), 1e-300)
+        lacks = np.abs(found.values.sum(axis=1) + found.base - model.predict(rows)).mean() / y.std()
+        row = {"model": name, "seconds": taken, "exact": found.is_exact}
+        yield row | {"error %": 100.0 * float(np.median(found.error / largest)), "lacks %": 100.0 * float(lacks)}

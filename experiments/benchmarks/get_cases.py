@@ -6,23 +6,20 @@ median of some seeds. The package needs numpy < 2, so it runs in an environment 
 
     python -m venv ENV; ENV/bin/pip install torch "numpy<2" "scikit-learn<1.7" pandas h5py
     ENV/bin/pip install --no-deps get-oblique==0.1.1
-
-python -m experiments.benchmarks.get_cases [--authors ENV/bin/python] [--seeds 5]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from opttree import GETRegressor, datasets
+from experiments.benchmarks.common import Row, fresh, load, script, timed
+from opttree import GETRegressor
 
 CASES = (("airfoil", 2), ("airfoil", 4), ("kin8nm", 2), ("kin8nm", 4), ("elevators", 4))
 STARTS, EPOCHS = 2, 3000
@@ -46,55 +43,29 @@ scores = []
 for X, y in ((train, parts["y_train"]), (test, parts["y_test"])):
     answer = model.predict(X).numpy().ravel() * span + floor
     scores.append(float(1.0 - np.mean((answer - y) ** 2) / y.var()))
-version = importlib.metadata.version("get-oblique")
-print(json.dumps({"train": scores[0], "test": scores[1], "seconds": seconds, "version": version,
-                  "torch": torch.__version__, "threads": torch.get_num_threads()}))
+print(json.dumps([*scores, seconds, "get-oblique " + importlib.metadata.version("get-oblique") + ", torch "
+                  + torch.__version__ + ", %d threads" % torch.get_num_threads()]))
 """
 
 
-def authors(python: str, depth: int, **parts: np.ndarray) -> dict[str, float]:
-    """Scores and seconds of the authors' package under the interpreter ``python``."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "parts.npz"
-        np.savez(path, **parts)  # type: ignore[arg-type]
-        command = [python, "-c", THEIRS, str(path), str(depth), str(STARTS), str(EPOCHS)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--authors", metavar="PYTHON", help="interpreter of an environment with get-oblique")
-    parser.add_argument("--seeds", type=int, default=5)
-    args = parser.parse_args()
+@script
+def main(
+    authors: Annotated[str | None, "interpreter of an environment with get-oblique"] = None, seeds: int = 5
+) -> Iterator[Row]:
     for name, depth in CASES:
-        X, y = datasets.load(name, as_arrays=True)
-        train, test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=0)
-        theirs = None
-        if args.authors:
-            theirs = authors(args.authors, depth, train=train, test=test, y_train=y_train, y_test=y_test)
-            print(
-                f"{name:10s} depth {depth}: get-oblique {theirs['version']}, torch {theirs['torch']}, "
-                f"{theirs['threads']} threads, train / test R2 {theirs['train']:.3f} / {theirs['test']:.3f} in "
-                f"{theirs['seconds']:.1f} s",
-                flush=True,
-            )
-        GETRegressor(depth, random_state=0).fit(train, y_train)  # compile off the clock
+        train, test, y_train, y_test = train_test_split(*load(name), test_size=0.25, random_state=0)
         rows = []
-        for seed in range(args.seeds):
-            began = time.perf_counter()
-            model = GETRegressor(depth, random_state=seed).fit(train, y_train)
-            taken = time.perf_counter() - began
-            rows.append((model.score(train, y_train), model.score(test, y_test), taken))
-        found = np.array(rows)
-        median, lowest = np.median(found, axis=0), found.min(axis=0)
-        faster = "" if theirs is None else f" ({theirs['seconds'] / median[2]:.0f}x)"
-        print(
-            f"{name:10s} depth {depth}: ours, median of {args.seeds} seeds, train / test R2 {median[0]:.3f} / "
-            f"{median[1]:.3f} in {median[2]:.3f} s{faster}, lowest train {lowest[0]:.3f}",
-            flush=True,
-        )
-
-
-if __name__ == "__main__":
-    main()
+        if authors:
+            with tempfile.TemporaryDirectory() as folder:
+                parts = Path(folder) / "parts.npz"
+                np.savez(parts, train=train, test=test, y_train=y_train, y_test=y_test)
+                rows.append(fresh(THEIRS, str(parts), str(depth), str(STARTS), str(EPOCHS), python=authors))
+        GETRegressor(depth, random_state=0).fit(train, y_train)  # compile off the clock
+        found = []
+        for seed in range(seeds):
+            taken, model = timed(GETRegressor(depth, random_state=seed).fit, train, y_train)
+            found.append((model.score(train, y_train), model.score(test, y_test), taken))
+        rows.append([*np.median(found, axis=0), f"ours, median of {seeds} seeds, lowest train {min(found)[0]:.3f}"])
+        for *numbers, what in rows:
+            yield {"data": name, "depth": depth, **dict(zip(("train R2", "test R2", "seconds"), numbers, strict=True)),
+                   "times ours": numbers[2] / rows[-1][2], "what": what}  # fmt: skip

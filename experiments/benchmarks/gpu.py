@@ -12,28 +12,27 @@ blocks on a processor at a time; seconds of GET with ten starts at depth 8 on el
 where the data set is missing), annealed only, whole, and as printed; and milliseconds of an epoch of three starts of
 GradTree on random rows.
 
-    python -m experiments.benchmarks.gpu [--sizes 16599x18,1000000x30] [--depths 8,12] [--starts 1,10] [--out FOLDER]
-
-Tables go to FOLDER (default: out) as gpu_kernels.csv, gpu_phases.csv, gpu_get.csv, gpu_gradtree.csv. For Nsight:
+Tables go to --out as gpu_kernels.csv, gpu_phases.csv, gpu_get.csv, gpu_gradtree.csv. For Nsight:
 ``ncu --set full --profile-from-start off python -m experiments.benchmarks.gpu --profile``.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numba
 import numpy as np
 import pandas as pd
 
-from experiments.benchmarks.smooth_vs_torch import POINTWISE, seconds
-from opttree import DenseTreeProblem, SmoothTreeProblem, TreeProblem, datasets
+from experiments.benchmarks.common import Row, alternating, load, median_seconds, script, standard
+from experiments.benchmarks.smooth_vs_torch import POINTWISE
+from opttree import DenseTreeProblem, SmoothTreeProblem, TreeProblem
 from opttree.kernels.smooth import fused
 from opttree.kernels.smooth.vectors import BLOCK
 from opttree.problems.smooth.batch import SmoothBatch
@@ -45,6 +44,7 @@ from solvers.gradtree.descent import descents
 ALPHA = 3.0
 CPU_THREADS = 2
 ROUNDS = 7
+PARTS = ("kernels", "phases", "get", "gradtree")
 
 
 class Case:
@@ -137,11 +137,10 @@ def fitting(make: Callable[[], Callable[[], object]]) -> Callable[[], object] | 
         return None
 
 
-def kernels(cp: Any, torch: Any, cases: list[tuple[int, int, int, int]], cpu: bool) -> pd.DataFrame:
+def kernels(cp: Any, torch: Any, cases: list[tuple[int, int, int, int]], cpu: bool) -> Iterator[Row]:
     """The contestants' milliseconds, interleaved, per case."""
     flops, bandwidth = roofs(cp)
     print(f"float32 matrix product {flops / 1e12:.1f} TFLOP/s, copy {bandwidth / 1e9:.0f} GB/s")
-    rows = []
     for n, p, depth, n_starts in cases:
         case = Case(cp, n, p, depth, n_starts)
         makers = {
@@ -149,7 +148,6 @@ def kernels(cp: Any, torch: Any, cases: list[tuple[int, int, int, int]], cpu: bo
             "arrays": lambda c=case: c.ours(use_fused=False),
             **({"torch": lambda c=case: c.torch(torch)} if torch else {}),
         }
-        taken: dict[str, float] = {}
         steps = {}
         for name, make in makers.items():
             if (step := fitting(make)) is not None:
@@ -160,11 +158,10 @@ def kernels(cp: Any, torch: Any, cases: list[tuple[int, int, int, int]], cpu: bo
         for _ in range(ROUNDS):
             for name, step in steps.items():
                 runs[name].append(device_ms(cp, step, min(repeats[name], 50)))
-        taken |= {name: median(run) for name, run in runs.items()}
+        taken = {name: median(run) for name, run in runs.items()}
         if cpu:
             numba.set_num_threads(min(CPU_THREADS, numba.config.NUMBA_NUM_THREADS))
-            case.on_cpu()
-            taken["numba"] = 1e3 * median(seconds(case.on_cpu) for _ in range(3))
+            taken["numba"] = 1e3 * median_seconds(case.on_cpu, 3)
         operations, moved = case.work
         best = 1e3 * max(operations / flops, moved / bandwidth)
         row = {"n": n, "p": p, "depth": depth, "starts": n_starts}
@@ -173,13 +170,11 @@ def kernels(cp: Any, torch: Any, cases: list[tuple[int, int, int, int]], cpu: bo
             row["bound by"] = "operations" if operations / flops > moved / bandwidth else "memory"
             row["share of roofline"] = best / taken["fused"]
             row |= {f"{name} / fused": ms / taken["fused"] for name, ms in taken.items() if name != "fused"}
-        rows.append(row)
-        print(pd.DataFrame([row]).to_string(index=False, float_format=lambda v: f"{v:.4g}"), flush=True)
+        yield row
         del steps, step
         cp.get_default_memory_pool().free_all_blocks()
         if torch:
             torch.cuda.empty_cache()
-    return pd.DataFrame(rows)
 
 
 class Recorder:
@@ -198,9 +193,8 @@ class Recorder:
         self.kernel(self.grid, self.block, self.args, **self.options)
 
 
-def phases(cp: Any, cases: list[tuple[int, int, int, int]]) -> pd.DataFrame:
+def phases(cp: Any, cases: list[tuple[int, int, int, int]]) -> Iterator[Row]:
     """Milliseconds of each kernel of a step of Adam, and what it asks of a processor."""
-    rows = []
     for n, p, depth, n_starts in cases:
         case = Case(cp, n, p, depth, n_starts)
         batch = case.batch(use_fused=True)
@@ -215,49 +209,35 @@ def phases(cp: Any, cases: list[tuple[int, int, int, int]]) -> pd.DataFrame:
         for name, own in recorders.items():
             about, threads, shared = own.kernel.attributes, own.block[0], own.options.get("shared_mem", 0)
             of_kernel = own.kernel.kernel.ptr, threads, shared
-            rows.append(
-                {
-                    **same,
-                    "kernel": name,
-                    "ms": device_ms(cp, own.again, 20),
-                    "blocks": own.grid[0] * own.grid[1],
-                    "threads": threads,
-                    "registers": about["num_regs"],
-                    "shared bytes": shared,
-                    "local bytes": about["local_size_bytes"],
-                    "blocks per processor": cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(*of_kernel),
-                }
-            )
-
-        step = partial(batch.step, theta, state, 1, 0.01, alpha, batch.every_row, moments, True)
-        rows.append(
-            {
-                **same,
-                "kernel": "a step, launches and all",
-                "ms": device_ms(cp, step, 50),
+            yield same | {
+                "kernel": name,
+                "ms": device_ms(cp, own.again, 20),
+                "blocks": own.grid[0] * own.grid[1],
+                "threads": threads,
+                "registers": about["num_regs"],
+                "shared bytes": shared,
+                "local bytes": about["local_size_bytes"],
+                "blocks per processor": cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(*of_kernel),
             }
-        )
-        print(pd.DataFrame(rows[-5:]).to_string(index=False, float_format=lambda v: f"{v:.4g}"), flush=True)
-    return pd.DataFrame(rows)
+        step = partial(batch.step, theta, state, 1, 0.01, alpha, batch.every_row, moments, True)
+        yield same | {"kernel": "a step, launches and all", "ms": device_ms(cp, step, 50)}
 
 
-def get_runs(cpu: bool) -> pd.DataFrame:
+def get_runs(cpu: bool) -> Iterator[Row]:
     """Seconds of GET with ten starts at depth 8 on elevators; the second of two runs, so that all is compiled."""
     try:
-        X, y = datasets.load("elevators", as_arrays=True)
+        X, y = load("elevators")
         name = "elevators"
     except (ValueError, OSError):
         rng = np.random.default_rng(0)
         X, y, name = rng.normal(size=(16599, 18)), rng.normal(size=16599), "random numbers"
-    standard = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     scaled = (X - X.min(axis=0)) / np.ptp(X, axis=0), (y - y.min()) / np.ptp(y)
     annealed = GET(n_starts=10, race_rows=None, portfolio=(), sweeps=0, polish=None)
     solvers = {
-        "ten starts annealed on all rows": (annealed, standard),
-        "GET, ten starts": (GET(n_starts=10), standard),
+        "ten starts annealed on all rows": (annealed, (standard(X), standard(y))),
+        "GET, ten starts": (GET(n_starts=10), (standard(X), standard(y))),
         "GET.paper: 10 x 2 x 3000 epochs, polish": (GET.paper(10), scaled),
     }
-    rows = []
     for label, (solver, (features, target)) in solvers.items():
         problem = TreeProblem(features, target, depth=8)
         for device in ("gpu", "cpu") if cpu and "paper" not in label else ("gpu",):
@@ -268,23 +248,18 @@ def get_runs(cpu: bool) -> pd.DataFrame:
             if device == "gpu":
                 solve(problem, run, random_state=1, time_limit=20)
             result = solve(problem, run, random_state=0, time_limit=300)
-            rows.append(
-                {
-                    "data": name,
-                    "solver": label,
-                    "device": device,
-                    "seconds": result.seconds,
-                    "R2 in training": 1.0 - result.objective / float(np.var(target)),
-                    "ended": result.termination.name,
-                }
-            )
-            print(pd.DataFrame(rows[-1:]).to_string(index=False), flush=True)
-    return pd.DataFrame(rows)
+            yield {
+                "data": name,
+                "solver": label,
+                "device": device,
+                "seconds": result.seconds,
+                "R2 in training": 1.0 - result.objective / float(np.var(target)),
+                "ended": result.termination.name,
+            }
 
 
-def gradtree(cp: Any, cpu: bool) -> pd.DataFrame:
+def gradtree(cpu: bool) -> Iterator[Row]:
     """Milliseconds of an epoch of three starts in batches of 512 rows, per (features, depth)."""
-    rows = []
     rng = np.random.default_rng(0)
     for p, depth in ((14, 8), (36, 8), (57, 10), (100, 10)):
         X, y = rng.normal(size=(8192, p)), rng.integers(0, 2, 8192)
@@ -292,41 +267,30 @@ def gradtree(cp: Any, cpu: bool) -> pd.DataFrame:
         options, rngs = GradTree(epochs=10_000, patience=10_000), rng.spawn(3)
         thetas = [dense.random_theta(own) for own in rngs]
         (there,) = descents(replace(options, device="gpu"), dense, dense, thetas, rngs)
-        row = {"p": p, "depth": depth}
-        contestants = {"gpu ms": lambda run=there: run.advance(1)}
+        contestants: dict[str, Callable[[], object]] = {"gpu ms": partial(there.advance, 1)}
         if cpu:
             here = descents(options, dense, dense, thetas, rngs)
             contestants["cpu ms, one thread"] = lambda runs=here: [run.advance(1) for run in runs]
-        for name, epoch in contestants.items():
-            epoch()
-            row[name] = 1e3 * median(seconds(epoch) for _ in range(ROUNDS))
-        rows.append(row)
-        print(pd.DataFrame([row]).to_string(index=False, float_format=lambda v: f"{v:.4g}"), flush=True)
-    return pd.DataFrame(rows)
+        taken = alternating(contestants, ROUNDS)
+        yield {"p": p, "depth": depth, **{name: 1e3 * median(times) for name, times in taken.items()}}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="16599x18,1000000x30")
-    parser.add_argument("--depths", default="8,12")
-    parser.add_argument("--starts", default="1,10")
-    parser.add_argument("--parts", default="kernels,phases,get,gradtree")
-    parser.add_argument("--no-cpu", action="store_true", help="leave out the CPU, which takes minutes")
-    parser.add_argument("--profile", action="store_true", help="one evaluation of the first case, for ncu or nsys")
-    parser.add_argument("--out", default="out", metavar="FOLDER")
-    args = parser.parse_args()
+@script
+def main(
+    sizes: tuple[str, ...] = ("16599x18", "1000000x30"),
+    depths: tuple[int, ...] = (8, 12),
+    starts: tuple[int, ...] = (1, 10),
+    parts: Annotated[tuple[str, ...], PARTS] = PARTS,
+    no_cpu: Annotated[bool, "leave out the CPU, which takes minutes"] = False,
+    profile: Annotated[bool, "one evaluation of the first case, for ncu or nsys"] = False,
+    out: Path = Path("out"),
+) -> Iterator[Row | str]:
     if (reason := devices.refusal("gpu")) is not None:
-        parser.error(reason)
+        raise SystemExit(reason)
     if (cp := devices.backend("gpu").kernels) is None:
-        parser.error("these are measurements of CUDA kernels, by CuPy, which is missing: pip install opttree[gpu]")
-    sizes = [tuple(map(int, size.split("x"))) for size in args.sizes.split(",")]
-    cases = [
-        (n, p, int(depth), int(starts))
-        for n, p in sizes
-        for depth in args.depths.split(",")
-        for starts in args.starts.split(",")
-    ]
-    if args.profile:
+        raise SystemExit("these are measurements of CUDA kernels, by CuPy, which is missing: pip install opttree[gpu]")
+    cases = [(*map(int, size.split("x")), depth, n) for size, depth, n in product(sizes, depths, starts)]
+    if profile:
         step = Case(cp, *cases[0]).ours(use_fused=True)
         step()
         with cp.cuda.profile():
@@ -339,21 +303,19 @@ def main() -> None:
     if torch is not None and not torch.cuda.is_available():
         torch = None
     if torch is None:
-        print("PyTorch with CUDA is missing: its column is left out")
+        yield "PyTorch with CUDA is missing: its column is left out"
     properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)
-    print(f"{properties['name'].decode()}, CuPy {cp.__version__}, blocks of {BLOCK} rows")
-    folder = Path(args.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    yield f"{properties['name'].decode()}, CuPy {cp.__version__}, blocks of {BLOCK} rows"
+    out.mkdir(parents=True, exist_ok=True)
     made = {
-        "kernels": lambda: kernels(cp, torch, cases, not args.no_cpu),
+        "kernels": lambda: kernels(cp, torch, cases, not no_cpu),
         "phases": lambda: phases(cp, cases),
-        "get": lambda: get_runs(not args.no_cpu),
-        "gradtree": lambda: gradtree(cp, not args.no_cpu),
+        "get": lambda: get_runs(not no_cpu),
+        "gradtree": lambda: gradtree(not no_cpu),
     }
-    for part in args.parts.split(","):
-        made[part]().to_csv(folder / f"gpu_{part}.csv", index=False)
-        print(f"table: {folder / f'gpu_{part}.csv'}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    for part in parts:
+        rows = []
+        for row in made[part]():
+            rows.append(row)
+            yield row
+        pd.DataFrame(rows).to_csv(out / f"gpu_{part}.csv", index=False)

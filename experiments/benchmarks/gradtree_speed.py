@@ -1,32 +1,28 @@
-"""Steps per second of GradTree's kernels against the same model in eager PyTorch, on the same batches.
+"""Steps per second of GradTree's kernels against the same model in eager PyTorch, on the same batches in turn.
 
 A step is a batch of 512 rows: forward pass, straight-through gradient, Adam. The reference evaluates algorithm 1 of the
-paper densely, as its authors' code does, in float32; both on the same number of threads.
-
-python -m experiments.benchmarks.gradtree_speed [--data adult,landsat,spambase] [--depths 8,10] [--threads 2]
+paper densely, as its authors' code does, in float32, on some threads; the kernel runs on one.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import numpy as np
 
-from opttree import DenseTreeProblem, TreeProblem, datasets
+from experiments.benchmarks.common import Row, Step, load, script, standard, steps_beside
+from opttree import DenseTreeProblem, TreeProblem
 from opttree.kernels.dense import walk as dense
 from solvers.gradtree.descent import ADAM
 
 BATCH, RATE = 512, 0.01
 
 
-def torch_steps(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndarray], threads: int) -> float:
-    """Seconds per step in PyTorch."""
+def torch_step(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndarray]) -> Step:
+    """A step in PyTorch."""
     import torch
 
-    torch.set_num_threads(threads)
     problem = form.problem
     p, depth = problem.n_features, problem.depth
     X, y = torch.tensor(problem.X, dtype=torch.float32), torch.tensor(problem.Y[:, 0]).long()
@@ -43,7 +39,8 @@ def torch_steps(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndar
         tau = tau.gather(-1, (tau <= ordered).sum(-1, keepdim=True) - 1)
         return (z - tau).clamp(min=0) ** 2
 
-    def step(rows: Any) -> None:
+    def step(number: int) -> None:
+        rows = torch.from_numpy(batches[number])
         P = entmax(logits)
         P = P + (torch.nn.functional.one_hot(P.argmax(-1), p) - P).detach()
         s = torch.sigmoid((T * P).sum(-1) - X[rows] @ P.T)
@@ -59,56 +56,28 @@ def torch_steps(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndar
         for optimizer in optimizers:
             optimizer.step()
 
-    step(torch.tensor(batches[0]))
-    return median([partial(step, torch.tensor(rows)) for rows in batches])
+    return step
 
 
-def numba_steps(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndarray]) -> float:
-    """Seconds per step of the kernel."""
+def numba_step(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndarray]) -> Step:
+    """A step of the kernel."""
     theta, state = theta.copy(), np.zeros((2, theta.size), theta.dtype)
-    rates, one = np.full(3, RATE), np.ones(1)
-
-    def step(number: int, rows: np.ndarray) -> None:
-        end = np.array([rows.size])
-        schedule, batches = dense.Schedule(number, rates, one, ADAM), dense.Batches(rows, end)
-        dense.descend(theta, state, schedule, 0, form.data, batches, form.form)
-
-    step(0, batches[0])
-    return median([partial(step, i + 1, rows) for i, rows in enumerate(batches)])
+    schedule, end = dense.Schedule(0, np.full(3, RATE), np.ones(1), ADAM), np.array([len(batches[0])])
+    return lambda number: dense.descend(
+        theta, state, schedule._replace(done=number + 1), 0, form.data, dense.Batches(batches[number], end), form.form
+    )
 
 
-def median(calls: list[Any]) -> float:
-    """Median seconds of the calls, one after another."""
-    seconds = []
-    for call in calls:
-        began = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - began)
-    return float(np.median(seconds))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="adult,landsat,spambase")
-    parser.add_argument("--depths", default="8,10")
-    parser.add_argument("--threads", type=int, default=2, help="of PyTorch; the kernel runs on one")
-    parser.add_argument("--steps", type=int, default=60)
-    args = parser.parse_args()
-    for name in args.data.split(","):
-        X, y = datasets.load(name, as_arrays=True)
-        X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
-        for depth in (int(d) for d in args.depths.split(",")):
-            form = DenseTreeProblem(TreeProblem(X, y, depth=depth, splits="axis", loss="zero_one"))
-            rng = np.random.default_rng(0)
-            theta = form.random_theta(rng)
-            batches = [rng.permutation(len(y))[:BATCH] for _ in range(args.steps)]
-            ours, theirs = numba_steps(form, theta, batches), torch_steps(form, theta, batches, args.threads)
-            print(
-                f"{name:10s} p = {X.shape[1]:3d} depth {depth:2d}: {1 / ours:7.0f} steps/s, PyTorch {1 / theirs:6.0f}, "
-                f"ratio {theirs / ours:.1f}",
-                flush=True,
-            )
-
-
-if __name__ == "__main__":
-    main()
+@script
+def main(
+    data: tuple[str, ...] = ("adult", "landsat", "spambase"),
+    depths: tuple[int, ...] = (8, 10),
+    threads: Annotated[int, "of PyTorch"] = 2,
+    steps: int = 60,
+) -> Iterator[Row]:
+    for name in data:
+        X, y = load(name)
+        for depth in depths:
+            form = DenseTreeProblem(TreeProblem(standard(X), y, depth=depth, splits="axis", loss="zero_one"))
+            row = {"data": name, "p": X.shape[1], "depth": depth}
+            yield row | steps_beside(form, len(y), BATCH, steps, threads, ours=numba_step, torch=torch_step)

@@ -1,8 +1,5 @@
 """A campaign of Ctrl-C at random times over every command that runs long: how each ends, how soon, and what it leaves.
 
-python -m experiments.benchmarks.interrupts [--runs 500] [--seed 0] [--cold-share 0.1] [--jobs 1] [--only NAME,NAME]
-    [--longest 20] [--compiling 30] [--out FOLDER]
-
 Each command is first run undisturbed, for its duration. Times are uniform in 1.1 times that, at most --longest; they
 count from the line before ``main()``. A cold run has an empty numba cache and --compiling seconds more, the others
 share a cache in FOLDER. One line per run, then a table. A run ends
@@ -19,7 +16,6 @@ slow; where there is py-spy, also what a slow one did.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -34,14 +30,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import psutil
 
-from experiments.store import Store
+from experiments.benchmarks.common import Row, script
 from opttree import datasets, io
 from opttree.cli.main import HEARD
+from solvers.races.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import sys; from {module} import main; print('up', flush=True); sys.exit(main())"
@@ -130,20 +128,11 @@ class Run:
         """All that it wrote to standard error."""
         return (self.folder / "stderr.txt").read_text(errors="replace")
 
-    def row(self) -> dict[str, object]:
+    def row(self) -> Row:
         """For the table."""
-        return {
-            "command": self.case.name,
-            "cold": self.cold,
-            "wait": self.wait,
-            "seconds": self.seconds,
-            "code": self.code,
-            "heard": self.heard,
-            "verdict": self.verdict,
-            "left": self.left,
-            "faults": "; ".join(self.faults),
-            "folder": self.folder.name,
-        }
+        names = ("cold", "wait", "seconds", "code", "heard", "verdict", "left")
+        row = {"folder": self.folder.name, "command": self.case.name, **{name: getattr(self, name) for name in names}}
+        return row | {"faults": "; ".join(self.faults)}
 
 
 # ---- a run ----------------------------------------------------------------------------------------------------------
@@ -309,13 +298,15 @@ def _unreadable(file: Path) -> str:
 
 def _left(run: Run) -> str:
     """What a user has of it, in words; results that lack a part are a fault."""
+    what, of_kind = LEFT.get(run.case.kind, LEFT["predict"])
     try:
-        return {"solve": _left_of_solve, "fit": _left_of_fit, "compare": _left_of_compare, "run": _left_of_runs}.get(
-            run.case.kind, _left_of_other
-        )(run)
+        told = of_kind(run)
     except Exception as error:
         run.faults.append(f"what is left is unreadable: {error!r}")
         return ""
+    if not told and run.code != 130:
+        run.faults.append(f"no {what}")
+    return told or f"no {what}"
 
 
 def _left_of_solve(run: Run) -> str:
@@ -337,18 +328,11 @@ def _left_of_solve(run: Run) -> str:
 
 def _left_of_fit(run: Run) -> str:
     file = run.folder / "model.json"
-    if not file.exists():
-        if run.code != 130:
-            run.faults.append("no model")
-        return "no model"
-    return f"a model of {io.load(file).tree.n_leaves} leaves"
+    return f"a model of {io.load(file).tree.n_leaves} leaves" if file.exists() else ""
 
 
 def _left_of_compare(run: Run) -> str:
-    rows = [len(pd.read_csv(file)) for file in run.folder.glob("compare_*.csv")]
-    if run.code != 130 and not rows:
-        run.faults.append("no table")
-    return f"{rows[0]} methods" if rows else "no table"
+    return "".join(f"{len(pd.read_csv(file))} methods" for file in run.folder.glob("compare_*.csv"))
 
 
 def _left_of_runs(run: Run) -> str:
@@ -356,10 +340,16 @@ def _left_of_runs(run: Run) -> str:
 
 
 def _left_of_other(run: Run) -> str:
-    files = [file.name for file in run.folder.iterdir() if file.suffix in (".csv", ".png")]
-    if run.code != 130 and not files:
-        run.faults.append("no file")
-    return ", ".join(files) or "nothing"
+    return ", ".join(file.name for file in run.folder.iterdir() if file.suffix in (".csv", ".png"))
+
+
+LEFT = {
+    "solve": ("answer", _left_of_solve),
+    "fit": ("model", _left_of_fit),
+    "compare": ("table", _left_of_compare),
+    "run": ("runs", _left_of_runs),
+    "predict": ("file", _left_of_other),
+}
 
 
 # ---- the campaign ---------------------------------------------------------------------------------------------------
@@ -410,31 +400,11 @@ def durations(cases: list[Case], shared: Path, longest: float, jobs: int) -> dic
     return known
 
 
-def drawn(cases: list[Case], shared: Path, known: dict[str, float], args: argparse.Namespace) -> list[Run]:
-    """The runs of the campaign: commands in turn, times and caches by chance."""
-    rng = np.random.default_rng(args.seed)
-    runs = []
-    for k in range(args.runs):
-        case, cold = cases[k % len(cases)], bool(rng.random() < args.cold_share)
-        longest = min(known[case.name], args.longest) + cold * args.compiling
-        folder = shared / "runs" / f"{args.seed}_{k:04d}"
-        cache = shared / "cold" / folder.name if cold else shared / "warm"
-        runs.append(Run(case, cold, rng.uniform(0.0, 1.1 * longest), folder, cache, shared))
-    return runs
-
-
 def interrupted(run: Run) -> Run:
-    """Perform a run, print its line, and keep its files only if there is something to see in them."""
+    """Perform a run, and keep its files only if there is something to see in them."""
     perform(run, np.inf)
     if run.cold:
         shutil.rmtree(run.cache, ignore_errors=True)
-    words = f"{run.case.name:22s} {'cold' if run.cold else '    '} at {run.wait:5.2f} s: {run.verdict:8s}"
-    heard = "heard" if run.heard else "     "
-    faults = "".join(f"  FAULT {fault}" for fault in run.faults)
-    print(
-        f"{run.folder.name} {words} {run.seconds:6.2f} s  code {run.code}  {heard} {run.left}{faults}",
-        flush=True,
-    )
     if run.verdict != "lost" and not run.faults and run.seconds < SLOW:
         shutil.rmtree(run.folder)
     else:
@@ -442,48 +412,51 @@ def interrupted(run: Run) -> Run:
     return run
 
 
-def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One line per command, and one for all."""
-
-    def line(part: pd.DataFrame) -> pd.Series:
-        ends = {v: int((part["verdict"] == v).sum()) for v in ("results", "130", "finished", "lost")}
-        live = part["seconds"][part["verdict"] != "finished"]
-        counts = {"runs": len(part), **ends, "faults": int((part["faults"] != "").sum())}
-        return pd.Series({**counts, "median s": live.median(), "largest s": live.max()}, dtype=object)
-
+def summary(rows: pd.DataFrame) -> Iterator[Row]:
+    """A row per command, and one for all."""
     groups = {str(name): part for name, part in rows.groupby("command")}
     groups |= {"all warm": rows[~rows["cold"]], "all cold": rows[rows["cold"]], "all": rows}
-    return pd.DataFrame({name: line(part) for name, part in groups.items() if len(part)}).T
+    for name, part in groups.items():
+        ends = {v: int((part["verdict"] == v).sum()) for v in ("results", "130", "finished", "lost")}
+        live = part["seconds"][part["verdict"] != "finished"]
+        row = {"command": name, "runs": len(part), **ends, "faults": int((part["faults"] != "").sum())}
+        if len(part):
+            yield row | {"median s": live.median(), "largest s": live.max()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cold-share", type=float, default=0.1)
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--only", default="", metavar="NAME,NAME", help="these commands, or those that begin so")
-    parser.add_argument("--longest", type=float, default=20.0, help="seconds, of interrupts with a warm cache")
-    parser.add_argument("--compiling", type=float, default=30.0, help="seconds more, of interrupts with a cold one")
-    parser.add_argument("--out", metavar="FOLDER", help="default: a temporary one")
-    args = parser.parse_args()
+@script
+def main(
+    runs: int = 500,
+    seed: int = 0,
+    cold_share: float = 0.1,
+    jobs: Annotated[int, "runs at a time"] = 1,
+    only: Annotated[tuple[str, ...], "these commands, or those that begin so"] = (),
+    longest: Annotated[float, "seconds, of interrupts with a warm cache"] = 20.0,
+    compiling: Annotated[float, "seconds more, of interrupts with a cold one"] = 30.0,
+    out: Annotated[Path | None, "folder; None: a temporary one"] = None,
+) -> Iterator[Row | str]:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background deaf to it
-    shared = Path(args.out or tempfile.mkdtemp(prefix="interrupts_")).resolve()
+    shared = Path(out or tempfile.mkdtemp(prefix="interrupts_")).resolve()
     prepare(shared)
-    cases = [case for case in _cases() if case.name.startswith(tuple(args.only.split(",")))]
-    known = durations(cases, shared, args.longest, args.jobs)
-    rows: list[dict[str, object]] = []
+    cases = [case for case in _cases() if case.name.startswith(only or ("",))]
+    known = durations(cases, shared, longest, jobs)
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for k in range(runs):  # commands in turn, times and caches by chance
+        case, cold = cases[k % len(cases)], bool(rng.random() < cold_share)
+        most = min(known[case.name], longest) + cold * compiling
+        folder = shared / "runs" / f"{seed}_{k:04d}"
+        cache = shared / "cold" / folder.name if cold else shared / "warm"
+        drawn.append(Run(case, cold, rng.uniform(0.0, 1.1 * most), folder, cache, shared))
+    rows: list[Row] = []
     try:
-        with _pool(args.jobs, shared) as pool:
-            for run in pool.map(interrupted, drawn(cases, shared, known, args)):
+        with _pool(jobs, shared) as pool:
+            for run in pool.map(interrupted, drawn):
                 rows.append(run.row())
+                yield rows[-1]
     except KeyboardInterrupt:
-        print(f"ended after {len(rows)} runs")
+        yield f"ended after {len(rows)} runs"
     if rows:
         pd.DataFrame(rows).to_csv(shared / "runs.csv", index=False)
-        print(summary(pd.DataFrame(rows)).to_string(float_format=lambda v: f"{v:.2f}"))
-        print(f"runs: {shared / 'runs.csv'}")
-
-
-if __name__ == "__main__":
-    main()
+        yield from summary(pd.DataFrame(rows))
+        yield f"runs: {shared / 'runs.csv'}"

@@ -3,19 +3,15 @@
 Table 1: seconds to a proof (or the gap at the time limit), nodes and objective of "hyperflow", "flow" and "big-m" on
 twelve instances: classification (OCT, n = 150, 12 thresholds) and regression (ORT, absolute and squared), depth 2 or 3.
 Table 2: "hyperflow" with all thresholds at depth 2 and 3, with linear leaves, and with 2 to 6 splits at depth 3.
-
-python -m experiments.benchmarks.mip_formulations [--tables 1,2] [--time-limit 60] [--csv FILE]
 """
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
-import numpy as np
-import pandas as pd
-
-from opttree import MIPTreeProblem, SplitPrice, TreeProblem, datasets
+from experiments.benchmarks.common import Row, script, stated
+from opttree import MIPTreeProblem, SplitPrice, TreeProblem
 from solvers import MIP, solve
 
 FORMULATIONS = ("hyperflow", "flow", "big-m")
@@ -36,91 +32,56 @@ INSTANCES = [
 ]
 
 
-def problem(
-    name: str, rows: int | None, columns: int | None, depth: int, loss: str, price: float, **options: Any
-) -> Any:
-    """The first columns of random rows of a data set, y standardised."""
-    X, y = datasets.load(name, as_arrays=True)
-    if rows is not None:
-        chosen = np.random.default_rng(0).permutation(len(X))[:rows]
-        X, y = X[chosen], y[chosen]
-    X = X[:, :columns]
-    if loss != "zero_one":
-        y = (y - y.mean()) / y.std()
-    penalties = [SplitPrice(price)] if price else []
-    return TreeProblem(X, y, depth=depth, splits="axis", loss=loss, penalties=penalties, **options)
+def instance(name: str, rows: int, columns: int, depth: int, loss: str, price: float) -> TreeProblem:
+    """The first columns of random rows of a data set."""
+    problem = stated(name, depth, loss, rows, penalties=[SplitPrice(price)] if price else [])
+    return problem.with_rows(problem.X[:, :columns], problem.y, problem.sample_weight)
 
 
-def run(stated: TreeProblem, time_limit: float, **options: Any) -> dict[str, Any]:
-    """One row of a table."""
-    result = solve(stated, MIP(**options), time_limit=time_limit, random_state=0)
-    return {
-        "seconds": result.seconds,
-        "objective": result.objective,
-        "gap": result.gap,
-        "nodes": int(result.trace.rows[-1].info["nodes"]),
-        "proved": result.termination.name == "OPTIMAL",
-    }
+def run(problem: TreeProblem, time_limit: float, **options: Any) -> Row:
+    """What came of a run."""
+    result = solve(problem, MIP(**options), time_limit=time_limit, random_state=0)
+    row = {"seconds": result.seconds, "gap %": 100.0 * result.gap, "nodes": int(result.trace.rows[-1].info["nodes"])}
+    return row | {"objective": result.objective, "proved": result.termination.name == "OPTIMAL"}
 
 
-def text(row: dict[str, Any]) -> str:
-    """A row in words."""
-    return f"{row['seconds']:7.2f} s  gap {100 * row['gap']:6.3g} %  {row['nodes']:6d} nodes  {row['objective']:.6f}"
-
-
-def table_1(time_limit: float) -> list[dict[str, Any]]:
+def table_1(time_limit: float) -> Iterator[Row]:
     """All formulations."""
-    rows = []
     for name, n, p, per_feature, depth, loss, price in INSTANCES:
-        stated = problem(name, n, p, depth, loss, price)
-        count = len(MIPTreeProblem(stated, n_thresholds=per_feature).candidates)
-        print(f"{name}, n = {n}, {count} thresholds, depth {depth}, {loss}, price {price}")
+        problem = instance(name, n, p, depth, loss, price)
+        count = len(MIPTreeProblem(problem, n_thresholds=per_feature).candidates)
         for formulation in FORMULATIONS:
-            row = run(stated, time_limit, formulation=formulation, n_thresholds=per_feature)
-            print(f"    {formulation:10s}", text(row), flush=True)
-            rows.append({"data": name, "n": n, "depth": depth, "loss": loss, "formulation": formulation} | row)
-    return rows
+            row = {"data": name, "n": n, "depth": depth, "loss": loss, "price": price, "thresholds": count}
+            row |= {"formulation": formulation}
+            yield row | run(problem, time_limit, formulation=formulation, n_thresholds=per_feature)
 
 
-def table_2(time_limit: float) -> list[dict[str, Any]]:
+def table_2(time_limit: float) -> Iterator[Row]:
     """Hyperflow at larger sizes."""
-    rows = []
-    cases: list[tuple[str, TreeProblem, dict[str, Any]]] = []
+    cases: list[tuple[str, TreeProblem, Row]] = []
     for name in ("auto_mpg", "housing", "airfoil"):
-        cases += [(name, problem(name, None, None, 2, loss, 0.0), {}) for loss in ("squared", "absolute")]
-    cases += [("auto_mpg", problem("auto_mpg", None, None, 3, "squared", 0.0), o) for o in ({"n_thresholds": 3}, {})]
-    cases.append(("auto_mpg", problem("auto_mpg", None, None, 2, "squared", 0.0, leaves="linear"), {}))
+        cases += [(name, stated(name, 2, loss), {}) for loss in ("squared", "absolute")]
+    cases += [("auto_mpg", stated("auto_mpg", 3), options) for options in ({"n_thresholds": 3}, {})]
+    cases.append(("auto_mpg", stated("auto_mpg", 2, leaves="linear"), {}))
     for name in ("auto_mpg", "housing", "airfoil", "yacht", "abalone"):
-        stated = problem(name, None, None, 3, "squared", 0.0)
-        cases += [(name, stated, {"n_thresholds": 10, "max_splits": k}) for k in range(2, 7)]
-    for name, stated, options in cases:
-        row = run(stated, time_limit, **options)
-        label = (
-            f"{name}, n = {stated.n_samples}, depth {stated.depth}, {stated.loss}, {stated.leaves} leaves, {options}"
-        )
-        print(f"{label:100s}", text(row), flush=True)
-        rows.append({"data": name, "n": stated.n_samples, "depth": stated.depth, "options": str(options)} | row)
-    limited = [r["seconds"] for r in rows if "max_splits" in r["options"]]
-    print(f"2 to 6 splits: median {np.median(limited):.2f} s, all proved: {all(r['proved'] for r in rows)}")
-    return rows
+        cases += [(name, stated(name, 3), {"n_thresholds": 10, "max_splits": k}) for k in range(2, 7)]
+    for name, problem, options in cases:
+        row = {"data": name, "n": problem.n_samples, "depth": problem.depth, "loss": str(problem.loss)}
+        row |= {
+            "leaves": problem.leaves,
+            "thresholds": options.get("n_thresholds"),
+            "splits": options.get("max_splits"),
+        }
+        yield row | run(problem, time_limit, **options)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", default="1,2")
-    parser.add_argument("--time-limit", type=float, default=60.0)
-    parser.add_argument("--csv", help="also write the rows to this file")
-    args = parser.parse_args()
+@script
+def main(
+    tables: Annotated[tuple[int, ...], (1, 2)] = (1, 2), time_limit: Annotated[float, "of a run, in seconds"] = 60.0
+) -> Iterator[Row]:
     for formulation in FORMULATIONS:  # compile and import off the clock
-        for loss in ("zero_one", "absolute", "squared"):
-            run(problem("iris", 12, 2, 1, loss, 0.0), 60.0, formulation=formulation, n_thresholds=1)
-    rows = []
-    for table, name in ((table_1, "1"), (table_2, "2")):
-        if name in args.tables.split(","):
-            rows += table(args.time_limit)
-    if args.csv:
-        pd.DataFrame(rows).to_csv(args.csv, index=False)
-
-
-if __name__ == "__main__":
-    main()
+        for name, loss in (("iris", "zero_one"), ("diabetes", "absolute"), ("diabetes", "squared")):
+            run(instance(name, 12, 2, 1, loss, 0.0), 60.0, formulation=formulation, n_thresholds=1)
+    for number, table in ((1, table_1), (2, table_2)):
+        if number in tables:
+            yield from table(time_limit)

@@ -1,15 +1,14 @@
-"""Time limits of `solvers.MIP`: how late it ends, and whether its tree is ever worse than its start.
-
-``python -m experiments.benchmarks.mip_limits --limits 1 5 10 --problems 20``
-"""
+"""Time limits of `solvers.MIP`: how late it ends, and whether its tree is ever worse than its start."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 
 import numpy as np
 
-from opttree import TreeProblem, datasets
+from experiments.benchmarks.common import Row, script, stated
+from experiments.benchmarks.mip_formulations import FORMULATIONS
+from opttree import datasets
 from solvers import MIP, CartInit, solve
 
 SETS = (
@@ -17,53 +16,27 @@ SETS = (
     "abalone", "banknote", "raisin", "glass", "heart_failure",
 )  # fmt: skip
 ROWS = (100, 400)
-FORMULATIONS = ("hyperflow", "flow", "big-m")
 
 
-def problems(count: int) -> list[tuple[str, TreeProblem]]:
-    """Parts of the data sets at depth 2 and 3, large enough that few are proved within the limits."""
-    found = []
-    for n in ROWS:
-        for number, name in enumerate(name for name in SETS if name in datasets.names()):
-            data = datasets.load(name)
-            X, y = data.as_arrays()
-            rows = np.random.default_rng(number).permutation(len(y))[:n]
-            regression = data.task == "regression"
-            y = (y - y.mean()) / y.std() if regression else y
-            loss = "squared" if regression else "zero_one"
-            problem = TreeProblem(X[rows], y[rows], depth=2 + number % 2, splits="axis", loss=loss)
-            found.append((f"{name}, {n} rows, depth {problem.depth}", problem))
-    return found[:count]
-
-
-def main() -> None:
-    """Print a line per formulation and limit, and the runs that are late or worse than their start."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limits", type=float, nargs="+", default=[1.0, 5.0, 10.0])
-    parser.add_argument("--problems", type=int, default=20)
-    args = parser.parse_args()
-    chosen = problems(args.problems)
+@script
+def main(limits: tuple[float, ...] = (1.0, 5.0, 10.0), problems: int = 20) -> Iterator[Row | str]:
+    names = [name for name in SETS if name in datasets.names()]
+    chosen = {  # large enough that few are proved within the limits
+        f"{name}, {n} rows": stated(name, 2 + k % 2, rows=n, seed=k) for n in ROWS for k, name in enumerate(names)
+    }
+    cases = list(chosen.items())[:problems]
     for form in FORMULATIONS:
-        solve(chosen[0][1].sample(np.arange(20)), MIP(form), time_limit=2)  # warm
-    print("| formulation | limit | runs | worst seconds late | mean | ended by themselves | worse than the start |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+        solve(cases[0][1].sample(np.arange(20)), MIP(form), time_limit=2)  # warm
     for form in FORMULATIONS:
-        for limit in args.limits:
+        for limit in limits:
             late, ended, worse = [], 0, 0
-            for name, problem in chosen:
+            for name, problem in cases:
                 start = solve(problem, CartInit(), random_state=0)
                 result = solve(problem, MIP(form), start=start, time_limit=limit, random_state=0)
-                late.append(result.seconds - limit)
+                late.append(max(result.seconds - limit, 0.0))
                 ended += result.termination.name != "TIME_LIMIT"
-                worse += result.objective > start.objective + 1e-12
-                if late[-1] > 1.0 or result.objective > start.objective + 1e-12:
-                    print(f"  {form}, {name}, limit {limit:g}: {result}", flush=True)
-            worst, mean = max(max(late), 0.0), float(np.mean(np.maximum(late, 0.0)))
-            print(
-                f"| {form} | {limit:g} | {len(late)} | {worst:.2f} | {mean:.2f} | {ended} | {worse} |",
-                flush=True,
-            )
-
-
-if __name__ == "__main__":
-    main()
+                worse += (is_worse := result.objective > start.objective + 1e-12)
+                if late[-1] > 1.0 or is_worse:
+                    yield f"{form}, {name}, depth {problem.depth}, limit {limit:g}: {result}"
+            row = {"formulation": form, "limit": limit, "runs": len(late), "worst seconds late": max(late)}
+            yield row | {"mean": float(np.mean(late)), "ended by themselves": ended, "worse than the start": worse}

@@ -3,23 +3,24 @@
 The file is written once, chunk by chunk. Each method runs in a process of its own whose data segment is limited; test
 rows are generated apart. Printed: seconds, peak resident memory, test R2; beside it the R2 of the same method on the
 sample alone.
-
-python -m experiments.benchmarks.out_of_core [--rows 5000000] [--memory 1000] [--file rows.parquet] [--method get|sdtr]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
+from experiments.benchmarks.common import Row, peak, script, timed
+
 FEATURES = 30
+CHUNK = 100_000
 
 
 def generate(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -35,68 +36,49 @@ def write(path: Path, rows: int) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    writer = None
-    for k in range(-(-rows // 100_000)):
-        X, y = generate(min(100_000, rows - 100_000 * k), k)
-        columns = {**{f"x{j}": X[:, j] for j in range(FEATURES)}, "y": y}
-        table = pyarrow.table(columns)
-        writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema)
-        writer.write_table(table)
-    assert writer is not None
-    writer.close()
+    names = [f"x{j}" for j in range(FEATURES)]
+    schema = pyarrow.schema([(name, pyarrow.float64()) for name in (*names, "y")])
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for k, first in enumerate(range(0, rows, CHUNK)):
+            X, y = generate(min(CHUNK, rows - first), k)
+            writer.write_table(pyarrow.table([*X.T.copy(), y], schema=schema))
 
 
-def run(path: Path, method: str, memory: int | None) -> None:
+def fitted(path: Path, method: str, memory: int) -> Iterator[Row]:
     """One method, in this process; without ``memory``, only the compilation of what it needs."""
     from opttree import GETRegressor, SDTRRegressor, chunks
 
-    models = {
-        "get": GETRegressor(5, leaves="linear", random_state=0),
-        "sdtr": SDTRRegressor(5, path_penalty=0.0, random_state=0),
-    }
     test_X, test_y = generate(100_000, 10**6)
-    model = models[method]
-    if memory is None:
+    get = method == "get"
+    model = GETRegressor(5, leaves="linear") if get else SDTRRegressor(5, path_penalty=0.0)
+    model.set_params(random_state=0)
+    if not memory:
         model.fit_chunks(generate(120_000, 0)).predict(test_X)
         return
     resource.setrlimit(resource.RLIMIT_DATA, (memory * 2**20, memory * 2**20))
-    began = time.perf_counter()
-    model.fit_chunks(path, target="y")
-    seconds = time.perf_counter() - began
-    began = time.perf_counter()
-    n = sum(len(part) for part in chunks.predict_chunks(model, path, target="y"))
-    predicting = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    score = model.score(test_X, test_y)
+    fit, _model = timed(lambda: model.fit_chunks(path, target="y"))
+    predict, n = timed(lambda: sum(len(part) for part in chunks.predict_chunks(model, path, target="y")))
+    row = {"method": method, "rows": n, "fit s": fit, "predict s": predict, "peak MB": peak(), "limit MB": memory}
     X, y, _n = chunks.Chunks(path, "y").sample(50_000, np.random.default_rng(0))
-    alone = type(model)(**model.get_params()).set_params(**({"max_batches": 2000} if method == "sdtr" else {}))
-    on_sample = alone.fit(X, y).score(test_X, test_y)
-    print(
-        f"{method}: {n} rows, fit {seconds:.0f} s, predict {predicting:.0f} s, peak memory {peak:.0f} MB under a limit "
-        f"of {memory} MB; test R2 {score:.4f}, of the sample alone {on_sample:.4f}",
-        flush=True,
-    )
+    alone = type(model)(**model.get_params()).set_params(**({} if get else {"max_batches": 2000})).fit(X, y)
+    yield row | {"test R2": model.score(test_X, test_y), "of the sample alone": alone.score(test_X, test_y)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--memory", type=int, default=1000, help="MB of data that a process may hold")
-    parser.add_argument("--file", type=Path, default=Path("rows.parquet"))
-    parser.add_argument("--method", choices=("get", "sdtr"))
-    args = parser.parse_args()
-    if args.method:
-        run(args.file, args.method, args.memory or None)
+@script
+def main(
+    rows: int = 5_000_000,
+    memory: Annotated[int, "MB of data that a process may hold"] = 1000,
+    file: Path = Path("rows.parquet"),
+    method: Annotated[str | None, ("get", "sdtr")] = None,
+) -> Iterator[Row | str]:
+    if method:
+        yield from fitted(file, method, memory)
         return
-    if not args.file.exists():
-        write(args.file, args.rows)
-    whole = 8 * (FEATURES + 1) * args.rows / 2**20
-    print(f"{args.file}: {os.path.getsize(args.file) / 2**20:.0f} MB, {whole:.0f} MB in memory")
+    if not file.exists():
+        write(file, rows)
+    whole = 8 * (FEATURES + 1) * rows / 2**20
+    yield f"{file}: {os.path.getsize(file) / 2**20:.0f} MB, {whole:.0f} MB in memory"
     for method in ("get", "sdtr"):
-        for memory in (0, args.memory):  # compilers need more: that is done before, in a process of its own
-            options = ["--method", method, "--file", str(args.file), "--memory", str(memory)]
+        for most in (0, memory):  # compilers need more: that is done before, in a process of its own
+            options = ["--method", method, "--file", str(file), "--memory", str(most)]
             subprocess.run([sys.executable, "-m", "experiments.benchmarks.out_of_core", *options], check=False)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,13 +4,10 @@ Compiled by NVIDIA's run-time compiler (``pip install cuda-bindings nvidia-cuda-
 and float64. Variants are the losses, aggregations and leaves of the smooth tree, by depth and number of outputs, and
 GradTree's dense tree. A kernel may use 255 registers a thread; what does not fit goes to local memory (spills), as do
 arrays that are indexed by variables (the rest of the stack). Variants of default options are marked.
-
-python -m experiments.benchmarks.registers [--out experiments/results/gpu]
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from experiments.benchmarks.common import Row, script
 from opttree.kernels.dense import fused as fused_dense, walk as dense
 from opttree.kernels.losses import codes
 from opttree.kernels.smooth import fused, walk as smooth
@@ -100,16 +98,8 @@ def variants(depths: tuple[int, ...] = DEPTHS, outputs: tuple[int, ...] = (1, 2,
             for loss, aggregation, leaves, K in _kinds(outputs):
                 default = _methods(loss, aggregation, leaves, dtype) if K <= 3 else ""
                 linear = int(leaves == "linear")
-                form = smooth.Form(
-                    depth,
-                    0,
-                    0.0,
-                    LOSSES[loss],
-                    AGGREGATIONS[aggregation],
-                    FEATURES,
-                    K if loss != "given" else 0,
-                    linear,
-                )
+                K_of_form = K if loss != "given" else 0
+                form = smooth.Form(depth, 0, 0.0, LOSSES[loss], AGGREGATIONS[aggregation], FEATURES, K_of_form, linear)
                 yield Variant(f"{loss}, {aggregation}, {leaves}", dtype, depth, K, default, form)
             for loss, index in ((loss, index) for loss in ("squared", "log") for index in INDICES):
                 K = 1 if loss == "squared" else 3
@@ -149,23 +139,14 @@ def rows_of(variant: Variant) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default="experiments/results/gpu", metavar="FOLDER")
-    parser.add_argument("--threads", type=int, default=2)
-    args = parser.parse_args()
+@script
+def main(out: Path = Path("experiments/results/gpu"), threads: int = 2) -> Iterator[Row | str]:
     if (reason := missing()) is not None:
-        parser.error(reason)
-    with ThreadPoolExecutor(args.threads) as pool:
-        rows = [row for some in pool.map(rows_of, variants()) for row in some]
-    table = pd.DataFrame(rows)
-    folder = Path(args.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / "registers.csv", index=False)
+        raise SystemExit(reason)
+    with ThreadPoolExecutor(threads) as pool:
+        table = pd.DataFrame([row for some in pool.map(rows_of, variants()) for row in some])
+    out.mkdir(parents=True, exist_ok=True)
+    table.to_csv(out / "registers.csv", index=False)
     worst = table.groupby(["name", "dtype", "outputs", "default", "kernel"])[list(Resources._fields)].max()
-    print(worst[worst["registers"] > 64].to_string())
-    print(f"table: {folder / 'registers.csv'}")
-
-
-if __name__ == "__main__":
-    main()
+    yield from worst[worst["registers"] > 64].reset_index().to_dict("records")
+    yield f"table: {out / 'registers.csv'}"

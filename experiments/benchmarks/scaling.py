@@ -5,15 +5,12 @@ the axes n, p and depth through one base point, and at a few points off the axes
 one in which the method's kernels are compiled and have run; seconds are the processor's, so that other processes count
 little; memory is the growth of the largest resident set beyond the data. A point is left out where its axis, or the
 product of the axes, says that it takes more than the limit, and counts as too long or too large where it does.
-Measurements are appended to FOLDER/measured.csv; those that are there are not repeated.
-
-python -m experiments.benchmarks.scaling [--methods get srt] [--limit 60] [--memory 8] [--out FOLDER] [--quick]
-    [--fit-costs]     writes opttree/costs.json, the models of `opttree.estimate_cost`, from the measurements
+Measurements are appended to measured.csv in the folder; those that are there are not repeated. --fit-costs writes
+opttree/methods/costs.json, the models of `opttree.estimate_cost`, from the measurements.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import multiprocessing
@@ -21,19 +18,21 @@ import resource
 import signal
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
-from experiments import system
+from experiments.benchmarks.common import markdown, peak, script
 from opttree.methods.costs import FLOOR, TERMS, total
 from opttree.methods.table import METHODS, make_estimator
 from opttree.methods.warming import names
 from opttree.runtime.files import whole_file
+from solvers.races import system
 
 NAMES = [name for name in names() if name != "auto"]  # whose seconds are its time limit
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "scaling"
@@ -123,8 +122,7 @@ def fit(name: str, n: int, p: int, depth: int, limit: float, memory: float, answ
         answer.send((*NOTHING, "too large"))
         return
     cpu, wall = time.process_time() - cpu, time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    megabytes = max(peak - held, 0) / 1e6
+    megabytes = max(2**20 * peak() - held, 0.0) / 1e6
     answer.send((round(cpu, 4), round(wall, 4), round(megabytes, 2), model.result_.n_steps, "done"))
 
 
@@ -133,23 +131,23 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def measure(name: str, args: argparse.Namespace) -> None:
+def measure(name: str, limit: float, memory: float, out: Path, quick: bool) -> None:
     """All points of a method, in a process of its own."""
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
         for depth in (2, 3):  # at depth 2, "ort" loads its exact solver
             make_estimator(name, "regression", depth, seed=0, jobs=1).fit(*data(300, 5))
         context = multiprocessing.get_context("fork")
-        for point in points(name, args.quick):
-            table = measured(args.out)
+        for point in points(name, quick):
+            table = measured(out)
             mine = table[table["method"] == name]
             there = mine[(mine[["n", "p", "depth"]] == point).all(axis=1)]
-            if ((there["ended"] == "done") | (there["limit"] >= args.limit)).any():
+            if ((there["ended"] == "done") | (there["limit"] >= limit)).any():
                 continue
-            if ended(mine, point) or expected(name, mine[mine["ended"] == "done"], point) > args.limit:
+            if ended(mine, point) or expected(name, mine[mine["ended"] == "done"], point) > limit:
                 continue
             receiver, sender = context.Pipe(duplex=False)
-            child = context.Process(target=fit, args=(name, *point, args.limit, args.memory, sender))
+            child = context.Process(target=fit, args=(name, *point, limit, memory, sender))
             child.start()
             sender.close()
             try:
@@ -159,9 +157,9 @@ def measure(name: str, args: argparse.Namespace) -> None:
                 if child.exitcode not in KILLED:
                     raise RuntimeError(f"{name} failed at {point}; its process says why") from None
                 *numbers, why = *NOTHING, KILLED[child.exitcode]
-            row = [name, *point, *numbers, why, args.limit]
+            row = [name, *point, *numbers, why, limit]
             child.join()
-            with (args.out / "measured.csv").open("a", newline="") as file:
+            with (out / "measured.csv").open("a", newline="") as file:
                 csv.writer(file).writerow(row)
             print(*row, flush=True)
 
@@ -319,85 +317,80 @@ def draw(table: pd.DataFrame, file: Path) -> None:
 
 def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
     """How each method grows, its model, and what the model says at a few points."""
-    examples = "".join(f" {n} x {p}, depth {depth} |" for n, p, depth in EXAMPLES)
-    lines = [
-        "# How cost grows",
-        "",
-        f"Seconds of one thread and peak memory beyond the data, default options, {costs['machine']}; written by",
-        "`python -m experiments.benchmarks.scaling` from `measured.csv`. Fits that were too long are left out.",
-        "",
-        "![seconds and memory](scaling.png)",
-        "",
-        f"Growth by the last {LAST} points of each axis: exponents of n and p, the factor of one more level; in",
-        "parentheses those of the seconds of a step (a pass, a start, a tree), whatever number of steps it took.",
-        f"The axes go through n = {BASE['n']}, p = {BASE['p']}, depth {BASE['depth']}; for "
-        f"{' and '.join(SEARCHES)}, through {', '.join(map(str, BASE_OF_SEARCHES.values()))}.",
-        "",
-        "| method | there, s | n^ | up to n | p^ | up to p | x per level | up to depth | memory ~ n^ | p^ |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    grows, fitted, says = [], [], []
     for name in NAMES:
         done = done_of(name, table)
-        cells = [f"`{name}`", f"{along(name, done, 'n', base_of(name)['n']):.2g}"]
-        for axis in BASE:
-            largest = axis_of(name, done, axis)[axis].max()
+        row = {"method": f"`{name}`", "there, s": f"{along(name, done, 'n', base_of(name)['n']):.2g}"}
+        for axis, head in (("n", "n^"), ("p", "p^"), ("depth", "x per level")):
             both = f"{growth(name, done, axis):.2f} ({growth(name, done, axis, 'step'):.2f})"
-            cells += ["own", ""] if axis == "depth" and not METHODS[name].has_depth else [both, f"{largest}"]
-        cells += [f"{growth(name, done, axis, 'megabytes'):.2f}" for axis in ("n", "p")]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "What `opttree.estimate_cost` adds up, D the depth, `leaves` the smaller of n and 2^D, log to base 2; and the",
-        "factors within which half and nine tenths of the measured fits are of the model fitted without them:",
-        "",
-        "| method | seconds | half, 9/10 within x | bytes | half, 9/10 within x |",
-        "|---|---|---|---|---|",
-    ]
-    for name in NAMES:
-        cells = [f"`{name}`"]
-        for what in ("seconds", "bytes"):
-            one = costs["methods"][name][what]
-            cells.append(" + ".join(f"{w:.2g}" if t == "1" else f"{w:.2g} {t}" for t, w in one["terms"].items()))
-            cells.append(f"{one['median']:.2f}, {one['factor']:.2f}")
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "What it says, seconds and MB:", "", f"| method |{examples}", "|---|" + "---|" * len(EXAMPLES)]
-    for name in NAMES:
+            own = axis == "depth" and not METHODS[name].has_depth
+            largest = "" if own else f"{axis_of(name, done, axis)[axis].max()}"
+            row |= {head: "own" if own else both, f"up to {axis}": largest}
+        for axis, head in (("n", "memory ~ n^"), ("p", "memory ~ p^")):
+            row[head] = f"{growth(name, done, axis, 'megabytes'):.2f}"
+        grows.append(row)
         one = costs["methods"][name]
-        told = [(total(one["seconds"]["terms"], *at), total(one["bytes"]["terms"], *at) / 1e6) for at in EXAMPLES]
-        lines.append(f"| `{name}` |" + "".join(f" {seconds:,.2g} s, {size:,.0f} MB |" for seconds, size in told))
-    return "\n".join([*lines, ""])
+        row, told = {"method": f"`{name}`"}, {"method": f"`{name}`"}
+        for what in ("seconds", "bytes"):
+            terms = one[what]["terms"].items()
+            row[what] = " + ".join(f"{w:.2g}" if t == "1" else f"{w:.2g} {t}" for t, w in terms)
+            row[f"{what}: half, 9/10 within x"] = f"{one[what]['median']:.2f}, {one[what]['factor']:.2f}"
+        for n, p, depth in EXAMPLES:
+            seconds, size = (total(one[what]["terms"], n, p, depth) for what in ("seconds", "bytes"))
+            told[f"{n} x {p}, depth {depth}"] = f"{seconds:,.2g} s, {size / 1e6:,.0f} MB"
+        fitted.append(row)
+        says.append(told)
+    return f"""# How cost grows
+
+Seconds of one thread and peak memory beyond the data, default options, {costs["machine"]}; written by
+`python -m experiments.benchmarks.scaling` from `measured.csv`. Fits that were too long are left out.
+
+![seconds and memory](scaling.png)
+
+Growth by the last {LAST} points of each axis: exponents of n and p, the factor of one more level; in
+parentheses those of the seconds of a step (a pass, a start, a tree), whatever number of steps it took.
+The axes go through n = {BASE["n"]}, p = {BASE["p"]}, depth {BASE["depth"]}; for {" and ".join(SEARCHES)}, through \
+{", ".join(map(str, BASE_OF_SEARCHES.values()))}.
+
+{markdown(grows)}
+
+What `opttree.estimate_cost` adds up, D the depth, `leaves` the smaller of n and 2^D, log to base 2; and the
+factors within which half and nine tenths of the measured fits are of the model fitted without them:
+
+{markdown(fitted)}
+
+What it says, seconds and MB:
+
+{markdown(says)}
+"""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", choices=NAMES, default=NAMES)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds of a fit; default %(default)s")
-    parser.add_argument("--memory", type=float, default=8.0, help="GB of data that a fit may hold; default %(default)s")
-    parser.add_argument("--out", type=Path, default=FOLDER, help="default %(default)s")
-    parser.add_argument("--quick", action="store_true", help="a few small points")
-    parser.add_argument("--fit-costs", action="store_true", help="write the models to opttree/costs.json, too")
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    if not (args.out / "measured.csv").exists():
-        (args.out / "measured.csv").write_text(",".join(COLUMNS) + "\n")
-    for name in args.methods:
-        one = multiprocessing.get_context("fork").Process(target=measure, args=(name, args))
+@script
+def main(
+    methods: Annotated[tuple[str, ...], NAMES] = tuple(NAMES),
+    limit: Annotated[float, "seconds of a fit"] = 60.0,
+    memory: Annotated[float, "GB of data that a fit may hold"] = 8.0,
+    out: Annotated[Path, "folder"] = FOLDER,
+    quick: Annotated[bool, "a few small points"] = False,
+    fit_costs: Annotated[bool, "write the models to opttree/methods/costs.json, too"] = False,
+) -> Iterator[str]:
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / "measured.csv").exists():
+        (out / "measured.csv").write_text(",".join(COLUMNS) + "\n")
+    for name in methods:
+        one = multiprocessing.get_context("fork").Process(target=measure, args=(name, limit, memory, out, quick))
         one.start()
         one.join()
         if one.exitcode:
             raise SystemExit(one.exitcode)
-    table = measured(args.out)
+    table = measured(out)
     missing = [name for name in NAMES if (table.loc[table["method"] == name, "ended"] == "done").sum() < len(COMMON)]
     if missing:
-        print(f"no models, no page: too few measurements of {', '.join(missing)}")
+        yield f"no models, no page: too few measurements of {', '.join(missing)}"
         return
     costs = models(table)
-    (args.out / "scaling.md").write_text(page(table, costs))
-    draw(table, args.out / "scaling.png")
-    if args.fit_costs:
+    (out / "scaling.md").write_text(page(table, costs))
+    draw(table, out / "scaling.png")
+    if fit_costs:
         with whole_file(COSTS) as unfinished:
             unfinished.write_text(json.dumps(costs, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()

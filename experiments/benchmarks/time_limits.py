@@ -1,18 +1,17 @@
-"""How late solvers end under a time limit: median and worst, on warm kernels, over random problems.
-
-python -m experiments.benchmarks.time_limits --runs 60 12 2
-"""
+"""How late solvers end under a time limit: median and worst, on warm kernels, over random problems."""
 
 from __future__ import annotations
 
-import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 
 import solvers
+from experiments.benchmarks.common import script
 from opttree import TreeProblem
 from solvers import solve
 from solvers.core.base import Solver
@@ -45,43 +44,35 @@ def random_problem(solver: Solver, rng: np.random.Generator) -> TreeProblem:
     raise ValueError(f"no problem for {solver}")
 
 
-def main() -> None:
-    """The table, as Markdown and CSV."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, nargs=3, default=[60, 12, 2], help="for .2, 1 and 5 seconds")
-    parser.add_argument("--out", type=Path, default=REPORT)
-    args = parser.parse_args()
+def name_of(solver: Solver) -> str:
+    name = type(solver).__name__ + (f"({solver.formulation})" if isinstance(solver, solvers.MIP) else "")
+    if not isinstance(solver, (solvers.MultiStart, solvers.Chain)):
+        return name
+    inner = (solver.solver,) if isinstance(solver, solvers.MultiStart) else solver.solvers
+    return f"{name}({', '.join(type(each).__name__ for each in inner)})"
+
+
+@script
+def main(
+    runs: Annotated[tuple[int, ...], "for .2, 1 and 5 seconds"] = (60, 12, 2), out: Path = REPORT
+) -> Iterator[str]:
     rows = []
     for solver in LONG:
-        name = repr(solver).split("(")[0] + (f"({solver.formulation})" if isinstance(solver, solvers.MIP) else "")
-        if isinstance(solver, (solvers.MultiStart, solvers.Chain)):
-            inner = (solver.solver,) if isinstance(solver, solvers.MultiStart) else solver.solvers
-            name += f"({', '.join(type(each).__name__ for each in inner)})"
         rng = np.random.default_rng(0)
         for _ in range(3):  # kernels are loaded
             solve(random_problem(solver, rng), solver, time_limit=0.2, random_state=0)
-        for limit, runs in zip(LIMITS, args.runs, strict=True):
-            for _ in range(runs):
+        for limit, count in zip(LIMITS, runs, strict=True):
+            for _ in range(count):
                 problem = random_problem(solver, rng)
                 began = time.perf_counter()
                 result = solve(problem, solver, time_limit=limit, random_state=0)
-                late = time.perf_counter() - began - result.compile_seconds - limit
-                rows.append({"solver": name, "limit": limit, "late": late, "seconds": result.seconds})
-        own = pd.DataFrame(rows).query("solver == @name")
-        print(f"{name:30s} worst {own['late'].max():6.2f} s late", flush=True)
-    frame = pd.DataFrame(rows)
-    frame["late"] = frame["late"].clip(lower=0.0)
-    table = frame.groupby(["solver", "limit"])["late"].agg(["count", "median", "max"]).unstack("limit")
-    args.out.mkdir(parents=True, exist_ok=True)
-    text = ["# Time limits", "", "Seconds by which runs end after their limit (whole calls of `solve`, warm).", ""]
-    text += ["| solver | limit | runs | median | worst |", "|:--|--:|--:|--:|--:|"]
-    for name in table.index:
-        for limit in LIMITS:
-            count, median, worst = (table.loc[name, (part, limit)] for part in ("count", "median", "max"))
-            text.append(f"| {name} | {limit:g} | {count:.0f} | {median:.3f} | {worst:.3f} |")
-    (args.out / "time_limits.md").write_text("\n".join(text) + "\n")
-    print("\n".join(text))
-
-
-if __name__ == "__main__":
-    main()
+                late = max(time.perf_counter() - began - result.compile_seconds - limit, 0.0)
+                rows.append({"solver": name_of(solver), "limit": limit, "late": late})
+        yield f"{rows[-1]['solver']} is done"
+    late = pd.DataFrame(rows).groupby(["solver", "limit"])["late"]
+    table = late.agg(runs="count", median="median", worst="max").reset_index()
+    text = "# Time limits\n\nSeconds by which runs end after their limit (whole calls of `solve`, warm).\n\n"
+    text += table.to_markdown(index=False, floatfmt=("", "g", "g", ".3f", ".3f")) + "\n"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "time_limits.md").write_text(text)
+    yield text

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def task_of(args: argparse.Namespace, y: pd.Series) -> str:
-    """The task asked for, or that of the target, which is said where it is a guess."""
+    """The task asked for, or the task that the target suggests, which is said where it is a guess."""
     from opttree.tables import datasets
 
     if args.task:
@@ -46,7 +46,7 @@ def go_on(args: argparse.Namespace) -> None:
 
 
 def check_place(option: str, path: str) -> None:
-    """ValueError unless a path is that of a file in an existing folder."""
+    """ValueError unless a path names a file in an existing folder."""
     if not Path(path).resolve().parent.is_dir() or Path(path).is_dir():
         raise ValueError(f"{option} must be a file in an existing folder; got {path!r}")
 

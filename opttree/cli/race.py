@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
 
 
 def _race(args: argparse.Namespace) -> None:
-    from opttree.racing import race
+    from opttree.estimators.bridge import race
     from opttree.runtime.interrupts import in_background
 
     options = {"depth": args.depth, "splits": args.splits, "leaves": args.leaves, "target": args.target}

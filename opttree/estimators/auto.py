@@ -103,8 +103,8 @@ class Member:
             return {strength: logistic(stated, strength) for strength in strengths or self.ridges}
         made: dict[Any, Model] = {}
         for strength in (strengths or self.ridges) if self.ridges else ():
-            own = stated.restated(leaves="linear", penalties=(L2(leaves=strength),))
-            made[strength] = own.fit_leaves(own.best_constant(), leaves="linear", min_rows=1)
+            linear = stated.restated(leaves="linear", penalties=(L2(leaves=strength),))
+            made[strength] = linear.fit_leaves(linear.best_constant(), leaves="linear", min_rows=1)
         return made
 
 
@@ -221,16 +221,16 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     best = chosen(trials)
     assert best is not None  # the first trial has at least one fold
     members = [{"name": t.member.name, "loss": t.loss, "seconds": t.seconds, "folds": len(t.losses)} for t in trials]
-    found = {"members_": members, "best_member_": best.member.name, "validation_loss_": best.loss}
+    attributes = {"members_": members, "best_member_": best.member.name, "validation_loss_": best.loss}
     tree = best.models[0][best.variant]
     result = replace(best.result, tree=tree, objective=problem.mean_loss(tree))
     if interrupted:
-        return Outcome(result, found)
+        return Outcome(result, attributes)
     again = _again(options, best, problem, seed, None if time_limit is None else began + time_limit)
     late = again is not None and again.termination.name == "TIME_LIMIT"
     if again is None or (late and problem.mean_loss(again.tree) > result.objective):
-        return result
-    return again
+        return Outcome(result, attributes)
+    return Outcome(again, attributes)
 
 
 def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[TreeProblem, TreeProblem]]:
@@ -312,11 +312,11 @@ def _again(options: Estimator, best: Trial, problem: TreeProblem, seed: int, unt
     start = None if before is None else as_tree(before.tree).as_hard
     steps: list[Any] = []
 
-    def keep(step: Any, _trace: Any) -> None:
+    def note(step: Any, _trace: Any) -> None:
         steps.append(step)
 
     stated = member.statement(problem)
-    result = run(options, member.final(variant), stated, start, seed, limit, keep)
+    result = run(options, member.final(variant), stated, start, seed, limit, note)
     done = steps[-1]
     if derived:
         (tree,) = member.derived(stated, as_tree(result.tree), [variant or 0.0]).values()
@@ -431,11 +431,14 @@ class AutoTreeRegressor(RegressionTree, _AutoTree):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest`; ``tree_`` if it has a single tree.
-    members_ : the members that ran: dictionaries of "name", "loss" (held out, outputs standardised; the mean over
-        "folds") and "seconds".
-    best_member_, validation_loss_ : the chosen member and its held-out loss.
-    result_ : `solvers.Result` of the last run.
+    forest_ : opttree.Forest
+        The model; ``tree_`` if it is a single tree.
+    members_ : list of dict
+        The members that ran: "name", "loss" (held out, outputs standardised; the mean over "folds") and "seconds".
+    best_member_, validation_loss_ : str, float
+        The chosen member and its held-out loss.
+    result_ : solvers.Result
+        Result of the last run.
 
     See Also
     --------
@@ -462,7 +465,8 @@ class AutoTreeClassifier(ClassificationTree, _AutoTree):
 
     Attributes
     ----------
-    classes_ : (K,) class labels; the others are those of `AutoTreeRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels; other attributes are those of `AutoTreeRegressor`.
 
     See Also
     --------

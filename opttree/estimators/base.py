@@ -229,7 +229,17 @@ class TreeEstimator(Options, BaseEstimator):
         return tags
 
     def apply(self, X: Any) -> NDArray[np.int32]:
-        """Leaf node of each row, numbered as in ``tree_``: (n,) int.
+        """Leaf of each row, numbered as in ``tree_``.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            Leaf nodes.
 
         Examples
         --------
@@ -243,7 +253,18 @@ class TreeEstimator(Options, BaseEstimator):
         return self.tree_.apply(X)
 
     def decision_path(self, X: Any) -> Any:
-        """Sparse indicator matrix (n, nodes) of the nodes on each row's path."""
+        """Nodes on the path of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        scipy.sparse.csr_matrix of shape (n, nodes)
+            1 for each node on the path of a row.
+        """
         X = self._validated(X)
         return self.tree_.decision_path(X)
 
@@ -264,7 +285,17 @@ class TreeEstimator(Options, BaseEstimator):
         return self.tree_.to_text(getattr(self, "feature_names_in_", None))
 
     def explain(self, row: Any) -> str:
-        """How the model comes to its answer for one row, in words: see `opttree.explain.path`.
+        """How the model comes to its answer for one row, in words.
+
+        Parameters
+        ----------
+        row : DataFrame or array-like of shape (p,) or (1, p)
+            One row.
+
+        Returns
+        -------
+        str
+            What `opttree.explain.path` says of it.
 
         Examples
         --------

@@ -178,11 +178,16 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest`; its trees are scaled so that their mean is the boosted sum.
-    n_estimators_ : number of trees.
-    base_ : the kind that ``base="auto"`` chose.
-    validation_loss_ : mean loss of the standardised outputs on the held-out rows.
-    result_ : `solvers.Result` of the run.
+    forest_ : opttree.Forest
+        The model; its trees are scaled so that their mean is the boosted sum.
+    n_estimators_ : int
+        Number of trees.
+    base_ : str
+        The kind that ``base="auto"`` chose.
+    validation_loss_ : float
+        Mean loss of the standardised outputs on the held-out rows.
+    result_ : solvers.Result
+        Result of the run.
 
     See Also
     --------
@@ -223,7 +228,8 @@ class BoostedTreesClassifier(ClassificationTree, _BoostedTrees):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
+    classes_ : ndarray of shape (K,)
+        Class labels.
 
     See Also
     --------

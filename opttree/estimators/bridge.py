@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,21 +32,33 @@ def __getattr__(name: str) -> Any:
     if name != "solvers":
         raise AttributeError(f"module 'opttree.estimators.bridge' has no attribute {name!r}")
     check_own()
-    import solvers as found
+    import solvers as package
 
-    globals()[name] = found
-    return found
+    globals()[name] = package
+    return package
 
 
-def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Race:
+def race(
+    problems: Any,
+    solvers: Any,
+    time_limit: float,
+    *,
+    seeds: Iterable[int] = (0,),
+    n_jobs: int = 1,
+    store: str | Path | None = None,
+    target: str | None = None,
+    memory_limit: float | None = None,
+    progress: bool = False,
+    **statement: Any,
+) -> Race:
     """Run every solver on every problem, each run in a process of its own, and compare them.
 
     Parameters
     ----------
-    problems : mapping of str to TreeProblem, or str or Path, or sequence of them
+    problems : mapping of str to TreeProblem, path-like or sequence
         Problems by name; or names of data sets, CSV files or folders of them, which are stated with features and target
         in units of their deviation and with ``statement``.
-    solvers : mapping of str to Solver, Solver, sequence of Solver, or str
+    solvers : mapping of str to Solver, sequence of Solver, Solver or str
         Solvers by label; solvers; or a text such as ``"GET();Chain(TAO(),LocalSearch())"``.
     time_limit : float
         Seconds for each run, > 0; kernels are compiled before.
@@ -53,16 +66,16 @@ def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Race
         Random states; every solver runs once with each.
     n_jobs : int, default 1
         Runs at a time; each has the machine's cores divided by this number.
-    store : str or Path, optional
+    store : path-like or None, default None
         Folder that keeps the runs: a race that was stopped goes on where it was, and one with more solvers or problems
         runs what is new. Without it, Ctrl-C returns the race so far.
-    target : str, optional
+    target : str or None, default None
         Column to predict of CSV files; by default the last.
-    memory_limit : float, optional
+    memory_limit : float or None, default None
         Megabytes for each run.
     progress : bool, default False
         Whether to show a bar.
-    **statement
+    **statement : object
         Options of `TreeProblem` for data sets and files: ``depth`` (3 by default), ``splits``, ``leaves``, ``loss``
         (squared, or 0/1 for labels), ``penalties``, ``constraints``.
 
@@ -99,4 +112,15 @@ def race(problems: Any, solvers: Any, time_limit: float, **options: Any) -> Race
         from solvers.races.race import race as run
     except ModuleNotFoundError as error:
         raise ImportError(f"race needs pip install opttree[experiments]; {error.name} is missing") from error
-    return run(problems, solvers, time_limit, **options)
+    return run(
+        problems,
+        solvers,
+        time_limit,
+        seeds=seeds,
+        n_jobs=n_jobs,
+        store=store,
+        target=target,
+        memory_limit=memory_limit,
+        progress=progress,
+        **statement,
+    )

@@ -49,7 +49,18 @@ class ForestModel(ForestEstimator):
         return self.forest_.n_parameters
 
     def flops(self, X: Any) -> float:
-        """Mean floating-point operations to predict one row of ``X``, as the TAO paper counts them."""
+        """Mean floating-point operations to predict a row, as the TAO paper counts them.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        float
+            Operations per row.
+        """
         return self.forest_.flops(self._validated(X))
 
     def apply(self, X: Any) -> NDArray[np.int32]:
@@ -58,7 +69,18 @@ class ForestModel(ForestEstimator):
         return np.stack([tree.apply(X) for tree in self.forest_.trees], axis=1)
 
     def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
-        """Predictions of the first tree, of the first two, and so on: each as `predict`; for one output."""
+        """Predictions of the first tree, of the first two, and so on: each as `predict`; for one output.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Yields
+        ------
+        ndarray of shape (n,)
+            Predictions.
+        """
         X = self._validated(X)
         for scores in self.forest_.staged(X):
             if self.forest_.classes is not None:
@@ -68,7 +90,18 @@ class ForestModel(ForestEstimator):
 
     @available_if(is_classifier)
     def staged_predict_proba(self, X: Any) -> Iterator[Floats]:
-        """Class probabilities of the first tree, of the first two, and so on: each as `predict_proba`."""
+        """Class probabilities of the first tree, of the first two, and so on: each as `predict_proba`.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Yields
+        ------
+        ndarray of shape (n, K)
+            Class probabilities.
+        """
         X = self._validated(X)
         for scores in self.forest_.staged(X):
             yield self.forest_.answers_of(scores)
@@ -127,7 +160,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     """Solve; "oob" and "cv" search for the depth first, ``warm_start`` grows only the missing trees."""
     solver: Any = _forest(options)
     problem, time_limit = fit.problem, fit.time_limit
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     more = goes_on(options)
     seed = options._seed if more else int(check_random_state(options.random_state).randint(2**31 - 1))
     levels = getattr(options, "_levels", None) if more else None
@@ -137,17 +170,17 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
             if options.max_depth is None:
                 levels = default_depth(*problem.X.shape)
             else:
-                levels, found["cv_results_"] = _search(options, problem, seed, time_limit)
+                levels, attributes["cv_results_"] = _search(options, problem, seed, time_limit)
             if time_limit is not None:
                 time_limit = max(time_limit - (now() - began), 1e-3)
         solver = replace(solver, levels=levels)
         if options.kind in ("cart", "extra") and options.max_depth is not None:
             problem = problem.restated(depth=levels)
-    found |= {"_seed": seed, "_levels": levels}
+    attributes |= {"_seed": seed, "_levels": levels}
     if more:
         first = len(options.forest_.trees)
         if first == options.n_estimators:
-            return Outcome(options.result_, found)
+            return Outcome(options.result_, attributes)
         known: dict[str, Any] = {
             "kind": options.kind_,
             "shrinkage": options.shrinkage_,
@@ -163,7 +196,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     def grow(watch: Watch) -> Any:
         return run(options, solver, final, fit.start, seed, time_limit, watch)
 
-    return Outcome(keep_last(grow), found)
+    return Outcome(keep_last(grow), attributes)
 
 
 def _is_stacked(options: Estimator, problem: TreeProblem) -> bool:
@@ -230,27 +263,28 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     answers, counts = new.outside
     outside = np.full((len(X), answers.shape[1]), np.nan)
     outside[np.flatnonzero(weight)[counts > 0]] = answers[counts > 0]
-    found = {
+    attributes = {
         "forest_": new,
         "oob_loss_": info["oob"] * unit,
         "shrinkage_": info.get("shrinkage", np.nan),
         "leaf_lasso_": info.get("lasso", np.nan),
         "kind_": kind,
-        "depth_": outcome.found["_levels"] if chosen else max(tree.depth for tree in new.trees),
+        "depth_": outcome.attributes["_levels"] if chosen else max(tree.depth for tree in new.trees),
         "oob_prediction_": outside,
     }
-    return found | (_interval(fit, found) if is_regressor(options) else {})
+    return attributes | (_interval(fit, attributes) if is_regressor(options) else {})
 
 
-def _interval(fit: Fit, found: dict[str, Any]) -> dict[str, Any]:
+def _interval(fit: Fit, attributes: dict[str, Any]) -> dict[str, Any]:
     """What `TAOForestRegressor.predict_interval` needs: out-of-bag errors relative to the trees' variance."""
     X, y = fit.rows.X, fit.rows.y
-    seen = ~np.isnan(found["oob_prediction_"][:, 0])
-    answers = np.stack([tree.outputs(X[seen]) for tree in found["forest_"].trees])
-    errors = abs(found["oob_prediction_"][seen] - y.reshape(len(y), -1)[seen])
+    seen = ~np.isnan(attributes["oob_prediction_"][:, 0])
+    answers = np.stack([tree.outputs(X[seen]) for tree in attributes["forest_"].trees])
+    errors = abs(attributes["oob_prediction_"][seen] - y.reshape(len(y), -1)[seen])
     variance = answers.var(axis=0)
     mean = variance.mean(axis=0) + 1e-300 if seen.any() else variance
-    shrink = np.sqrt(found["oob_loss_"] / max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300)) if seen.any() else 1.0
+    mean_error = max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300) if seen.any() else 1.0
+    shrink = np.sqrt(attributes["oob_loss_"] / mean_error) if seen.any() else 1.0
     return {"_mean_variance": mean, "_outside_errors": shrink * errors / np.sqrt(variance + mean)}
 
 
@@ -319,15 +353,15 @@ class _TAOForest(ForestModel):
     )
     split_lasso: float | None = option(
         None,
-        """l1 penalty in the logistic regression of each split, see `solvers.TAOForest`. None: .001 for at most 64
+        """The l1 penalty in the logistic regression of each split, see `solvers.TAOForest`. None: .001 for at most 64
         features, and .01 for the
         paper's preset.""",
         least=0,
     )
     leaf_lasso: float | Literal["oob"] | None = option(
         None,
-        """l1 penalty on the weights of each linear leaf, see `solvers.TAOForest`. None: "oob", the largest that does
-        not raise the out-of-bag error by more than half a percent, and .01 for the paper's preset.""",
+        """The l1 penalty on the weights of each linear leaf, see `solvers.TAOForest`. None: "oob", the largest that
+        does not raise the out-of-bag error by more than half a percent, and .01 for the paper's preset.""",
         least=0,
     )
     l1_ratio: float = groups.l1_ratio(0.0)
@@ -366,16 +400,23 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest` on raw features; ``tree_`` if it has a single tree.
-    oob_prediction_ : (n, K) out-of-bag predictions of the training rows; NaN for rows that every tree has seen.
-    oob_loss_ : expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
+    forest_ : opttree.Forest
+        The model on raw features; ``tree_`` if it is a single tree.
+    oob_prediction_ : ndarray of shape (n, K)
+        Out-of-bag predictions of the training rows; NaN for rows that every tree has seen.
+    oob_loss_ : float
+        Expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
         variance.
-    kind_ : kind of the trees: "oblique", "axis", "cart", "extra" or "stacked".
-    depth_ : depth of the TAO trees if it was chosen; else the depth of the deepest tree.
-    shrinkage_, leaf_lasso_ : the shrinkage and the lasso of the leaves; NaN for stacked trees, of which every kind has
-        its own.
-    n_parameters_ : parameters of all trees.
-    result_ : `solvers.Result` of the run, on the standardised problem.
+    kind_ : str
+        Kind of the trees: "oblique", "axis", "cart", "extra" or "stacked".
+    depth_ : int
+        Depth of the TAO trees if it was chosen; else the depth of the deepest tree.
+    shrinkage_, leaf_lasso_ : float
+        The shrinkage and the lasso of the leaves; NaN for stacked trees, of which every kind has another.
+    n_parameters_ : int
+        Parameters of all trees.
+    result_ : solvers.Result
+        Result of the run, on the standardised problem.
 
     See Also
     --------
@@ -400,11 +441,23 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     loss = "squared"
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
-        """Prediction interval with probability ``coverage``: (n, 2), or (n, K, 2) with several outputs.
+        """Prediction interval.
 
         The prediction plus and minus a multiple of ``sqrt(v + mean v)``, where v is the variance of the trees'
         predictions of a row. The multiple is the one that covers this share of the training rows, by their out-of-bag
         errors scaled to those expected of the whole forest.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+        coverage : float, default 0.9
+            Probability that an outcome is in the interval.
+
+        Returns
+        -------
+        ndarray of shape (n, 2) or (n, K, 2)
+            Lower and upper end, (n, K, 2) with several outputs.
 
         Raises
         ------
@@ -447,8 +500,10 @@ class TAOForestClassifier(ClassificationTree, _TAOForest):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    oob_loss_ : expected Brier score of new rows, summed over the classes.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    oob_loss_ : float
+        Expected Brier score of new rows, summed over the classes.
 
     See Also
     --------

@@ -161,8 +161,8 @@ class _GETTree(TreeEstimator):
     )
     split_penalty: float = groups.split_penalty(
         0.0,
-        """l1 penalty on the weights of the splits at unit length (eq. 5, on the weights as they are; its lambda, for a
-        sum over n rows, is ``lambda / n`` here), in units of the mean loss on scaled features and outputs.""",
+        """The l1 penalty on the weights of the splits at unit length (eq. 5, on the weights as they are; its lambda,
+        for a sum over n rows, is ``lambda / n`` here), in units of the mean loss on scaled features and outputs.""",
     )
     leaf_penalty: float | None = option(
         None, "The same on the weights of linear leaves. None: 3e-5, and 0 for the paper's preset.", least=0
@@ -195,10 +195,14 @@ class GETRegressor(RegressionTree, _GETTree):
 
     Attributes
     ----------
-    tree_ : `opttree.Tree` on raw features.
-    result_ : `solvers.Result` of the run; its tree and objective are on the scaled problem.
-    n_iter_ : steps taken.
-    validation_loss_ : mean loss of ``result_.tree`` on the held-out rows, with ``validation_fraction``.
+    tree_ : opttree.Tree
+        The tree, on raw features.
+    result_ : solvers.Result
+        Result of the run; its tree and objective are on the scaled problem.
+    n_iter_ : int
+        Steps taken.
+    validation_loss_ : float
+        Mean loss of ``result_.tree`` on the held-out rows, with ``validation_fraction``.
 
     See Also
     --------
@@ -230,8 +234,10 @@ class GETClassifier(ClassificationTree, _GETTree):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    tree_, result_, n_iter_, validation_loss_ : as `GETRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    tree_, result_, n_iter_, validation_loss_ : Tree, Result, int, float
+        As in `GETRegressor`.
 
     See Also
     --------

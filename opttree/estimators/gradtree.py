@@ -184,11 +184,14 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    tree_, n_iter_ : as in `TAOClassifier`; branches that no training row reaches are removed.
-    result_ : `solvers.Result` of the run; its objective is the error rate on all training rows.
-    validation_loss_ : loss on the held-out rows by which the tree was chosen; infinite if nothing was chosen, as with
-        one class.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    tree_, n_iter_ : Tree, int
+        As in `TAOClassifier`; branches that no training row reaches are removed.
+    result_ : solvers.Result
+        Result of the run; its objective is the error rate on all training rows.
+    validation_loss_ : float
+        Loss on the held-out rows by which the tree was chosen; infinite if nothing was chosen, as with one class.
 
     See Also
     --------
@@ -231,8 +234,8 @@ class GradTreeRegressor(RegressionTree, _GradTree):
 
     Attributes
     ----------
-    tree_, result_, n_iter_, validation_loss_ : as `GradTreeClassifier`; the objective is the mean squared error of
-        standardised outputs on all training rows.
+    tree_, result_, n_iter_, validation_loss_ : Tree, Result, int, float
+        As `GradTreeClassifier`; the objective is the mean squared error of standardised outputs on all training rows.
 
     See Also
     --------

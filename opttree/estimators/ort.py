@@ -201,12 +201,17 @@ class ORTRegressor(RegressionTree, _OptimalTree):
 
     Attributes
     ----------
-    tree_ : `opttree.Tree` on raw features; linear leaves are clipped to the intersection of the ranges of y and of the
-        fitted values.
-    bound_, gap_ : proved lower bound on ``result_.objective`` and relative gap; None of "local".
-    is_optimal_ : whether the tree is proved optimal, for "mip" among trees of the candidate splits.
-    result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
-    n_iter_ : steps taken.
+    tree_ : opttree.Tree
+        The tree, on raw features; linear leaves are clipped to the intersection of the ranges of y and of the fitted
+        values.
+    bound_, gap_ : float or None
+        Proved lower bound on ``result_.objective`` and relative gap; None of "local".
+    is_optimal_ : bool
+        Whether the tree is proved optimal, for "mip" among trees of the candidate splits.
+    result_ : solvers.Result
+        Result of the run; its tree and objective are on the standardised problem.
+    n_iter_ : int
+        Steps taken.
 
     See Also
     --------
@@ -247,8 +252,10 @@ class OCTClassifier(ClassificationTree, _OptimalTree):
 
     Attributes
     ----------
-    tree_, bound_, gap_, is_optimal_, result_, n_iter_ : as in `ORTRegressor`.
-    classes_ : (K,) labels.
+    tree_, bound_, gap_, is_optimal_, result_, n_iter_ : Tree, float, float, bool, Result, int
+        As in `ORTRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
 
     See Also
     --------

@@ -73,10 +73,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of the solver, and what else was found, by names of the estimator's attributes."""
+    """The result of the solver, and further fitted attributes of the estimator, by their names."""
 
     result: Result
-    found: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

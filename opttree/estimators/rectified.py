@@ -92,9 +92,12 @@ class RADDTRegressor(RegressionTree, _RADDT):
 
     Attributes
     ----------
-    tree_ : `opttree.Tree` on raw features.
-    result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
-    n_iter_ : steps taken.
+    tree_ : opttree.Tree
+        The tree, on raw features.
+    result_ : solvers.Result
+        Result of the run; its tree and objective are on the standardised problem.
+    n_iter_ : int
+        Steps taken.
 
     See Also
     --------
@@ -126,8 +129,10 @@ class RADDTClassifier(ClassificationTree, _RADDT):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    tree_, result_, n_iter_ : as `RADDTRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    tree_, result_, n_iter_ : Tree, Result, int
+        As in `RADDTRegressor`.
 
     See Also
     --------
@@ -177,7 +182,7 @@ class _DTSemNet(_Gradient):
     batch_size: int = option(128, "Rows of a batch.", least=1)
     learning_rate: float = option(0.1, "Learning rate of the first epoch.", above=0)
     decay: float = option(0.97, "Factor of the learning rate from one epoch to the next.", above=0, most=1)
-    split_penalty: float = option(0.0, "l1 penalty on the weights of the splits, see `solvers.DTSemNet`.", least=0)
+    split_penalty: float = option(0.0, "The l1 penalty on the weights of the splits, see `solvers.DTSemNet`.", least=0)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -189,7 +194,8 @@ class DTSemNetRegressor(RegressionTree, _DTSemNet):
 
     Attributes
     ----------
-    tree_, result_, n_iter_ : as `RADDTRegressor`.
+    tree_, result_, n_iter_ : Tree, Result, int
+        As in `RADDTRegressor`.
 
     See Also
     --------
@@ -223,8 +229,10 @@ class DTSemNetClassifier(ClassificationTree, _DTSemNet):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    tree_, result_, n_iter_ : as `RADDTRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    tree_, result_, n_iter_ : Tree, Result, int
+        As in `RADDTRegressor`.
 
     See Also
     --------
@@ -265,7 +273,8 @@ class HRTRegressor(RegressionTree, TreeEstimator):
 
     Attributes
     ----------
-    tree_, result_, n_iter_ : as `RADDTRegressor`.
+    tree_, result_, n_iter_ : Tree, Result, int
+        As in `RADDTRegressor`.
 
     See Also
     --------

@@ -54,11 +54,11 @@ def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Fl
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     X, model = fit.X, outcome.result.tree
-    found = raw_forest(model, fit.problem, fit.scaling, spread(X, fit.rows.weight))
+    attributes = raw_forest(model, fit.problem, fit.scaling, spread(X, fit.rows.weight))
     if isinstance(model, Tree):
-        tree = as_tree(found["forest_"])
-        found["forest_"] = as_forest(tree.with_share(tree.node_share(X, fit.rows.weight)), fit.problem.n_outputs)
-    return found
+        tree = as_tree(attributes["forest_"])
+        attributes["forest_"] = as_forest(tree.with_share(tree.node_share(X, fit.rows.weight)), fit.problem.n_outputs)
+    return attributes
 
 
 def raw_forest(model: Model, problem: TreeProblem, scaling: Scaling, deviations: Floats) -> dict[str, Any]:
@@ -85,8 +85,8 @@ class SDTRStream(Stream):
         rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31 - 1))
         self.learner = bridge.solvers.streaming.ForestStream(_solver(options, problem, None), problem, rng)
         self.fit = Fit(Rows(X, y, weight), self.learner.whole.problem, scaling, transformer=transformer)
-        found = {"transformer_": transformer, "result_": None}
-        self.first = found if numbers else found | {"classes_": problem.classes, "_several": None}
+        attributes = {"transformer_": transformer, "result_": None}
+        self.first = attributes if numbers else attributes | {"classes_": problem.classes, "_several": None}
         self.learn(X[:n], y[:n])
 
     def begun(self) -> dict[str, Any]:
@@ -186,16 +186,24 @@ class SDTRRegressor(RegressionTree, _SDTR):
 
     Attributes
     ----------
-    forest_ : `opttree.Forest` of all trees, which are mixtures. With ``quantile_transform`` its input is
+    forest_ : opttree.Forest
+        All trees, which are mixtures. With ``quantile_transform`` its input is
         ``transformer_.transform(X)``, otherwise raw features.
-    tree_ : the tree, if there is only one (else AttributeError).
-    transformer_ : the fitted quantile transform, or None.
-    average_entropy_ : the paper's eq. (12), on the scaled features, see `opttree.interpret.average_entropy`.
-    feature_importances_ : (p,), from the weights near the root, see `opttree.interpret.feature_importance`.
-    validation_loss_ : squared error on the held-out rows, summed over the standardised outputs, by which theta was
-        chosen; infinite if nothing was chosen, as for constant y.
-    result_ : `solvers.Result` of the run; its model and objective are on the scaled problem.
-    n_iter_ : steps taken.
+    tree_ : opttree.Tree
+        The tree, if there is only one (else AttributeError).
+    transformer_ : transformer or None
+        The fitted quantile transform.
+    average_entropy_ : float
+        The paper's eq. (12), on the scaled features, see `opttree.interpret.average_entropy`.
+    feature_importances_ : ndarray of shape (p,)
+        Importances from the weights near the root, see `opttree.interpret.feature_importance`.
+    validation_loss_ : float
+        Squared error on the held-out rows, summed over the standardised outputs, by which theta was chosen; infinite if
+        nothing was chosen, as for constant y.
+    result_ : solvers.Result
+        Result of the run; its model and objective are on the scaled problem.
+    n_iter_ : int
+        Steps taken.
 
     See Also
     --------
@@ -232,9 +240,12 @@ class SDTRClassifier(ClassificationTree, _SDTR):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    validation_loss_ : log loss on the held-out rows, by which theta was chosen.
-    forest_, tree_, transformer_, average_entropy_, feature_importances_, result_, n_iter_ : as in `SDTRRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    validation_loss_ : float
+        Log loss on the held-out rows, by which theta was chosen.
+    forest_, tree_, transformer_, average_entropy_, feature_importances_, result_, n_iter_ : object
+        As in `SDTRRegressor`.
 
     See Also
     --------

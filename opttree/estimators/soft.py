@@ -88,12 +88,34 @@ class _SoftTree(TreeEstimator):
     device: Device = option("cpu", "Device that evaluates the objective, see `GETRegressor`.")
 
     def predict_soft(self, X: Any) -> Floats:
-        """Mean of all leaves' predictions, weighted by probability: (n,), or (n, K) with several outputs."""
+        """Mean of all leaves' predictions, weighted by probability.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Predictions.
+        """
         X = self._validated(X)
         return self.tree_.as_mixture.predict(X)
 
     def leaf_proba(self, X: Any) -> Floats:
-        """Probability of each leaf: (n, leaves), in the order of ``tree_``."""
+        """Probability of each leaf, in the order of ``tree_``.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, leaves)
+            Probabilities; each row sums to 1.
+        """
         X = self._validated(X)
         return self.tree_.leaf_proba(X)
 
@@ -188,10 +210,14 @@ class SRTRegressor(RegressionTree, _SRT):
 
     Attributes
     ----------
-    tree_ : `opttree.Tree` on raw features, with its gates.
-    smooth_objective_ : smooth objective of the tree on the scaled problem.
-    result_ : `solvers.Result` of the run; its tree and (hard) objective are on the scaled problem.
-    n_iter_ : steps taken.
+    tree_ : opttree.Tree
+        The tree, on raw features, with its gates.
+    smooth_objective_ : float
+        Smooth objective of the tree on the scaled problem.
+    result_ : solvers.Result
+        Result of the run; its tree and (hard) objective are on the scaled problem.
+    n_iter_ : int
+        Steps taken.
 
     See Also
     --------
@@ -222,8 +248,10 @@ class SRTClassifier(ClassificationTree, _SRT):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    tree_, smooth_objective_, result_, n_iter_ : as in `SRTRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    tree_, smooth_objective_, result_, n_iter_ : Tree, float, Result, int
+        As in `SRTRegressor`.
 
     See Also
     --------
@@ -275,7 +303,8 @@ class ORRTRegressor(RegressionTree, _ORRT):
 
     Attributes
     ----------
-    tree_, result_, n_iter_ : as in `SRTRegressor`; ``tree_`` is a mixture (one leaf for constant y).
+    tree_, result_, n_iter_ : Tree, Result, int
+        As in `SRTRegressor`; ``tree_`` is a mixture (one leaf for constant y).
 
     See Also
     --------
@@ -306,8 +335,10 @@ class ORRTClassifier(ClassificationTree, _ORRT):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    tree_, result_, n_iter_ : as in `ORRTRegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    tree_, result_, n_iter_ : Tree, Result, int
+        As in `ORRTRegressor`.
 
     See Also
     --------

@@ -157,9 +157,12 @@ class TAORegressor(RegressionTree, _TAOTree):
 
     Attributes
     ----------
-    tree_ : `opttree.Tree` on raw features.
-    result_ : `solvers.Result` of the run; its tree and objective are on the standardised problem.
-    n_iter_ : steps taken.
+    tree_ : opttree.Tree
+        The tree, on raw features.
+    result_ : solvers.Result
+        Result of the run; its tree and objective are on the standardised problem.
+    n_iter_ : int
+        Steps taken.
 
     See Also
     --------
@@ -200,8 +203,10 @@ class TAOClassifier(ClassificationTree, _TAOTree):
 
     Attributes
     ----------
-    classes_ : (K,) class labels.
-    tree_, result_, n_iter_ : as `TAORegressor`.
+    classes_ : ndarray of shape (K,)
+        Class labels.
+    tree_, result_, n_iter_ : Tree, Result, int
+        As in `TAORegressor`.
 
     See Also
     --------

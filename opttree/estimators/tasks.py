@@ -23,7 +23,18 @@ class RegressionTree(MultiOutputMixin, RegressorMixin, _Fitted):
     """Mixin with `predict` for regression; combine with a `TreeEstimator`."""
 
     def predict(self, X: Any) -> Floats:
-        """Predictions (n,), or (n, K) with several outputs."""
+        """Predict each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Predictions, (n, K) for several outputs.
+        """
         X = self._validated(X)
         return self._model.predict(X)
 
@@ -54,7 +65,18 @@ class ClassificationTree(ClassifierMixin, Options, _Fitted):
         return self._model.predict(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Class labels (n,), or (n, M) of several outputs."""
+        """Class label of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, outputs)
+            Labels, (n, outputs) for several outputs.
+        """
         check_is_fitted(self, "classes_")
         if getattr(self, "_several", None) is None:
             return self._labels(X)
@@ -63,7 +85,18 @@ class ClassificationTree(ClassifierMixin, Options, _Fitted):
         return np.stack([labels.astype(kind or labels.dtype) for labels in picked], axis=1)
 
     def predict_proba(self, X: Any) -> Any:
-        """Class probabilities (n, K), in the order of ``classes_``; of several outputs a list of M such arrays."""
+        """Class probabilities of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K) or list of ndarray
+            Probabilities in the order of ``classes_``; a list of arrays for several outputs.
+        """
         check_is_fitted(self, "classes_")
         shares = self._shares(X)
         several = getattr(self, "_several", None)
@@ -72,14 +105,36 @@ class ClassificationTree(ClassifierMixin, Options, _Fitted):
         return [shares @ (codes[:, None] == np.arange(len(labels))) for labels, codes in several]
 
     def predict_log_proba(self, X: Any) -> Any:
-        """Logarithms of `predict_proba`; minus infinity for a probability of 0."""
+        """Logarithms of `predict_proba`; minus infinity for a probability of 0.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K) or list of ndarray
+            Logarithms.
+        """
         with np.errstate(divide="ignore"):
             shares = self.predict_proba(X)
-            return [np.log(own) for own in shares] if isinstance(shares, list) else np.log(shares)
+            return [np.log(share) for share in shares] if isinstance(shares, list) else np.log(shares)
 
     @available_if(lambda self: getattr(self, "_several", None) is None)
     def decision_function(self, X: Any) -> Floats:
-        """Log-odds of the second class (n,), or logarithms of the probabilities of more than two (n, K)."""
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, K)
+            Log-odds of the second class, or logarithms of the probabilities of more than two.
+        """
         check_is_fitted(self, "classes_")
         logs = np.log(np.maximum(self._shares(X), LEAST_SHARE))
         return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs

@@ -259,7 +259,7 @@ def _dealt(rows: int, n_samples: int, n_background: int, rng: np.random.Generato
 def to_shap(model: Any) -> dict[str, Any]:
     """An axis-aligned model with constant leaves in the form that ``shap.TreeExplainer`` takes: a dict of "trees".
 
-    Its values are those of exact TreeSHAP: ``shap.TreeExplainer(to_shap(model)).shap_values(Z)``, of the features
+    It gives the values of exact TreeSHAP: ``shap.TreeExplainer(to_shap(model)).shap_values(Z)``, of the features
     ``Z``, path-dependent by the share of the training rows in each node, or interventional with ``data=``. Classes have
     their probabilities, or their scores in boosted models.
 

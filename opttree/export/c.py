@@ -32,7 +32,7 @@ def to_c(
       row of its columns; a number is missing as NaN, a text as a null pointer or "".
 
     Compiles with ``-std=c99 -Wall -Wextra -Werror -pedantic``; all numbers are constants and no memory is allocated.
-    ``make`` makes a shared library of it. Answers are those of `predict` but for rounding.
+    ``make`` makes a shared library of it. It answers as `predict` does, but for rounding.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     empty text, where the model has the encoding of a table; dates are days since 1970; labels that are booleans are 0
     and 1. Without ``keep``, the rows must be matched by their order.
     Runs in SQLite (3.35 and later) and DuckDB; soft trees and boosted classes need the function EXP, which a SQLite
-    without its mathematical functions lacks. Answers are those of `predict` but for rounding.
+    without its mathematical functions lacks. It answers as `predict` does, but for rounding.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def _encoded(encoding: Encoding) -> list[str]:
 
 
 def _levels(text: str, feature: Levels) -> str:
-    """The cases of the known levels, those of one number together."""
+    """Cases of the known levels; levels of the same number share a case."""
     groups: dict[float, list[str]] = {}
     for level, value in _as_stored(feature).items():
         if value != feature.other:

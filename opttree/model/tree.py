@@ -59,7 +59,7 @@ class Tree:
     gate : float or None, default None
         Scale of the gates, > 0; None for a hard tree.
     mixture : bool, default False
-        Whether `predict`, `outputs` and `predict_proba` are those of the mixture.
+        Whether `predict`, `outputs` and `predict_proba` mix all leaves.
     spread : ndarray of shape (p,) or None, default None
         Standard deviation of each feature in training. Plots and `opttree.interpret` compare features by weight times
         spread. Ignored by ``==``.
@@ -403,13 +403,15 @@ class Tree:
         indptr = np.concatenate([[0], np.cumsum(length)])
         return csr_matrix((np.ones(indices.size, np.int64), indices, indptr), shape=(leaf.size, self.n_nodes))
 
-    def outputs(self, X: ArrayLike) -> Floats:
+    def outputs(self, X: ArrayLike, leaf: NDArray[np.int32] | None = None) -> Floats:
         """Outputs for each row.
 
         Parameters
         ----------
         X : array-like of shape (n, p)
             Rows.
+        leaf : ndarray of int of shape (n,), optional
+            What `apply` says of them, where it is known.
 
         Returns
         -------
@@ -419,7 +421,8 @@ class Tree:
         X = self._check(X)
         if self.mixture:
             return self._mixed(X)
-        return outputs.outputs(X, routing.route(X, self.branch_arrays), self.leaf_arrays)
+        leaf = routing.route(X, self.branch_arrays) if leaf is None else leaf
+        return outputs.outputs(X, leaf, self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
         """Probability of each leaf under the gates.

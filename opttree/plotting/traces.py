@@ -94,7 +94,7 @@ def plot_rows(
     end : float, default 0.0
         Seconds up to which lines go on; 0: up to the last step.
     bounds : mapping of str to float or None or None, default None
-        Final bound of each label; None: those of the traces.
+        Final bound of each label; None: the last bound of each trace.
     ax : matplotlib.axes.Axes or None, default None
         Axes to draw on; by default new ones.
     log : bool, default False

@@ -183,7 +183,7 @@ def documented(cls: type, options: dict[str, Any], first: str | None) -> str:
             limits = f",{rule.range}" if rule.range else ""
             shown = f'"{default}"' if isinstance(default, str) else repr(default)
             lines.append(f"{name} : {text}{limits}" + (f", default {shown}" if default is not MISSING else ""))
-            lines += [f"    {line.strip()}" for line in rule.doc.strip().splitlines()]
+            lines += [f"    {line}".rstrip() for line in inspect.cleandoc(rule.doc).splitlines()]
     text = inspect.cleandoc(str(cls.__doc__))  # as Python 3.13 stores it
     if len(lines) == 2 or "\nParameters\n" in text:
         return text

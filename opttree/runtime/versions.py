@@ -38,7 +38,7 @@ def show_versions() -> None:
 
 
 def _libraries() -> dict[str, str]:
-    """The version of each library that opttree's metadata names, those of extras if they are there."""
+    """Versions of the libraries that opttree's metadata names; libraries of extras only where they are installed."""
     try:
         required, versions = metadata.requires("opttree") or [], {"opttree": metadata.version("opttree")}
     except metadata.PackageNotFoundError:

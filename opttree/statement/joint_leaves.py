@@ -40,9 +40,9 @@ def fit_jointly(problem: Statement, tree: Tree) -> Tree:
     filled = np.bincount(leaf, minlength=tree.n_leaves) > 0
     number = np.cumsum(filled) - 1
     touching = ~np.any(G[:, ~filled] != 0.0, axis=(1, 2))
-    own = Limits(G[touching][:, filled], h[touching])
+    group_limits = Limits(G[touching][:, filled], h[touching])
     table = best.copy()
-    table[filled] = _fit(problem, number[leaf], best[filled], own)
+    table[filled] = _fit(problem, number[leaf], best[filled], group_limits)
     for empty in np.flatnonzero(~filled).tolist():
         table[empty] = _allowed(G, table, filled, empty)
         filled[empty] = True
@@ -144,10 +144,10 @@ def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
     y, h = ((problem.Y - shift) / size).ravel(), (h - G @ np.tile(shift, L)) / size
     bounds = [(None, None)] * (L * K) + [(0.0, None)] * (n * K)
     cost = np.concatenate([np.zeros(L * K), np.repeat(problem.w, K)])
-    found = linprog(cost, A_ub=sides, b_ub=np.concatenate([y, -y, h]), bounds=bounds, method="highs-ds")
-    if found.x is None:
+    solution = linprog(cost, A_ub=sides, b_ub=np.concatenate([y, -y, h]), bounds=bounds, method="highs-ds")
+    if solution.x is None:
         raise ValueError("no answers of the leaves satisfy the constraints")
-    return found.x[: L * K].reshape(shape) * size + shift
+    return solution.x[: L * K].reshape(shape) * size + shift
 
 
 def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
@@ -158,13 +158,13 @@ def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
     right = np.zeros(shape)
     np.add.at(right, (leaf, problem.Y[:, 0].astype(np.intp)), problem.w)
     one = np.kron(np.eye(L), np.ones(K))
-    found = milp(
+    solution = milp(
         -right.ravel(),
         integrality=np.ones(L * K),
         bounds=Bounds(0.0, 1.0),
         constraints=[LinearConstraint(one, 1.0, 1.0), LinearConstraint(G, -np.inf, h)],
         options={"mip_rel_gap": 0.0},
     )
-    if found.x is None:
+    if solution.x is None:
         raise ValueError("no classes of the leaves satisfy the constraints")
-    return np.round(found.x).reshape(shape)
+    return np.round(solution.x).reshape(shape)

@@ -50,6 +50,13 @@ class L1:
     a_t is the weight vector of split t at unit length, ``A_t / |A_t|_2``, so that the term is between 1, for a split on
     a single feature, and ``sqrt(p)``: it selects features. In a tree with gates it is ``A_t`` itself.
 
+    Parameters
+    ----------
+    splits : float, default 0.0
+        Strength on the weights of splits, >= 0.
+    leaves : float, default 0.0
+        Strength on the weights of linear leaves, >= 0.
+
     See Also
     --------
     L2 : squared norms
@@ -77,7 +84,18 @@ class L1:
         _check(splits=self.splits, leaves=self.leaves)
 
     def value(self, tree: Tree) -> float:
-        """The penalty of ``tree``."""
+        """Penalty of a tree.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        float
+            The penalty.
+        """
         return float(self.splits * np.abs(split_weights(tree)).sum() + self.leaves * np.abs(tree.leaf_arrays[1]).sum())
 
 
@@ -88,6 +106,13 @@ class L2:
     a_t is the weight vector of split t at unit length, as in `L1`, so that the first term only counts splits; its other
     effect is to keep the weights finite in the surrogate problems of node solvers. In a tree with gates a_t is ``A_t``
     itself.
+
+    Parameters
+    ----------
+    splits : float, default 0.0
+        Strength on the weights of splits, >= 0.
+    leaves : float, default 0.0
+        Strength on the weights of linear leaves, >= 0.
 
     See Also
     --------
@@ -112,7 +137,18 @@ class L2:
         _check(splits=self.splits, leaves=self.leaves)
 
     def value(self, tree: Tree) -> float:
-        """The penalty of ``tree``."""
+        """Penalty of a tree.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        float
+            The penalty.
+        """
         splits, leaves = np.square(split_weights(tree)).sum(), np.square(tree.leaf_arrays[1]).sum()
         return float(self.splits * splits + self.leaves * leaves)
 
@@ -120,6 +156,11 @@ class L2:
 @dataclass(frozen=True)
 class SplitPrice:
     """``price`` for every branch node: the complexity price of CART and of Bertsimas and Dunn.
+
+    Parameters
+    ----------
+    price : float
+        Price of a split, >= 0, in units of the mean loss.
 
     See Also
     --------
@@ -146,7 +187,18 @@ class SplitPrice:
         _check(price=self.price)
 
     def value(self, tree: Tree) -> float:
-        """The price of ``tree``'s splits."""
+        """Price of the splits of a tree.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        float
+            The price.
+        """
         return self.price * tree.n_branches
 
 

@@ -37,22 +37,33 @@ class TreeProblem:
 
     Parameters
     ----------
-    X : (n, p) numbers of at most 1e150 in size; the columns of a DataFrame give the features their names.
-    y : (n,) or (n, K) such numbers for a regression loss; (n,) labels for a classification loss.
-    depth : largest depth of the tree, >= 0.
-    splits : "oblique" (any hyperplane) or "axis" (one feature).
-    leaves : "constant" or "linear". Classification leaves hold class frequencies, linear ones softmax scores.
-    loss : "squared" (summed over the K outputs), "absolute" (same), "zero_one", or "log" (capped at
-        ``-log(1e-6)`` per row, so that one row in a pure leaf of another class does not make the mean loss infinite);
-        or an `opttree.losses.Loss`, such as ``Quantile(0.9)`` or one of your own, with constant leaves.
-    sample_weight : (n,) weights >= 0, or None for equal weights. Rows of weight zero are left out.
-    penalties : terms added to the mean loss: `L1`, `L2`, `SplitPrice`, or anything with ``value(tree)``.
-        Strengths are in units of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is
-        ``alpha / n`` here. Penalties on splits act on the weights at unit length, since scaling a hyperplane does not
-        change the routing (in the papers they act on the weights as stored); see `L1`. A single penalty needs no tuple.
-    min_leaf : fewest rows in a nonempty leaf, >= 1; a tree of one leaf is always allowed.
-    feature_names : p names, which the trees that `solve` returns keep, or None.
-    constraints : side constraints, see `opttree.constraints`. `solve` refuses solvers whose trees may violate them.
+    X : array-like of shape (n, p)
+        Numbers of at most 1e150 in size; the columns of a DataFrame give the features their names.
+    y : array-like of shape (n,) or (n, K)
+        Such numbers for a regression loss; labels, of shape (n,), for a classification loss.
+    depth : int
+        Largest depth of the tree, >= 0.
+    splits : {"oblique", "axis"}, default "oblique"
+        Splits on any hyperplane, or on one feature.
+    leaves : {"constant", "linear"}, default "constant"
+        Kind of the leaves. Classification leaves hold class frequencies, linear ones softmax scores.
+    loss : str or Loss, default "squared"
+        "squared" (summed over the K outputs), "absolute" (same), "zero_one", or "log" (capped at ``-log(1e-6)`` per
+        row, so that one row in a pure leaf of another class does not make the mean loss infinite); or an
+        `opttree.losses.Loss`, such as ``Quantile(0.9)`` or one of your own, with constant leaves.
+    sample_weight : array-like of shape (n,) or None, default None
+        Weights, >= 0; None: all equal. Rows of weight zero are left out.
+    penalties : sequence of Penalty, default ()
+        Terms added to the mean loss: `L1`, `L2`, `SplitPrice`, or anything with ``value(tree)``. Strengths are in units
+        of the mean loss; the alpha of the TAO paper's eq. (1), a sum over rows, is ``alpha / n`` here. Penalties on
+        splits act on the weights at unit length, since scaling a hyperplane does not change the routing (in the papers
+        they act on the weights as stored); see `L1`. A single penalty needs no tuple.
+    min_leaf : int, default 1
+        Fewest rows in a nonempty leaf, >= 1; a tree of one leaf is always allowed.
+    constraints : sequence of Constraint, default ()
+        Side constraints, see `opttree.constraints`. `solve` refuses solvers whose trees may violate them.
+    feature_names : sequence of str or None, default None
+        The p names, which the trees that `solve` returns keep.
 
     Raises
     ------
@@ -158,9 +169,23 @@ class TreeProblem:
 
     @staticmethod
     def standardized(X: Any, y: Any, **options: Any) -> TreeProblem:
-        """The problem on features, and outputs of a named regression loss, in units of their weighted standard
-        deviation about their mean; `original` is the way back. ``options`` are those of the class, ``depth`` among
-        them.
+        """Problem on features, and outputs of a named regression loss, in units of their deviation.
+
+        Units are weighted standard deviations about the mean; `original` is the way back.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Features.
+        y : array-like of shape (n,) or (n, K)
+            Outputs or labels.
+        **options : object
+            Options of the class, ``depth`` among them.
+
+        Returns
+        -------
+        TreeProblem
+            The problem.
 
         Examples
         --------
@@ -189,8 +214,19 @@ class TreeProblem:
         return scaled
 
     def original(self, model: Any) -> Any:
-        """A tree or forest of a `standardized` problem, or a result that holds one, on the data as they were given. An
-        axis-aligned tree sends the rows the same ways there, whatever rounding does to its thresholds.
+        """Model of a `standardized` problem on the data as they were given.
+
+        An axis-aligned tree sends the rows the same ways there, whatever rounding does to its thresholds.
+
+        Parameters
+        ----------
+        model : Tree, Forest, Result or estimator
+            The model, or what holds one, see `opttree.model.convert.as_model`.
+
+        Returns
+        -------
+        Tree or Forest
+            The model on raw data.
 
         Examples
         --------
@@ -259,23 +295,26 @@ class TreeProblem:
     def presorted(self) -> NDArray[np.int32]:
         """(p, n) rows in increasing order of each feature; computed on first use."""
         order = np.empty((self.n_features, self.n_samples), np.int32)
-        for own, x in zip(order, self.X.T, strict=True):
-            own[:] = np.argsort(np.ascontiguousarray(x), kind="stable")
+        for column, x in zip(order, self.X.T, strict=True):
+            column[:] = np.argsort(np.ascontiguousarray(x), kind="stable")
         return order
 
     @cached_property
     def ranks(self) -> NDArray[np.int32]:
         """(p, n) the number of each row's value among the different values of its feature; computed on first use."""
         ranks = np.empty((self.n_features, self.n_samples), np.int32)
-        for own, order, x in zip(ranks, self.presorted, self.X.T, strict=True):
-            own[order[0]] = 0
-            own[order[1:]] = np.cumsum(x[order[1:]] > x[order[:-1]])
+        for column, order, x in zip(ranks, self.presorted, self.X.T, strict=True):
+            column[order[0]] = 0
+            column[order[1:]] = np.cumsum(x[order[1:]] > x[order[:-1]])
         return ranks
 
     @cached_property
     def sorted_values(self) -> Floats:
         """(p, n) values of each feature in increasing order; computed on first use."""
-        return np.take_along_axis(self.X.T, self.presorted, axis=1)
+        values = np.empty((self.n_features, self.n_samples))
+        for ordered, order, x in zip(values, self.presorted, self.X.T, strict=True):
+            ordered[:] = x[order]
+        return values
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
@@ -307,8 +346,17 @@ class TreeProblem:
         return self.loss_function.code
 
     def leaf_losses(self, values: Floats) -> Floats:
-        """(n, L) the loss of every row at constant leaves ``values (L, K)``, for a loss that kernels have no
-        branch for.
+        """Loss of every row at constant leaves, for a loss that kernels have no branch for.
+
+        Parameters
+        ----------
+        values : ndarray of shape (L, K)
+            Constants of the leaves.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+            The losses.
         """
         loss, table = self.loss_function, np.zeros((self.n_samples, len(values)))
         if loss.labels:
@@ -320,7 +368,20 @@ class TreeProblem:
         return table
 
     def strength(self, kind: type[L1] | type[L2], on: str) -> float:
-        """Total strength of the penalties of ``kind`` on "splits" or "leaves"."""
+        """Total strength of the penalties of one kind.
+
+        Parameters
+        ----------
+        kind : type
+            `L1` or `L2`.
+        on : {"splits", "leaves"}
+            What they act on.
+
+        Returns
+        -------
+        float
+            The strength.
+        """
         return float(sum(getattr(q, on) for q in self.penalties if isinstance(q, kind)))
 
     @property
@@ -345,9 +406,17 @@ class TreeProblem:
     # ---- the objective --------------------------------------------------------------------------------------------
 
     def violation(self, model: Any) -> str | None:
-        """Why ``model`` is infeasible for this problem, in one sentence, or None.
+        """Reason why a model is infeasible for this problem; a forest is feasible if all its trees are.
 
-        ``model`` is anything that `opttree.model.convert.as_model` accepts; a forest is feasible if all its trees are.
+        Parameters
+        ----------
+        model : Tree, Forest, Result or estimator
+            The model, or what holds one, see `opttree.model.convert.as_model`.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
 
         Examples
         --------
@@ -400,10 +469,20 @@ class TreeProblem:
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def leaves_of(self, tree: Tree) -> NDArray[np.int32]:
-        """Leaf node of each row (n,), read-only.
+        """Leaf of each row.
 
         Those of the last tree are kept, so that its rows are routed once while its leaves are fitted, it is pruned and
         its objective is taken.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            Leaf nodes, read-only.
         """
         splits: list[NDArray[Any]] = [tree.children, tree.A, tree.b]
         known = self.__dict__.get("_routed")
@@ -414,40 +493,102 @@ class TreeProblem:
         return leaf
 
     def live(self, tree: Tree) -> Tree:
-        """The tree without the branches that send all rows one way, see `Tree.prune_dead`."""
+        """Remove the branches that send all rows one way, see `Tree.prune_dead`.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree
+            The smaller tree.
+        """
         filled = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)[tree.n_branches :] > 0
         return tree.keep(filled)
 
     def mean_loss(self, model: Tree | Forest) -> float:
-        """Weighted mean loss of the model's predictions, without penalties; routing is hard, except for mixtures."""
+        """Weighted mean loss of a model, without penalties; routing is hard, except for mixtures.
+
+        Parameters
+        ----------
+        model : Tree or Forest
+            The model.
+
+        Returns
+        -------
+        float
+            The loss.
+        """
         # no dot product: BLAS and OpenMP threads would compete for the cores
         return float(np.sum(self.w * self.row_losses(model)))
 
     def row_losses(self, model: Tree | Forest) -> Floats:
-        """(n,) the loss of each row, of which `mean_loss` is the weighted mean."""
+        """Loss of each row, of which `mean_loss` is the weighted mean.
+
+        Parameters
+        ----------
+        model : Tree or Forest
+            The model.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The losses.
+        """
         if isinstance(model, Forest):
             return self.loss_function.of_rows(self.Y, model.answers(self.X))
         if model.mixture or self.loss_code == codes.GIVEN:
             return self.loss_function.of_rows(self.Y, model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
-        found: Floats = row_losses.losses(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
-        return found
+        losses: Floats = row_losses.losses(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
+        return losses
 
     def mean_loss_of(self, answers: Floats) -> float:
-        """Weighted mean loss of ``answers (n, K)``: predictions, or class probabilities."""
+        """Weighted mean loss of predictions.
+
+        Parameters
+        ----------
+        answers : ndarray of shape (n, K)
+            Predictions, or class probabilities.
+
+        Returns
+        -------
+        float
+            The loss.
+        """
         return float(np.sum(self.w * self.loss_function.of_rows(self.Y, answers)))
 
     def penalty(self, model: Tree | Forest) -> float:
-        """Sum of the penalties of a tree; of a forest, the mean over its trees."""
+        """Sum of the penalties of a tree; of a forest, the mean over its trees.
+
+        Parameters
+        ----------
+        model : Tree or Forest
+            The model.
+
+        Returns
+        -------
+        float
+            The penalties.
+        """
         if isinstance(model, Forest):
             return float(np.mean([self.penalty(tree) for tree in model.trees]))
         return float(sum(q.value(model) for q in self.penalties))
 
     def objective(self, model: Any) -> float:
-        """The objective of a model: mean loss plus penalties; infinite if the model is infeasible, see `violation`.
+        """Objective of a model: mean loss plus penalties.
 
-        ``model`` is anything that `opttree.model.convert.as_model` accepts: a tree, a forest, a result, a fitted
-        estimator.
+        Parameters
+        ----------
+        model : Tree, Forest, Result or estimator
+            The model, or what holds one, see `opttree.model.convert.as_model`.
+
+        Returns
+        -------
+        float
+            The objective; infinite if the model is infeasible, see `violation`.
 
         Examples
         --------
@@ -463,7 +604,20 @@ class TreeProblem:
         return self.mean_loss(model) + self.penalty(model)
 
     def sample(self, rows: NDArray[np.integer], **changes: Any) -> TreeProblem:
-        """The same statement on a subset of the rows, given by number; ``changes`` are options that differ."""
+        """The same statement on a subset of the rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (m,)
+            Numbers of the rows.
+        **changes : object
+            Options that differ.
+
+        Returns
+        -------
+        TreeProblem
+            The problem.
+        """
         assert self.sample_weight is not None  # set by __post_init__
         changes.setdefault("constraints", _on_rows(self.constraints, np.arange(self.n_samples)[rows], self.n_samples))
         part = self.with_rows(self.X[rows], self.y[rows], self.sample_weight[rows], **changes)
@@ -473,6 +627,16 @@ class TreeProblem:
 
     def restated(self, **changes: Any) -> TreeProblem:
         """The same rows and classes with other options.
+
+        Parameters
+        ----------
+        **changes : object
+            Options that differ.
+
+        Returns
+        -------
+        TreeProblem
+            The problem.
 
         Examples
         --------
@@ -491,9 +655,26 @@ class TreeProblem:
         return same
 
     def with_rows(self, X: Any, y: Any, sample_weight: Any = None, **changes: Any) -> TreeProblem:
-        """The same statement on other rows of the same features and classes; ``changes`` are options that differ.
+        """The same statement on other rows of the same features and classes.
+
         Constraints on single rows do not carry over. This, `restated` and `sample` are the ways to change a problem:
         `dataclasses.replace` would forget the classes that have no row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Features.
+        y : array-like of shape (n,) or (n, K)
+            Outputs or labels.
+        sample_weight : array-like of shape (n,), default None
+            Weights; None: all equal.
+        **changes : object
+            Options that differ.
+
+        Returns
+        -------
+        TreeProblem
+            The problem.
         """
         changes.setdefault("constraints", _on_rows(self.constraints, np.zeros(0, int), self.n_samples))
         part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
@@ -502,13 +683,52 @@ class TreeProblem:
             object.__setattr__(part, "_scaling", self.__dict__["_scaling"])
         return part
 
+    def with_order(self, order: NDArray[np.int32], kept: NDArray[np.bool_]) -> TreeProblem:
+        """Tell the problem how its rows are ordered by each feature: `presorted` is made from it, without sorting.
+
+        Parameters
+        ----------
+        order : ndarray of int of shape (p, m)
+            Rows of a larger problem, ordered by each feature.
+        kept : ndarray of bool of shape (m,)
+            True for the rows of the larger problem that this one has.
+
+        Returns
+        -------
+        TreeProblem
+            The problem itself.
+        """
+        number = (np.cumsum(kept) - 1).astype(np.int32)
+        presorted = np.empty((len(order), self.n_samples), np.int32)
+        for mine, rows in zip(presorted, order, strict=True):
+            mine[:] = number[rows[kept[rows]]]
+        self.__dict__["presorted"] = presorted
+        return self
+
+    def forget_order(self) -> None:
+        """Free the memory of the sorted features; they are sorted again where they are asked for."""
+        for name in ("presorted", "ranks", "sorted_values"):
+            self.__dict__.pop(name, None)
+
     def split(
         self, fraction: float, rng: np.random.Generator, *, stratify: bool = False
     ) -> tuple[TreeProblem, TreeProblem]:
-        """The statement on two disjoint sets of random rows; the second holds ``fraction`` of them, at least one.
+        """The statement on two disjoint sets of random rows.
 
-        With ``stratify``, both have the same shares of the classes as near as may be, and a class of one row is in the
-        first.
+        Parameters
+        ----------
+        fraction : float
+            Share of the rows in the second set, which has at least one.
+        rng : numpy.random.Generator
+            Random numbers.
+        stratify : bool, default False
+            Whether both sets have the same shares of the classes as near as may be; a class of one row is then in the
+            first.
+
+        Returns
+        -------
+        tuple[TreeProblem, TreeProblem]
+            The problems of the two sets.
         """
         if not 0.0 < fraction < 1.0:
             raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
@@ -526,18 +746,42 @@ class TreeProblem:
         return self.sample(np.sort(order[cut:])), self.sample(np.sort(order[:cut]))
 
     def restrict(self, rows: NDArray[np.integer], depth: int, **changes: Any) -> TreeProblem:
-        """The subproblem of a subtree of at most ``depth`` levels, on the rows that reach it.
+        """The subproblem of a subtree, on the rows that reach it.
 
         Penalties are scaled by the rows' share of the weight, so that the subproblem's objective times this share is
         the subtree's contribution to this problem's objective. Side constraints are on whole trees and left out.
-        ``changes`` are options that differ.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (m,)
+            Numbers of the rows.
+        depth : int
+            Levels of the subtree, at most.
+        **changes : object
+            Options that differ.
+
+        Returns
+        -------
+        TreeProblem
+            The subproblem.
         """
         share = float(np.sum(self.w[rows]))
         penalties = [scaled(q, 1.0 / share) for q in self.penalties]
         return self.sample(rows, depth=depth, penalties=penalties, constraints=(), **changes)
 
     def one_leaf(self, leaves: str | None = None) -> Tree:
-        """The best tree of one leaf, "constant" or "linear"; by default as in the problem."""
+        """Best tree of one leaf.
+
+        Parameters
+        ----------
+        leaves : {"constant", "linear"} or None, default None
+            Kind of the leaf; None: as in the problem.
+
+        Returns
+        -------
+        Tree
+            The tree.
+        """
         tree = Tree.constant(np.zeros(self.n_outputs), self.n_features, self.classes)
         return self.fit_leaves(tree, leaves=leaves)
 
@@ -548,12 +792,16 @@ class TreeProblem:
     # ---- leaves ---------------------------------------------------------------------------------------------------
 
     def fit_leaves(self, tree: Tree, *, leaves: str | None = None, min_rows: int | None = None) -> Tree:
-        """The tree with the same splits and optimal leaves (TAO paper, Theorem 3.3).
+        """Fit optimal leaves to the splits of a tree (TAO paper, Theorem 3.3).
 
         Parameters
         ----------
-        leaves : "constant" or "linear"; by default as in the problem.
-        min_rows : fewest rows of a linear leaf; smaller leaves stay constant; ``2 (p + 1)`` by default.
+        tree : Tree
+            The tree.
+        leaves : {"constant", "linear"} or None, default None
+            Kind of the leaves; None: as in the problem.
+        min_rows : int or None, default None
+            Fewest rows of a linear leaf; smaller leaves stay constant. None: ``2 (p + 1)``.
 
         Returns
         -------
@@ -584,7 +832,18 @@ class TreeProblem:
         return fit_jointly(self, fitted) if joint else fitted
 
     def link(self, linear: bool) -> str:
-        """Link of this problem's trees: softmax if leaves hold linear class scores."""
+        """Link of this problem's trees.
+
+        Parameters
+        ----------
+        linear : bool
+            Whether the leaves are linear.
+
+        Returns
+        -------
+        {"identity", "softmax"}
+            "softmax" if leaves hold linear class scores.
+        """
         return "softmax" if linear and self.is_classification else "identity"
 
     def fit_leaf_arrays(
@@ -595,10 +854,30 @@ class TreeProblem:
         min_rows: int | None = None,
         lasso: float = 0.0,
     ) -> records.Leaves:
-        """`fit_leaves` on arrays: rows at leaf numbers ``leaf (n,)``, warm start ``coefs``; returns new arrays.
+        """`fit_leaves` on arrays.
 
-        With ``lasso`` a linear leaf minimises half the mean squared error on its rows (of another loss, the mean) plus
-        ``lasso |coefs|_1``, whatever the penalties of the statement.
+        Parameters
+        ----------
+        leaf : ndarray of int of shape (n,)
+            Number of the leaf of each row.
+        values : ndarray of shape (L, K)
+            Constant terms of the leaves.
+        coefs : ndarray of shape (L, K, p)
+            Linear terms to start from; of shape (L, K, 0) for constant leaves.
+        min_rows : int or None, default None
+            Fewest rows of a linear leaf; None: ``2 (p + 1)``.
+        lasso : float, default 0.0
+            If > 0, a linear leaf minimises half the mean squared error on its rows (of another loss, the mean) plus
+            ``lasso |coefs|_1``, whatever the penalties of the statement.
+
+        Returns
+        -------
+        values : ndarray of shape (L, K)
+            Constant terms.
+        coefs : ndarray of shape (L, K, p)
+            Linear terms.
+        lower, upper : ndarray of shape (L, K)
+            Bounds of linear leaves; empty for none.
         """
         linear, loss = coefs.shape[2] > 0, self.loss_function
         order, start = group = reduced.group_rows(leaf, values.shape[0], self.w)
@@ -620,7 +899,18 @@ class TreeProblem:
         return records.Leaves(new, coefs, *bounds)
 
     def bound_leaves(self, tree: Tree) -> Tree:
-        """``tree`` with its linear leaves clipped as in `fit_leaves`, but not refitted; regression only."""
+        """Clip the linear leaves of a tree as in `fit_leaves`, without a refit; regression only.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree
+            The tree with bounds.
+        """
         if self.is_classification or not tree.linear_leaves:
             return tree
         group = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
@@ -628,7 +918,20 @@ class TreeProblem:
         return replace(tree, lower=lower, upper=upper)
 
     def trim(self, tree: Tree, *, refit: bool = True) -> Tree:
-        """``tree`` without dead leaves and leaves below ``min_leaf``; leaves are refitted if rows had to move."""
+        """Remove dead leaves and leaves below ``min_leaf``.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+        refit : bool, default True
+            Whether leaves are refitted if rows had to move.
+
+        Returns
+        -------
+        Tree
+            The smaller tree.
+        """
         live = self.live(tree)
         trimmed = self.enforce_min_leaf(live)
         if trimmed.n_leaves == live.n_leaves:
@@ -636,7 +939,18 @@ class TreeProblem:
         return self.fit_leaves(trimmed) if refit else self.bound_leaves(trimmed)
 
     def enforce_min_leaf(self, tree: Tree) -> Tree:
-        """``tree`` without the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree."""
+        """Remove the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree
+            The smaller tree.
+        """
         while tree.n_branches:
             counts = np.bincount(self.leaves_of(tree), minlength=tree.n_nodes)
             small = counts < self.min_leaf

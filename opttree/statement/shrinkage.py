@@ -137,8 +137,8 @@ class NodeMoments:
         models[0] = np.linalg.solve(self.G[0] + root, self.c[0])
         for t in range(tree.n_branches):
             kids = tree.children[t]
-            own = self.c[kids] - self.G[kids] @ models[t]
-            models[kids] = models[t] + np.linalg.solve(self.G[kids] + own_share, own)
+            residual = self.c[kids] - self.G[kids] @ models[t]
+            models[kids] = models[t] + np.linalg.solve(self.G[kids] + own_share, residual)
         leaves = models[tree.n_branches :].transpose(0, 2, 1)
         coefs = leaves[:, :, :-1] if used > 1 else None
         shrunk = replace(tree, values=leaves[:, :, -1], coefs=coefs, lower=None, upper=None, link="identity")

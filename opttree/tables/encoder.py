@@ -134,11 +134,37 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Any:
-        """Learn the encoding and encode the same rows, whose target statistics are those of the other folds."""
+        """Learn the encoding and encode the same rows, whose target statistics are those of the other folds.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows of the table.
+        y : array-like of shape (n,) or (n, K), default None
+            The target.
+        sample_weight : array-like of shape (n,) or None, default None
+            Weights of the rows.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n, q)
+            The features, a table where `set_output` asks for one.
+        """
         return self._learn(X, y, sample_weight)
 
     def transform(self, X: Any) -> Any:
-        """The features (n, q) of new rows."""
+        """Encode new rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows of the table.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n, q)
+            The features, a table where `set_output` asks for one.
+        """
         check_is_fitted(self, "encoding_")
         return self.encoding_.transform(check_table(self, X, reset=False))
 
@@ -206,7 +232,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _category(
         self, j: int, values: list[str], target: NDArray[Any] | None
     ) -> tuple[list[Feature], dict[int, Floats]]:
-        """The features of a category, and the out-of-fold values of those that have them."""
+        """The features of a category, and out-of-fold values of the features that are statistics."""
         column = np.array(values, object)[:, None]
         there = column[column[:, 0] != ""]
         n_levels = len(set(there[:, 0]))
@@ -265,7 +291,7 @@ def _kind_and_folds(output: NDArray[Any]) -> tuple[str, int]:
 
 
 def columns_of(X: Any, categorical_features: Any) -> tuple[Column, ...]:
-    """Names and kinds of the columns of a table; those of an array are called x0, x1, ..."""
+    """Names and kinds of the columns of a table; columns of an array are called x0, x1, ..."""
     names = table_names(X)
     if names is None:
         kinds = [kind_of(X[:, j]) for j in range(X.shape[1])]

@@ -240,7 +240,7 @@ class Encoding:
     # ---- tables -----------------------------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Floats:
-        """Features of a table; columns are found by name, those of an array by their place.
+        """Features of a table, whose columns are found by name, or of an array, whose columns are found by place.
 
         Parameters
         ----------

@@ -135,12 +135,36 @@ class LeaveOneOutMeans(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """The encoded training rows; with ``leave_out``, each row's own target is left out of its mean."""
+        """Encode the training rows; with ``leave_out``, the target of a row is left out of its mean.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+        y : array-like of shape (n,)
+            The target.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            The rows, categories replaced by means.
+        """
         left_out = self._encode(X, y)
         return left_out if self.leave_out else self.transform(X)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """The encoded rows of ``X``."""
+        """Encode new rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, p)
+            The rows, categories replaced by means.
+        """
         check_is_fitted(self, "encoder_")
         frame = pd.DataFrame(X)
         if list(frame.columns) != self.columns_:

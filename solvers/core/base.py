@@ -27,10 +27,22 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Step:
-    """One iterate: a model, its objective if the solver knows it, a proved lower bound if there is one, and the phase.
+    """One iterate of a solver.
 
-    ``n_evaluations`` counts the passes over the data since the last step; ``info`` holds additional numbers for the
-    trace.
+    Parameters
+    ----------
+    tree : Tree or Forest
+        The model.
+    objective : float or None, default None
+        Its objective, if the solver knows it.
+    bound : float or None, default None
+        A proved lower bound on the objective of every tree, if there is one.
+    phase : str, default ""
+        Name of the part of the algorithm, for the trace.
+    n_evaluations : int, default 1
+        Passes over the data since the last step.
+    info : mapping of str to float
+        Additional numbers for the trace.
 
     See Also
     --------
@@ -176,7 +188,17 @@ class Solver(Checked):
         return f"{type(self).__name__}({', '.join(options)})"
 
     def refusal(self, problem: TreeProblem) -> str | None:
-        """None, or the reason why this solver cannot solve ``problem``, its side constraints included.
+        """Reason why this solver cannot solve a problem, its side constraints and its loss included.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None if the solver can solve the problem.
 
         Examples
         --------
@@ -195,7 +217,18 @@ class Solver(Checked):
         return self._refusal(problem)
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Whether its OPTIMAL is a proof over all trees of ``problem``, not over some that its options admit."""
+        """Whether OPTIMAL is a proof over all trees of a problem, not over some that the options admit.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        bool
+            True if no tree of the problem is left out.
+        """
         return False
 
     def _refusal(self, problem: TreeProblem) -> str | None:
@@ -203,7 +236,18 @@ class Solver(Checked):
         return None
 
     def supports(self, problem: TreeProblem) -> str | None:
-        """Deprecated: `refusal` is its name."""
+        """Deprecated name of `refusal`.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        str or None
+            What `refusal` returns.
+        """
         warnings.warn("Solver.supports is deprecated; it is called refusal", DeprecationWarning, stacklevel=2)
         return None if type(self)._refusal is type(self).supports else self.refusal(problem)
 
@@ -215,10 +259,23 @@ class Solver(Checked):
             cls._refusal = cls.supports  # type: ignore[method-assign]
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The algorithm: yields a `Step` per iterate and None in between wherever it can be stopped.
+        """Run the algorithm.
 
-        The generator's return value says why it ended: a `Termination`, or a `Verdict` with an additional message; None
-        means `Termination.ITERATION_LIMIT`.
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        start : Tree or None
+            Tree to start from, if any.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Yields
+        ------
+        Step or None
+            A `Step` per iterate, and None in between wherever the run can be stopped. The return value of the generator
+            says why it ended: a `Termination`, or a `Verdict` with an additional message; None means
+            `Termination.ITERATION_LIMIT`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define steps")
 

@@ -53,11 +53,11 @@ class MultiStart(Solver):
 
     @property
     def makes_forests(self) -> bool:  # type: ignore[override]
-        """Whether ``solver`` does."""
+        """Whether ``solver`` makes forests."""
         return self.solver.makes_forests
 
     def refusal(self, problem: TreeProblem) -> str | None:
-        """That of ``solver``."""
+        """Reason why ``solver`` cannot solve the problem."""
         return self.solver.refusal(problem)
 
     def _refusal(self, problem: TreeProblem) -> str | None:
@@ -65,7 +65,7 @@ class MultiStart(Solver):
         return self.solver._refusal(problem)
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Whether ``solver`` does."""
+        """Whether ``solver`` covers the problem."""
         return self.solver.covers(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -74,13 +74,13 @@ class MultiStart(Solver):
             return (yield from self._spread_out(problem, start, rng))
         termination: Termination | Verdict | None = None
         for run in range(self.n):
-            own = start_for(self.solver, start) if run == 0 else None
-            inner = self.solver.steps(problem, own, rng.spawn(1)[0])
+            first = start_for(self.solver, start) if run == 0 else None
+            inner = self.solver.steps(problem, first, rng.spawn(1)[0])
             termination = yield from changed_steps(inner, partial(_labelled, str(run + 1)))
         return termination
 
     def _spread_out(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The runs in parallel; the termination is that of the last run to finish."""
+        """Run in parallel; the run that finishes last says why all ended."""
         tasks = [(start_for(self.solver, start) if run == 0 else None, rng.spawn(1)[0]) for run in range(self.n)]
         termination: Termination | Verdict | None = None
         results = spread(_run, (problem, self.solver), tasks, self.n_jobs)
@@ -103,7 +103,8 @@ class Chain(Solver):
 
     Parameters
     ----------
-    solvers : two or more solvers, in order, as positional arguments.
+    *solvers : Solver
+        Two or more solvers, in order.
 
     See Also
     --------
@@ -133,7 +134,7 @@ class Chain(Solver):
 
     @property
     def makes_forests(self) -> bool:  # type: ignore[override]
-        """Whether the last solver does."""
+        """Whether the last solver makes forests."""
         return self.solvers[-1].makes_forests
 
     def __repr__(self) -> str:
@@ -161,11 +162,11 @@ class Chain(Solver):
         return None
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Whether the last solver does, whose termination is that of the chain."""
+        """Whether the last solver covers the problem: its termination ends the chain."""
         return self.solvers[-1].covers(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """The solvers in turn; the termination is that of the last one."""
+        """Run the solvers in turn; the last one says why the chain ended."""
         best: Model | None = start
         best_objective = float("inf")
         if start is not None:

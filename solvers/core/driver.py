@@ -18,10 +18,10 @@ from solvers.core.base import LastCall, Solver, Step, Steps, due_at, start_for
 from solvers.core.log import LOGGER, Bar, Lines, Silent, Verbosity, checked, log_of
 from solvers.core.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
-SAME, ROUNDING = 1e-6, 1e-12  # relative to a bound, to one leaf's objective: a tree this little below a bound equals it
+BOUND_RTOL, BOUND_ATOL = 1e-6, 1e-12  # relative to a bound, to one leaf's objective: a tree so little below equals it
 EPSILON = float(np.finfo(float).eps)  # of the loss of a row: rounding where one row has nearly all the weight
-SAID_GAP = 1e-3  # the message states relative gaps above this
-CLAIM = 1e-4  # error of a reported objective allowed for single precision, relative to it or to the best constant's
+REPORTED_GAP = 1e-3  # the message states relative gaps above this
+OBJECTIVE_RTOL = 1e-4  # allowed error of a reported objective, for single precision; relative to it or the constant's
 
 Callback = Callable[[Step, Trace], object]
 
@@ -36,25 +36,35 @@ def solve(
     random_state: int | np.random.Generator | None = None,
     verbose: Verbosity = 0,
 ) -> Result:
-    """Run ``solver`` on ``problem`` and return the best tree it found.
+    """Run a solver on a problem and return the best tree it found.
 
     The objective of the result is recomputed, whatever the solver reported, and its tree is checked against the limits
     of the problem.
 
     Parameters
     ----------
-    problem : the statement.
-    solver : an instance of a solver, such as ``TAO()``.
-    start : tree to start from, or a `Result`, an estimator (fitted to the problem's own X and y, as its tree is on raw
-        data) or a scikit-learn tree that holds one, see `opttree.model.convert.as_model`; by default the solver's
-        initial tree.
-    time_limit : wall-clock seconds, > 0, without those in which kernels are compiled or loaded. Checked between the
-        solver's steps, of which one may take seconds on a wide table; the best tree so far is returned.
-    callback : called with each `Step`, including that of the last call, and the `Trace` so far; return True to stop.
-    random_state : seed or Generator. The same seed gives the same tree on any number of threads.
-    verbose : 1 prints a line, at most four a second, when the best objective, the bound or the phase changes; "bar"
-        shows a progress bar; 0 prints nothing. The beginning and the end of a run also go to
-        ``logging.getLogger("opttree")``.
+    problem : TreeProblem
+        The statement.
+    solver : Solver
+        An instance, such as ``TAO()``.
+    start : Tree, Result, estimator or scikit-learn tree, default None
+        Tree to start from, or what holds one, see `opttree.model.convert.as_model`; by default the solver's initial
+        tree. An estimator must be fitted to the problem's own X and y, as its tree is on raw data.
+    time_limit : float or None, default None
+        Wall-clock seconds, > 0, without those in which kernels are compiled or loaded. Checked between the solver's
+        steps, of which one may take seconds on a wide table; the best tree so far is returned.
+    callback : callable or None, default None
+        Called with each `Step`, including that of the last call, and the `Trace` so far; return True to stop.
+    random_state : int or numpy.random.Generator or None, default None
+        Seed or generator. The same seed gives the same tree on any number of threads.
+    verbose : {0, 1, "bar"}, default 0
+        "bar" shows a progress bar, 1 prints a line, at most four a second, when the best objective, the bound or the
+        phase changes; 0 prints nothing. The beginning and the end of a run also go to ``logging.getLogger("opttree")``.
+
+    Returns
+    -------
+    Result
+        The best tree, its objective and bound, and why the run ended.
 
     Raises
     ------
@@ -206,7 +216,7 @@ class _Recorder:
         objective, scale = problem.objective(self.best.tree), free.objective(free.best_constant())
         if bound is not None and objective < bound:
             row = 1.0 if problem.is_classification else float(np.ptp(problem.Y)) ** problem.loss_function.degree
-            if objective >= bound - SAME * abs(bound) - ROUNDING * scale - EPSILON * row:
+            if objective >= bound - BOUND_RTOL * abs(bound) - BOUND_ATOL * scale - EPSILON * row:
                 bound = objective
             else:
                 bound = None
@@ -215,7 +225,7 @@ class _Recorder:
                 detail += " The bound is dropped: it holds for trees of the solver's candidate splits and leaves,"
                 detail += " not for this."
         proved = termination is Termination.OPTIMAL
-        if proved and bound is not None and objective - bound > SAID_GAP * abs(objective) + ROUNDING * scale:
+        if proved and bound is not None and objective - bound > REPORTED_GAP * abs(objective) + BOUND_ATOL * scale:
             detail += f" Relative gap: {(objective - bound) / abs(objective):.3g}."
         result = Result(
             tree=self._named(self.best.tree),
@@ -235,7 +245,7 @@ class _Recorder:
             raise SolverError(f"{name} returned an infeasible tree: {reason}", result)
         if proved and bound is None:
             raise SolverError(f"{name} said OPTIMAL; OPTIMAL needs a bound, and it gave none", result)
-        if abs(self.objective - objective) > CLAIM * max(abs(objective), scale):
+        if abs(self.objective - objective) > OBJECTIVE_RTOL * max(abs(objective), scale):
             raise SolverError(
                 f"{name} said that its best tree has the objective {self.objective:.9g}; "
                 f"computed anew it is {objective:.9g}",

@@ -46,7 +46,7 @@ def spread(
 
 
 def width(n_jobs: int | None) -> int:
-    """How many tasks `spread` runs at a time: threads, or those of the cluster."""
+    """How many tasks `spread` runs at a time: one on each thread, of this process or of the cluster."""
     client = _cluster()
     return count(n_jobs) if client is None else max(sum(client.nthreads().values()), 1)
 

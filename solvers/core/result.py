@@ -57,10 +57,12 @@ class SolverError(RuntimeError):
     """A solver violated its contract: no tree without a proof that there is none, an infeasible tree, or a wrong
     objective.
 
-    Attributes
+    Parameters
     ----------
-    result : the `Result` of the run with the true objective, infinite where the tree is infeasible; None where the
-        solver yielded no tree.
+    message : str
+        What is wrong.
+    result : Result or None, default None
+        The run with the true objective, infinite where the tree is infeasible; None where the solver yielded no tree.
 
     See Also
     --------
@@ -111,6 +113,11 @@ class TraceRow(NamedTuple):
 @dataclass
 class Trace:
     """Objective and bound against time, one row per step.
+
+    Attributes
+    ----------
+    rows : list of TraceRow
+        One row per step.
 
     See Also
     --------
@@ -167,17 +174,27 @@ class Result:
 
     Attributes
     ----------
-    tree : the best model found, a `Tree` or a `opttree.Forest`; None where INFEASIBLE: there is none, or none among the
+    tree : Tree or Forest
+        The best model found, a `Tree` or a `opttree.Forest`; None where INFEASIBLE: there is none, or none among the
         solver's candidates (then ``bound`` is None).
-    objective : its ``problem.objective``, infinite without a tree.
-    bound : proved lower bound on the objective, or None; infinite where no tree satisfies the constraints.
-    termination, message : why the solver stopped, as a code and as a sentence.
-    n_steps : iterates the solver yielded.
-    n_evaluations : passes over the data, as reported by the solver.
-    seconds : wall-clock time, without that of objectives, callbacks, and the compilation and loading of kernels.
-    trace : objective, best and bound against time.
-    solver : the solver's repr, options included.
-    compile_seconds : wall-clock time in which kernels were compiled or loaded during the run.
+    objective : float
+        Its ``problem.objective``, infinite without a tree.
+    bound : float or None
+        Proved lower bound on the objective, or None; infinite where no tree satisfies the constraints.
+    termination, message : Termination, str
+        Why the solver stopped, as a code and as a sentence.
+    n_steps : int
+        Iterates the solver yielded.
+    n_evaluations : int
+        Passes over the data, as reported by the solver.
+    seconds : float
+        Wall-clock time, without that of objectives, callbacks, and the compilation and loading of kernels.
+    trace : Trace
+        Objective, best and bound against time.
+    solver : str
+        The solver's repr, options included.
+    compile_seconds : float
+        Wall-clock time in which kernels were compiled or loaded during the run.
 
     See Also
     --------

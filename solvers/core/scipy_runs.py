@@ -78,18 +78,18 @@ def minimise(
     try:
         while True:
             try:
-                found = news.get(timeout=POLL)
+                message = news.get(timeout=POLL)
             except Empty:
                 yield None
                 continue
-            if not isinstance(found, Iterate):
+            if not isinstance(message, Iterate):
                 break
-            yield found
+            yield message
             taken.set()
     finally:
         left = True
         taken.set()
         thread.join(GRACE)
-    if isinstance(found, BaseException):
-        raise found
-    return found, told()
+    if isinstance(message, BaseException):
+        raise message
+    return message, told()

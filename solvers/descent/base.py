@@ -58,7 +58,7 @@ class Steps(Protocol):
         """Steps number ``first`` to ``last - 1``."""
         ...
 
-    def judge(self, thetas: Any, done: int) -> Any:
+    def validation_losses(self, thetas: Any, done: int) -> Any:
         """(S,) validation losses of thetas after ``done`` steps."""
         ...
 
@@ -85,12 +85,20 @@ class Descent:
 
     Parameters
     ----------
-    check : steps between checkpoints; there is also one at the end.
-    average : the thetas of a checkpoint are averaged over this many last checkpoints.
-    patience : None: the last checkpoint is the result, without validation. A number: the result is each start's best
+    steps : Steps
+        The optimizer steps, of all starts.
+    total : int
+        Largest number of steps.
+    check : int, default 1
+        Steps between checkpoints; there is also one at the end.
+    average : int, default 1
+        The thetas of a checkpoint are averaged over this many last checkpoints.
+    patience : int or None, default None
+        None: the last checkpoint is the result, without validation. A number: the result is each start's best
         checkpoint, and a start stops after this many steps without a better one. A stopped start is still updated
         together with the others, but its result stays fixed.
-    first : validation losses (S,) of the initial thetas; None: any checkpoint is better.
+    first : sequence of float or None, default None
+        Validation loss of the initial theta of each start; None: any checkpoint is better.
     """
 
     def __init__(
@@ -143,7 +151,7 @@ class Descent:
         if self.patience is None:
             return
         thetas = self._averaged()
-        losses, host = self.steps.judge(thetas, self.done), None
+        losses, host = self.steps.validation_losses(thetas, self.done), None
         for k, best in enumerate(self.best):
             if self._stopped[k]:
                 continue
@@ -157,7 +165,7 @@ class Descent:
 
     @property
     def thetas(self) -> list[Floats]:
-        """The current thetas; in the end, the best ones or those of the last checkpoint."""
+        """The current thetas; in the end, the thetas of the best checkpoints or of the last one."""
         if self.remaining:
             return list(self.steps.host(self.steps.thetas))
         if self.patience is not None:

@@ -93,7 +93,18 @@ class Adam(Checked):
     )
 
     def rates(self, epochs: int) -> Floats:
-        """Learning rate of each epoch: ``rate (1 + cos(pi k / period)) / 2`` within each period."""
+        """Learning rate of each epoch: ``rate (1 + cos(pi k / period)) / 2`` within each period.
+
+        Parameters
+        ----------
+        epochs : int
+            Number of epochs.
+
+        Returns
+        -------
+        ndarray of shape (epochs,)
+            Learning rates.
+        """
         period = self.period or max(epochs, 1)
         parts: list[Floats] = []
         while sum(part.size for part in parts) < epochs:
@@ -118,8 +129,26 @@ class Adam(Checked):
     ) -> list[Run]:
         """One run per start, or off the CPU one run for all starts that can take their steps together.
 
-        ``closed_leaves`` keeps the leaves' constants optimal in closed form (expected loss only). Linear leaves under
-        log loss have no closed form and follow the gradient in any case. Checkpoints are evaluated on ``validation``.
+        Parameters
+        ----------
+        smooths : sequence of SmoothTreeProblem
+            Problem of each start.
+        thetas : sequence of ndarray of shape (size,)
+            Initial theta of each start.
+        scales : sequence of ndarray of shape (epochs,)
+            Gate scale of each epoch, of each start.
+        rngs : sequence of numpy.random.Generator
+            Random numbers of each start, for mini-batches.
+        closed_leaves : bool, default False
+            Whether the leaves' constants are kept optimal in closed form (expected loss only). Linear leaves under log
+            loss have no closed form and follow the gradient in any case.
+        validation : SmoothTreeProblem or None, default None
+            Problem on which checkpoints are evaluated.
+
+        Returns
+        -------
+        list of Run
+            The runs.
         """
         starts = list(zip(smooths, thetas, scales, rngs, strict=True))
         if not starts:
@@ -127,11 +156,11 @@ class Adam(Checked):
         closed = self._closes(smooths[0], closed_leaves)
         size = self.batch_size  # starts with fewer batches per epoch run separately
         sets = [[start] for start in starts]
-        if smooths[0].elsewhere:
+        if smooths[0].uses_device:
             groups = groupby(starts, lambda s: size and -(-s[0].problem.n_samples // size))
             sets = [list(group) for _count, group in groups]
-        kind: Any = AdamOnBatch if smooths[0].elsewhere else AdamOnRows
-        steps = [kind(self, *zip(*own, strict=True), closed, validation) for own in sets]
+        kind: Any = AdamOnBatch if smooths[0].uses_device else AdamOnRows
+        steps = [kind(self, *zip(*group, strict=True), closed, validation) for group in sets]
         patience = None if validation is None else self.patience * self.check
         return [Descent(s, len(scales[0]), check=self.check, average=self.average, patience=patience) for s in steps]
 
@@ -209,7 +238,28 @@ class LBFGS(Checked):
         closed_leaves: bool = False,
         validation: SmoothTreeProblem | None = None,
     ) -> list[Run]:
-        """One run per start, on full batches only; ``validation`` is not supported."""
+        """One run per start, on full batches only.
+
+        Parameters
+        ----------
+        smooths : sequence of SmoothTreeProblem
+            Problem of each start.
+        thetas : sequence of ndarray of shape (size,)
+            Initial theta of each start.
+        scales : sequence of ndarray of shape (epochs,)
+            Gate scale of each epoch, of each start.
+        rngs : sequence of numpy.random.Generator
+            Ignored: there are no mini-batches.
+        closed_leaves : bool, default False
+            Whether the leaves' constants are kept optimal in closed form.
+        validation : SmoothTreeProblem or None, default None
+            Not supported.
+
+        Returns
+        -------
+        list of Run
+            The runs.
+        """
         if closed_leaves or validation is not None:
             raise ValueError("LBFGS moves all of theta on all rows; got closed_leaves or a validation problem")
         return [LBFGSRun(self, *start) for start in zip(smooths, thetas, scales, strict=True)]

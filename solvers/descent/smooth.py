@@ -99,11 +99,11 @@ class AdamOnRows(_Adam):
         descend(self.thetas[0], self.moments, schedule, self.options.moments, self.closed_leaves, objective)
         self.updates += len(blocks)
 
-    def judge(self, thetas: Floats, done: int) -> Any:
+    def validation_losses(self, thetas: Floats, done: int) -> Any:
         """The objective of the validation problem, at the gate scale of the last epoch."""
         assert self.validation is not None
-        judge = self.validation.with_alpha(float(self.scales[done - 1, 0]))
-        return [judge.value_and_grad(thetas[0])[0]]
+        smooth = self.validation.with_alpha(float(self.scales[done - 1, 0]))
+        return [smooth.value_and_grad(thetas[0])[0]]
 
     def mean(self, thetas: Sequence[Floats]) -> Floats:
         """The mean of some thetas."""
@@ -127,7 +127,7 @@ class AdamOnBatch(_Adam):
         self.state = self.batch.upload(np.zeros_like(thetas)), self.batch.upload(np.zeros_like(thetas))
         self._alphas, self.rows = self.batch.upload(self.scales), self.batch.every_row
         if self.validation is not None:
-            self.judging = SmoothTreeProblem.batch_of([self.validation] * len(smooths))
+            self.validation_batch = SmoothTreeProblem.batch_of([self.validation] * len(smooths))
 
     def take(self, first: int, last: int) -> None:
         """Epochs number ``first`` to ``last - 1`` of all starts."""
@@ -152,10 +152,10 @@ class AdamOnBatch(_Adam):
                     self.thetas, self.state, self.updates, rate, alpha, rows, *how
                 )
 
-    def judge(self, thetas: Any, done: int) -> Any:
+    def validation_losses(self, thetas: Any, done: int) -> Any:
         """The objectives of the validation problem, at the gate scales of the last epoch."""
         with self.batch.within_memory():
-            return self.judging.evaluate(self.host(thetas), self.scales[done - 1])[0]
+            return self.validation_batch.evaluate(self.host(thetas), self.scales[done - 1])[0]
 
     def mean(self, thetas: Sequence[Any]) -> Any:
         """The mean of some thetas."""

@@ -110,23 +110,23 @@ class Boosting(Solver):
         """The best constant, then the sum of the trees up to the lowest held-out loss."""
         yield from at_hand(problem, start)
         share = self.validation if problem.n_samples > 1 else None
-        judge = self.validation if isinstance(self.validation, TreeProblem) else None
+        given = self.validation if isinstance(self.validation, TreeProblem) else None
         repeats = (
             1
-            if share is None or judge is not None
+            if share is None or given is not None
             else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
         )
         runs: list[Run] = []
 
         def grown() -> Generator[None, Any, Termination]:
             termination = Termination.ITERATION_LIMIT
-            for own in [rng] if repeats == 1 else rng.spawn(repeats):
+            for start_rng in [rng] if repeats == 1 else rng.spawn(repeats):
                 if share is None or isinstance(share, TreeProblem):
-                    train, valid = problem, judge
+                    train, valid = problem, given
                 else:
-                    train, valid = problem.split(share, own)
+                    train, valid = problem.split(share, start_rng)
                 runs.append(Run(starting_scores(train), held_out=valid is not None))
-                termination = yield from self._grown(runs[-1], train, valid, own)
+                termination = yield from self._grown(runs[-1], train, valid, start_rng)
             return termination
 
         def ensemble() -> Step | None:
@@ -149,8 +149,8 @@ class Boosting(Solver):
         for _ in range(self.n_trees):
             tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
             run.trees.append(tree)
-            for part, own in zip(parts, scores, strict=True):
-                own += self.learning_rate * tree.outputs(part.X)
+            for part, sums in zip(parts, scores, strict=True):
+                sums += self.learning_rate * tree.outputs(part.X)
             run.losses.append(mean_loss(parts[-1], scores[-1]))
             yield None
             if valid is not None and valid.is_classification and run.losses[-1] < NEGLIGIBLE * alone:

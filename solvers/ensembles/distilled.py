@@ -131,37 +131,37 @@ class Distilled(Solver):
         taught = problem.with_rows(X, answers, weight, loss="squared", leaves=linear, min_leaf=1)
         shared = Shared.of(taught, grower, (float(self.shrinkage),))
         for depth in self.depths or (problem.depth,):
-            found: list[tuple[float, Tree]] = []
-            own = replace(shared, depth=depth)
-            last = partial(student, found, depth)
-            yield from at_last_call(self._grown(problem, own, rng, found), last)
-            yield student(found, depth)
+            students: list[tuple[float, Tree]] = []
+            deep = replace(shared, depth=depth)
+            last = partial(student, students, depth)
+            yield from at_last_call(self._grown(problem, deep, rng, students), last)
+            yield student(students, depth)
         return Termination.ITERATION_LIMIT
 
     def _studied(self, student: Solver, taught: TreeProblem, rng: Rng) -> Generator[Step | None, Any, None]:
         """Run the student on the forest's predictions; yields a step at the end or at the last call."""
-        found: list[Tree] = []
+        trees: list[Tree] = []
 
         def last() -> Step | None:
-            if not found:
+            if not trees:
                 return None
-            info = {"depth": float(taught.depth), "unlike_teacher": taught.mean_loss(found[-1])}
-            return Step(found[-1], phase="student", info=info)
+            info = {"depth": float(taught.depth), "unlike_teacher": taught.mean_loss(trees[-1])}
+            return Step(trees[-1], phase="student", info=info)
 
         def run() -> Generator[None, Any, None]:
             with closing(student.steps(taught, None, rng)) as steps:
                 for step in steps:
                     if step is not None:
-                        found.append(as_tree(step.tree))
+                        trees.append(as_tree(step.tree))
                     yield None
 
         yield from at_last_call(run(), last)
         yield last()
 
     def _grown(
-        self, problem: TreeProblem, shared: Shared, rng: Rng, found: list[tuple[float, Tree]]
+        self, problem: TreeProblem, shared: Shared, rng: Rng, students: list[tuple[float, Tree]]
     ) -> Generator[None, Any, None]:
-        """Add trees to ``found``, each with the distance of its predictions from the teacher's.
+        """Add trees to ``students``, each with the distance of its predictions from the teacher's.
 
         Where it is stopped, the tree that is being grown ends with the pass that it is in.
         """
@@ -173,7 +173,7 @@ class Distilled(Solver):
                     yield None
             finally:
                 ended.set()
-                found.append(self._rated(problem, shared, growing.result()))
+                students.append(self._rated(problem, shared, growing.result()))
             yield None
 
     def _rated(self, problem: TreeProblem, shared: Shared, grown: GrownTree) -> tuple[float, Tree]:
@@ -193,9 +193,9 @@ class Distilled(Solver):
         return max(min(self.factor * problem.n_samples, MOST_ROWS - problem.n_samples), 0)
 
 
-def student(found: list[tuple[float, Tree]], depth: int) -> Step:
+def student(students: list[tuple[float, Tree]], depth: int) -> Step:
     """The step of the tree that agrees best with the teacher."""
-    error, tree = min(found, key=lambda pair: pair[0])
+    error, tree = min(students, key=lambda pair: pair[0])
     return Step(tree, phase="student", info={"depth": float(depth), "unlike_teacher": error})
 
 

@@ -91,6 +91,18 @@ class TAOForest(GrowthOptions, Solver):
         They are grown by the compiled passes: thresholds are the best of 256 along each hyperplane, and numbers of
         single precision.
 
+        Parameters
+        ----------
+        n_trees : int, default 30
+            Number of trees.
+        max_iter : int, default 40
+            Passes over each tree.
+
+        Returns
+        -------
+        TAOForest
+            The solver.
+
         Examples
         --------
         >>> from solvers import TAOForest
@@ -149,7 +161,22 @@ class TAOForest(GrowthOptions, Solver):
         return Termination.ITERATION_LIMIT
 
     def growth(self, problem: TreeProblem, rng: Rng, tallies: dict[str, Tally]) -> Generator[None]:
-        """Grow the trees into ``tallies``, one for each kind; yields after each tree."""
+        """Grow the trees.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        rng : numpy.random.Generator
+            Random numbers.
+        tallies : dict of str to Tally
+            Where the trees go, one tally for each kind; filled here.
+
+        Yields
+        ------
+        None
+            After each tree.
+        """
         common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
         seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
         shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
@@ -159,8 +186,21 @@ class TAOForest(GrowthOptions, Solver):
         yield from self._trees(shared, seeds, common, tallies)
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
-        """A function of weights (n,), targets (n, K) and random numbers that fits a tree of this kind to a sample under
-        squared loss, by the compiled passes; the rows of ``train`` are prepared only once.
+        """Function that fits single trees of this kind under squared loss, by the compiled passes.
+
+        The rows are prepared only once.
+
+        Parameters
+        ----------
+        train : TreeProblem
+            The problem whose rows the trees are fitted to.
+        subsample : float
+            Share of the rows in the sample of each tree.
+
+        Returns
+        -------
+        callable
+            Function of weights (n,), targets (n, K) and random numbers; it returns a tree.
         """
         ridge = self.ridge if self.shrinkage == "oob" else float(self.shrinkage)
         shared = Shared.of(train, replace(self, sample=subsample), (ridge,))

@@ -103,9 +103,9 @@ class Shared:
         n, sample = self.w.size, self.options.sample
         if sample == "bootstrap":
             return self.w * np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float32)
-        keep = np.zeros(n, np.float32)
-        keep[rng.choice(n, max(round(float(sample) * n), 1), replace=False)] = 1.0
-        return self.w * keep
+        drawn = np.zeros(n, np.float32)
+        drawn[rng.choice(n, max(round(float(sample) * n), 1), replace=False)] = 1.0
+        return self.w * drawn
 
 
 class GrownTree(NamedTuple):
@@ -123,16 +123,16 @@ class GrownTree(NamedTuple):
         models, low, high = (part.astype(np.float64) for part in (self.models[number], self.low, self.high))
         values, coefs = models[:, :, -1], models[:, :, :-1]
         skeleton = self.skeleton
-        own = skeleton.children, skeleton.A, skeleton.b
+        splits = skeleton.children, skeleton.A, skeleton.b
         if not coefs.any():  # constants are always within their range
-            return Tree(*own, np.clip(values, low, high), classes=classes)
+            return Tree(*splits, np.clip(values, low, high), classes=classes)
         if np.isinf(low).any():
-            return Tree(*own, values, coefs, classes=classes)
-        return Tree(*own, values, coefs, lower=low, upper=high, classes=classes)
+            return Tree(*splits, values, coefs, classes=classes)
+        return Tree(*splits, values, coefs, lower=low, upper=high, classes=classes)
 
 
 def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None = None) -> GrownTree:
-    """One tree, from its kind, "oblique", "axis", "cart" or "extra", and from random numbers of its own; for ``ended``,
+    """Grow one tree, from its kind, "oblique", "axis", "cart" or "extra", and from random numbers; for ``ended``,
     which is for oblique trees, see `oblique`.
     """
     kind, rng = task
@@ -150,9 +150,9 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     low, high = moments.low, moments.high
     models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
     leaf_l1, relaxed = shared.leaf_l1 * float(w.sum()), shared.options.relaxed
-    for shrinkage, lasso, own in zip(shared.shrinkages, shared.lassos, models, strict=True):
+    for shrinkage, lasso, model in zip(shared.shrinkages, shared.lassos, models, strict=True):
         towards = alternation.Shrinkage(float(shrinkage), leaf_l1, 2.0 * lasso, relaxed)
-        alternation.leaf_models(children, moments, towards, own)
+        alternation.leaf_models(children, moments, towards, model)
     if not shared.options.clip:
         low[:], high[:] = -np.inf, np.inf
     if shared.options.monotone is not None:  # scikit-learn's values, which are in order
@@ -202,8 +202,8 @@ def oblique(
     )
     live, portion = np.ones(n_branches, bool), rule.passes if ended is None else 1
     for begun in range(0, max(rule.passes, 1), max(portion, 1)):
-        own = rule._replace(passes=min(begun + portion, rule.passes))
-        leaf = alternation.alternate(sample, rows, A, b, live, own, begun, masks)
+        part = rule._replace(passes=min(begun + portion, rule.passes))
+        leaf = alternation.alternate(sample, rows, A, b, live, part, begun, masks)
         if ended is not None and ended():
             break
     numbers = np.arange(n_branches + 1.0)[:, None]

@@ -75,16 +75,17 @@ class GrowthOptions(Checked):
     _: KW_ONLY
     split_lasso: float | None = option(
         None,
-        """l1 penalty on the weights of each split in its logistic regression, whose weights sum to one: unlike the
+        """The l1 penalty on the weights of each split in its logistic regression, whose weights sum to one: unlike the
         statement's `L1`, it does not grow with the depth, where there are fewer rows. For oblique trees. None: .001 for
         at most 64 features, and none for more, since its fits take up to the fourth power of their number.""",
         least=0,
     )
     leaf_lasso: float | Literal["oob"] = option(
         "oob",
-        """l1 penalty on the weights of each linear leaf against half the mean squared error on its rows (scikit-learn's
-        ``Lasso(alpha)``), in units of the outputs, after the last pass. "oob": the largest of `LASSOS` that
-        raises the expected out-of-bag error by half a percent at most, in trees of TAO of at most 64 features.""",
+        """The l1 penalty on the weights of each linear leaf against half the mean squared error on its rows
+        (scikit-learn's ``Lasso(alpha)``), in units of the outputs, after the last pass. "oob": the largest of
+        `LASSOS` that raises the expected out-of-bag error by half a percent at most, in trees of TAO of at most 64
+        features.""",
         least=0,
     )
     relaxed: bool = option(
@@ -105,13 +106,39 @@ class GrowthOptions(Checked):
     )
 
     def l1_of_splits(self, n_features: int) -> float:
-        """``split_lasso``, where it is not given for so many features."""
+        """l1 penalty on splits: ``split_lasso``, or its default.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features.
+
+        Returns
+        -------
+        float
+            The penalty.
+        """
         if self.split_lasso is not None:
             return float(self.split_lasso)
         return SPLIT_LASSO if n_features <= MOST_FEATURES else 0.0
 
     def masks(self, n_branches: int, p: int, rng: Rng) -> NDArray[np.bool_]:
-        """Features (B, p) that each node of a tree may use; empty for all."""
+        """Features that each node of a tree may use.
+
+        Parameters
+        ----------
+        n_branches : int
+            Number of branch nodes, B.
+        p : int
+            Number of features.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        ndarray of bool of shape (B, p)
+            True where a node may use a feature; empty if all nodes may use all.
+        """
         if self.max_features is None:
             return np.ones((0, 0), bool)
         count = (

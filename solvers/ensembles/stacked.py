@@ -125,7 +125,7 @@ class StackedForest(Solver):
                 (tally,) = tallies.values()
                 answers[k, valid] = tally.forest(tally.best(self.n_trees), part).outputs(problem.X[valid])
         root = np.sqrt(problem.w)[:, None]
-        table = np.column_stack([(root * own).ravel() for own in answers])
+        table = np.column_stack([(root * answer).ravel() for answer in answers])
         unit = max(float(np.linalg.norm(table)), 1e-300)
         weights = nnls(np.vstack([table / unit, np.full(len(answers), SUM)]), np.append(root * Y / unit, SUM))[0]
         return weights / weights.sum()

@@ -98,11 +98,11 @@ class BlockBounds(Solver):
         whole = total_weight(problem)
         parts = (problem.sample(np.sort(rows), min_leaf=1) for rows in np.array_split(order, number))
         bound = ended = 0.0
-        for done, (share, own, proved) in enumerate(
+        for done, (share, block_bound, proved) in enumerate(
             block_bounds(iter([problem]) if number == 1 else parts, number, tree, until, self.max_splits, self.n_jobs),
             1,
         ):
-            bound += share / whole * own
+            bound += share / whole * block_bound
             ended += proved
             yield Step(tree, objective, bound, "blocks", info={"blocks": float(done), "proved": ended})
         return Verdict(Termination.TIME_LIMIT if ended < number else Termination.ITERATION_LIMIT, words(number, ended))
@@ -119,8 +119,8 @@ class BlockBounds(Solver):
             for _ in range(1 if before else 2):  # the first time for all that happens once
                 began = now()
                 parts = (problem.sample(rows, min_leaf=1) for rows in some)
-                found = block_bounds(parts, len(some), tree, began + most, self.max_splits, self.n_jobs)
-                proved = all(ended for _weight, _bound, ended in found)
+                results = block_bounds(parts, len(some), tree, began + most, self.max_splits, self.n_jobs)
+                proved = all(ended for _weight, _bound, ended in results)
                 yield
                 seconds = now() - began
             growth = min(max(seconds / before, 2.0), GROWTH) if before else GROWTH
@@ -141,8 +141,8 @@ def block_bounds(
         group = list(islice(parts, GROUP * at_once))
         share = None if until == math.inf else max((until - now()) * min(at_once / (number - begun), 1.0), 1e-3)
         with closing(spread(bounded, (tree, max_splits), [(part, share) for part in group], n_jobs)) as results:
-            for _number, found in results:
-                yield found
+            for _number, result in results:
+                yield result
 
 
 def bounded(shared: tuple[Tree, int | None], task: tuple[TreeProblem, float | None]) -> tuple[float, float, bool]:

@@ -30,7 +30,7 @@ from solvers.initial import CartInit
 
 MOST_DEPTH = 6
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
-SAME, ROUNDING = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
+PROOF_RTOL, PROOF_ATOL = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class BranchAndBound(Solver):
     )
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Without a limit of its own on splits; linear leaves, which are not clipped, are not all there are."""
+        """True unless ``max_splits`` restricts the trees, or leaves are linear: it searches no clipped ones."""
         return self.max_splits is None and problem.leaves == "constant"
 
     def _refusal(self, problem: TreeProblem) -> str | None:
@@ -140,13 +140,13 @@ class BranchAndBound(Solver):
             problem = problem.sample(np.sort(rows))
         refitted = partial(_refitted, exact)
         first = changed_steps(init.steps(problem, None, rng), refitted)
-        found, _objective, _end = yield from follow(exact.problem, first, type(init).__name__)
-        return None if found is None else as_tree(found)
+        model, _objective, _end = yield from follow(exact.problem, first, type(init).__name__)
+        return None if model is None else as_tree(model)
 
     def _seconds_for_blocks(self, began: float) -> float:
         """Seconds for `blocks_bounds`."""
-        own = math.inf if self.time_limit is None else self.time_limit - (now() - began)
-        left = max(min(own, seconds_left()), 0.0)
+        allowed = math.inf if self.time_limit is None else self.time_limit - (now() - began)
+        left = max(min(allowed, seconds_left()), 0.0)
         return min(max(SHARE * left, min(LEAST, 0.5 * left)), LONGEST)
 
     def _searched(self, search: Search, rng: Rng) -> Steps:
@@ -181,8 +181,8 @@ class BranchAndBound(Solver):
         if search.full:
             return Verdict(Termination.TOO_LARGE, f"{words} More intervals wait than queue_memory holds.")
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
-        rounded = ROUNDING ** max(problem.loss_function.degree, 1.0)  # of a perfect fit
-        if objective - search.bound > max(self.gap, SAME) * (1.0 + SAME) * abs(objective) + rounded * leaf:
+        rounded = PROOF_ATOL ** max(problem.loss_function.degree, 1.0)  # of a perfect fit
+        if objective - search.bound > max(self.gap, PROOF_RTOL) * (1.0 + PROOF_RTOL) * abs(objective) + rounded * leaf:
             words += " Costs this far below that of one leaf are lost in its rounding."
             return Verdict(Termination.STALLED, words)
         return Verdict(Termination.OPTIMAL, words)

@@ -21,7 +21,7 @@ from solvers.exact.blocks import block_bounds, total_weight, words
 from solvers.exact.oblique import ObliqueBranchAndBound
 from solvers.mip import MIP
 
-SAME, ROUNDING = 1e-6, 1e-12  # relative to the objective, to that of one leaf: differences that count as rounding
+BOUND_RTOL, BOUND_ATOL = 1e-6, 1e-12  # relative to the objective, to one leaf's: differences that are rounding
 MANY = 20_000  # rows from which on "auto" takes blocks, at depth 3 and more under a time limit
 SEARCHED = "The search for a bound has ended."  # of blocks of rows
 NOT_OF_IT = " The tree has oblique splits: {} is a bound for axis-aligned trees, and it does not hold for this tree."
@@ -38,27 +38,35 @@ def certify(
     random_state: int | np.random.Generator | None = None,
     **options: Any,
 ) -> Result:
-    """Certify how far ``tree``, from any solver, is from optimal.
+    """Certify how far a tree, from any solver, is from optimal.
 
     `BranchAndBound` bounds axis-aligned trees over all thresholds, started from ``tree``; many rows are divided into
     blocks, see `BlockBounds`. `ObliqueBranchAndBound` bounds oblique trees of at most two levels, of some dozens of
-    rows and a few features. `MIP` takes the statements that these do not, and every one if options of its own are
+    rows and a few features. `MIP` takes the statements that these do not, and every one for which options of `MIP` are
     given.
 
     Parameters
     ----------
-    problem : the statement.
-    tree : a feasible tree, or a result, an estimator or a scikit-learn tree that holds one. An oblique tree of a
-        problem of axis-aligned splits is no competitor of theirs: the verdict says so, and there is no bound.
-    time_limit : seconds, > 0, or None: to the proof, however long it takes.
-    blocks : number of blocks of rows, or "auto": at depth 3 and more, with more than 20,000 rows and a time limit, as
-        few as the time allows; else 1.
-    chunks : `Chunks` of labelled rows in place of those of ``problem``, which then only states the options and the
-        classes: each chunk is a block, and few are in memory at a time.
-    relax : whether to bound the statement without its side constraints: its bound holds with them as well, and the
-        message says which it is. By default `MIP` bounds trees that satisfy them.
-    random_state : of the rows' blocks.
-    **options : options of `BranchAndBound`, of `BlockBounds` if there are blocks, or of `MIP`.
+    problem : TreeProblem
+        The statement.
+    tree : Tree, Result, estimator or scikit-learn tree
+        A feasible tree, or what holds one. An oblique tree of a problem of axis-aligned splits is no competitor of
+        theirs: the verdict says so, and there is no bound.
+    time_limit : float or None, default None
+        Seconds, > 0; None: to the proof, however long it takes.
+    blocks : int or "auto", default "auto"
+        Number of blocks of rows. "auto": at depth 3 and more, with more than 20,000 rows and a time limit, as few as
+        the time allows; else 1.
+    chunks : Chunks or None, default None
+        Labelled rows in place of those of ``problem``, which then only states the options and the classes: each chunk
+        is a block, and few are in memory at a time.
+    relax : bool, default False
+        Whether to bound the statement without its side constraints: its bound holds with them as well, and the message
+        says which it is. By default `MIP` bounds trees that satisfy them.
+    random_state : int or numpy.random.Generator or None, default None
+        Seed or generator of the blocks of rows.
+    **options : object
+        Options of `BranchAndBound`, of `BlockBounds` if there are blocks, or of `MIP`.
 
     Returns
     -------
@@ -112,7 +120,7 @@ def certify(
 
 
 def _known(options: dict[str, Any], kind: type[Solver]) -> dict[str, Any]:
-    """``options``, which must be of the solver ``kind``; those that `certify` sets itself are none."""
+    """Return the options; ValueError for one that the solver lacks, or that `certify` sets itself."""
     names = [f.name for f in fields(kind) if f.name not in ("time_limit", "blocks")]  # type: ignore[arg-type]
     for name, value in options.items():
         if name not in names:
@@ -148,7 +156,7 @@ def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
     objective, termination, bound = problem.objective(tree), result.termination, result.bound
     start = SEARCHED if termination is Termination.ITERATION_LIMIT else termination.value
     free = problem.restated(constraints=())
-    slack = SAME * abs(objective) + ROUNDING * free.objective(free.best_constant())
+    slack = BOUND_RTOL * abs(objective) + BOUND_ATOL * free.objective(free.best_constant())
     if bound is not None and objective < bound - slack:
         termination, bound = Termination.LOCALLY_OPTIMAL, None
         start = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."
@@ -202,13 +210,13 @@ def _of_chunks(
     rows = [TraceRow(now() - began, 0, "start", objective, objective, 0.0)]
     parts = (problem.with_rows(X, y, min_leaf=1) for X, y in chunks.labelled())
     bound = ended = 0.0
-    for share, own, proved in block_bounds(parts, number, tree, until, max_splits, n_jobs):
-        bound += share / weight * own
+    for share, block_bound, proved in block_bounds(parts, number, tree, until, max_splits, n_jobs):
+        bound += share / weight * block_bound
         ended += proved
         rows.append(TraceRow(now() - began, len(rows), "chunks", objective, objective, bound))
     bound = min(bound, objective)
     termination = Termination.ITERATION_LIMIT if ended == number else Termination.TIME_LIMIT
-    if objective - bound <= SAME * abs(objective):
+    if objective - bound <= BOUND_RTOL * abs(objective):
         termination = Termination.OPTIMAL
     return Result(
         tree,

@@ -39,9 +39,9 @@ def outputs_bound(problem: TreeProblem, n_splits: int) -> float:
         return 0.0
     best, squared = np.zeros(n_splits + 1), problem.loss_function.form == "quadratic"
     for y in problem.Y.T[:MOST_OUTPUTS]:  # the others count nothing
-        own = _least_losses(y, problem.w, n_splits + 1, squared)
+        least = _least_losses(y, problem.w, n_splits + 1, squared)
         rounded = EPSILON * float(np.abs(y).max())  # of a residual, as objectives are computed
-        best += own - (2.0 * rounded * np.sqrt(own) + rounded**2 if squared else rounded) - SLACK * own
+        best += least - (2.0 * rounded * np.sqrt(least) + rounded**2 if squared else rounded) - SLACK * least
     return float(np.min(np.maximum(best, 0.0) + problem.price_per_split * np.arange(best.size)))
 
 
@@ -58,13 +58,13 @@ def _least_losses(y: Floats, w: Floats, most: int, squared: bool) -> Floats:
     cost = _squared_costs(mean, weight) if squared else _absolute_costs(mean, weight)
     # best[e]: of the groups before e; of the next constant the first group counts nothing, unless its outputs are equal
     m = weight.size
-    best, found = np.concatenate([[0.0], cost[0]]), np.empty(most)
-    found[0] = best[m]
+    best, losses = np.concatenate([[0.0], cost[0]]), np.empty(most)
+    losses[0] = best[m]
     for k in range(1, most):
         start = best[:m] if exact else np.minimum(best[:m], np.concatenate([[np.inf], best[: m - 1]]))
         best = np.minimum(best, np.concatenate([[0.0], np.min(start[:, None] + cost, axis=0)]))
-        found[k] = best[m]
-    return found
+        losses[k] = best[m]
+    return losses
 
 
 def _squared_costs(y: Floats, w: Floats) -> Floats:

@@ -59,14 +59,14 @@ class ExactInit(Initial):
             levels = min(self.levels, depth)
             if levels == 0 or rows.size < 2 * problem.min_leaf:
                 continue
-            found = solve(stated.restrict(rows, levels), solver, random_state=rng).tree
-            assert isinstance(found, Tree)
+            tree = solve(stated.restrict(rows, levels), solver, random_state=rng).tree
+            assert isinstance(tree, Tree)
             yield None
-            leaf = found.apply(problem.X[rows])
-            numbers, depths = {0: node}, found.node_depth
-            for t, kids in enumerate(found.children.tolist()):
+            leaf = tree.apply(problem.X[rows])
+            numbers, depths = {0: node}, tree.node_depth
+            for t, kids in enumerate(tree.children.tolist()):
                 at = numbers[t]
-                A[at], b[at] = found.A[t], float(found.b[t])
+                A[at], b[at] = tree.A[t], float(tree.b[t])
                 left[at], right[at] = len(left), len(left) + 1
                 for kid in kids:
                     numbers[kid] = len(left)
@@ -74,7 +74,7 @@ class ExactInit(Initial):
                     right.append(-1)
                     A.append(np.zeros(problem.n_features))
                     b.append(0.0)
-                    if kid >= found.n_branches:
+                    if kid >= tree.n_branches:
                         pending.append((numbers[kid], rows[leaf == kid], depth - int(depths[kid])))
         values = np.zeros((len(left), problem.n_outputs))
         tree = Tree.from_links(np.array(left), np.array(right), np.array(A), np.array(b), values, problem.classes)

@@ -30,7 +30,7 @@ from solvers.local_search import LocalSearch
 Floats = NDArray[np.float64]
 CHUNK = 2000  # nodes between two looks at the bound
 SLACK = 1e-12  # of one leaf's cost: differences that are rounding errors
-SAME, ROUNDED = 1e-9, 4.0  # of the objective, of the slack: what a proof may lack
+PROOF_RTOL, PROOF_SLACKS = 1e-9, 4.0  # of the objective, of the slack: what a proof may lack
 MOST_DEPTH = 2
 
 
@@ -76,7 +76,7 @@ class ObliqueBranchAndBound(Solver):
     tolerance: float = option(1e-9, "Distance of hulls from which on they are separable.", above=0)
 
     def covers(self, problem: TreeProblem) -> bool:
-        """All hyperplanes in which rounding decides no side of a row, see above."""
+        """True: all hyperplanes count in which rounding decides no side of a row."""
         return True
 
     def _refusal(self, problem: TreeProblem) -> str | None:
@@ -100,8 +100,8 @@ class ObliqueBranchAndBound(Solver):
             yield Step(start, phase="start")
         elif self.init is not None:
             inner = self.init.steps(problem, None, rng.spawn(1)[0])
-            found, _objective, _end = yield from follow(problem, inner, type(self.init).__name__)
-            start = None if found is None else as_tree(found)
+            model, _objective, _end = yield from follow(problem, inner, type(self.init).__name__)
+            start = None if model is None else as_tree(model)
         if start is not None and problem.objective(start) < problem.objective(best):
             best = start
         if problem.depth == 0:
@@ -125,7 +125,7 @@ class ObliqueBranchAndBound(Solver):
             return Verdict(
                 Termination.STALLED, f"{search.words} Rows that nearly lie on a common plane left cuts in doubt."
             )
-        if search.objective - search.bound > SAME * abs(search.objective) + ROUNDED * search.data.slack:
+        if search.objective - search.bound > PROOF_RTOL * abs(search.objective) + PROOF_SLACKS * search.data.slack:
             return Verdict(Termination.STALLED, f"{search.words} Rounding moves rows across the best that was found.")
         return Verdict(Termination.OPTIMAL, search.words)
 

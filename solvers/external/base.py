@@ -43,13 +43,9 @@ class External(Solver):
 
     Examples
     --------
-    >>> from opttree import TreeProblem, datasets
-    >>> from solvers import external, solve
-    >>> X, y = datasets.load("diabetes", as_arrays=True)
-    >>> problem = TreeProblem.standardized(X, y, depth=2, splits="axis")
-    >>> cart = solve(problem, external.CART(), random_state=0)
-    >>> cart.objective < 1.0
-    True
+    >>> from solvers import external
+    >>> [kind.library for kind in (external.CART, external.ConTree, external.OSRT)]
+    ['sklearn', 'pycontree', 'osrt']
     """
 
     library: ClassVar[str]
@@ -87,10 +83,10 @@ class External(Solver):
         seconds = max(min(seconds_left(), LONGEST), 1e-3)
         X, cuts = binary_features(problem.X) if self.binary else (problem.ranks.T.astype(np.float64), np.zeros((0, 2)))
         seed = int(rng.integers(2**31))
-        found = yield from _answer(self, (stated(problem), X, seconds, seed), seconds)
-        if found is None:
+        answer = yield from _answer(self, (stated(problem), X, seconds, seed), seconds)
+        if answer is None:
             return Verdict(Termination.TIME_LIMIT, f" ({self.library} did not end, and was ended.)")
-        nested, proved, nodes = found
+        nested, proved, nodes = answer
         tree = flat(problem, nested, cuts)
         tree = problem.trim(problem.fit_leaves(tree if self.binary else of_ranks(tree, problem.X)))
         bound = problem.objective(tree) if proved else None
@@ -101,8 +97,27 @@ class External(Solver):
         return Termination.TIME_LIMIT if seconds < LONGEST and seconds_left() <= 0.0 else Termination.ITERATION_LIMIT
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
-        """The library's tree for ``X``, binary features or the ranks of values, which any library tells apart; called
-        in the other process.
+        """Run the library, in the other process.
+
+        Parameters
+        ----------
+        problem : Stated
+            What the library is told of the problem, without features.
+        X : ndarray of shape (n, p)
+            Binary features, or the ranks of values, which any library tells apart.
+        seconds : float
+            Time limit.
+        seed : int
+            Random seed.
+
+        Returns
+        -------
+        tree : nested tuple or None
+            The splits of the tree; None for a leaf.
+        proved : bool
+            Whether the library calls the tree optimal.
+        nodes : float
+            Nodes of the search, or nan.
         """
         raise NotImplementedError(f"{type(self).__name__} must define search")
 

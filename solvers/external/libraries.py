@@ -40,7 +40,7 @@ class CART(External):
     weighted = True
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
-        """Its tree."""
+        """Run the library."""
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
         if problem.depth == 0:
@@ -76,7 +76,7 @@ class ConTree(External):
     smallest_leaf = False
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
-        """Its tree over all thresholds."""
+        """Run the library, over all thresholds."""
         from pycontree import ConTree
 
         model = ConTree(max_depth=problem.depth, time_limit=seconds).fit(X, problem.labels)
@@ -129,7 +129,7 @@ class PyTrees(External):
         return self.algorithm != "contree"
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
-        """Its tree."""
+        """Run the library."""
         import pytrees
 
         y, common = problem.labels.astype(int), {"max_depth": problem.depth, "min_sup": problem.min_leaf}
@@ -168,7 +168,7 @@ class STreeD(External):
     binary = True
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
-        """Its tree."""
+        """Run the library."""
         import pystreed
 
         common = {"max_depth": problem.depth, "min_leaf_node_size": problem.min_leaf, "time_limit": seconds}
@@ -194,7 +194,7 @@ class STreeD(External):
 @dataclass(frozen=True)
 class OSRT(External):
     """osrt (Zhang, Xin, Seltzer and Rudin, "Optimal sparse regression trees", AAAI 2023), on a binary feature for each
-    threshold. Its price per leaf is in units of its own, so that nothing of it counts as proved here.
+    threshold. Its regularisation has other units, so its proofs are not counted.
 
     See Also
     --------
@@ -215,7 +215,7 @@ class OSRT(External):
     smallest_leaf = False
 
     def search(self, problem: Stated, X: NDArray[Any], seconds: float, seed: int) -> Found:
-        """Its tree; a leaf where it has none."""
+        """Run the library; a single leaf where it has no tree."""
         import osrt
         import pandas as pd
 

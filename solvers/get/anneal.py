@@ -90,7 +90,22 @@ class Anneal(Checked):
     )
 
     def hard(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[Floats, Tree]:
-        """The complete hard tree of theta, and theta with the hard tree's leaves if they were refitted."""
+        """Hard tree of a theta.
+
+        Parameters
+        ----------
+        smooth : SmoothTreeProblem
+            The smooth problem.
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        theta : ndarray of shape (size,)
+            Theta with the leaves of the hard tree, if they were refitted.
+        tree : Tree
+            The complete hard tree.
+        """
         tree = smooth.harden(theta)
         if not self.refit:
             return theta, smooth.problem.bound_leaves(tree) if self.clip else tree
@@ -98,12 +113,38 @@ class Anneal(Checked):
         return smooth.with_leaves(theta, tree), tree
 
     def fit_leaves(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """``tree`` with optimal leaves for its splits, under these options."""
+        """Fit optimal leaves to the splits of a tree, under these options.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree
+            The tree with other leaves.
+        """
         tree = problem.fit_leaves(tree, min_rows=self.min_linear_rows)
         return tree if self.clip else replace(tree, lower=None, upper=None)
 
     def trimmed(self, problem: TreeProblem, tree: Tree) -> Tree:
-        """``tree`` without dead leaves and leaves below ``min_leaf``; leaves are refitted if rows had to move."""
+        """Remove dead leaves and leaves below ``min_leaf``; leaves are refitted if rows had to move.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree
+            The smaller tree.
+        """
         live = problem.live(tree)
         kept = problem.enforce_min_leaf(live)
         if kept.n_leaves == live.n_leaves:
@@ -148,10 +189,10 @@ class Annealing:
 
     @property
     def is_descending(self) -> bool:
-        """Whether a descent has steps to go: the trees of those that have ended were yielded."""
+        """Whether a descent has steps to go; trees of finished descents have been yielded."""
         return any(run.remaining for run in self._runs)
 
-    def standing(self) -> list[Tree]:
+    def current_trees(self) -> list[Tree]:
         """The hard trees of the current thetas."""
         pairs = zip(self.smooths, self._where(), strict=True)
         return [self.options.trimmed(s.problem, self.options.hard(s, theta)[1]) for s, theta in pairs]

@@ -24,7 +24,7 @@ from solvers.get.anneal import Anneal, Annealing
 from solvers.get.polish import SubtreePolish
 from solvers.get.sparse import without_small_weights
 from solvers.initial import GreedyInit, HingeInit, Initial
-from solvers.soft.starts import within_rows
+from solvers.soft.starts import with_depth_cap
 from solvers.tao import TAO
 
 Floats = NDArray[np.floating]
@@ -151,6 +151,30 @@ class GET(Solver):
 
         Tables 5 and 9: ``polish=False`` and, for a fixed scale factor a, ``scale_ranges=((a, a),)``.
 
+        Parameters
+        ----------
+        n_starts : int, default 10
+            Random starts, N_start.
+        leaves : {"constant", "linear"}, default "constant"
+            Leaves of the trees: "linear" gives GET-Linear.
+        polish : bool or None, default None
+            Whether Algorithm 2 polishes the best tree; None: for constant leaves.
+        polish_starts : int, default 1
+            Starts for each subtree of Algorithm 2.
+        epochs : int, default 3000
+            Epochs of each scale, N_epoch.
+        scale_ranges : tuple of tuple[float, float], default ((5.0, 25.0), (50.0, 150.0))
+            Interval from which each gate scale is drawn.
+        dtype : {"float32", "float64"}, default "float32"
+            Floating type of the anneals.
+        device : {"cpu", "gpu", "auto"}, default "cpu"
+            Device of the anneals.
+
+        Returns
+        -------
+        GET
+            The solver.
+
         Examples
         --------
         >>> from solvers import GET
@@ -182,7 +206,18 @@ class GET(Solver):
         )
 
     def for_problem(self, problem: TreeProblem) -> GET:
-        """The same options, with defaults that depend on the problem filled in."""
+        """Fill in the options whose defaults depend on the problem.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        GET
+            The solver with these options.
+        """
         deep, linear = problem.depth >= 5, problem.leaves == "linear"
         chosen: dict[str, Any] = {}
         if self.n_starts is None:
@@ -198,7 +233,18 @@ class GET(Solver):
         return replace(self, **chosen)
 
     def usual_polish(self, problem: TreeProblem) -> SubtreePolish:
-        """The polish of ``polish="auto"`` for constant leaves."""
+        """Polish of ``polish="auto"`` for constant leaves.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        SubtreePolish
+            The options.
+        """
         polish = SubtreePolish(dtype=self.dtype, device=self.device)
         return replace(polish, anneal=POLISH_DEEP) if problem.depth >= 5 else polish
 
@@ -214,7 +260,7 @@ class GET(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Algorithm 1 and the steps after it; each step is a hard tree with fitted leaves."""
-        problem = within_rows(problem, start)
+        problem = with_depth_cap(problem, start)
         yield from self.for_problem(problem)._steps(problem, start, rng)
         return Termination.ITERATION_LIMIT
 
@@ -239,10 +285,11 @@ class GET(Solver):
         for tree in candidates:
             best, best_objective = yield from self._sweep(problem, tree, rng, best, best_objective)
         if isinstance(self.refine, Anneal):
-            own = rng.spawn(1)[0]
+            refine_rng = rng.spawn(1)[0]
             smooth = self._smooth(problem, 1)
-            theta = smooth.unit_splits(smooth.soften(best, own))
-            ((objective, tree, _theta),) = yield from self._collect(self.refine, [smooth], [theta], [own], problem)
+            theta = smooth.unit_splits(smooth.soften(best, refine_rng))
+            runs = yield from self._collect(self.refine, [smooth], [theta], [refine_rng], problem)
+            objective, tree, _theta = runs[0]
             best = tree if objective < best_objective else best
         if isinstance(self.polish, SubtreePolish):
             inner = self.polish.steps(problem, best, rng.spawn(1)[0])
@@ -261,8 +308,8 @@ class GET(Solver):
             best, best_objective = tree, objective
         if self.sweeps and tree.n_branches:
             inner = TAO(max_iter=self.sweeps).steps(problem, tree, rng.spawn(1)[0])
-            found, best_objective, _end = yield from follow(problem, inner, "sweep", best, best_objective)
-            best = as_tree(found)
+            model, best_objective, _end = yield from follow(problem, inner, "sweep", best, best_objective)
+            best = as_tree(model)
         return best, best_objective
 
     def _anneals(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Generator[Step | None, None, list[Tree]]:
@@ -274,7 +321,7 @@ class GET(Solver):
         if race:
             smooth = self._smooth(problem.sample(np.sort(rng.permutation(n)[: self.race_rows])), self.n_starts)
         rngs = rng.spawn(self.n_starts)
-        thetas = [smooth.random_theta(own) for own in rngs]
+        thetas = [smooth.random_theta(start_rng) for start_rng in rngs]
         if start is not None:
             thetas[0] = smooth.unit_splits(whole.soften(start, rngs[0]))
         runs = yield from self._collect(self.anneal, [smooth] * self.n_starts, thetas, rngs, problem)
@@ -307,22 +354,22 @@ class GET(Solver):
         def annealed() -> Generator[Step | None, None, None]:
             for trees in run.descend():
                 for i, tree in enumerate(trees or ()):
-                    own = smooths[i].problem
-                    objective = own.objective(tree)
+                    part = smooths[i].problem
+                    objective = part.objective(tree)
                     if objective < best[i][0]:
                         best[i] = objective, tree
-                    if own is problem:
+                    if part is problem:
                         yield Step(tree, objective, phase="anneal")
                 if trees and smooths[0].problem is not problem:
                     yield Step(problem.fit_leaves(min(best, key=lambda b: b[0])[1]), phase="race")
                 yield None
 
-        def standing() -> Step | None:
+        def current() -> Step | None:
             if not run.is_descending:
                 return None
-            trees = run.standing()
+            trees = run.current_trees()
             objectives = [smooth.problem.objective(tree) for smooth, tree in zip(smooths, trees, strict=True)]
             return Step(anneal.fit_leaves(problem, trees[int(np.argmin(objectives))]), phase="anneal")
 
-        yield from at_last_call(annealed(), standing, (LastCall, KeyboardInterrupt))
+        yield from at_last_call(annealed(), current, (LastCall, KeyboardInterrupt))
         return [(objective, tree, theta) for (objective, tree), theta in zip(best, run.thetas, strict=True)]

@@ -108,14 +108,14 @@ class SubtreePolish(Solver):
             yield
         starts = [i for i in range(len(nodes)) for _ in range(self.n_starts)]
         rngs = rng.spawn(len(starts))
-        own = [smooths[i] for i in starts]
+        started = [smooths[i] for i in starts]
         thetas = [smooths[i].soften(best[i][1], rngs[k]) for k, i in enumerate(starts)]
         if self.unit_splits:
-            thetas = [smooth.unit_splits(theta) for smooth, theta in zip(own, thetas, strict=True)]
-        for trees in Annealing(self.anneal, own, thetas, rngs).descend():
+            thetas = [smooth.unit_splits(theta) for smooth, theta in zip(started, thetas, strict=True)]
+        for trees in Annealing(self.anneal, started, thetas, rngs).descend():
             for i, candidate in zip(starts, trees or (), strict=False):
                 objective = smooths[i].problem.objective(candidate)
                 if objective < best[i][0]:
                     best[i] = objective, candidate
             yield None
-        return tree.graft({node: found for node, (_q, found) in zip(nodes, best, strict=True)})
+        return tree.graft({node: subtree for node, (_q, subtree) in zip(nodes, best, strict=True)})

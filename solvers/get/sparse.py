@@ -32,10 +32,10 @@ def without_small_weights(problem: TreeProblem, tree: Tree) -> Iterator[Tree | N
             A, b = best.A.copy(), best.b.copy()
             b[t] -= float(np.mean(problem.X[np.ix_(rows, zeroed)] @ A[t, zeroed]))
             A[t, zeroed] = 0.0
-            found = problem.fit_leaves(replace(best, A=A, b=b))
-            value = problem.objective(found)
+            sparser = problem.fit_leaves(replace(best, A=A, b=b))
+            value = problem.objective(sparser)
             if value < objective:
-                best, objective, inside = found, value, found.decision_path(problem.X)
+                best, objective, inside = sparser, value, sparser.decision_path(problem.X)
                 drop = used.size - drop - 1
                 yield problem.trim(best)
             else:

@@ -22,17 +22,22 @@ ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-7)  # TensorFlow's defaults, which the a
 
 
 def descents(
-    options: Any, problem: DenseTreeProblem, judge: DenseTreeProblem, thetas: Sequence[Floats], rngs: Sequence[Rng]
+    options: Any, problem: DenseTreeProblem, validation: DenseTreeProblem, thetas: Sequence[Floats], rngs: Sequence[Rng]
 ) -> list[Descent]:
-    """One descent per start, or one for all on a GPU; each epoch ends with the hard loss on the rows of ``judge``."""
+    """One descent per start, or one for all on a GPU; each epoch ends with the hard loss on ``validation``."""
     kind: Any = DenseOnRows
     sets = [([theta], [rng]) for theta, rng in zip(thetas, rngs, strict=True)]
     if options.device in ("gpu", "torch"):
         kind, sets = DenseOnBatch, [(list(thetas), list(rngs))]
     how = {"average": options.average, "patience": options.patience}
     return [
-        Descent(kind(options, problem, judge, *own), options.epochs, first=[judge.value(t) for t in own[0]], **how)
-        for own in sets
+        Descent(
+            kind(options, problem, validation, *starts),
+            options.epochs,
+            first=[validation.value(t) for t in starts[0]],
+            **how,
+        )
+        for starts in sets
     ]
 
 
@@ -49,7 +54,7 @@ class _Dense:
         self,
         options: Any,
         problem: DenseTreeProblem,
-        judge: DenseTreeProblem,
+        validation: DenseTreeProblem,
         thetas: Sequence[Floats],
         rngs: Sequence[Rng],
     ) -> None:
@@ -58,9 +63,9 @@ class _Dense:
         self._temperatures = np.geomspace(options.temperatures[0], options.temperatures[1], options.epochs)
         self._seeds = np.array([rng.integers(2**31) for rng in rngs], np.int64)
         self.updates = 0
-        self._place(judge, thetas)
+        self._place(validation, thetas)
 
-    def _place(self, judge: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
+    def _place(self, validation: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _place")
 
 
@@ -69,8 +74,8 @@ class DenseOnRows(_Dense):
 
     device = "cpu"
 
-    def _place(self, judge: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
-        self.judging = judge
+    def _place(self, validation: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
+        self.validation = validation
         self.thetas = np.array(thetas, self.problem.dtype)
         self._state = np.zeros((2, self.thetas.shape[1]), self.problem.dtype)
         self._rates = np.array(self.options.learning_rates, np.float64)
@@ -88,9 +93,9 @@ class DenseOnRows(_Dense):
             if not (np.isfinite(loss) and np.isfinite(theta).all()):
                 raise FloatingPointError(DIVERGED)
 
-    def judge(self, thetas: Floats, done: int) -> Any:
+    def validation_losses(self, thetas: Floats, done: int) -> Any:
         """The hard loss."""
-        return [self.judging.value(thetas[0])]
+        return [self.validation.value(thetas[0])]
 
     def mean(self, thetas: Sequence[Floats]) -> Floats:
         """The mean of some thetas."""
@@ -104,12 +109,12 @@ class DenseOnRows(_Dense):
 class DenseOnBatch(_Dense):
     """Steps from several starts on a GPU, where thetas and moments are kept; only losses return after each epoch."""
 
-    def _place(self, judge: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
-        own, largest = devices.backend(self.options.device), int(np.diff(self._ends, prepend=0).max())
-        self.device = own.name
-        kind: type[DenseBatch] = ArrayDense if own.kernels is None else FusedDense
-        stated = self.problem.form, self.problem.dtype, self._seeds
-        self._batch = kind(own, self.problem.data, judge.data, *stated, largest)
+    def _place(self, validation: DenseTreeProblem, thetas: Sequence[Floats]) -> None:
+        backend, largest = devices.backend(self.options.device), int(np.diff(self._ends, prepend=0).max())
+        self.device = backend.name
+        kind: type[DenseBatch] = ArrayDense if backend.kernels is None else FusedDense
+        shape = self.problem.form, self.problem.dtype, self._seeds
+        self._batch = kind(backend, self.problem.data, validation.data, *shape, largest)
         self.thetas = self._batch.upload(thetas)
         self._state = self._batch.upload(np.zeros_like(thetas)), self._batch.upload(np.zeros_like(thetas))
 
@@ -124,7 +129,7 @@ class DenseOnBatch(_Dense):
                     update = Update(self.updates, *how)
                     self.thetas, self._state = self._batch.step(self.thetas, self._state, batch, update)
 
-    def judge(self, thetas: Any, done: int) -> Any:
+    def validation_losses(self, thetas: Any, done: int) -> Any:
         """The hard losses."""
         xp = self._batch.xp
         with self._batch.within_memory():

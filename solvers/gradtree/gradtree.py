@@ -20,7 +20,7 @@ from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.gradtree.descent import descents
 from solvers.initial import Initial
-from solvers.soft.starts import within_rows
+from solvers.soft.starts import with_depth_cap
 
 ROUND = 400_000  # work between two checks of the clock: about this many numbers of theta and rows
 CALL = 2_000  # the same of a batch, whatever its size: what Python takes
@@ -107,13 +107,22 @@ class GradTree(Solver):
 
     @staticmethod
     def paper(**options: Any) -> GradTree:
-        """The method as printed (Algorithms 1 and 2, section 4, appendix C), for features as normal quantiles;
-        ``options`` are those that the paper tunes.
+        """The method as printed (Algorithms 1 and 2, section 4, appendix C), for features as normal quantiles.
 
         Random Glorot starts, three of them; Adam on batches; the weights of five epochs averaged; a start ends after
         200 epochs without a lower loss on a fifth of the rows, and the tree of the lowest loss there is kept, with the
         leaves that the gradient left. What the paper leaves open is as in the authors' program: batches of 128 rows,
         10,000 epochs at most, and the learning rates that it uses where none were searched.
+
+        Parameters
+        ----------
+        **options : object
+            Options that the paper tunes.
+
+        Returns
+        -------
+        GradTree
+            The solver.
 
         Examples
         --------
@@ -128,14 +137,24 @@ class GradTree(Solver):
     def annealed(**options: object) -> GradTree:
         """The alternative of Table 4: feature weights are sharpened by temperatures from 1 to .01, without a
         straight-through choice (Chang, Caruana and Goldenberg, 2021).
+
+        Parameters
+        ----------
+        **options : object
+            Other options.
+
+        Returns
+        -------
+        GradTree
+            The solver.
         """
         return replace(GradTree(index="soft", temperatures=(1.0, 0.01)), **options)  # type: ignore[arg-type]
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes what the dense form takes; depth 0 gives the constant tree."""
-        if isinstance(judge := self.validation, TreeProblem) and (
-            judge.n_features != problem.n_features
-            or not np.array_equal(np.asarray(judge.classes), np.asarray(problem.classes))
+        if isinstance(held_out := self.validation, TreeProblem) and (
+            held_out.n_features != problem.n_features
+            or not np.array_equal(np.asarray(held_out.classes), np.asarray(problem.classes))
         ):
             return "its features or classes are not those of the validation rows"
         reason = devices.refusal(self.device, self.dtype)
@@ -153,27 +172,28 @@ class GradTree(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Run the starts in parallel, in rounds of epochs; a step for each start with a lower validation loss."""
-        problem = within_rows(problem, start)
+        problem = with_depth_cap(problem, start)
         yield from at_hand(problem, start)
         if problem.depth == 0 or problem.n_samples < 2 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
-        train = judge = problem
+        train = held_out = problem
         if isinstance(self.validation, TreeProblem):
-            judge = self.validation.restated(depth=problem.depth)
+            held_out = self.validation.restated(depth=problem.depth)
         elif self.validation is not None:
-            train, judge = problem.split(self.validation, rng, stratify=self.stratify)
+            train, held_out = problem.split(self.validation, rng, stratify=self.stratify)
         options = (self.gamma, self.epsilon, self.index, self.dtype)
         dense = DenseTreeProblem(train, *options)
-        judging = dense if judge is train else DenseTreeProblem(judge, *options)
-        _ = dense.data, judging.data  # packed once before threads share them
+        validation = dense if held_out is train else DenseTreeProblem(held_out, *options)
+        _ = dense.data, validation.data  # packed once before threads share them
         given = None if start is None else train.trim(start)
         if given is None and self.init is not None:
             given = self.init.build(train, rng)
         rngs = rng.spawn(self.n_starts)
         thetas = [
-            dense.random_theta(own) if given is None or k else dense.soften(given, own) for k, own in enumerate(rngs)
+            dense.random_theta(start_rng) if given is None or k else dense.soften(given, start_rng)
+            for k, start_rng in enumerate(rngs)
         ]
-        runs = descents(self, dense, judging, thetas, rngs)
+        runs = descents(self, dense, validation, thetas, rngs)
         starts = [best for run in runs for best in run.best]
         seen = [np.inf] * self.n_starts
         batches = -(-train.n_samples // self.batch_size) + 1

@@ -29,11 +29,37 @@ class Initial(Solver):
     """Builds a tree with fitted leaves."""
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """Yields a feasible tree of ``problem`` last, possibly unfinished trees before it, and None in between."""
+        """Grow a tree.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Yields
+        ------
+        Tree or None
+            A feasible tree of the problem last, possibly unfinished trees before it, and None in between.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define growth")
 
     def build(self, problem: TreeProblem, rng: Rng) -> Tree:
-        """The finished tree."""
+        """Grow a tree to its end.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        Tree
+            The finished tree.
+        """
         *_, tree = self.growth(problem, rng)
         assert tree is not None  # growth ends with a tree
         return tree
@@ -71,10 +97,10 @@ def grown(problem: TreeProblem, split: SplitNode) -> Generator[None, None, tuple
             node, rows, depth = queue.popleft()
             settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
             yield
-            found = None if settled else (yield from split(rows, depth))
-            if found is None:
+            hyperplane = None if settled else (yield from split(rows, depth))
+            if hyperplane is None:
                 continue
-            A[node], b[node], *given = found
+            A[node], b[node], *given = hyperplane
             on_left = given[0] if given else None
             if on_left is None:
                 on_left = goes_left(problem.X, A[node], b[node], rows)

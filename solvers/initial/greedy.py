@@ -90,8 +90,8 @@ class GreedyInit(Initial):
             for i, (node, smooth) in enumerate(zip(nodes, smooths, strict=True)):
                 part = smooth.problem
                 starts = thetas[i * self.n_starts :][: self.n_starts]
-                found = [part.trim(part.fit_leaves(smooth.harden(theta))) for theta in starts]
-                subtrees[node] = min(found, key=part.mean_loss)
+                candidates = [part.trim(part.fit_leaves(smooth.harden(theta))) for theta in starts]
+                subtrees[node] = min(candidates, key=part.mean_loss)
                 yield None
             tree = tree.graft(subtrees)
             yield problem.fit_leaves(problem.enforce_min_leaf(tree))

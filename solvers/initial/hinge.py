@@ -57,8 +57,8 @@ class HingeInit(Initial):
         3.0,
         """Pruning after the growth, bottom-up: a subtree of s splits becomes a leaf unless it lowers ``m log(squared
         error)`` of its m rows by more than ``price`` for each of its ``2 (p + 1) s`` parameters. 2 is Akaike's
-        criterion, 0 keeps everything. (Applied to each split during growth, the rule would stop where only two levels
-        together help: puma32H.)""",
+        criterion, 0 keeps everything. Applied to each split during growth, the rule would stop where only two levels
+        together help (puma32H).""",
         least=0,
     )
 
@@ -113,7 +113,7 @@ class HingeInit(Initial):
         """Replace subtrees by leaves if they do not justify their parameters."""
         leaf = problem.leaves_of(tree)
         rows_of = {t: np.flatnonzero(leaf == t).astype(np.int32) for t in range(tree.n_branches, tree.n_nodes)}
-        keep = np.ones(tree.n_nodes, bool)  # leaves: whether they stay; branches: unused
+        stays = np.ones(tree.n_nodes, bool)  # leaves: whether they stay; branches: unused
         error, n_leaves = np.empty(tree.n_nodes), np.ones(tree.n_nodes, int)  # of the subtree as pruned so far
         below: list[list[int]] = [[] if t < tree.n_branches else [t] for t in range(tree.n_nodes)]
         for t in range(tree.n_nodes - 1, -1, -1):
@@ -131,9 +131,9 @@ class HingeInit(Initial):
             if error[kids].sum() < np.exp(-bound) * error[t]:
                 error[t] = error[kids].sum()
             else:
-                keep[below[t][1:]] = False
+                stays[below[t][1:]] = False
                 below[t], n_leaves[t] = below[t][:1], 1
-        return problem.fit_leaves(tree.keep(keep[tree.n_branches :]))
+        return problem.fit_leaves(tree.keep(stays[tree.n_branches :]))
 
     def _ridge(self, problem: TreeProblem, rows: Rows, w: Floats, t: Floats) -> tuple[Floats, Floats]:
         """Ridge models of ``t (m, K)``: intercepts (K,) and weights (K, p)."""

@@ -108,6 +108,16 @@ class LocalSearch(Solver):
         does not state: here ten searches, and one row. Where a lasso leaf's penalty is in the objective is not stated
         either; here it is added to the mean loss, for each leaf. Answers are clipped as by default.
 
+        Parameters
+        ----------
+        n_starts : int, default 10
+            Number of searches.
+
+        Returns
+        -------
+        LocalSearch
+            The solver.
+
         Examples
         --------
         >>> from solvers import LocalSearch
@@ -134,19 +144,19 @@ class LocalSearch(Solver):
         if problem.depth == 0:
             return Termination.LOCALLY_OPTIMAL
         costs = Costs(problem, self.min_linear_rows)
-        for run, own in enumerate(rng.spawn(self.n_starts)):
+        for run, start_rng in enumerate(rng.spawn(self.n_starts)):
             if run > 0:
-                tree = _random_tree(problem, own)
+                tree = _random_tree(problem, start_rng)
             elif start is not None:
                 tree = start
             else:
-                tree = self.init.build(problem, own)
+                tree = self.init.build(problem, start_rng)
             grown = self._pruned(SearchTree.of(problem, tree).live())
             phase = f"search {run + 1}"
             yield Step(problem.fit_leaves(grown.tree(), min_rows=self.min_linear_rows), phase=phase)
             improved = True
             for _ in range(self.max_passes):
-                grown, improved = yield from self._one_pass(grown, costs, own)
+                grown, improved = yield from self._one_pass(grown, costs, start_rng)
                 if improved:
                     yield Step(problem.fit_leaves(grown.tree(), min_rows=self.min_linear_rows), phase=phase)
                 else:
@@ -215,26 +225,26 @@ class LocalSearch(Solver):
         ]
         sort_by = [problem.X[rows, j] for j in range(problem.n_features)]
         if problem.splits == "oblique" and grown.is_branch(place):
-            own, threshold = grown.branches[place]
+            a0, threshold = grown.branches[place]
             side = grown.side(rows, place)
-            families.append((own, 0.0, None))
+            families.append((a0, 0.0, None))
             sort_by.append(side)
             for j in range(problem.n_features):
                 x = problem.X[rows, j]
                 width = float(np.ptp(x))
                 for end, sign in ((x.min() - EDGE * width, -1.0), (x.max() + EDGE * width, 1.0)):
                     if width > 0.0 and np.all(x != end):  # a.x - b + d (x_j - end) = 0 at d = (b - a.x) / (x_j - end)
-                        families.append((own, float(end), (j, sign)))
+                        families.append((a0, float(end), (j, sign)))
                         sort_by.append(sign * (threshold - side) / (x - end))
         if problem.constraints:
             kept = [f for f, (a, _end, _turn) in enumerate(families) if self._allowed(grown.with_split(place, a, 0.0))]
             families, sort_by = [families[f] for f in kept], [sort_by[f] for f in kept]
         if not families:
             return
-        found = costs.best_split(grown, place, rows, np.array(sort_by), self.n_thresholds)
-        if found is None:
+        best = costs.best_split(grown, place, rows, np.array(sort_by), self.n_thresholds)
+        if best is None:
             return
-        cost, family, cut = found
+        cost, family, cut = best
         a, end, turn = families[family]
         if turn is None:
             b = cut
@@ -363,8 +373,8 @@ def _thin(possible: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
     """At most ``most`` of the possible cuts of each family, next to the quantiles of the rows."""
     thin = np.zeros_like(possible)
     wanted = np.arange(1, most + 1) / (most + 1) * possible.shape[1]
-    for own, chosen in zip(possible, thin, strict=True):
-        cuts = np.flatnonzero(own)
+    for cuts_of_family, chosen in zip(possible, thin, strict=True):
+        cuts = np.flatnonzero(cuts_of_family)
         if cuts.size > most:
             right = np.clip(np.searchsorted(cuts, wanted), 1, cuts.size - 1)
             nearer = wanted - cuts[right - 1] < cuts[right] - wanted

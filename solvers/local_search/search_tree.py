@@ -36,11 +36,11 @@ class SearchTree:
 
     def nodes(self, place: int = 0) -> list[int]:
         """Places of branches and leaves at and below ``place``, breadth-first."""
-        found = [place]
-        for t in found:
+        places = [place]
+        for t in places:
             if t in self.branches:
-                found += [2 * t + 1, 2 * t + 2]
-        return found
+                places += [2 * t + 1, 2 * t + 2]
+        return places
 
     def n_splits(self, place: int = 0) -> int:
         """Number of branches at and below the place."""

@@ -60,23 +60,23 @@ class Compiled:
     """A Pyomo model for HiGHS. Costs are scaled so that the largest is 1, as HiGHS's tolerances are absolute."""
 
     def __init__(self, model: Any) -> None:
-        form = LinearStandardFormCompiler().write(model, mixed_form=True)
-        self.columns = form.columns
-        costs = np.asarray(form.c.todense()).ravel()
-        self.offset, self.unit = float(form.c_offset[0]), float(np.abs(costs).max(initial=0.0)) or 1.0
-        bounds = [v.bounds for v in form.columns]
-        kinds = np.array([kind for _row, kind in form.rows])  # 0 equality, 1 upper, -1 lower
-        matrix = csc_array(form.A)
+        standard = LinearStandardFormCompiler().write(model, mixed_form=True)
+        self.columns = standard.columns
+        costs = np.asarray(standard.c.todense()).ravel()
+        self.offset, self.unit = float(standard.c_offset[0]), float(np.abs(costs).max(initial=0.0)) or 1.0
+        bounds = [v.bounds for v in standard.columns]
+        kinds = np.array([kind for _row, kind in standard.rows])  # 0 equality, 1 upper, -1 lower
+        matrix = csc_array(standard.A)
         self.program = {  # what `solvers.mip.highs_process` takes
-            "n_columns": len(form.columns),
-            "n_rows": len(form.rows),
+            "n_columns": len(standard.columns),
+            "n_rows": len(standard.rows),
             "col_cost_": costs / self.unit,
             "col_lower_": np.array([-np.inf if low is None else low for low, _high in bounds]),
             "col_upper_": np.array([np.inf if high is None else high for _low, high in bounds]),
-            "row_lower_": np.where(kinds == 1, -np.inf, form.rhs),
-            "row_upper_": np.where(kinds == -1, np.inf, form.rhs),
+            "row_lower_": np.where(kinds == 1, -np.inf, standard.rhs),
+            "row_upper_": np.where(kinds == -1, np.inf, standard.rhs),
             "matrix": (matrix.indptr, matrix.indices, matrix.data),
-            "integer": np.array([v.is_integer() or v.is_binary() for v in form.columns], bool),
+            "integer": np.array([v.is_integer() or v.is_binary() for v in standard.columns], bool),
         }
 
     def values(self) -> Floats:

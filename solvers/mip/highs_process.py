@@ -76,8 +76,8 @@ def outcome(highs: Any, is_integer: bool) -> tuple[Any, ...]:
     """Status, bound, nodes and values of a finished run."""
     info = highs.getInfo()
     status = highs.getModelStatus().name.removeprefix("k")
-    found = info.primal_solution_status == highspy.kSolutionStatusFeasible
-    values = np.array(highs.getSolution().col_value) if found else None
+    is_feasible = info.primal_solution_status == highspy.kSolutionStatusFeasible
+    values = np.array(highs.getSolution().col_value) if is_feasible else None
     if is_integer:
         return status, info.mip_dual_bound, int(info.mip_node_count), values
     return status, info.objective_function_value if status == "Optimal" else None, 0, values

@@ -29,7 +29,7 @@ def takes_squares(optimizer: str) -> bool:
 
 
 def pyomo_name(optimizer: str) -> str:
-    """Pyomo's name for an optimizer; SCIP's is that of `pyscipopt`, which needs no program on the path."""
+    """Pyomo's name for an optimizer; for SCIP it is `pyscipopt`, which needs no program on the path."""
     return "scip_direct" if optimizer == "scip" else optimizer
 
 

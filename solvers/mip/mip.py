@@ -33,7 +33,7 @@ GAP, ROUGH_GAP = 1e-6, 1e-4  # of linear losses, and of others in flow and big-m
 QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features up to which no good start is needed
 SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds x nodes, range of nodes: local search for a start
 SMALL_STEP, MOST_STALE = 0.01, 4  # share of the gap by which new tangents should raise the bound, and how often not
-SAME = 1e-6  # relative to an objective: values this close count as equal
+VALUE_RTOL = 1e-6  # relative to an objective: values this close count as equal
 TOLERANCE = 5e-10  # of one leaf's objective: what the optimizer's tolerances may add to a bound
 ROW_TOLERANCE = 1e-6  # the same, of the largest cost of a row, where the program has costs of rows
 LOST = 1e-3  # of an objective: the most that they may be in a proof
@@ -130,7 +130,23 @@ class MIP(Solver):
     verbose: bool = option(False, "Whether to print the log of the optimizer.")
 
     def stated(self, problem: TreeProblem) -> MIPTreeProblem:
-        """The mixed-integer program of ``problem``; ValueError where there is none."""
+        """Mixed-integer program of a problem.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        MIPTreeProblem
+            The program.
+
+        Raises
+        ------
+        ValueError
+            Where there is none.
+        """
         if self.formulation != "auto":
             return self._stated_as(problem, self.formulation)
         functions = any(not isinstance(c, Constraint) for c in self.constraints)
@@ -163,12 +179,12 @@ class MIP(Solver):
         return "" if self.optimizer == "highs" else "no start, no bounds while it runs, no stop before its limit"
 
     def covers(self, problem: TreeProblem) -> bool:
-        """Whether it states every tree of ``problem``: no limits or thresholds of its own, no margins, and no linear
-        leaves, which it does not clip.
+        """Whether the program states every tree of ``problem``: no further limits or thresholds, no margins, and no
+        linear leaves, which it does not clip.
         """
         stated = self.stated(problem)
-        own = self.n_thresholds != "all" or self.max_splits is not None or self.max_features is not None
-        return not own and not self.constraints and problem.leaves == "constant" and stated.lists_candidates
+        restricted = self.n_thresholds != "all" or self.max_splits is not None or self.max_features is not None
+        return not restricted and not self.constraints and problem.leaves == "constant" and stated.lists_candidates
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes what the formulation can express, where the optimizer is installed."""
@@ -337,7 +353,7 @@ class _Search:
         words = f" Candidate splits: {self.stated.candidate_text}; relative gap asked for: {self.gap:g}"
         if self.problem.leaves == "linear":
             words += f"; linear leaves {self.stated.leaf_text}"
-        if self.value is not None and abs(self.value - self.objective) > SAME * abs(self.objective) + self.slack:
+        if self.value is not None and abs(self.value - self.objective) > VALUE_RTOL * abs(self.objective) + self.slack:
             words += f"; the model's value is {self.value:.9g}, that of the tree {self.objective:.9g}"
         if self.doubtful:
             words += "; rounding moves rows across some of these, so that others may be missing, and nothing is bounded"

@@ -92,13 +92,13 @@ class PyomoRun:
         chosen = {name: value for name, value in zip(names, given, strict=True) if name and value is not None}
         options = ALWAYS.get(family, {}) | chosen
         seconds = {"timelimit": limits.seconds} if math.isfinite(limits.seconds) else {}
-        found = solver.solve(self._model, options=options, tee=limits.verbose, load_solutions=False, **seconds)
-        status = str(found.solver.termination_condition)
+        results = solver.solve(self._model, options=options, tee=limits.verbose, load_solutions=False, **seconds)
+        status = str(results.solver.termination_condition)
         values = None
-        if len(found.solution):
-            self._model.solutions.load_from(found)
+        if len(results.solution):
+            self._model.solutions.load_from(results)
             values = Variables(self._model).values()
-        bound = found.problem.lower_bound
+        bound = results.problem.lower_bound
         known = bound is not None and math.isfinite(float(bound))
         return Outcome(STATUS.get(status, status), float(bound) if known else None, 0, values)
 

@@ -16,21 +16,72 @@ Floats = NDArray[np.float64]
 
 
 class NodeSolver(Checked):
-    """Finds hyperplanes for node problems. Subclasses define how to find one direction, or those of a whole level."""
+    """Finds hyperplanes for node problems. Subclasses find one direction, or all directions of a level."""
 
     axis_aligned = False
     exact = False  # whether the split found is a global optimum of the weighted 0/1 loss
 
     def penalty_refusal(self, level_l1: float, level_l2: float) -> str | None:
-        """Reason why the node solver cannot take these l1 and l2 penalties on splits; None if it can."""
+        """Reason why the node solver cannot take penalties on splits.
+
+        Parameters
+        ----------
+        level_l1 : float
+            Strength of the l1 penalty.
+        level_l2 : float
+            Strength of the l2 penalty.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None if it can take them.
+        """
         return None
 
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
-        """Hyperplane ``(a (p,), b)`` of one node from the warm start ``(a, b)``, before the exact threshold search."""
+        """Find the hyperplane of one node, before the exact threshold search.
+
+        Parameters
+        ----------
+        problem : NodeProblem
+            The weighted 0/1 problem of the node.
+        a : ndarray of shape (p,)
+            Weights to start from.
+        b : float
+            Threshold to start from.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        a : ndarray of shape (p,)
+            Weights.
+        b : float
+            Threshold.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define solve")
 
     def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
-        """`solve` for every node of a level that has rows."""
+        """`solve` for every node of a level that has rows.
+
+        Parameters
+        ----------
+        level : LevelProblem
+            The problems of the nodes.
+        A : ndarray of shape (nodes, p)
+            Weights to start from.
+        b : ndarray of shape (nodes,)
+            Thresholds to start from.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        A : ndarray of shape (nodes, p)
+            Weights.
+        b : ndarray of shape (nodes,)
+            Thresholds.
+        """
         A, b = A.copy(), b.copy()
         for s, problem in enumerate(level):
             if problem.rows.size:
@@ -38,12 +89,27 @@ class NodeSolver(Checked):
         return A, b
 
     def solve_level(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats, Floats]:
-        """New splits of a level's nodes from the current ``A (nodes, p)``, ``b (nodes,)``.
+        """Find new splits of the nodes of a level.
+
+        Parameters
+        ----------
+        level : LevelProblem
+            The problems of the nodes.
+        A : ndarray of shape (nodes, p)
+            Current weights.
+        b : ndarray of shape (nodes,)
+            Current thresholds.
+        rng : numpy.random.Generator
+            Random numbers.
 
         Returns
         -------
-        A, b, cost
-            The direction from `solve`, the threshold that minimises the weighted 0/1 loss along it, and that loss.
+        A : ndarray of shape (nodes, p)
+            Directions from `solve`.
+        b : ndarray of shape (nodes,)
+            Thresholds that minimise the weighted 0/1 loss along the directions.
+        cost : ndarray of shape (nodes,)
+            That loss of each node.
         """
         A, b = self.directions(level, A, b, rng)
         return A, b, fit_thresholds(level.rows, Splits(A, b, single_features(A)), level.min_leaf)

@@ -19,7 +19,7 @@ from opttree.statement import L1, TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.rectified.starts import reported
-from solvers.soft.starts import within_rows
+from solvers.soft.starts import with_depth_cap
 
 Floats = NDArray[np.floating]
 ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
@@ -77,17 +77,17 @@ class DTSemNet(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each epoch that improves a start."""
-        problem = within_rows(problem, start)
+        problem = with_depth_cap(problem, start)
         yield from at_hand(problem, start)
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         smooth = SmoothTreeProblem(problem, dtype=self.dtype)
         yield None
         rngs = rng.spawn(self.n_starts)
-        thetas = [random_theta(smooth, own) for own in rngs]
+        thetas = [random_theta(smooth, start_rng) for start_rng in rngs]
         if start is not None:
             thetas[0] = smooth.soften(start, rngs[0])
-        runs = [Training(self, smooth, theta, own) for theta, own in zip(thetas, rngs, strict=True)]
+        runs = [Training(self, smooth, theta, start_rng) for theta, start_rng in zip(thetas, rngs, strict=True)]
 
         def step(start: int, epoch: int, tree: Tree) -> Step:
             return Step(tree, phase=f"start {start}", info={"epoch": float(epoch)})
@@ -97,7 +97,7 @@ class DTSemNet(Solver):
 
 
 def random_theta(smooth: SmoothTreeProblem, rng: Rng) -> Floats:
-    """Weights as those of a linear layer in PyTorch: uniform, up to one over the root of the number of inputs."""
+    """Weights as PyTorch draws them for a linear layer: uniform, up to one over the root of the number of inputs."""
     most = 1.0 / np.sqrt(smooth.problem.n_features)
     return rng.uniform(-most, most, smooth.size).astype(smooth.dtype)
 
@@ -136,8 +136,8 @@ class Training:
         return (self.options.epochs - self.done) * self.n_batches - self.batch
 
     @property
-    def parts(self) -> int:
-        """Epochs done."""
+    def n_finished(self) -> int:
+        """Finished epochs."""
         return self.done
 
     def advance(self, steps: int) -> None:

@@ -140,9 +140,12 @@ class Hinge:
 
     Attributes
     ----------
-    error : root of the weighted mean square.
-    best, least : the functions of least error so far, and that error.
-    boundary : weights and threshold of their split, of unit length; the first function's side is the left one.
+    error : float
+        Root of the weighted mean square.
+    best, least : ndarray of shape (2, p + 1), float
+        The functions of least error so far, and that error.
+    boundary : tuple[ndarray of shape (p,), float]
+        Weights and threshold of their split, of unit length; the first function's side is the left one.
     """
 
     def __init__(self, options: HRT, problem: TreeProblem, rows: Rows, sign: float, fewest: int) -> None:

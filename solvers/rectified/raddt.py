@@ -21,7 +21,7 @@ from solvers.core.base import Solver, Step, Steps, at_hand
 from solvers.core.result import Termination
 from solvers.initial import CartInit, Initial
 from solvers.rectified.starts import reported
-from solvers.soft.starts import within_rows
+from solvers.soft.starts import with_depth_cap
 
 Floats = NDArray[np.floating]
 ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
@@ -43,7 +43,7 @@ class RADDT(Solver):
     these is the result. From the third start on, a run that gains less than .0005 of R2 is the last of its start, if
     that is .01 better than the first tree.
 
-    It works in units of the ranges of features and outputs, whatever those of the problem. Penalties are not part of
+    It scales features and outputs to [0, 1], whatever the units of the problem. Penalties are not part of
     the gradients. From depth 5 on, weights of at most ``2**-depth`` count as zero, as in the program; unlike there,
     leaves of weight below 1e-7 of the row's own are not visited at all, boundaries are not moved by support vector
     machines, and splits are not made steeper in runs that gain nothing.
@@ -97,14 +97,14 @@ class RADDT(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step for each run of each start."""
-        problem = within_rows(problem, start)
+        problem = with_depth_cap(problem, start)
         yield from at_hand(problem, start)
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return Termination.LOCALLY_OPTIMAL
         if start is None:
             start = self.init.build(problem, rng)
             yield Step(start, phase="initial tree")
-        units = Units.of(problem)
+        units = Units.from_problem(problem)
         smooth = SmoothTreeProblem(units.stated(problem), dtype=self.dtype)
         yield None
         rngs = rng.spawn(self.n_starts)
@@ -112,21 +112,33 @@ class RADDT(Solver):
         mean = smooth.problem.mean_loss
         constant, reached = mean(smooth.problem.best_constant()), mean(first)
         runs = []
-        for k, own in enumerate(rngs):
-            runs.append(Ladder(self, smooth, smooth.soften(first, own) if k == 0 else random_theta(smooth, own)))
+        for k, start_rng in enumerate(rngs):
+            theta = smooth.soften(first, start_rng) if k == 0 else random_theta(smooth, start_rng)
+            runs.append(Ladder(self, smooth, theta))
             runs[k].enough = reached - ENOUGH * constant if k > 1 else -np.inf
             runs[k].little = LITTLE * constant if k > 0 else 0.0
             yield None
 
         def step(start: int, stage: int, tree: Tree) -> Step:
-            found = problem.trim(problem.fit_leaves(units.unscale(tree)))
-            return Step(found, phase=f"start {start}, run {stage}", n_evaluations=self.epochs)
+            trimmed = problem.trim(problem.fit_leaves(units.unscale(tree)))
+            return Step(trimmed, phase=f"start {start}, run {stage}", n_evaluations=self.epochs)
 
         yield from reported(problem, runs, step)
         return Termination.ITERATION_LIMIT
 
     def ladder(self, depth: int) -> Floats:
-        """The scales of the runs."""
+        """Scale of each run.
+
+        Parameters
+        ----------
+        depth : int
+            Depth of the tree.
+
+        Returns
+        -------
+        ndarray of shape (n_scales,)
+            The scales alpha.
+        """
         last = next((scale for most, scale in LARGEST.items() if depth <= most), 200.0)
         low, high = self.scales or (2.0, last)
         return np.geomspace(low, high, self.n_scales)
@@ -148,8 +160,8 @@ class Units:
     y_range: NDArray[np.float64]
 
     @staticmethod
-    def of(problem: TreeProblem) -> Units:
-        """Those of the rows of ``problem``; outputs of classes are left alone."""
+    def from_problem(problem: TreeProblem) -> Units:
+        """Units that scale the problem's features, and numeric outputs, to [0, 1]."""
 
         def least_and_range(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             low, size = table.min(axis=0), np.ptp(table, axis=0)
@@ -159,17 +171,17 @@ class Units:
         return Units(*least_and_range(problem.X), *outputs)
 
     def stated(self, problem: TreeProblem) -> TreeProblem:
-        """``problem`` in these units, without penalties."""
+        """State a problem in these units, without penalties."""
         X = (problem.X - self.x_least) / self.x_range
         y = problem.y if problem.is_classification else ((problem.Y - self.y_least) / self.y_range)
         return problem.with_rows(X, y, problem.sample_weight, penalties=(), min_leaf=1)
 
     def scale(self, tree: Tree) -> Tree:
-        """``tree`` in these units."""
+        """Convert a tree from the problem's units to these."""
         return tree.scale(self.x_least, self.x_range, self.y_least, self.y_range)
 
     def unscale(self, tree: Tree) -> Tree:
-        """A tree of these units in those of the problem."""
+        """Convert a tree from these units to the problem's."""
         return tree.unscale(self.x_least, self.x_range, self.y_least, self.y_range)
 
 
@@ -238,8 +250,8 @@ class Ladder:
         return max(self.scales.size - self.stage, 0) * self.rates.size * self.blocks - self.done
 
     @property
-    def parts(self) -> int:
-        """Runs that have ended."""
+    def n_finished(self) -> int:
+        """Finished runs."""
         return self.stage
 
     def advance(self, steps: int) -> None:

@@ -16,8 +16,8 @@ class Start(Run, Protocol):
     """A run that notes hard trees, each after a number of parts (epochs, or runs with a scale) of the whole."""
 
     @property
-    def parts(self) -> int:
-        """Parts that it has behind it; no fewer than those of others once it has ended."""
+    def n_finished(self) -> int:
+        """Finished parts; no fewer than any other start has once this one has ended."""
         ...
 
     def taken(self) -> list[tuple[int, Tree]]:
@@ -40,17 +40,17 @@ def reported(
             for k, start in enumerate(starts, 1):
                 waiting.extend((part, k, tree) for part, tree in start.taken())
             waiting.sort(key=lambda noted: noted[:2])
-            behind = min(start.parts for start in starts)
+            behind = min(start.n_finished for start in starts)
             while waiting and waiting[0][0] <= behind:
                 part, k, tree = waiting.pop(0)
                 yield step(k, part, tree)
             yield None
 
     def last() -> Step | None:
-        """The best of the trees that wait and of those of unfinished parts."""
+        """The best tree, of those that wait and of unfinished parts."""
         for k, start in enumerate(starts, 1):
-            if (found := start.unfinished()) is not None:
-                waiting.append((found[0], k, found[1]))
+            if (noted := start.unfinished()) is not None:
+                waiting.append((noted[0], k, noted[1]))
         steps = [step(k, part, tree) for part, k, tree in waiting]
         return min(steps, key=lambda one: problem.objective(one.tree), default=None)
 

@@ -17,10 +17,12 @@ QHADAM = QHAdam().moments
 DIVERGED = "the weights ceased to be finite; use a lower learning rate"
 
 
-def descent(options: Any, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng) -> Descent:
-    """A run from ``theta (size,)``, with `mean_loss` on the rows of ``judge`` every ``options.check`` batches."""
-    how = {"check": options.check, "patience": options.patience, "first": [judge.mean_loss(theta)]}
-    return Descent(ForestSteps(options, problem, judge, theta, rng), options.max_batches, **how)
+def descent(
+    options: Any, problem: SoftForestProblem, validation: SoftForestProblem, theta: Floats, rng: Rng
+) -> Descent:
+    """A run from ``theta (size,)``, with `mean_loss` on the rows of ``validation`` every ``options.check`` batches."""
+    how = {"check": options.check, "patience": options.patience, "first": [validation.mean_loss(theta)]}
+    return Descent(ForestSteps(options, problem, validation, theta, rng), options.max_batches, **how)
 
 
 def rates(options: Any, depth: int) -> Floats:
@@ -32,9 +34,9 @@ class ForestSteps:
     """Steps from one start, on the device that evaluates the forest; thetas stay there."""
 
     def __init__(
-        self, options: Any, problem: SoftForestProblem, judge: SoftForestProblem, theta: Floats, rng: Rng
+        self, options: Any, problem: SoftForestProblem, validation: SoftForestProblem, theta: Floats, rng: Rng
     ) -> None:
-        self.options, self.problem, self.judging, self.rng = options, problem, judge, rng
+        self.options, self.problem, self.validation, self.rng = options, problem, validation, rng
         self.device: str = problem.device
         self._current, self._state = problem.descent_state(theta)
         self._rates = rates(options, problem.problem.depth)
@@ -61,9 +63,9 @@ class ForestSteps:
             self._waiting = np.array_split(order, -(-order.size // self.options.batch_size))
         return self._waiting.pop()
 
-    def judge(self, thetas: Any, done: int) -> Any:
+    def validation_losses(self, thetas: Any, done: int) -> Any:
         """The mean loss."""
-        return [self.judging.mean_loss(thetas[0, ...])]
+        return [self.validation.mean_loss(thetas[0, ...])]
 
     def mean(self, thetas: Sequence[Any]) -> Any:
         """The mean of some thetas."""

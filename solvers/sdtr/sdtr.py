@@ -20,7 +20,7 @@ from solvers.core.base import Solver, Step, Steps
 from solvers.core.result import Termination
 from solvers.descent import Descent
 from solvers.sdtr.descent import descent
-from solvers.soft.starts import constant_tree, one_leaf, soft_start, within_rows
+from solvers.soft.starts import constant_tree, one_leaf, soft_start, with_depth_cap
 
 PORTION = 200_000_000  # rows x variables between two checks of the clock, about
 BEHIND = 4  # the run that is behind has this part of the patience
@@ -100,6 +100,20 @@ class SDTR(Solver):
         QHAdam recommend; the depth of the root in eqs. (5) and (7), 0. Its layer in front of the splits (section
         III-C), of which it reports no number, is not built.
 
+        Parameters
+        ----------
+        n_trees : int, default 1
+            Trees of a layer.
+        n_layers : int, default 1
+            Layers.
+        tree_output_dim : int or None, default None
+            Numbers per leaf; None: as many as outputs.
+
+        Returns
+        -------
+        SDTR
+            The solver.
+
         Examples
         --------
         >>> from solvers import SDTR
@@ -148,27 +162,27 @@ class SDTR(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step whenever a slice of batches has lowered the validation loss."""
-        problem = within_rows(problem, start)
+        problem = with_depth_cap(problem, start)
         if start is not None:
             yield Step(start, phase="start")
         constant = constant_tree(problem, 1.0)
         yield Step(one_leaf(problem, 1.0) if constant is None else constant, phase="constant")
         if constant is not None:
             return Termination.LOCALLY_OPTIMAL
-        train = judge = problem
+        train = held_out = problem
         if isinstance(self.validation, TreeProblem):
-            judge = self.validation
+            held_out = self.validation
         elif self.validation is not None and problem.n_samples > 1:
-            train, judge = problem.split(self.validation, rng)
+            train, held_out = problem.split(self.validation, rng)
         runs = []
-        for aggregation, own in zip(self.aggregations, rng.spawn(len(self.aggregations)), strict=True):
-            forest, judging, whole = (
-                SoftForestProblem(part, aggregation=aggregation, **self.shared) for part in (train, judge, problem)
+        for aggregation, run_rng in zip(self.aggregations, rng.spawn(len(self.aggregations)), strict=True):
+            forest, validation, whole = (
+                SoftForestProblem(part, aggregation=aggregation, **self.shared) for part in (train, held_out, problem)
             )
-            theta = forest.random_theta(own, self.beta)
+            theta = forest.random_theta(run_rng, self.beta)
             if start is not None:
-                theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, own))
-            runs.append((descent(self, forest, judging, theta, own), whole))
+                theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, run_rng))
+            runs.append((descent(self, forest, validation, theta, run_rng), whole))
         rows = min(self.batch_size, train.n_samples)
         yield from self._race(runs, max(1, min(self.check, PORTION // (rows * forest.size))))
         full = any(run.done >= self.max_batches for run, _whole in runs)

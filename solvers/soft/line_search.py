@@ -58,9 +58,30 @@ class ArmijoLineSearch(Checked):
         gradient: Floats,
         direction: Floats | None = None,
     ) -> float:
-        """The step length from ``x (n,)``, where ``function`` has ``value`` and ``gradient (n,)``; 0 if none is found.
+        """Find a step length.
 
-        ``direction (n,)`` is minus the gradient by default. ValueError if it is not a descent direction.
+        Parameters
+        ----------
+        function : callable
+            The function, of arrays of shape (n,).
+        x : ndarray of shape (n,)
+            Where the line begins.
+        value : float
+            Value of the function at ``x``.
+        gradient : ndarray of shape (n,)
+            Gradient of the function at ``x``.
+        direction : ndarray of shape (n,) or None, default None
+            Direction of the line; None: minus the gradient.
+
+        Returns
+        -------
+        float
+            The step length; 0 if there is none.
+
+        Raises
+        ------
+        ValueError
+            If the direction does not descend.
         """
         direction = -gradient if direction is None else direction
         slope = float(np.sum(gradient * direction))

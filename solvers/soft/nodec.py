@@ -26,7 +26,7 @@ from solvers.core.calm import calm_threads
 from solvers.core.result import Termination
 from solvers.initial import ClusterInit
 from solvers.soft.line_search import ArmijoLineSearch
-from solvers.soft.starts import constant_tree, one_leaf, soft_start, soft_tree, within_rows
+from solvers.soft.starts import constant_tree, one_leaf, soft_start, soft_tree, with_depth_cap
 
 Floats = NDArray[np.floating]
 PORTION = 25  # iterations on all variables between two steps
@@ -94,7 +94,7 @@ class NODEC(Solver):
         "subtree",
         """"subtree" (NODEC-DR), "node" (each branch and each leaf separately), "all" (alternating minimisation).""",
     )
-    max_iter: int = option(10, "Macro iterations. (The pseudocode's ``it < M_it`` gives one less.)", least=0)
+    max_iter: int = option(10, "Macro iterations; the pseudocode's ``it < M_it`` gives one less.", least=0)
     k0: int | None = option(
         None,
         """None: BN and LN steps on proxies (the subtree and its rows only), always accepted: the early-stopped method
@@ -166,6 +166,18 @@ class NODEC(Solver):
         ``imbalance``. Where leaves have no unique least squares solution, the one of least norm is taken. Eq. (7)
         penalises constant terms, too; these are free here.
 
+        Parameters
+        ----------
+        max_iter : int, default 10
+            Macro iterations.
+        branch_solver : {"L-BFGS", "SLSQP"}, default "SLSQP"
+            Minimiser of a BN step.
+
+        Returns
+        -------
+        NODEC
+            The solver.
+
         Examples
         --------
         >>> from solvers import NODEC
@@ -191,7 +203,7 @@ class NODEC(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The paper's procedures: initialization, decomposition, update of branch nodes."""
-        problem = within_rows(problem, start)
+        problem = with_depth_cap(problem, start)
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
@@ -199,12 +211,12 @@ class NODEC(Solver):
             return (yield from self._steps(problem, start, rng))
 
     def _steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        own = rng.spawn(1)[0]
+        start_rng = rng.spawn(1)[0]
         if start is None:
             yield Step(one_leaf(problem, self.alpha), phase="constant")
             start = yield from self._initial(problem, rng)
         smooth = SmoothTreeProblem(problem, alpha=self.alpha, device=self.device)
-        rows = RowsAtPoint(smooth, soft_start(smooth, start, self.steepness, own))
+        rows = RowsAtPoint(smooth, soft_start(smooth, start, self.steepness, start_rng))
         value = rows.value()
         best, best_value = rows.theta, value
         imbalance = np.array(self.imbalance)
@@ -360,7 +372,7 @@ class NODEC(Solver):
         leaves = slice(numbers.start, numbers.stop)
         point = rows.theta.copy()
         _A, _b, values, coefs = smooth.unpack(point)
-        new_values, new_coefs = (np.array(own[leaves], np.float64) for own in (values, coefs))
+        new_values, new_coefs = (np.array(array[leaves], np.float64) for array in (values, coefs))
         net = Net(smooth.penalty.l1_leaves, smooth.penalty.l2_leaves)
         data = Rows(problem.X, problem.Y, np.ascontiguousarray(part.leaf_weights[:, chosen]))
         fit = fit_softmax_leaves if problem.is_classification else fit_leaves
@@ -395,5 +407,5 @@ def slsqp(part: SubtreeProblem, start: Floats, iterations: int, tolerance: float
     if least >= 0.0 and np.linalg.norm(part.value_and_grad(start)[1]) <= least:
         return start
     options = {"maxiter": iterations, "ftol": tolerance}
-    found: Floats = minimize(part.value_and_grad, start, jac=True, method="SLSQP", options=options).x
-    return found
+    theta: Floats = minimize(part.value_and_grad, start, jac=True, method="SLSQP", options=options).x
+    return theta

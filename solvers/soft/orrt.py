@@ -20,7 +20,7 @@ from solvers.core.base import Solver, Step, Steps
 from solvers.core.calm import calm_threads
 from solvers.core.result import Termination
 from solvers.core.scipy_runs import minimise
-from solvers.soft.starts import constant_tree, soft_start, soft_tree, within_rows
+from solvers.soft.starts import constant_tree, soft_start, soft_tree, with_depth_cap
 
 Floats = NDArray[np.floating]
 METHODS = ("L-BFGS-B", "SLSQP")
@@ -97,6 +97,16 @@ class ORRT(Solver):
         here in all variables. From there SLSQP often stops while all gates are nearly constant, and the mixture nearly
         one linear function: which is what the paper's numbers for it look like.
 
+        Parameters
+        ----------
+        n_starts : int, default 1
+            Random starts.
+
+        Returns
+        -------
+        ORRT
+            The solver.
+
         Examples
         --------
         >>> from solvers import ORRT
@@ -114,7 +124,7 @@ class ORRT(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """A step is fifty iterations, or the end of a run; its number of iterations is in the trace."""
-        problem = within_rows(problem, start)
+        problem = with_depth_cap(problem, start)
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
@@ -122,11 +132,11 @@ class ORRT(Solver):
         ended = None
         with calm_threads():
             for run in range(self.n_starts):
-                own = rng.spawn(1)[0]
+                start_rng = rng.spawn(1)[0]
                 if run == 0 and start is not None:
-                    theta = soft_start(smooth, start, self.steepness, own)
+                    theta = soft_start(smooth, start, self.steepness, start_rng)
                 else:
-                    theta = self.scale * own.normal(size=smooth.size) * self._units(smooth)
+                    theta = self.scale * start_rng.normal(size=smooth.size) * self._units(smooth)
                 label = "" if self.n_starts == 1 else f"{run + 1}: "
                 yield self._step(smooth, theta, f"{label}start")
                 ended = yield from self._descend(smooth, theta, f"{label}{self.method}")
@@ -177,14 +187,14 @@ class ORRT(Solver):
                 try:
                     iterate = next(run)
                 except StopIteration as stop:
-                    found, evaluations = stop.value
+                    outcome, evaluations = stop.value
                     break
                 if iterate is None:
                     yield None
                     continue
                 done += PORTION
                 yield self._step(smooth, iterate.theta * units, label, done, iterate.n_evaluations)
-        yield self._step(smooth, found.x * units, label, int(found.nit), evaluations)
-        if found.success:
+        yield self._step(smooth, outcome.x * units, label, int(outcome.nit), evaluations)
+        if outcome.success:
             return Termination.LOCALLY_OPTIMAL
-        return Termination.STALLED if found.nit < self.max_iter else Termination.ITERATION_LIMIT
+        return Termination.STALLED if outcome.nit < self.max_iter else Termination.ITERATION_LIMIT

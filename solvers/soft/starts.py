@@ -61,9 +61,9 @@ def soft_tree(smooth: SmoothTreeProblem, theta: Floats, *, mixture: bool, clip: 
     return replace(tree, gate=float(smooth.alpha), mixture=mixture)
 
 
-def within_rows(problem: TreeProblem, start: Tree | None) -> TreeProblem:
-    """The problem for a solver of complete trees: with no more levels than give each row sixteen leaves, since the work
-    doubles with each level, or than ``start`` has. A tree of it is one of the whole problem.
+def with_depth_cap(problem: TreeProblem, start: Tree | None) -> TreeProblem:
+    """Limit the depth to log2(n) + 4, or to that of ``start``: the work of a solver of complete trees doubles with each
+    level. Every tree of the result is feasible for the original.
     """
     most = max(math.ceil(math.log2(problem.n_samples)) + SPARE_LEVELS, 0 if start is None else start.depth)
     return problem if problem.depth <= most else problem.restated(depth=most)

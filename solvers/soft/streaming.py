@@ -33,10 +33,20 @@ ADAM = first_order.Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
 
 
 class TreeStream:
-    """Training of GET's smooth tree with steep gates, from a tree that solves ``problem``.
+    """Training of GET's smooth tree with steep gates, from a tree that solves a problem.
 
     After every part the hard tree, with leaves fitted to the first rows, is kept if its objective on them is lower.
-    ``device`` is where the steps on a part are taken, as `opttree.SmoothTreeProblem` has it.
+
+    Parameters
+    ----------
+    problem : TreeProblem
+        The problem of the first rows.
+    tree : Tree
+        Tree to start from.
+    rng : numpy.random.Generator
+        Random numbers.
+    device : {"cpu", "gpu", "auto"}, default "cpu"
+        Device of the steps on a part, as `opttree.SmoothTreeProblem` has it.
 
     See Also
     --------
@@ -64,11 +74,17 @@ class TreeStream:
         self.steps = 0
 
     def learn(self, part: TreeProblem) -> None:
-        """One pass over the rows of ``part`` in mini-batches."""
+        """Take one pass over further rows, in mini-batches.
+
+        Parameters
+        ----------
+        part : TreeProblem
+            The problem of the rows.
+        """
         smooth = SmoothTreeProblem(part, alpha=SCALE, dtype="float32", device=self.device)
         groups = batches(part.n_samples, BATCH, self.rng)
-        if smooth.elsewhere:
-            self._descend_elsewhere(smooth, groups)
+        if smooth.uses_device:
+            self._descend_on_device(smooth, groups)
         else:
             data, bounds = smooth.pack_rows(groups)
             rates, scales = np.full(len(bounds), RATE), np.full(len(bounds), SCALE)
@@ -81,7 +97,7 @@ class TreeStream:
         if objective < self.objective:
             self.tree, self.objective = self.problem.trim(tree), objective
 
-    def _descend_elsewhere(self, smooth: SmoothTreeProblem, groups: list[NDArray[Any]]) -> None:
+    def _descend_on_device(self, smooth: SmoothTreeProblem, groups: list[NDArray[Any]]) -> None:
         """The steps of `learn` on a device."""
         batch = SmoothTreeProblem.batch_of([smooth])
         with batch.within_memory():
@@ -93,9 +109,19 @@ class TreeStream:
             self.theta, self.moments = batch.download(theta)[0], np.concatenate([batch.download(s) for s in state])
 
     def refit(self, parts: Iterable[TreeProblem]) -> Tree:
-        """The best tree, with leaves fitted exactly to the rows of all parts, by accumulated sums.
+        """Fit the leaves of the best tree exactly to all rows, by accumulated sums.
 
         Linear leaves for classes have no such sums and are unchanged; bounds of leaves are those of the first rows.
+
+        Parameters
+        ----------
+        parts : iterable of TreeProblem
+            Problems of all rows, part by part.
+
+        Returns
+        -------
+        Tree
+            The tree with these leaves.
         """
         tree, problem = self.tree, self.problem
         if problem.is_classification and tree.linear_leaves:
@@ -109,9 +135,9 @@ class TreeStream:
             ends = np.searchsorted(leaf[order], np.arange(tree.n_leaves + 1))
             rows = np.column_stack([part.X[:, :p], np.ones(part.n_samples)])
             for number in range(tree.n_leaves):
-                own = order[ends[number] : ends[number + 1]]
-                grams[number] += rows[own].T @ rows[own]
-                sums[number] += target[own].T @ rows[own]
+                members = order[ends[number] : ends[number + 1]]
+                grams[number] += rows[members].T @ rows[members]
+                sums[number] += target[members].T @ rows[members]
         counts = grams[:, p, p]
         values, coefs = tree.values.copy(), tree.leaf_arrays[1].copy()
         l1, l2 = (problem.strength(kind, "leaves") * float(counts.sum()) for kind in (L1, L2))
@@ -125,6 +151,15 @@ class TreeStream:
 
 class ForestStream:
     """Training by SDTR's QHAdam from a random start; after every part theta is validated on the first rows.
+
+    Parameters
+    ----------
+    solver : SDTR
+        Options of the training.
+    problem : TreeProblem
+        The problem of the first rows.
+    rng : numpy.random.Generator
+        Random numbers.
 
     See Also
     --------
@@ -153,7 +188,13 @@ class ForestStream:
         self.steps = 0
 
     def learn(self, part: TreeProblem) -> None:
-        """One pass over the rows of ``part`` in mini-batches."""
+        """Take one pass over further rows, in mini-batches.
+
+        Parameters
+        ----------
+        part : TreeProblem
+            The problem of the rows.
+        """
         soft = replace(self.whole, problem=part)
         groups = batches(part.n_samples, self.solver.batch_size, self.rng)
         theta, state = soft.descent_state(self.theta, self.moments)

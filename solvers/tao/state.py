@@ -46,7 +46,7 @@ class State:
         self.leaf_arrays = tree.leaf_arrays
         self.leaf = tree.apply(problem.X)
         self.link = tree.link
-        self.own = self._losses(self.leaf_arrays, self.link)
+        self.leaf_loss = self._losses(self.leaf_arrays, self.link)
         self.leaves_changed = True
         n = problem.n_samples
         self.slot = np.zeros(n, np.int32)
@@ -70,7 +70,7 @@ class State:
     def _tracks(self) -> reduced.Tracks:
         """Where the rows are, as the kernels take it."""
         sides = self.slot, self.side, self.u, self.other, self.other_loss
-        return reduced.Tracks(self.node_of, self.leaf, self.own, *sides)
+        return reduced.Tracks(self.node_of, self.leaf, self.leaf_loss, *sides)
 
     def levels(self) -> Iterator[NDArray[np.int64]]:
         """The branch nodes of each level, root first. Starts a pass: all rows are at the root."""
@@ -88,8 +88,8 @@ class State:
         code, link = problem.loss_code, LINKS[self.link]
         reduced.pseudolabels(rows, self._tree, leaves, code, link, slot_of, self._tracks)
         # axis-aligned thresholds lie between values of all rows, including rows of weight zero in the node problem
-        keep = self.u if problem.min_leaf == 1 and problem.splits == "oblique" else problem.w
-        group = reduced.group_rows(self.slot, nodes.size, keep)
+        weight = self.u if problem.min_leaf == 1 and problem.splits == "oblique" else problem.w
+        group = reduced.group_rows(self.slot, nodes.size, weight)
         u, current_cost = reduced.level_weights(group, self.u, self.side)
         l1, l2 = problem.strength(L1, "splits"), problem.strength(L2, "splits")
         if self.split_lasso:
@@ -178,7 +178,7 @@ class State:
             new = records.Leaves(*new[:2], np.zeros((0, 0)), np.zeros((0, 0)))
         same_form = all(x.shape == y.shape for x, y in zip(new, self.leaf_arrays, strict=True))
         link = problem.link(linear)
-        own = self._losses(new, link)
+        leaf_loss = self._losses(new, link)
         if self.improve and same_form and link == self.link:
             n_leaves = values.shape[0]
             l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
@@ -187,19 +187,19 @@ class State:
                 penalty = l1 * np.abs(coefs).sum(axis=(1, 2)) + l2 * np.square(coefs).sum(axis=(1, 2))
                 return np.bincount(number, problem.w * loss, n_leaves) + penalty
 
-            worse = leaf_objective(own, new[1]) > leaf_objective(self.own, self.leaf_arrays[1])
+            worse = leaf_objective(leaf_loss, new[1]) > leaf_objective(self.leaf_loss, self.leaf_arrays[1])
             for array, old in zip(new, self.leaf_arrays, strict=True):
                 if array.size:
                     array[worse] = old[worse]
-            own = np.where(worse[number], self.own, own)
+            leaf_loss = np.where(worse[number], self.leaf_loss, leaf_loss)
         self.leaves_changed = not same_form or not all(
             np.allclose(x, y, rtol=1e-7, atol=1e-10) for x, y in zip(new[:2], self.leaf_arrays[:2], strict=True)
         )
-        self.leaf_arrays, self.link, self.own = new, link, own
+        self.leaf_arrays, self.link, self.leaf_loss = new, link, leaf_loss
 
     def snapshot(self) -> dict[str, Any]:
         """The state that `restore` returns to."""
-        names = ("A", "b", "feature", "leaf", "own")
+        names = ("A", "b", "feature", "leaf", "leaf_loss")
         copies = {name: getattr(self, name).copy() for name in names}
         return {**copies, "leaf_arrays": records.Leaves(*(x.copy() for x in self.leaf_arrays)), "link": self.link}
 
@@ -235,4 +235,4 @@ class State:
         )
         counts = np.bincount(self.leaf - self.n_branches, minlength=tree.n_leaves)
         tree = tree.keep(counts > 0)
-        return tree, float(np.sum(self.problem.w * self.own)) + self.problem.penalty(tree)
+        return tree, float(np.sum(self.problem.w * self.leaf_loss)) + self.problem.penalty(tree)

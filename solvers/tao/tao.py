@@ -77,13 +77,13 @@ class TAO(Solver):
     )
     split_lasso: float = option(
         0.0,
-        """l1 penalty on the weights of each split in its logistic regression, whose weights sum to one, in place of the
-        statement's penalties on splits, which do not shrink with the rows of a node. For oblique splits.""",
+        """The l1 penalty on the weights of each split in its logistic regression, whose weights sum to one, in place of
+        the statement's penalties on splits, which do not shrink with the rows of a node. For oblique splits.""",
         least=0,
     )
     leaf_lasso: float = option(
         0.0,
-        """l1 penalty on the weights of each linear leaf against half the mean squared error, or the mean of another
+        """The l1 penalty on the weights of each linear leaf against half the mean squared error, or the mean of another
         loss, on its rows, in place of the statement's penalties on leaves.""",
         least=0,
     )
@@ -113,6 +113,16 @@ class TAO(Solver):
         problem, as in scikit-learn's ``Lasso(alpha=.01)``, it gives trees of the paper's sizes, so that this is the
         reading here. Thresholds of the random start, which are not stated, are medians; leaves are fitted to it.
 
+        Parameters
+        ----------
+        max_iter : int, default 40
+            Passes over the tree.
+
+        Returns
+        -------
+        TAO
+            The solver.
+
         Examples
         --------
         >>> from solvers import TAO
@@ -133,7 +143,18 @@ class TAO(Solver):
         )
 
     def nodes(self, problem: TreeProblem) -> NodeSolver:
-        """The node solver in use for ``problem``."""
+        """Node solver in use for a problem.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        NodeSolver
+            The node solver.
+        """
         return self.node_solver or (AxisNode() if problem.splits == "axis" else NewtonNode(max_iter=NEWTON_STEPS))
 
     def _refusal(self, problem: TreeProblem) -> str | None:

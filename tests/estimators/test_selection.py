@@ -8,7 +8,7 @@ from sklearn.datasets import make_friedman1
 
 import opttree
 from opttree import GETRegressor, TAORegressor, datasets
-from opttree.estimators import selection
+from opttree.estimators.steps import depth as selection
 
 
 @pytest.mark.parametrize(("estimator", "options"), [(GETRegressor, {"n_starts": 1}), (TAORegressor, {})])

@@ -141,15 +141,15 @@ def test_folds_know_neither_units_nor_order(discrete):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 5, (200, 2)).astype(float)
     y = rng.integers(0, 2, 200) if discrete else (X @ [1.0, 2.0]).astype(int) % 3
-    rows, fold = parted(TreeProblem(X, y, depth=1, loss="log"))
+    parts = parted(TreeProblem(X, y, depth=1, loss="log"))
     order = rng.permutation(200)
-    other, other_fold = parted(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1, loss="log"))
-    assert np.array_equal(other.X, 1e3 * rows.X + 7.0)
-    assert np.array_equal(other_fold, fold)
+    other = parted(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1, loss="log"))
+    assert np.array_equal(other.problem.X[other.rows], 1e3 * X[parts.rows] + 7.0)
+    assert np.array_equal(other.fold, parts.fold)
     # copies count once, but not where equal features have labels of their own
-    assert rows.n_samples == (200 if discrete else len(np.unique(X, axis=0)))
-    assert rows.sample_weight.sum() == 200
-    counts = np.array([np.bincount(fold[rows.y == label], minlength=3) for label in np.unique(y)])
+    assert parts.rows.size == (200 if discrete else len(np.unique(X, axis=0)))
+    assert parts.weight.sum() == 200
+    counts = np.array([np.bincount(parts.fold[y[parts.rows] == label], minlength=3) for label in np.unique(y)])
     assert np.ptp(counts, axis=1).max() <= 1  # class by class
 
 
@@ -215,9 +215,9 @@ def test_what_is_asked_for_is_done(rows):
 def test_of_many_rows_some_are_enough(rows, monkeypatch):
     X, y = rows
     monkeypatch.setattr(shrinking, "MOST_ROWS", 150)
-    some, fold = parted(TreeProblem(X, y > 0, depth=1))
-    assert some.n_samples == 150
-    assert np.array_equal(np.bincount(fold), [50, 50, 50])
+    some = parted(TreeProblem(X, y > 0, depth=1))
+    assert some.rows.size == 150
+    assert np.array_equal(np.bincount(some.fold), [50, 50, 50])
     assert TAORegressor(6, random_state=0).fit(X, y).leaf_shrinkage_ > 0.0
 
 
@@ -261,8 +261,8 @@ def test_the_temperature_answers_overconfidence_and_keeps_the_order(rows):
     label = np.array([rng.choice(3, p=p) for p in true])
     problem = TreeProblem(rng.normal(size=(2000, 1)), label, depth=1, loss="log")
     sharp = shrinkage.softer(true, 0.5)
-    assert shrinking.temperature_of(problem, sharp) == pytest.approx(2.0)
-    assert shrinking.temperature_of(problem, true) == 1.0
+    assert shrinking.temperature_of(problem.Y, problem.w, sharp) == pytest.approx(2.0)
+    assert shrinking.temperature_of(problem.Y, problem.w, true) == 1.0
     np.testing.assert_allclose(shrinkage.softer(sharp, 2.0), true)
     X, y = load_iris(return_X_y=True)
     tree = TAOClassifier(3, random_state=0).fit(X, y).tree_

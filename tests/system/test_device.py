@@ -109,7 +109,7 @@ def test_rows_of_different_starts_may_differ(cp):
     smooths = [SmoothTreeProblem(part) for part in parts]
     thetas = [some_theta(smooth) for smooth in smooths]
     tables, penalties = [s.table for s in smooths], [s.penalty for s in smooths]
-    for options in ({}, {"own": devices.Backend(array_api_compat.numpy)}):
+    for options in ({}, {"backend": devices.Backend(array_api_compat.numpy)}):
         batch = SmoothBatch(tables, smooths[0].form, penalties, "float64", **options)
         values, gradients, _masses = batch.evaluate(thetas, [1.0, 1.0, 1.0])
         for k, smooth_problem in enumerate(smooths):

@@ -23,11 +23,11 @@ CARRIED = (
     "opttree/**/*.html",
     "opttree/py.typed",
     "solvers/**/*.py",
+    "solvers/**/*.html",
     "solvers/py.typed",
     "experiments/*.py",
     "experiments/benchmarks/*.py",
     "experiments/coverage.toml",
-    "experiments/page.html",
     "experiments/protocols/*.toml",
     "experiments/published/*.csv",
 )

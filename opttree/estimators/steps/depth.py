@@ -60,16 +60,16 @@ def choose_depth(options: Estimator, rows: Rows, seed: int | None) -> dict[str, 
     for depth in depths:
         if scores and costs.lack_of_memory(options, len(y), n_features, depth) is not None:
             break
-        found: list[Any] = [None] * len(folds)
+        folded: list[Any] = [None] * len(folds)
         left = None if options.time_limit is None else SEARCH_SHARE * options.time_limit - (now() - began)
         tasks = []
         for k, (train, valid) in enumerate(folds):
             share = None if left is None else max(left / len(folds), 1e-3)
             tasks.append((clone(search).set_params(time_limit=share), depth, fits[k], train, valid, shrunk))
         for k, pair in bridge.solvers.core.parallel.spread(_fit_fold, (X, y, weight), tasks, 1):
-            fits[k], found[k] = pair
-        strengths.append(min(found[0], key=lambda strength: sum(row[strength][0] for row in found)))
-        scores.append([row[strengths[-1]][1] for row in found])
+            fits[k], folded[k] = pair
+        strengths.append(min(folded[0], key=lambda strength: sum(row[strength][0] for row in folded)))
+        scores.append([row[strengths[-1]][1] for row in folded])
         means = np.mean(scores, axis=1)
         best = int(np.argmax(means))
         if not np.isfinite(means).all():

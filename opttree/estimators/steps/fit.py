@@ -59,7 +59,7 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
     search: dict[str, Any] = {}
     if recipe.depth is None and options.max_depth == "cv":  # on the table, so that folds learn encodings of their own
         search = choose_depth(options, rows, seed)
-        keep(options, search)
+        set_attributes(options, search)
 
     # units, statement, validation rows, start
     transformer = transformer_of(options, rows.X, rows.weight)
@@ -74,14 +74,14 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
     solve = recipe.solve or solve_once
     outcome = solve(options, record) if recipe.shrink is None else solve_shrunk(options, record, solve)
     fitted = (recipe.model or single_tree)(options, record, outcome)
-    found = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **outcome.found}
+    attributes = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **outcome.attributes}
     if transformer is not None or recipe.transform is not None:
-        found["transformer_"] = transformer
+        attributes["transformer_"] = transformer
     if problem.classes is not None:
         several = rows.several
-        found["classes_"] = problem.classes if several is None else [labels for labels, _codes in several]
-        found["_several"] = several
-    keep(options, found | described(options, record, fitted))
+        attributes["classes_"] = problem.classes if several is None else [labels for labels, _codes in several]
+        attributes["_several"] = several
+    set_attributes(options, attributes | described(options, record, fitted))
     return record
 
 
@@ -105,9 +105,9 @@ def start_of(options: Estimator, record: Fit) -> Tree | None:
     return start
 
 
-def keep(options: Estimator, found: dict[str, Any]) -> None:
+def set_attributes(options: Estimator, attributes: dict[str, Any]) -> None:
     """Set fitted attributes, by their names."""
-    for name, value in found.items():
+    for name, value in attributes.items():
         setattr(options, name, value)
 
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 def single_tree(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """``tree_``: the solver's tree, shrunk, on raw features, with what it knows of its training rows."""
-    tree = shrunk_tree(fit.problem, as_tree(outcome.result.tree), outcome.found)
+    tree = shrunk_tree(fit.problem, as_tree(outcome.result.tree), outcome.attributes)
     return {"tree_": raw_with_training(fit, tree)}
 
 

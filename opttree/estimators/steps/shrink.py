@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import clone, is_classifier
 
 from opttree.estimators import bridge
@@ -70,57 +72,72 @@ def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit],
     strength, temperature = 0.0, 1.0
     if chosen:
         left = None if fit.time_limit is None else max(fit.time_limit - (now() - began), 0.0)
+        fit.problem.forget_order()
         if outcome.result.termination.name != "INTERRUPTED":
             strength, temperature = choose_strength(options, replace(fit, time_limit=left))
     elif asked == "cv" and searched:
         strength = fit.search["leaf_shrinkage_"]
     elif asked != "cv" and shrinks:
         strength = float(asked)
-    found = {**outcome.found, "leaf_shrinkage_": strength, "leaf_temperature_": temperature}
-    return Outcome(outcome.result, found)
+    attributes = {**outcome.attributes, "leaf_shrinkage_": strength, "leaf_temperature_": temperature}
+    return Outcome(outcome.result, attributes)
 
 
 def choose_strength(options: Estimator, fit: Fit) -> tuple[float, float]:
     """The strength of the lowest held-out error, and the temperature; (0, 1) for too few rows, and after Ctrl-C."""
-    none = 0.0, 1.0
-    rows, fold = parted(fit.problem)
-    if rows.n_samples < FEWEST:
+    none, problem = (0.0, 1.0), fit.problem
+    parts = parted(problem)
+    fold = parts.fold
+    if fold.size < FEWEST:
         return none
     began = now()
-    strengths = strengths_of(fit.problem)
-    answers = np.zeros((len(strengths), rows.n_samples, rows.n_outputs))
-    tried = np.zeros(rows.n_samples, bool)
+    strengths = strengths_of(problem)
+    answers = np.zeros((len(strengths), fold.size, problem.n_outputs))
+    tried = np.zeros(fold.size, bool)
     for k in range(FOLDS):
         limit = None if fit.time_limit is None else (fit.time_limit - (now() - began)) / (FOLDS - k)
         if limit is not None and limit <= 0.0:
             break
-        train = rows.sample(np.flatnonzero(fold != k))
-        solver, stated = options.recipe.shrink.trial(options, train)
         try:
-            result = run(options, solver, stated, None, fit.seed, limit)
+            answered = answer_fold(options, parts, k, answers, fit.seed, limit)
         except KeyboardInterrupt:  # before it had a tree; the fit passes it on, with the tree that there is
             return none
-        if result.termination.name == "INTERRUPTED":
+        if not answered:
             return none
-        moments = shrinker(train, as_tree(result.tree))
         tried |= fold == k
-        for number, strength in enumerate(strengths):
-            tree = moments.shrunk(strength)
-            held_out = rows.X[fold == k]
-            answers[number, fold == k] = (
-                tree.predict_proba(held_out) if rows.is_classification else tree.outputs(held_out)
-            )
     if not tried.any():
         return none
-    rows, answers = rows.sample(np.flatnonzero(tried)), answers[:, tried]
-    errors = np.array([errors_of(rows, part) for part in answers])
-    best = int(np.argmin(np.sum(rows.w * errors, axis=1)))
+    Y, w, answers = problem.Y[parts.rows[tried]], parts.weight[tried], answers[:, tried]
+    w = w / w.sum()
+    errors = np.array([errors_of(problem, Y, part) for part in answers])
+    best = int(np.argmin(np.sum(w * errors, axis=1)))
     gain = errors[0] - errors[best]
-    mean = float(np.sum(rows.w * gain))
-    error = float(np.sqrt(np.sum((rows.w * (gain - mean)) ** 2)))
+    mean = float(np.sum(w * gain))
+    error = float(np.sqrt(np.sum((w * (gain - mean)) ** 2)))
     best = best if mean > error else 0
-    tempers = rows.is_classification and rows.leaves == "constant"
-    return strengths[best], temperature_of(rows, answers[best]) if tempers else 1.0
+    tempers = problem.is_classification and problem.leaves == "constant"
+    return strengths[best], temperature_of(Y, w, answers[best]) if tempers else 1.0
+
+
+def answer_fold(
+    options: Estimator, parts: Parts, k: int, answers: Floats, seed: int | None, limit: float | None
+) -> bool:
+    """Fill ``answers (strengths, m, K)`` of the rows of a fold, by a tree of the others; False after Ctrl-C."""
+    train, held = parts.train(k), parts.fold == k
+    solver, stated = options.recipe.shrink.trial(options, train)
+    result = run(options, solver, stated, None, seed, limit)
+    if result.termination.name == "INTERRUPTED":
+        return False
+    train.forget_order()
+    stated.forget_order()
+    moments = shrinker(train, as_tree(result.tree))
+    held_out = parts.problem.X[parts.rows[held]]
+    leaf = moments.tree.apply(held_out)  # the shrunk trees have its splits
+    for number, strength in enumerate(strengths_of(parts.problem)):
+        tree = moments.shrunk(strength)
+        scores = tree.outputs(held_out, leaf)
+        answers[number, held] = softmax(scores, axis=1) if tree.link == "softmax" else scores
+    return True
 
 
 def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: Any) -> dict[float, tuple[float, float]]:
@@ -141,7 +158,8 @@ def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: A
         trial.tree_ = scaling.unscale(moments.shrunk(strength))
         if problem.is_classification:
             Z = read_new(fitted, rows)
-            errors = errors_of(problem.with_rows(scaling.features(Z), truth, w), trial.tree_.predict_proba(Z))
+            Y = np.searchsorted(np.asarray(problem.classes), truth).reshape(-1, 1).astype(np.float64)
+            errors = errors_of(problem, Y, trial.tree_.predict_proba(Z))
         else:
             off = (trial.predict(rows) - truth).reshape(len(truth), -1) / scaling.y_scale
             errors = np.sum(off**2, axis=1)
@@ -149,9 +167,9 @@ def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: A
     return scores
 
 
-def shrunk_tree(problem: TreeProblem, tree: Tree, found: Mapping[str, Any]) -> Tree:
+def shrunk_tree(problem: TreeProblem, tree: Tree, attributes: Mapping[str, Any]) -> Tree:
     """The tree used for prediction: shrunk and tempered as was found."""
-    strength, temperature = found.get("leaf_shrinkage_", 0.0), found.get("leaf_temperature_", 1.0)
+    strength, temperature = attributes.get("leaf_shrinkage_", 0.0), attributes.get("leaf_temperature_", 1.0)
     tree = tree if strength == 0.0 else shrinker(problem, tree).shrunk(strength)
     return tree if temperature == 1.0 else tempered(tree, temperature)
 
@@ -172,21 +190,23 @@ def strengths_of(problem: TreeProblem) -> tuple[float, ...]:
     return SOFTER if problem.is_classification and problem.leaves == "linear" else STRENGTHS
 
 
-def errors_of(rows: TreeProblem, answers: Floats) -> Floats:
-    """(n,) squared errors of numbers, or of the probabilities of constant leaves; log losses of linear leaves'."""
-    if not rows.is_classification:
-        return np.sum((answers - rows.Y) ** 2, axis=1)
-    label = rows.Y[:, 0].astype(np.intp)
-    if rows.leaves == "linear":
+def errors_of(problem: TreeProblem, Y: Floats, answers: Floats) -> Floats:
+    """(n,) squared errors of numbers ``Y (n, K)``, or of the probabilities of constant leaves, where ``Y (n, 1)`` holds
+    codes of classes; log losses of linear leaves'.
+    """
+    if not problem.is_classification:
+        return np.sum((answers - Y) ** 2, axis=1)
+    label = Y[:, 0].astype(np.intp)
+    if problem.leaves == "linear":
         return log_losses(answers[np.arange(len(label)), label])
-    return np.sum((answers - np.eye(rows.n_outputs)[label]) ** 2, axis=1)
+    return np.sum((answers - np.eye(problem.n_outputs)[label]) ** 2, axis=1)
 
 
-def temperature_of(rows: TreeProblem, shares: Floats) -> float:
-    """The temperature of the lowest log loss of held-out probabilities (n, K)."""
-    label = rows.Y[:, 0].astype(np.intp)
+def temperature_of(Y: Floats, w: Floats, shares: Floats) -> float:
+    """The temperature of the lowest log loss of held-out probabilities (n, K) of classes with codes ``Y (n, 1)``."""
+    label = Y[:, 0].astype(np.intp)
     losses = [
-        np.sum(rows.w * log_losses(softer(shares, temperature)[np.arange(len(label)), label]))
+        np.sum(w * log_losses(softer(shares, temperature)[np.arange(len(label)), label]))
         for temperature in TEMPERATURES
     ]
     return TEMPERATURES[int(np.argmin(losses))]
@@ -197,8 +217,38 @@ def log_losses(p: Floats) -> Floats:
     return -np.log(np.clip(p, LEAST_PROBABILITY, 1.0))
 
 
-def parted(problem: TreeProblem) -> tuple[TreeProblem, NDArray[np.int64]]:
-    """The problem with each of its `observations` once, at most `MOST_ROWS` of them, and the fold (n,) of each.
+@dataclass(frozen=True)
+class Parts:
+    """Some rows of a problem, by their numbers, in folds.
+
+    rows, weight, fold : (m,) the numbers, the weights and the folds of the rows.
+    least : the fewest rows in a leaf.
+    """
+
+    problem: TreeProblem
+    rows: NDArray[np.intp]
+    weight: Floats
+    fold: NDArray[np.int64]
+    least: int
+
+    @cached_property
+    def _order(self) -> NDArray[np.int32]:
+        """(p, m) the rows in increasing order of each feature."""
+        order = np.empty((self.problem.n_features, self.rows.size), np.int32)
+        for rows, x in zip(order, self.problem.X.T, strict=True):
+            rows[:] = np.argsort(x[self.rows], kind="stable")
+        return order
+
+    def train(self, k: int) -> TreeProblem:
+        """The problem on the rows of all folds but ``k``; the folds share the order of axis-aligned features."""
+        kept = self.fold != k
+        rows, problem = self.rows[kept], self.problem
+        train = problem.with_rows(problem.X[rows], problem.y[rows], self.weight[kept], min_leaf=self.least)
+        return train.with_order(self._order, kept) if problem.splits == "axis" else train
+
+
+def parted(problem: TreeProblem) -> Parts:
+    """Each of the `observations` of a problem once, at most `MOST_ROWS` of them, in folds.
 
     Weights of copies are added up, and the smallest leaf shrinks as the rows do, so that weights and repeated rows
     agree. The rows are in an order which neither their own order nor the units of the features change, and are dealt
@@ -216,8 +266,7 @@ def parted(problem: TreeProblem) -> tuple[TreeProblem, NDArray[np.int64]]:
         taken = np.linspace(0, n, MOST_ROWS, endpoint=False).astype(np.intp)
         rows, weight = rows[taken], weight[taken]
     least = max(1, round(problem.min_leaf * n / problem.n_samples))
-    part = problem.with_rows(problem.X[rows], problem.y[rows], weight, min_leaf=least)
-    order = np.argsort(part.Y[:, 0], kind="stable") if problem.is_classification else np.arange(len(rows))
+    order = np.argsort(problem.Y[rows, 0], kind="stable") if problem.is_classification else np.arange(len(rows))
     fold = np.empty(len(rows), np.int64)
     fold[order] = np.arange(len(rows)) % FOLDS
-    return part, fold
+    return Parts(problem, rows, np.asarray(weight, np.float64), fold, least)

@@ -76,14 +76,14 @@ def fit_chunks(options: Estimator, chunks: Chunks, epochs: int, sample_rows: int
     with noted_interrupts() as interrupted:
         X, y, n_rows = chunks.sample(sample_rows, np.random.default_rng(seed))
         stream = options.recipe.stream(options, X, y)
-        fits.keep(options, {"n_rows_": n_rows, "_stream": stream, **stream.begun()})
+        fits.set_attributes(options, {"n_rows_": n_rows, "_stream": stream, **stream.begun()})
         for _ in range(epochs):
             for X, y in chunks.labelled():
                 if interrupted():
                     break
                 stream.learn(X, y)
         cut_short = interrupted()
-        fits.keep(options, stream.finish(None if cut_short else chunks))
+        fits.set_attributes(options, stream.finish(None if cut_short else chunks))
     if cut_short:
         fits.report_interrupt(options, stacklevel + 1)
 
@@ -104,9 +104,9 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
             raise ValueError(f"classes must hold all labels of y; got a label that is not among them, {new[0]!r}")
         missing = np.setdiff1d([] if classes is None else classes, y)
         stream = options.recipe.stream(options, np.asarray(X, np.float64), np.asarray(y), missing)
-        fits.keep(options, {"_stream": stream, **stream.begun()})
+        fits.set_attributes(options, {"_stream": stream, **stream.begun()})
         return
     if getattr(options, "encoder_", None) is None:
         X = validate_data(options, X, reset=False, dtype=np.float64, order="C")
     stream.learn(X, np.asarray(y))
-    fits.keep(options, stream.finish(None))
+    fits.set_attributes(options, stream.finish(None))

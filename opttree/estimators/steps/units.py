@@ -28,7 +28,9 @@ class Scaling(NamedTuple):
     y_scale: Floats
 
     def features(self, X: Floats) -> Floats:
-        """Raw features ``(n, p)`` as the solver sees them."""
+        """Raw features ``(n, p)`` as the solver sees them; ``X`` itself where they stay as they are."""
+        if not self.x_mean.any() and (self.x_scale == 1.0).all():
+            return X
         scaled = X - self.x_mean
         scaled /= self.x_scale
         for j in np.flatnonzero(self.x_scale == 1.0):  # constant columns: what is left of them is rounding error

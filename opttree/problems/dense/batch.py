@@ -19,18 +19,18 @@ LOWER = "lower n_starts, max_depth or batch_size"
 ARRAYS = 6  # arrays over starts, rows and branches in memory at a time, by the array functions
 
 
-def memory_refusal(own: Backend, n_starts: int, n: int, form: Any, dtype: str, batch_size: int) -> str | None:
+def memory_refusal(backend: Backend, n_starts: int, n: int, form: Any, dtype: str, batch_size: int) -> str | None:
     """Why a device's memory does not suffice for ``n_starts`` starts on ``n`` rows, or None."""
     item, batch = np.dtype(dtype).itemsize, min(batch_size, n)
     needed = n * ((form.n_features + form.n_outputs) * item + 8 + 4 * n_starts)
-    if own.kernels is None:
+    if backend.kernels is None:
         each = form.n_features + form.n_outputs + (ARRAYS << form.depth)
         judged = min(xp_dense.NUMBERS, n_starts * n << form.depth)
         needed += item * max(n_starts * batch * each, ARRAYS * judged)
     else:
         needed += fused_dense.needed(form, dtype, n_starts, batch)
     what = f"{n_starts} starts of depth {form.depth} on {n} rows of {form.n_features} features in {dtype}"
-    return devices.lacking(own, needed, what, LOWER)
+    return devices.lacking(backend, needed, what, LOWER)
 
 
 class Update(NamedTuple):
@@ -49,11 +49,18 @@ class DenseBatch(DeviceArrays):
 
     Parameters
     ----------
-    own : the device's arrays.
-    train, judge : training and validation rows, in the format of `DenseTreeProblem.data`.
-    form : as the kernels take it; dtype : "float32" or "float64".
-    seeds : (S,) of the starts.
-    batch_size : largest number of rows in a batch.
+    backend : Backend
+        The device's arrays.
+    train, validation : tuple of ndarray
+        Training and validation rows, in the format of `DenseTreeProblem.data`.
+    form : Form
+        Shape of the problem, as the kernels take it.
+    dtype : {"float32", "float64"}
+        Floating type of the variables.
+    seeds : ndarray of int of shape (S,)
+        Seed of each start.
+    batch_size : int
+        Largest number of rows in a batch.
 
     Raises
     ------
@@ -63,20 +70,20 @@ class DenseBatch(DeviceArrays):
 
     def __init__(
         self,
-        own: Backend,
+        backend: Backend,
         train: Rows,
-        judge: Rows,
+        validation: Rows,
         form: Any,
         dtype: str,
         seeds: NDArray[np.int64],
         batch_size: int,
     ) -> None:
-        super().__init__(own, dtype, f"{seeds.size} starts of depth {form.depth} in {dtype}", LOWER)
-        self.form, self._w, self._judging = form, train[2], float(judge[2].sum())
+        super().__init__(backend, dtype, f"{seeds.size} starts of depth {form.depth} in {dtype}", LOWER)
+        self.form, self._w, self._validation_weight = form, train[2], float(validation[2].sum())
         with self.within_memory():
-            self._place(train, judge, seeds, min(batch_size, train[0].shape[0]))
+            self._place(train, validation, seeds, min(batch_size, train[0].shape[0]))
 
-    def _place(self, train: Rows, judge: Rows, seeds: NDArray[np.int64], batch_size: int) -> None:
+    def _place(self, train: Rows, validation: Rows, seeds: NDArray[np.int64], batch_size: int) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _place")
 
     def batches(self, orders: NDArray[np.integer], ends: NDArray[np.integer]) -> list[Any]:
@@ -88,11 +95,21 @@ class DenseBatch(DeviceArrays):
 
         Parameters
         ----------
-        theta : (S, size) on the device; state : its moments. All may be overwritten.
+        theta : array of shape (S, size)
+            The variables of all starts, on the device; may be overwritten.
+        state : object
+            The moments; may be overwritten.
+        batch : object
+            Rows, one of `batches`.
+        update : Update
+            Number, learning rates and coefficients of the step.
 
         Returns
         -------
-        theta, state
+        theta : array of shape (S, size)
+            The variables.
+        state : object
+            The moments.
         """
         raise NotImplementedError(f"{type(self).__name__} must define step")
 
@@ -104,9 +121,10 @@ class DenseBatch(DeviceArrays):
 class FusedDense(DenseBatch):
     """By the kernels of ``dense.cu``."""
 
-    def _place(self, train: Rows, judge: Rows, seeds: NDArray[np.int64], batch_size: int) -> None:
+    def _place(self, train: Rows, validation: Rows, seeds: NDArray[np.int64], batch_size: int) -> None:
         self._train = tuple(self.backend.asarray(part) for part in train)
-        self._judge = self._train if judge is train else tuple(self.backend.asarray(part) for part in judge)
+        is_other = validation is not train
+        self._validation = tuple(map(self.backend.asarray, validation)) if is_other else self._train
         self._seeds = self.backend.asarray(seeds)
         self._space = fused_dense.space(self.backend.kernels, self.form, self.dtype, seeds.size, batch_size)
 
@@ -125,17 +143,17 @@ class FusedDense(DenseBatch):
 
     def losses(self, theta: Any) -> Floats:
         """See `DenseBatch.losses`."""
-        sums = fused_dense.losses(self._space, theta, self._seeds, self._judge, self.form)
-        return self.download(self.xp.sum(sums, axis=1)) / self._judging
+        sums = fused_dense.losses(self._space, theta, self._seeds, self._validation, self.form)
+        return self.download(self.xp.sum(sums, axis=1)) / self._validation_weight
 
 
 class ArrayDense(DenseBatch):
     """By the array functions of `opttree.kernels.dense.xp`."""
 
-    def _place(self, train: Rows, judge: Rows, seeds: NDArray[np.int64], batch_size: int) -> None:
+    def _place(self, train: Rows, validation: Rows, seeds: NDArray[np.int64], batch_size: int) -> None:
         self._train = self._tables(*train[:2])
-        self._judge = self._train if judge is train else self._tables(*judge[:2])
-        self._share = self.upload(judge[2] / self._judging)
+        self._validation = self._train if validation is train else self._tables(*validation[:2])
+        self._share = self.upload(validation[2] / self._validation_weight)
         self._seeds = seeds
 
     def _tables(self, X: Floats, Y: Floats) -> tuple[Any, Any]:
@@ -145,10 +163,10 @@ class ArrayDense(DenseBatch):
         """See `DenseBatch.batches`."""
         batches = []
         for begin, end in zip(np.append(0, ends[:-1]), ends, strict=True):
-            own = orders[:, begin:end]
-            weights = self._w[own]
+            rows = orders[:, begin:end]
+            weights = self._w[rows]
             share = self.upload(weights / weights.sum(axis=1, keepdims=True))
-            batches.append((self.backend.asarray(own.astype(np.int64)), share))
+            batches.append((self.backend.asarray(rows.astype(np.int64)), share))
         return batches
 
     def step(self, theta: Any, state: State, batch: Any, update: Update) -> tuple[Any, State]:
@@ -165,4 +183,5 @@ class ArrayDense(DenseBatch):
 
     def losses(self, theta: Any) -> Floats:
         """See `DenseBatch.losses`."""
-        return self.download(xp_dense.losses(self.xp, theta, *self._judge, self._share, self.form)).astype(np.float64)
+        losses = xp_dense.losses(self.xp, theta, *self._validation, self._share, self.form)
+        return self.download(losses).astype(np.float64)

@@ -85,7 +85,18 @@ class DenseTreeProblem(Checked):
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
-        """Why ``problem`` has no dense form, or None."""
+        """Reason why a problem has no dense form.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         if problem.splits != "axis":
             return "its splits are oblique, and a branch of the dense form splits on one feature; use splits='axis'"
         if problem.leaves != "constant":
@@ -128,7 +139,22 @@ class DenseTreeProblem(Checked):
         return Rows(X, Y, problem.w)
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Views of theta: logits I (B, p), thresholds T (B, p), scores L (B + 1, K)."""
+        """Views of theta.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        I : ndarray of shape (B, p)
+            Logits of the features.
+        T : ndarray of shape (B, p)
+            Thresholds.
+        L : ndarray of shape (B + 1, K)
+            Scores of the leaves.
+        """
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
         return dense.parts.py_func(theta, self.form)
@@ -137,6 +163,16 @@ class DenseTreeProblem(Checked):
         """Glorot uniform initial values: within ``sqrt(6 / (rows + columns))`` of zero.
 
         GradTree's algorithm 2, whose exponents 2^(2d-1) and 2^(2d) are read as the rows 2^d - 1 and 2^d.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
         """
         theta = np.empty(self.size, self.dtype)
         for part in self.unpack(theta):
@@ -145,15 +181,42 @@ class DenseTreeProblem(Checked):
         return theta
 
     def value(self, theta: Floats) -> float:
-        """Loss of the hard tree of ``theta (size,)`` on all rows."""
+        """Loss of the hard tree of a theta on all rows.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        float
+            The loss.
+        """
         return float(dense.value(self._checked(theta), self.data, self.form))
 
     def value_and_grad(
         self, theta: Floats, *, temperature: float = 1.0, seed: int = 0, rows: ArrayLike | None = None
     ) -> tuple[float, Floats]:
-        """Loss on ``rows`` (numbers; all by default) and its straight-through gradient (size,).
+        """Loss and its straight-through gradient.
 
-        ``temperature`` > 0 divides the logits; ``seed`` is for the Gumbel noise of ``index="gumbel"``.
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+        temperature : float, default 1.0
+            Divides the logits, > 0.
+        seed : int, default 0
+            Seed of the Gumbel noise of ``index="gumbel"``.
+        rows : array-like or None, default None
+            Numbers of the rows; None: all.
+
+        Returns
+        -------
+        value : float
+            The loss.
+        gradient : ndarray of shape (size,)
+            Its gradient.
         """
         theta, n = self._checked(theta), self.problem.n_samples
         gradient = np.empty_like(theta)
@@ -174,7 +237,18 @@ class DenseTreeProblem(Checked):
         return theta
 
     def harden(self, theta: Floats) -> Tree:
-        """The complete hard tree of ``theta``; leaves are not refitted."""
+        """Complete hard tree of a theta; leaves are not refitted.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        Tree
+            The tree.
+        """
         theta, problem = self._checked(theta), self.problem
         _logits, T, scores = (np.array(part, np.float64) for part in self.unpack(theta))
         feature, branch = dense.features_of(theta, self.form), np.arange(self.n_branches)
@@ -187,9 +261,26 @@ class DenseTreeProblem(Checked):
         return replace(tree, values=scores)
 
     def soften(self, tree: Tree, rng: np.random.Generator) -> Floats:
-        """Theta of ``tree``, the inverse of `harden`; random splits complete it to the problem's depth.
+        """Theta of a tree, the inverse of `harden`.
 
-        Splits "-x <= -b" are flipped. ValueError if the tree is infeasible for the problem.
+        Splits "-x <= -b" are flipped.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+        rng : numpy.random.Generator
+            Random numbers of the splits that complete the tree to the depth of the problem.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
+
+        Raises
+        ------
+        ValueError
+            If the tree is infeasible for the problem.
         """
         tree = tree.canonical
         if (reason := self.problem.violation(tree)) is not None:

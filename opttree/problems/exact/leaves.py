@@ -66,9 +66,9 @@ def linear_absolute_leaf(problem: TreeProblem, rows: NDArray[np.integer]) -> tup
     bounds = [(0.0, None)] * (2 * p) + [(None, None)] + [(0.0, None)] * (2 * m)
     values, coefs, total = np.empty(problem.n_outputs), np.empty((problem.n_outputs, p)), 0.0
     for k in range(problem.n_outputs):
-        found = linprog(costs / w.sum(), A_eq=side, b_eq=problem.Y[rows, k], bounds=bounds, method="highs-ds")
-        coefs[k], values[k] = found.x[:p] - found.x[p : 2 * p], found.x[2 * p]
-        total += found.fun * w.sum()
+        solution = linprog(costs / w.sum(), A_eq=side, b_eq=problem.Y[rows, k], bounds=bounds, method="highs-ds")
+        coefs[k], values[k] = solution.x[:p] - solution.x[p : 2 * p], solution.x[2 * p]
+        total += solution.fun * w.sum()
     return values, coefs, float(total)
 
 

@@ -27,13 +27,13 @@ WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 def equal_rows(ranks: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The first of each set of equal columns of ``ranks (p, n)``, in lexicographic order, and the set (n,) of each."""
     mixed = np.zeros(ranks.shape[1], np.uint64)
-    for own in ranks:  # equal columns have equal hashes
-        mixed = (mixed ^ own.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    for column in ranks:  # equal columns have equal hashes
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     _hash, first, group = np.unique(mixed, return_index=True, return_inverse=True)
     if first.size == mixed.size:
         return np.arange(mixed.size), np.arange(mixed.size)
-    if not all(np.array_equal(own, own[first[group]]) for own in ranks):  # two sets of one hash
+    if not all(np.array_equal(column, column[first[group]]) for column in ranks):  # two sets of one hash
         _columns, first, group = np.unique(ranks, axis=1, return_index=True, return_inverse=True)
         return first, group
     order = np.lexsort(ranks[::-1, first])
@@ -87,7 +87,18 @@ class ExactTreeProblem(Checked):
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
-        """Why ``problem`` has no such form, or None."""
+        """Reason why a problem has no such form.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         if problem.splits != "axis":
             return "its splits are oblique; branch and bound over thresholds is for axis-aligned ones"
         other = next((c for c in problem.constraints if not isinstance(c, MaxSplits)), None)
@@ -207,23 +218,67 @@ class ExactTreeProblem(Checked):
         return np.vstack([order, np.argsort(self.problem.Y, axis=0, kind="stable").T.astype(np.int32)])
 
     def objective(self, cost: float) -> float:
-        """The objective of a cost."""
+        """Objective of a cost.
+
+        Parameters
+        ----------
+        cost : float
+            Cost, in units of the search.
+
+        Returns
+        -------
+        float
+            The objective.
+        """
         return cost * self.unit
 
     def bound(self, cost: float) -> float:
-        """The bound on the objective from a bound on the cost, less what rounding may have added to it."""
+        """Bound on the objective from a bound on the cost, less what rounding may have added to it.
+
+        Parameters
+        ----------
+        cost : float
+            Bound on the cost, in units of the search.
+
+        Returns
+        -------
+        float
+            Bound on the objective.
+        """
         if self.is_whole and np.isfinite(cost):
             return self.objective(float(np.ceil(cost - SLACK)))
         return self.objective(max(cost - NOISE * self.kernel.slack, 0.0))
 
     def fitted(self, tree: Tree) -> Tree:
-        """``tree`` with the best leaves for its splits; the best leaf alone if it has more than ``max_splits``."""
+        """Fit the best leaves to the splits of a tree.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree
+            The tree with these leaves; the best leaf alone if the tree has more than ``max_splits``.
+        """
         splits = 0 if tree.n_branches > self.n_splits else tree.n_branches
         return fit_exact_leaves(self.problem, tree if splits else self.problem.best_constant())
 
     def tree(self, splits: NDArray[np.int64]) -> Tree:
-        """The tree of ``splits (S, 2)`` in heap order, feature (-1: leaf) and last rank on the left, with fitted
-        leaves; thresholds are halfway between the neighbouring values of the rows that reach the node.
+        """Tree of splits in heap order, with fitted leaves.
+
+        Thresholds are halfway between the neighbouring values of the rows that reach the node.
+
+        Parameters
+        ----------
+        splits : ndarray of int of shape (S, 2)
+            Feature (-1: a leaf) and last rank on the left, of each node.
+
+        Returns
+        -------
+        Tree
+            The tree.
         """
         X, ranks = self.problem.X, self.problem.ranks
         links: list[tuple[int, int]] = []

@@ -24,13 +24,22 @@ class Candidates:
 
     Attributes
     ----------
-    A (m, p), b (m,) : the splits ``A[c] . x <= b[c]``.
-    order : (families, n) int32, the rows in an order in which each split of the family sends the first ones left.
-    start : (families + 1,) int64, splits of family f are ``start[f]..start[f + 1] - 1``, in increasing order.
-    cut : (m,) int64, number of rows that go left.
-    feature : (families,) the feature of each family, -1 for oblique splits.
-    description : the set in words, for messages.
-    doubtful : whether rounding has kept hyperplanes from dividing the rows as they should, so that some may be missing.
+    A : ndarray of shape (m, p)
+        Weights of the splits ``A[c] . x <= b[c]``.
+    b : ndarray of shape (m,)
+        Thresholds of the splits.
+    order : ndarray of int of shape (families, n)
+        The rows in an order in which each split of the family sends the first ones left.
+    start : ndarray of int of shape (families + 1,)
+        Splits of family f are ``start[f]..start[f + 1] - 1``, in increasing order.
+    cut : ndarray of int of shape (m,)
+        Number of rows that go left.
+    feature : ndarray of int of shape (families,)
+        The feature of each family, -1 for oblique splits.
+    description : str
+        The set in words, for messages.
+    doubtful : bool
+        Whether rounding has kept hyperplanes from dividing the rows as they should, so that some may be missing.
     """
 
     A: Floats
@@ -140,7 +149,7 @@ def dichotomies(X: Floats) -> Candidates:
     centre, scale = typical(points)
     unit, rows = (points - centre) / scale, (X - centre) / scale
     astray = False  # whether a row lies elsewhere than it should
-    found: dict[bytes, tuple[Floats, float, NDArray[np.bool_]]] = {}
+    by_side: dict[bytes, tuple[Floats, float, NDArray[np.bool_]]] = {}
 
     def add(a: Floats, b: float) -> None:
         left = goes_left(X, a, b)
@@ -148,7 +157,7 @@ def dichotomies(X: Floats) -> Candidates:
             first = left == left[0]
             if not left[0]:  # -a.x <= -b, and no row is on the hyperplane
                 a, b = -a, -float(np.nextafter(b, np.inf))
-            found.setdefault(np.packbits(first).tobytes(), (a, b, first))
+            by_side.setdefault(np.packbits(first).tobytes(), (a, b, first))
 
     axis = thresholds(X, "all")
     for a, b in zip(axis.A, axis.b, strict=True):
@@ -173,7 +182,7 @@ def dichotomies(X: Floats) -> Candidates:
                 b = float(normal @ middle + a @ centre)
                 add(a, b)
                 astray |= bool(np.any((rows @ normal <= normal @ middle) != goes_left(X, a, b)))
-    splits = list(found.values())
+    splits = list(by_side.values())
     order = [np.concatenate([np.flatnonzero(left), np.flatnonzero(~left)]) for _a, _b, left in splits]
     return Candidates(
         A=np.array([a for a, _b, _left in splits]).reshape(-1, X.shape[1]),

@@ -66,11 +66,11 @@ class Complete:
 
     def turns(self, leaf: int) -> list[tuple[int, bool]]:
         """Branches above a leaf, and whether the leaf is on their left."""
-        node, found = self.n_branches + leaf, []
+        node, path = self.n_branches + leaf, []
         while node:
-            found.append(((node - 1) // 2, node % 2 == 1))
+            path.append(((node - 1) // 2, node % 2 == 1))
             node = (node - 1) // 2
-        return found
+        return path
 
     def order_splits(self, model: Any, splits: Mapping[int, Any]) -> None:
         """A branch may split only where its parent does."""

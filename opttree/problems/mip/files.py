@@ -37,17 +37,17 @@ def read_values(path: str | Path) -> dict[str, float]:
     a name and a value.
     """
     text = Path(path).read_text()
-    found = dict(ENTRY.findall(text))
+    texts = dict(ENTRY.findall(text))
     if "# Primal solution values" in text:  # HiGHS: columns, rows, then dual values
         text = text.partition("# Primal solution values")[2].partition("# Rows")[0]
-    for line in [] if found else text.splitlines():
+    for line in [] if texts else text.splitlines():
         words = line.split("(obj:")[0].split()
         if len(words) == 2:
-            found[words[0]] = words[1]
+            texts[words[0]] = words[1]
         elif len(words) == 4 and words[0].isdecimal():  # CBC: number, name, value, reduced cost
-            found[words[1]] = words[2]
+            texts[words[1]] = words[2]
     values = {}
-    for name, value in found.items():
+    for name, value in texts.items():
         try:
             values[name] = float(value)
         except ValueError:

@@ -204,11 +204,12 @@ class Hyperflow:
                 costs = c.of(self.problem)
                 model.side.add(pyo.quicksum(float(costs[j]) * v for j, v in model.uses.items()) <= c.budget)
             elif isinstance(c, RequireSplit):
-                own = [v for (j, d), vs in of.items() if j == c.feature and c.at(self.problem.depth - d) for v in vs]
-                if not own:
+                depth = self.problem.depth
+                allowed = [v for (j, d), vs in of.items() if j == c.feature and c.at(depth - d) for v in vs]
+                if not allowed:
                     model.nothing = pyo.Var(bounds=(0.0, 0.0))
-                    own = [model.nothing]
-                model.side.add(pyo.quicksum(own) >= 1)
+                    allowed = [model.nothing]
+                model.side.add(pyo.quicksum(allowed) >= 1)
 
     # ---- there and back -------------------------------------------------------------------------------------------
 
@@ -231,10 +232,10 @@ class Hyperflow:
                     model.leaf[level.depth, s].set_value(1.0)
                     continue
                 left = inside & goes_left(self.problem.X, tree.A[node], tree.b[node])
-                found = self._column(level, options, tree, node, inside, left)
-                if found is None:
+                column = self._column(level, options, tree, node, inside, left)
+                if column is None:
                     return False
-                split = int(level.columns[found, 1])
+                split = int(level.columns[column, 1])
                 model.split[level.depth, s, self.candidates.name(split)].set_value(1.0)
                 if hasattr(model, "uses"):
                     model.uses[self._feature(split)].set_value(1.0)
@@ -243,7 +244,7 @@ class Hyperflow:
                     kids = tree.children[node][::-1] if mirrored else tree.children[node]
                     next_rows += [inside & self.candidates.side(split), inside & ~self.candidates.side(split)]
                     next_nodes += kids.tolist()
-                    next_at += level.columns[found, 2:].tolist()
+                    next_at += level.columns[column, 2:].tolist()
             rows, nodes, at = next_rows, next_nodes, next_at
         return True
 
@@ -294,8 +295,8 @@ class Hyperflow:
 
 
 def _only(level: Level, allowed: NDArray[np.bool_]) -> Level:
-    keep = allowed[level.columns[:, 1]]
-    return Level(level.depth, level.sets, level.leaf, level.columns[keep], level.cost[keep])
+    stays = allowed[level.columns[:, 1]]
+    return Level(level.depth, level.sets, level.leaf, level.columns[stays], level.cost[stays])
 
 
 def _columns_by_state(level: Level) -> dict[int, list[int]]:

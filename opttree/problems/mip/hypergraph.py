@@ -37,11 +37,16 @@ class Level:
 
     Attributes
     ----------
-    depth : remaining levels, >= 0.
-    sets : (S, words) the sets of rows, 64 per word.
-    leaf : (S,) cost of each as a leaf; infinite if ruled out.
-    columns : (C, 4) state, split, and the two resulting states on the level below; -1, -1 at depth 1.
-    cost : (C,) cost of the column without the price of its split: at depth 1 that of both leaves, else 0.
+    depth : int
+        Remaining levels, >= 0.
+    sets : ndarray of uint64 of shape (S, words)
+        The sets of rows, 64 per word.
+    leaf : ndarray of shape (S,)
+        Cost of each set as a leaf; infinite if ruled out.
+    columns : ndarray of int of shape (C, 4)
+        State, split, and the two resulting states on the level below; -1, -1 at depth 1.
+    cost : ndarray of shape (C,)
+        Cost of the column without the price of its split: at depth 1 that of both leaves, else 0.
     """
 
     depth: int
@@ -80,9 +85,14 @@ def enumerate_levels(problem: TreeProblem, candidates: Candidates, which: str) -
 
     Parameters
     ----------
-    which : of `COLUMNS`. "best", what an optimal tree needs: one of several equal partitions, the best of the last
-        splits of a state, and none if a leaf is no worse. "family": the same for each feature separately. "every", what
-        any tree needs: all splits with ``min_leaf`` rows on either side.
+    problem : TreeProblem
+        The problem.
+    candidates : Candidates
+        The candidate splits.
+    which : {"best", "family", "every"}
+        "best", what an optimal tree needs: one of several equal partitions, the best of the last splits of a state, and
+        none if a leaf is no worse. "family": the same for each feature separately. "every", what any tree needs: all
+        splits with ``min_leaf`` rows on either side.
     """
     levels = []
     sets = states.pack_rows(np.arange(problem.n_samples), problem.n_samples)[None]
@@ -117,7 +127,7 @@ def _columns(
     most = max(1, CHUNK // max(len(candidates), 1))
     table = np.full(2, states.EMPTY)
     sets, count = np.zeros((0, parents.shape[1]), np.uint64), 0
-    found, total = [], 0
+    chunks, total = [], 0
     for first in range(0, len(parents), most):
         last = min(first + most, len(parents))
         room = count + 2 * (last - first) * len(candidates)
@@ -136,10 +146,10 @@ def _columns(
         chunk = np.empty(((last - first) * len(candidates), 4), np.int64)
         splits, rule = states.Splits(candidates.words, candidates.start), states.Rule(problem.min_leaf, apart, every)
         count, filled = states.split_sets(parents, first, last, splits, rule, states.Sets(table, sets), count, chunk)
-        found.append(chunk[:filled].copy())
+        chunks.append(chunk[:filled].copy())
         total += filled
         yield
-    return (np.concatenate(found) if found else np.zeros((0, 4), np.int64)), sets[:count].copy()
+    return (np.concatenate(chunks) if chunks else np.zeros((0, 4), np.int64)), sets[:count].copy()
 
 
 def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[None, None, Floats]:
@@ -246,20 +256,20 @@ def permitted(levels: list[Level], problem: TreeProblem, candidates: Candidates)
     """The levels without the actions that a side constraint on single splits or leaves rules out."""
     out = []
     for level in levels:
-        leaf, keep = level.leaf.copy(), np.ones(len(level.columns), bool)
+        leaf, stays = level.leaf.copy(), np.ones(len(level.columns), bool)
         for c in problem.constraints:
             if isinstance(c, ForbidSplit) and c.at(problem.depth - level.depth):
-                keep &= candidates.feature[candidates.family[level.columns[:, 1]]] != c.feature
+                stays &= candidates.feature[candidates.family[level.columns[:, 1]]] != c.feature
             elif isinstance(c, (SameLeaf, DifferentLeaf)):
                 both = _holds(level.sets, c.i) & _holds(level.sets, c.j)
                 apart = _holds(candidates.words, c.i) != _holds(candidates.words, c.j)
                 if isinstance(c, SameLeaf):
-                    keep &= ~(both[level.columns[:, 0]] & apart[level.columns[:, 1]])
+                    stays &= ~(both[level.columns[:, 0]] & apart[level.columns[:, 1]])
                 else:
                     leaf[both] = np.inf
                     if level.depth == 1:
-                        keep &= ~(both[level.columns[:, 0]] & ~apart[level.columns[:, 1]])
-        out.append(replace(level, leaf=leaf, columns=level.columns[keep], cost=level.cost[keep]))
+                        stays &= ~(both[level.columns[:, 0]] & ~apart[level.columns[:, 1]])
+        out.append(replace(level, leaf=leaf, columns=level.columns[stays], cost=level.cost[stays]))
     return out
 
 
@@ -317,8 +327,8 @@ def reduce_levels(levels: list[Level], price: float, room: float) -> list[Level]
         below = best.value[d + 1] if d + 1 < len(levels) else np.zeros(0)
         next_excess, of_column, of_leaf = np.empty(below.size), np.empty(level.cost.size), np.empty(level.leaf.size)
         states.least_excess(level.actions, below, price, best.value[d], excess, next_excess, of_column, of_leaf)
-        keep = np.isfinite(of_column) & (of_column <= room)
-        columns = level.columns[keep]
+        stays = np.isfinite(of_column) & (of_column <= room)
+        columns = level.columns[stays]
         number = np.cumsum(keep_state[d]) - 1
         columns[:, 0] = number[columns[:, 0]]
         reached = np.zeros(below.size, bool)
@@ -327,7 +337,7 @@ def reduce_levels(levels: list[Level], price: float, room: float) -> list[Level]
             columns[:, 2:] = (np.cumsum(reached) - 1)[columns[:, 2:]]
         leaf = np.where(np.isfinite(of_leaf) & (of_leaf <= room), level.leaf, np.inf)[keep_state[d]]
         reduced.append(
-            replace(level, sets=level.sets[keep_state[d]], leaf=leaf, columns=columns, cost=level.cost[keep])
+            replace(level, sets=level.sets[keep_state[d]], leaf=leaf, columns=columns, cost=level.cost[stays])
         )
         keep_state.append(reached)
         excess = next_excess

@@ -220,13 +220,13 @@ class Leaves:
         """Add the tangents that the solution violates; returns whether there were any."""
         if not self.tangents:
             return False
-        found = False
+        is_cut = False
         for (i, k), square in model.square.items():
             r = float(model.residual[i, k].value)
             if self._loss(r) - float(square.value) > NEW_TANGENT:
                 self._touch(model, i, k, r)
-                found = True
-        return found
+                is_cut = True
+        return is_cut
 
     def decode(self, model: Any, tree: Tree, place: list[int]) -> Tree:
         """``tree`` with the leaves of the variables."""

@@ -68,12 +68,34 @@ class MIPTreeProblem(MIPStatement):
     """
 
     def formulation_of(self, *, complete: bool) -> Formulation:
-        """The formulation, fully enumerated; see `build`."""
-        found: Formulation = _finished(self.prepare(complete=complete))
-        return found
+        """Formulation, fully enumerated.
+
+        Parameters
+        ----------
+        complete : bool
+            Whether every tree is an integer point, see `build`.
+
+        Returns
+        -------
+        Formulation
+            The formulation.
+        """
+        formulation: Formulation = _finished(self.prepare(complete=complete))
+        return formulation
 
     def prepare(self, *, complete: bool = False) -> Generator[None, None, Formulation]:
-        """Enumerate what the formulation needs, once; yields None wherever it can be stopped."""
+        """Enumerate what the formulation needs, once.
+
+        Parameters
+        ----------
+        complete : bool, default False
+            Whether every tree is an integer point, see `build`.
+
+        Yields
+        ------
+        None
+            Wherever it can be stopped.
+        """
         complete = complete and self.formulation == "hyperflow"  # the others are always complete
         known = self.__dict__.setdefault("_formulations", {})
         if complete not in known:
@@ -96,25 +118,31 @@ class MIPTreeProblem(MIPStatement):
         return BigM(self)
 
     def build(self, *, complete: bool = True) -> Any:
-        """A new Pyomo ``ConcreteModel``; its objective ``cost`` is the problem's objective.
+        """Build a Pyomo model whose objective ``cost`` is the objective of the problem.
 
         Parameters
         ----------
-        complete : every tree of the candidate splits is an integer point of the model, which therefore stays correct
+        complete : bool, default True
+            Whether every tree of the candidate splits is an integer point of the model, which therefore stays correct
             when constraints are added. False: "hyperflow" with only the columns that an optimal tree may need (see
             ``reduce``), which are far fewer; its optimum is the problem's, but not under further constraints. Its name
-            then ends in "_reduced", and its ``doc`` says so. ("flow" and "big-m" are always complete, except that
-            "big-m" has only one of two mirror images of an oblique tree.)
+            then ends in "_reduced", and its ``doc`` says so. "flow" and "big-m" are always complete, except that
+            "big-m" has only one of two mirror images of an oblique tree.
 
-        Notes
-        -----
-        With squared loss and ``objective="outer"`` the models of "flow" and "big-m" are relaxations: their names end in
-        "_outer".
+        Returns
+        -------
+        pyomo.environ.ConcreteModel
+            A new model.
 
         Raises
         ------
         TooLargeError
             A ValueError, if the columns of "hyperflow" do not fit into memory.
+
+        Notes
+        -----
+        With squared loss and ``objective="outer"`` the models of "flow" and "big-m" are relaxations: their names end in
+        "_outer".
 
         Examples
         --------
@@ -133,7 +161,19 @@ class MIPTreeProblem(MIPStatement):
         return model
 
     def encode(self, tree: Tree, model: Any = None) -> Any:
-        """A model with all variables set to ``tree``, as a MIP start; a new, complete one unless ``model`` is given.
+        """Set all variables of a model to a tree, as a MIP start.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+        model : pyomo.environ.ConcreteModel or None, default None
+            The model; None: a new, complete one.
+
+        Returns
+        -------
+        pyomo.environ.ConcreteModel
+            The model.
 
         Raises
         ------
@@ -150,8 +190,19 @@ class MIPTreeProblem(MIPStatement):
         return model
 
     def assign(self, model: Any, tree: Tree) -> bool:
-        """Set all variables to a tree of candidate splits; returns whether it satisfies the model, with the constraints
-        and fixed variables that were added to it.
+        """Set all variables of a model to a tree of candidate splits.
+
+        Parameters
+        ----------
+        model : pyomo.environ.ConcreteModel
+            The model.
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        bool
+            Whether the tree satisfies the model, with the constraints and fixed variables that were added to it.
         """
         fixed = [(v, v.value) for v in _variables(model) if v.fixed]
         held = self._behind(model).encode(model, tree) and all(v.value == value for v, value in fixed)
@@ -160,7 +211,20 @@ class MIPTreeProblem(MIPStatement):
         return held and _satisfied(model)
 
     def contains(self, model: Any, tree: Tree) -> bool:
-        """Whether a tree of candidate splits satisfies the model, whose variables keep their values."""
+        """Whether a tree of candidate splits satisfies a model, whose variables keep their values.
+
+        Parameters
+        ----------
+        model : pyomo.environ.ConcreteModel
+            The model.
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        bool
+            True if it does.
+        """
         before = [(v, v.value) for v in _variables(model)]
         held = self.assign(model, tree)
         for v, value in before:
@@ -168,8 +232,20 @@ class MIPTreeProblem(MIPStatement):
         return held
 
     def decode(self, model: Any) -> Tree:
-        """The tree encoded in the variables of ``model``, with optimal leaves for its splits; they are the model's
-        where optimal linear ones exceed ``coef_bound``, or optimal ones violate a constraint that was added.
+        """Tree in the variables of a model.
+
+        Leaves are optimal for its splits; they are the model's where optimal linear ones exceed ``coef_bound``, or
+        optimal ones violate a constraint that was added.
+
+        Parameters
+        ----------
+        model : pyomo.environ.ConcreteModel
+            A solved model.
+
+        Returns
+        -------
+        Tree
+            The tree.
         """
         tree = self.problem.live(self._behind(model).decode(model))
         exact = fit_exact_leaves(self.problem, tree)
@@ -187,6 +263,13 @@ class MIPTreeProblem(MIPStatement):
         """Write the model of `build` to a file, ``.lp`` or ``.mps``, with readable names.
 
         The file appears complete or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            Name of the file, which ends in ``.lp`` or ``.mps``.
+        complete : bool, default True
+            Whether every tree is an integer point, see `build`.
 
         Examples
         --------
@@ -211,7 +294,16 @@ class MIPTreeProblem(MIPStatement):
                 unfinished.write_text(unfinished.read_text().replace(" ^ 2\n", "^2\n"))
 
     def write_start(self, path: str | Path, tree: Tree, *, complete: bool = True) -> None:
-        """Write ``tree`` as a start for the program of `write`, a name and a value per line: SCIP and Gurobi read it.
+        """Write a tree as a start for the program of `write`, a name and a value per line: SCIP and Gurobi read it.
+
+        Parameters
+        ----------
+        path : path-like
+            Name of the file.
+        tree : Tree
+            The tree.
+        complete : bool, default True
+            As it was in `write`.
 
         Raises
         ------
@@ -221,10 +313,21 @@ class MIPTreeProblem(MIPStatement):
         write_start(self.encode(tree, self.build(complete=complete)), path)
 
     def read_solution(self, path: str | Path, *, complete: bool = True) -> Tree:
-        """The tree of a solution that an optimizer wrote for the program of `write`, decoded as in `decode`.
+        """Tree of a solution that an optimizer wrote for the program of `write`, decoded as in `decode`.
 
-        Reads the ``.sol`` files of SCIP, Gurobi, HiGHS, CPLEX and CBC. ``complete`` is as it was in `write`. Variables
-        that are not in the file are 0.
+        Reads the ``.sol`` files of SCIP, Gurobi, HiGHS, CPLEX and CBC. Variables that are not in the file are 0.
+
+        Parameters
+        ----------
+        path : path-like
+            Name of the file.
+        complete : bool, default True
+            As it was in `write`.
+
+        Returns
+        -------
+        Tree
+            The tree.
 
         Raises
         ------
@@ -241,10 +344,21 @@ class MIPTreeProblem(MIPStatement):
         return self.decode(model)
 
     def snap(self, tree: Tree) -> Tree | None:
-        """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently.
+        """Replace each split of a tree by the candidate that routes the fewest of its rows differently.
 
         Splits that send all rows one way are removed, and leaves are fitted. Hyperplanes of "big-m" are kept, centred
-        between the rows. None if one has less than the margin, or linear leaves exceed ``coef_bound``.
+        between the rows.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree or None
+            The tree of candidates; None if a hyperplane has less than the margin, or linear leaves exceed
+            ``coef_bound``.
         """
         problem = self.problem
         live = problem.live(tree)
@@ -257,7 +371,18 @@ class MIPTreeProblem(MIPStatement):
         return None if exact is None or not self.within_bound(exact) else exact
 
     def within_bound(self, tree: Tree) -> bool:
-        """Whether the linear leaves of ``tree`` are within ``coef_bound``; always true for "hyperflow"."""
+        """Whether the linear leaves of a tree are within ``coef_bound``.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        bool
+            True if they are; always true for "hyperflow".
+        """
         if self.problem.leaves == "constant" or self.formulation == "hyperflow":
             return True
         values, coefs = leaves_in_range(self.problem, tree)

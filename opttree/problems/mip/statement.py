@@ -117,11 +117,11 @@ class MIPStatement(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        own = [c for c in self.constraints if isinstance(c, Constraint)]
-        own += [] if self.max_splits is None else [MaxSplits(self.max_splits)]
-        own += [] if self.max_features is None else [MaxFeatures(self.max_features)]
-        if own:
-            stated = self.problem.restated(constraints=(*self.problem.constraints, *own))
+        further = [c for c in self.constraints if isinstance(c, Constraint)]
+        further += [] if self.max_splits is None else [MaxSplits(self.max_splits)]
+        further += [] if self.max_features is None else [MaxFeatures(self.max_features)]
+        if further:
+            stated = self.problem.restated(constraints=(*self.problem.constraints, *further))
             object.__setattr__(self, "problem", stated)
         if (reason := self.refusal()) is not None:
             raise ValueError(f"formulation {self.formulation!r} cannot hold this problem: {reason}")

@@ -26,11 +26,17 @@ class NodeProblem:
 
     Parameters
     ----------
-    X : (n, p) all rows; ``rows (m,)`` those of the node.
-    u : (m,) signed weights: the loss if sent left minus the loss if sent right, times the row's weight. The
-        pseudolabel is right where ``u > 0``, left where ``u < 0``; zero where the sides are equally good.
-    l1, l2 : penalties on the split weights, in the units of ``u``.
-    min_leaf : fewest rows on either side, unless a side is empty.
+    X : ndarray of shape (n, p)
+        All rows.
+    rows : ndarray of int of shape (m,)
+        Numbers of the rows of the node.
+    u : ndarray of shape (m,)
+        Signed weights: the loss if sent left minus the loss if sent right, times the row's weight. The pseudolabel is
+        right where ``u > 0``, left where ``u < 0``; zero where the sides are equally good.
+    l1, l2 : float, default 0.0
+        Penalties on the split weights, in the units of ``u``.
+    min_leaf : int, default 1
+        Fewest rows on either side, unless a side is empty.
     """
 
     X: Floats

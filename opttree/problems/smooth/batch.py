@@ -27,7 +27,7 @@ def described(n_starts: int, n_rows: int, form: Any, dtype: str) -> str:
 
 
 def memory_refusal(
-    own: Backend,
+    backend: Backend,
     n_starts: int,
     n_stored: int,
     n_rows: int,
@@ -39,12 +39,12 @@ def memory_refusal(
     """Why a device's memory is too small for a batch, or None: ``n_stored`` rows in total, with ``width`` outputs, up
     to ``n_rows`` per start; ``idle``: as if all of it were free.
     """
-    cp, item, p = own.kernels, np.dtype(dtype).itemsize, form.n_features
+    cp, item, p = backend.kernels, np.dtype(dtype).itemsize, form.n_features
     what = described(n_starts, n_rows, form, dtype)
     if cp is None:
         portion = min(arrays.NUMBERS, (n_starts * n_rows * max(1, form.n_outputs)) << form.depth)
         rows = (n_stored + n_starts * n_rows) * (p + width + 3)
-        return devices.lacking(own, item * (rows + ARRAYS * portion), what, LOWER, idle)
+        return devices.lacking(backend, item * (rows + ARRAYS * portion), what, LOWER, idle)
     size = fused.own_sizes(cp, form, dtype)
     if size.shared > fused.shared_limit(cp):
         return f"device must have {size.shared} bytes of shared memory for {what}; it has {fused.shared_limit(cp)}"
@@ -52,7 +52,7 @@ def memory_refusal(
     if form.eps > 0.0:  # room for sorting the rows
         rows += 8 * n_starts * n_rows + n_rows * (2 * p * item + 80)
     needed = rows + fused.needed(cp, form, dtype, n_starts, -(-n_rows // BLOCK))
-    return devices.lacking(own, needed, what, LOWER, idle)
+    return devices.lacking(backend, needed, what, LOWER, idle)
 
 
 def block_bounds(sizes: NDArray[np.integer]) -> NDArray[np.int32]:
@@ -66,12 +66,18 @@ class SmoothBatch(DeviceArrays):
 
     Parameters
     ----------
-    tables : rows of each start, ``(X, Y, w)``; starts with the same rows share one object.
-    form : common form of all starts, as the kernels take it.
-    penalties : penalties of each start, as the kernels take them.
-    dtype : "float32" or "float64".
-    own : the device's arrays; None: those of "gpu".
-    use_fused : use the kernels of ``smooth.cu``, by default where there is CuPy; False: the array functions of
+    tables : sequence of ndarray of int
+        Rows of each start, ``(X, Y, w)``; starts with the same rows share one object.
+    form : Form
+        Common form of all starts, as the kernels take it.
+    penalties : sequence
+        Penalties of each start, as the kernels take them.
+    dtype : {"float32", "float64"}
+        Floating type of the variables.
+    backend : Backend or None, default None
+        The device's arrays; None: those of "gpu".
+    use_fused : bool or None, default None
+        Whether to use the kernels of ``smooth.cu``; None: where there is CuPy. False: the array functions of
         `opttree.kernels.smooth.xp`, which follow the array API and skip no subtrees: they take ``form.eps`` as 0.
 
     Raises
@@ -89,12 +95,12 @@ class SmoothBatch(DeviceArrays):
         penalties: Sequence[Any],
         dtype: str,
         *,
-        own: Backend | None = None,
+        backend: Backend | None = None,
         use_fused: bool | None = None,
     ) -> None:
-        own = devices.backend("gpu") if own is None else own
-        super().__init__(own, dtype, described(len(tables), max(len(t[0]) for t in tables), form, dtype), LOWER)
-        self.form, self.use_fused = form, own.kernels is not None if use_fused is None else use_fused
+        backend = devices.backend("gpu") if backend is None else backend
+        super().__init__(backend, dtype, described(len(tables), max(len(t[0]) for t in tables), form, dtype), LOWER)
+        self.form, self.use_fused = form, backend.kernels is not None if use_fused is None else use_fused
         self.n_starts = len(tables)
         first: dict[int, int] = {}  # first row of each table
         kept: list[Rows] = []
@@ -107,22 +113,22 @@ class SmoothBatch(DeviceArrays):
         self._starts = [first[id(table)] for table in tables]
         self.sizes = [table[0].shape[0] for table in tables]
         X, Y, w = (np.concatenate(parts) if len(kept) > 1 else parts[0] for parts in zip(*kept, strict=True))
-        reason = memory_refusal(own, self.n_starts, X.shape[0], max(self.sizes), Y.shape[1], form, dtype)
+        reason = memory_refusal(backend, self.n_starts, X.shape[0], max(self.sizes), Y.shape[1], form, dtype)
         if reason is not None:
             raise MemoryError(reason)
         if self.use_fused:
-            X = fused.features(X, fused.own_sizes(own.kernels, form, dtype).q, dtype)
+            X = fused.features(X, fused.own_sizes(backend.kernels, form, dtype).q, dtype)
         elif form.loss == LOG:
             Y = Y[:, 0].astype(np.int64)
         self.w = w
         sums = [w[start : start + size].sum() for start, size in zip(self._starts, self.sizes, strict=True)]
         with self.within_memory():
-            self.data = tuple(own.asarray(part) if part.dtype.kind == "i" else self.upload(part) for part in (X, Y, w))
+            self.data = tuple(backend.asarray(x) if x.dtype.kind == "i" else self.upload(x) for x in (X, Y, w))
             self.penalty, self._weight = self.upload(penalties), self.upload(sums)
             every = [np.arange(size) for size in (self.sizes[:1] if len(kept) == 1 else self.sizes)]
             self._all_rows = self.numbered(every)
             if self.use_fused:
-                self._space = fused.space(own.kernels, form, dtype, self.n_starts, -(-max(self.sizes) // BLOCK))
+                self._space = fused.space(backend.kernels, form, dtype, self.n_starts, -(-max(self.sizes) // BLOCK))
 
     def numbered(self, orders: Sequence[NDArray[np.integer]]) -> Any:
         """Row numbers in the given orders (one per start, or one for all), as the kernels take them.
@@ -133,8 +139,8 @@ class SmoothBatch(DeviceArrays):
         sizes = np.array([order.size for order in orders])
         if not self.use_fused:
             rows = np.full((sizes.size, sizes.max()), -1, np.int32)
-            for own, order, start in zip(rows, orders, self._starts, strict=False):
-                own[: order.size] = start + order
+            for numbers, order, start in zip(rows, orders, self._starts, strict=False):
+                numbers[: order.size] = start + order
             return self.backend.asarray(rows)
         bounds = block_bounds(sizes)
         rows = np.full(bounds[-1, 1] * BLOCK, -1, np.int32)
@@ -195,13 +201,29 @@ class SmoothBatch(DeviceArrays):
 
         Parameters
         ----------
-        theta : (S, size) on the device; state : its two moments, of the same shape. Both may be overwritten.
-        alpha : (S,) on the device.
-        batch : rows, see `numbered`, and sums of their weights (S,) on the device.
+        theta : array of shape (S, size)
+            The variables of all starts, on the device; may be overwritten.
+        state : tuple of array
+            The two moments, each of the shape of ``theta``; may be overwritten.
+        number : int
+            Number of the step, from 1.
+        rate : float
+            Learning rate.
+        alpha : array of shape (S,)
+            Gate scales, on the device.
+        batch : object
+            Rows, see `numbered`, and sums of their weights (S,) on the device.
+        moments : Moments
+            Coefficients of Adam.
+        closed_leaves : bool
+            Whether the leaves' constants are kept optimal in closed form.
 
         Returns
         -------
-        theta, state
+        theta : array of shape (S, size)
+            The variables.
+        state : tuple of array
+            The moments.
         """
         rows, weight = batch
         if self.use_fused:

@@ -20,7 +20,7 @@ from opttree.problems.smooth.batch import Rows, SmoothBatch, memory_refusal
 from opttree.problems.smooth.blocks import pack_rows, packed
 from opttree.runtime import devices
 from opttree.runtime.devices import Device
-from opttree.runtime.options import Checked, option
+from opttree.runtime.options import Checked, Rule, option
 from opttree.statement.penalties import L1, L2
 from opttree.statement.problem import TreeProblem
 
@@ -88,7 +88,7 @@ class SmoothTreeProblem(Checked):
         effective with rows sorted by leaf, see `sort`.""",
         least=0,
     )
-    data: Any = field(default=None, repr=False)  # the rows in blocks; packed when None
+    data: Any = field(default=None, repr=False, metadata={"rule": Rule("Rows in blocks; None: they are packed here.")})
     device: Device = option(
         "cpu",
         """Device of `value_and_grad`: "cpu"; "gpu", by CuPy, or by PyTorch where there is no CuPy; "torch"; or "auto",
@@ -101,7 +101,7 @@ class SmoothTreeProblem(Checked):
             raise ValueError(f"problem cannot be smoothed: {reason}")
         devices.require(self.device, self.dtype)
         object.__setattr__(self, "device", self.placed(self.problem, self.device, dtype=self.dtype))
-        if self.elsewhere:
+        if self.uses_device:
             object.__setattr__(self, "data", None)
         elif self.data is None:
             object.__setattr__(self, "data", packed(self.problem, self.dtype))
@@ -110,7 +110,18 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
-        """Why ``problem`` has no smooth formulation, or None."""
+        """Reason why a problem has no smooth formulation.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         if problem.splits != "oblique":
             return "its splits are axis-aligned, and the gates are hyperplanes"
         if (reason := problem.loss_function.refusal("smooth")) is not None:
@@ -121,9 +132,25 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def placed(problem: TreeProblem, device: Device, n_starts: int = 1, **options: Any) -> Device:
-        """The device for ``n_starts`` thetas of ``problem`` evaluated together: "cpu", "gpu" or "torch".
+        """Device that evaluates some thetas of a problem together.
 
         "auto" becomes "gpu" if `opttree.runtime.devices.on_gpu` says so and the total memory of the GPU suffices.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        device : {"cpu", "gpu", "auto"}
+            Device that was asked for.
+        n_starts : int, default 1
+            Number of thetas.
+        **options : object
+            Options of `SmoothTreeProblem`.
+
+        Returns
+        -------
+        {"cpu", "gpu", "torch"}
+            The device.
         """
         work = float(problem.n_samples) * 2**problem.depth * (problem.n_features + 1) * n_starts
         if not devices.on_gpu(device, work):
@@ -134,7 +161,24 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def device_refusal(problem: TreeProblem, device: str, n_starts: int = 1, **options: Any) -> str | None:
-        """Why ``n_starts`` thetas of ``problem`` cannot be evaluated on ``device``, or None."""
+        """Reason why some thetas of a problem cannot be evaluated together on a device.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        device : str
+            The device.
+        n_starts : int, default 1
+            Number of thetas.
+        **options : object
+            Options of `SmoothTreeProblem`.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         reason = devices.refusal(device, options.get("dtype", "float64"))
         if reason is not None or device in ("cpu", "auto") or SmoothTreeProblem.refusal(problem) is not None:
             return reason
@@ -142,13 +186,13 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def _lacking(problem: TreeProblem, n_starts: int, device: str, idle: bool, **options: Any) -> str | None:
-        stated: SmoothTreeProblem = SmoothTreeProblem(problem, device=device, **options)  # type: ignore[arg-type]
-        n, width, own = problem.n_samples, problem.Y.shape[1], devices.backend(device)
-        return memory_refusal(own, n_starts, n, n, width, stated.form, stated.dtype, idle)
+        smooth: SmoothTreeProblem = SmoothTreeProblem(problem, device=device, **options)  # type: ignore[arg-type]
+        n, width, backend = problem.n_samples, problem.Y.shape[1], devices.backend(device)
+        return memory_refusal(backend, n_starts, n, n, width, smooth.form, smooth.dtype, idle)
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether it is evaluated on another device than the CPU's kernels."""
+    def uses_device(self) -> bool:
+        """Whether a device evaluates the problem, and not the kernels of the CPU."""
         return self.device != "cpu"
 
     # ---- sizes and layout -----------------------------------------------------------------------------------------
@@ -197,7 +241,20 @@ class SmoothTreeProblem(Checked):
         return smooth.Objective(self.data, self.form, self.penalty)
 
     def pack_rows(self, groups: Sequence[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
-        """Rows in blocks, a new block for each group of row numbers, and the groups' block ranges (groups, 2)."""
+        """Rows in blocks, a new block for each group.
+
+        Parameters
+        ----------
+        groups : sequence of ndarray of int
+            Numbers of the rows of each group.
+
+        Returns
+        -------
+        data : object
+            The blocks, as the kernels take them.
+        ranges : ndarray of int of shape (groups, 2)
+            First and last block of each group.
+        """
         return pack_rows(self.problem, groups, self.dtype)
 
     @cached_property
@@ -208,7 +265,18 @@ class SmoothTreeProblem(Checked):
 
     @staticmethod
     def batch_of(smooths: Sequence[SmoothTreeProblem]) -> SmoothBatch:
-        """Several problems of one form on the device, sent there once: the first of them keeps the last batch."""
+        """Copy several problems of one form to the device, once: the first of them keeps the last batch.
+
+        Parameters
+        ----------
+        smooths : sequence of SmoothTreeProblem
+            The problems.
+
+        Returns
+        -------
+        SmoothBatch
+            The batch.
+        """
         first = smooths[0]
         tables = [smooth.table for smooth in smooths]
         known = first.__dict__.get("_sent")
@@ -217,7 +285,7 @@ class SmoothTreeProblem(Checked):
             or len(known[0]) != len(tables)
             or any(a is not b for a, b in zip(known[0], tables, strict=True))
         ):
-            known = tables, first.sent(tables, first.form, [smooth.penalty for smooth in smooths])
+            known = tables, first.to_device(tables, first.form, [smooth.penalty for smooth in smooths])
             first.__dict__["_sent"] = known
         return known[1]
 
@@ -227,25 +295,79 @@ class SmoothTreeProblem(Checked):
     @cached_property
     def _batch(self) -> SmoothBatch:
         """The problem as a batch of one on the device."""
-        return self.sent([self.table], self.form, [self.penalty])
+        return self.to_device([self.table], self.form, [self.penalty])
 
-    def sent(self, tables: Sequence[Rows], form: Any, penalties: Sequence[Any]) -> SmoothBatch:
-        """Problems of one form on the device of this one."""
-        return SmoothBatch(tables, form, penalties, self.dtype, own=devices.backend(self.device))
+    def to_device(self, tables: Sequence[Rows], form: Any, penalties: Sequence[Any]) -> SmoothBatch:
+        """Copy problems of equal shape to this problem's device as one batch.
+
+        Parameters
+        ----------
+        tables : sequence of ndarray of int
+            Rows of each problem.
+        form : Form
+            Their shape, as the kernels take it.
+        penalties : sequence
+            Penalties of each problem.
+
+        Returns
+        -------
+        SmoothBatch
+            The batch.
+        """
+        return SmoothBatch(tables, form, penalties, self.dtype, backend=devices.backend(self.device))
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Views of theta: A (B, p), b (B,), values (L, K), coefs (L, K, p), or (L, K, 0) for constant leaves."""
+        """Views of theta.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        A : ndarray of shape (B, p)
+            Weights of the splits.
+        b : ndarray of shape (B,)
+            Thresholds of the splits.
+        values : ndarray of shape (L, K)
+            Constant terms of the leaves.
+        coefs : ndarray of shape (L, K, p)
+            Linear terms of the leaves; of shape (L, K, 0) for constant leaves.
+        """
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
         return smooth.unpack.py_func(theta, self.form)
 
     def parts(self, theta: Floats) -> tuple[NDArray[np.float64], ...]:
-        """Float64 copies of the parts from `unpack`."""
+        """Float64 copies of what `unpack` returns.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        tuple of ndarray
+            The copies.
+        """
         A, b, values, coefs = (np.array(part, np.float64) for part in self.unpack(np.asarray(theta)))
         return A, b, values, coefs
 
     def random_theta(self, rng: np.random.Generator) -> Floats:
-        """Random hyperplanes of unit length, at normal distances from the mean; all leaves hold the best constant."""
+        """Random hyperplanes of unit length, at normal distances from the mean; all leaves hold the best constant.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
+        """
         theta = np.zeros(self.size, self.dtype)
         A, b, values, _coefs = self.unpack(theta)
         self._randomise(A, b, np.ones(b.size, bool), rng)
@@ -256,7 +378,18 @@ class SmoothTreeProblem(Checked):
     # ---- value and gradient ---------------------------------------------------------------------------------------
 
     def unit_splits(self, theta: Floats) -> Floats:
-        """Theta with hyperplanes of unit length: the same hard tree, with equally steep gates."""
+        """Theta with hyperplanes of unit length: the same hard tree, with equally steep gates.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
+        """
         theta = np.array(theta, self.dtype)
         A, b, _values, _coefs = self.unpack(theta)
         norm = np.linalg.norm(A, axis=1)
@@ -266,30 +399,65 @@ class SmoothTreeProblem(Checked):
         return theta
 
     def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
-        """The objective at ``theta (size,)`` and its gradient (size,), in the problem's dtype."""
+        """Objective and gradient.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        value : float
+            The objective.
+        gradient : ndarray of shape (size,)
+            Its gradient, in the dtype of the problem.
+        """
         value, gradient, _mass = self._evaluate(theta)
         return value, gradient
 
     def lbfgs(self, theta: Floats, iterations: int, memory: Any = None) -> float:
-        """Up to ``iterations`` iterations of L-BFGS on all variables; updates ``theta (size,)`` and returns its
-        objective.
+        """Minimise over all variables by L-BFGS.
 
-        ``memory``, from `lbfgs_memory`, is updated, so that a run can be split into parts.
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables; updated.
+        iterations : int
+            Largest number of iterations.
+        memory : tuple or None, default None
+            What `lbfgs_memory` returned; updated, so that a run can be split into parts.
+
+        Returns
+        -------
+        float
+            The objective.
         """
         memory = lbfgs_memory(theta.size) if memory is None else memory
-        if self.elsewhere:
+        if self.uses_device:
             return float(lbfgs_elsewhere(theta, self.value_and_grad, iterations, memory)[0])
         return float(lbfgs(theta, float(self.alpha), self.objective, iterations, memory)[0])
 
     def value(self, theta: Floats) -> float:
-        """The objective at ``theta``; costs as much as `value_and_grad`, since the same pass computes both."""
+        """Objective; costs as much as `value_and_grad`, since the same pass computes both.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        float
+            The objective.
+        """
         return self._evaluate(theta)[0]
 
     def _evaluate(self, theta: ArrayLike) -> tuple[float, Floats, Floats]:
         theta = np.ascontiguousarray(theta, self.dtype)
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
-        if self.elsewhere:
+        if self.uses_device:
             values, gradients, masses = self._batch.evaluate(theta[None], [self.alpha])
             return float(values[0]), gradients[0], masses[0]
         gradient, mass = np.empty_like(theta), np.empty(self.n_branches + 1, self.dtype)
@@ -298,7 +466,18 @@ class SmoothTreeProblem(Checked):
         return float(value), gradient, mass
 
     def with_alpha(self, alpha: float) -> SmoothTreeProblem:
-        """The same problem with another gate scale; the blocks of rows are shared."""
+        """The same problem with another gate scale; the blocks of rows are shared.
+
+        Parameters
+        ----------
+        alpha : float
+            Scale of the gates.
+
+        Returns
+        -------
+        SmoothTreeProblem
+            The problem.
+        """
         other = replace(self, alpha=alpha)
         for name in ("table", "_batch"):
             if name in self.__dict__:
@@ -306,7 +485,18 @@ class SmoothTreeProblem(Checked):
         return other
 
     def sort(self, theta: Floats) -> SmoothTreeProblem:
-        """The same problem with the rows sorted so that blocks share their paths under ``theta``; for ``eps > 0``."""
+        """The same problem with the rows sorted so that blocks share their paths; for ``eps > 0``.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables that give the paths.
+
+        Returns
+        -------
+        SmoothTreeProblem
+            The problem.
+        """
         A, b, _values, _coefs = self.unpack(np.asarray(theta))
         keys = arrays.path_keys(array_api_compat.numpy, A, b, self.alpha, self.problem.X, self.problem.depth)
         return replace(self, data=self.pack_rows([np.argsort(keys, kind="stable")])[0])
@@ -314,7 +504,17 @@ class SmoothTreeProblem(Checked):
     # ---- to trees and back ----------------------------------------------------------------------------------------
 
     def harden(self, theta: Floats) -> Tree:
-        """The complete hard tree of ``theta``; leaves are not refitted, see `TreeProblem.fit_leaves`.
+        """Complete hard tree of a theta; leaves are not refitted, see `TreeProblem.fit_leaves`.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        Tree
+            The tree.
 
         Examples
         --------
@@ -343,11 +543,27 @@ class SmoothTreeProblem(Checked):
         A[which], b[which] = directions, np.sum(directions * mean, axis=1) + spread * rng.normal(size=len(directions))
 
     def soften(self, tree: Tree, rng: np.random.Generator | None = None) -> Floats:
-        """Theta of ``tree``, the inverse of `harden`, completed to the problem's depth.
+        """Theta of a tree, the inverse of `harden`, completed to the depth of the problem.
 
-        A leaf above that depth becomes a subtree with copies of this leaf and zero hyperplanes or, with ``rng``, random
-        ones, which an optimizer can move. Bounds on linear leaves are not part of theta and are dropped. ValueError if
-        the tree is infeasible for the problem.
+        Bounds on linear leaves are not part of theta and are dropped.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+        rng : numpy.random.Generator or None, default None
+            A leaf above the problem's depth becomes a subtree with copies of this leaf, and zero hyperplanes or, with
+            random numbers, random ones, which an optimizer can move.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
+
+        Raises
+        ------
+        ValueError
+            If the tree is infeasible for the problem.
         """
         if (reason := self.problem.violation(tree)) is not None:
             raise ValueError(f"tree must be feasible; {reason}")
@@ -368,7 +584,20 @@ class SmoothTreeProblem(Checked):
         return theta
 
     def with_leaves(self, theta: Floats, tree: Tree) -> Floats:
-        """Theta with the leaves of ``tree``, a complete tree from `harden`."""
+        """Theta with the leaves of a tree.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+        tree : Tree
+            A complete tree from `harden`.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
+        """
         theta = np.array(theta, self.dtype)
         _A, _b, values, coefs = self.unpack(theta)
         values[:] = self._scores(tree.values, tree.link)
@@ -384,7 +613,20 @@ class SmoothTreeProblem(Checked):
     # ---- leaves ---------------------------------------------------------------------------------------------------
 
     def path_probabilities(self, theta: Floats, rows: slice = slice(None)) -> Floats:
-        """P_l(x_i) for ``rows`` of X: (rows, L)."""
+        """Probability of each leaf, P_l(x_i).
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+        rows : slice, default slice(None)
+            Rows of X.
+
+        Returns
+        -------
+        ndarray of shape (rows, L)
+            The probabilities.
+        """
         A, b, _values, _coefs = self.parts(theta)
         numbers = np.arange(self.problem.n_samples, dtype=np.int32)[rows]
         return path_products(subtree.gates(self.problem.X, numbers, A, b, float(self.alpha)))
@@ -394,7 +636,22 @@ class SmoothTreeProblem(Checked):
 
         Constant leaves of "expected": weighted means (shares of the classes under log loss). Linear leaves of
         "expected": weighted least squares with the leaf penalties. Leaves of "mixture": one least-squares problem
-        over all leaves. Linear leaves and mixtures under log loss have no closed form: ValueError.
+        over all leaves.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
+
+        Raises
+        ------
+        ValueError
+            For linear leaves and mixtures under log loss, which have no closed form.
         """
         theta = np.array(theta, self.dtype)
         if self.problem.is_classification and (self.linear or self.aggregation == "mixture"):
@@ -418,8 +675,8 @@ class SmoothTreeProblem(Checked):
         numbers, rows = np.arange(problem.n_samples, dtype=np.int32), records.Rows(problem.X, problem.Y, weights)
         net = records.Net(problem.strength(L1, "leaves"), problem.strength(L2, "leaves"))
         subtree.fit_leaves(rows, numbers, net, 0.0, values, coefs)
-        for own, fitted in zip(self.unpack(theta)[2:], (values, coefs), strict=True):
-            own[:] = fitted
+        for view, fitted in zip(self.unpack(theta)[2:], (values, coefs), strict=True):
+            view[:] = fitted
 
     def _fit_mixture(self, theta: Floats) -> None:
         problem = self.problem

@@ -19,9 +19,12 @@ class RowsAtPoint:
 
     Attributes
     ----------
-    theta : (size,) the point.
-    gates : (B, n or more) probability that a row goes left at each branch; columns beyond n are padding.
-    losses : (L, n or more) loss of each row at each leaf.
+    theta : ndarray of shape (size,)
+        The point.
+    gates : ndarray of shape (B, n or more)
+        Probability that a row goes left at each branch; columns beyond n are padding.
+    losses : ndarray of shape (L, n or more)
+        Loss of each row at each leaf.
     """
 
     def __init__(self, whole: SmoothTreeProblem, theta: Floats) -> None:

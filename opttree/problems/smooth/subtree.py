@@ -34,12 +34,18 @@ class SubtreeProblem:
 
     Parameters
     ----------
-    whole : the smooth problem; expected aggregation.
-    theta : (size,) the current point, whose other parts stay fixed.
-    node : branch node t, numbered breadth-first from 0.
-    alone : only the split of the node itself may move.
-    exact : exact form if True, else the proxy.
-    point : gates and losses of all rows at ``theta``, computed where None. Where it is moved, this problem is of the
+    whole : SmoothTreeProblem
+        The smooth problem; expected aggregation.
+    theta : ndarray of shape (size,)
+        The current point, whose other parts stay fixed.
+    node : int, default 0
+        Branch node t, numbered breadth-first from 0.
+    alone : bool, default False
+        Whether only the split of the node itself may move.
+    exact : bool, default True
+        Whether the form is exact, or else the proxy.
+    point : RowsAtPoint or None, default None
+        Gates and losses of all rows at ``theta``; None: they are computed. Where it is moved, this problem is of the
         time before: its rows and weights stay, its other quantities must have been read.
 
     Raises
@@ -89,7 +95,18 @@ class SubtreeProblem:
 
     @staticmethod
     def refusal(whole: SmoothTreeProblem) -> str | None:
-        """Why ``whole`` cannot be decomposed into problems in the splits alone, or None."""
+        """Reason why a problem cannot be decomposed into problems in the splits alone.
+
+        Parameters
+        ----------
+        whole : SmoothTreeProblem
+            The smooth problem.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         if whole.aggregation != "expected":
             return f"its aggregation is {whole.aggregation!r}, and only 'expected' is linear in the leaves' losses"
         return None
@@ -187,7 +204,7 @@ class SubtreeProblem:
     @property
     def on_gpu(self) -> bool:
         """Whether it is evaluated on the device of the whole problem: on the CPU where there are few rows."""
-        return self.whole.elsewhere and self.rows.size >= DEVICE_ROWS
+        return self.whole.uses_device and self.rows.size >= DEVICE_ROWS
 
     @cached_property
     def stated(self) -> smooth.Objective:
@@ -211,7 +228,7 @@ class SubtreeProblem:
         if self.on_gpu:
             losses = data.Y.transpose(0, 2, 1).reshape(-1, 1 << levels)[:m]
             table = problem.X[self.rows], losses, weights
-            return smooth.Objective(self.whole.sent([table], form, [penalty]), form, penalty)
+            return smooth.Objective(self.whole.to_device([table], form, [penalty]), form, penalty)
         return smooth.Objective(data, form, penalty)
 
     @property
@@ -221,13 +238,39 @@ class SubtreeProblem:
         return np.concatenate([A[self.branches].ravel(), b[self.branches]])
 
     def value_and_grad(self, point: Floats) -> tuple[float, Floats]:
-        """The objective at ``point``, in the layout of `start`, and its gradient."""
+        """Objective and gradient.
+
+        Parameters
+        ----------
+        point : ndarray of shape (n_variables,)
+            The variables, in the layout of `start`.
+
+        Returns
+        -------
+        value : float
+            The objective.
+        gradient : ndarray of shape (n_variables,)
+            Its gradient.
+        """
         value, gradient = self._evaluate(self._checked(point))
         return self.share * value, self.share * gradient
 
     def lbfgs(self, point: Floats, iterations: int, least: float = -1.0) -> Floats:
-        """The point after up to ``iterations`` iterations of L-BFGS from ``point``; ``point`` itself where the norm of
-        its gradient is at most ``least``.
+        """Minimise by L-BFGS.
+
+        Parameters
+        ----------
+        point : ndarray of shape (n_variables,)
+            The variables to start from.
+        iterations : int
+            Largest number of iterations.
+        least : float, default -1.0
+            Norm of the gradient up to which nothing is done.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+            The variables.
         """
         point = np.array(self._checked(point))
         memory, least = lbfgs_memory(point.size), least / self.share
@@ -255,7 +298,18 @@ class SubtreeProblem:
         return float(value), gradient
 
     def insert(self, point: Floats) -> Floats:
-        """``theta`` with the splits of ``point``, in the layout of `start`."""
+        """``theta`` with the splits of a point.
+
+        Parameters
+        ----------
+        point : ndarray of shape (n_variables,)
+            The variables, in the layout of `start`.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables of the whole tree.
+        """
         theta = np.array(self.theta)
         A, b, _values, _coefs = self.whole.unpack(theta)
         cut = self.branches.size * A.shape[1]

@@ -128,13 +128,37 @@ class SoftForestProblem(Checked):
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
-        """Why ``problem`` has no such form, or None."""
+        """Reason why a problem has no such form.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         if problem.leaves != "constant":
             return "its leaves are linear, and those of soft forests are constant"
         return SmoothTreeProblem.refusal(problem)
 
     def memory_refusal(self, batch_size: int, idle: bool = False) -> str | None:
-        """Why device memory is too small for such batches, or None; ``idle``: as if all of it were free."""
+        """Reason why device memory is too small for batches.
+
+        Parameters
+        ----------
+        batch_size : int
+            Rows of a batch.
+        idle : bool, default False
+            Whether to count all memory, as if all of it were free.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         if self.device == "cpu":
             return None
         return memory_refusal(devices.backend(self.device), self.problem, self.form, self.dtype, batch_size, idle)
@@ -174,21 +198,66 @@ class SoftForestProblem(Checked):
         return packed(self.problem, self.dtype)
 
     def pack_rows(self, groups: list[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
-        """See `opttree.problems.smooth.blocks.pack_rows`."""
+        """Rows in blocks, see `opttree.problems.smooth.blocks.pack_rows`.
+
+        Parameters
+        ----------
+        groups : list of ndarray of int
+            Numbers of the rows of each group.
+
+        Returns
+        -------
+        data : object
+            The blocks, as the kernels take them.
+        ranges : ndarray of int of shape (groups, 2)
+            First and last block of each group.
+        """
         return pack_rows(self.problem, groups, self.dtype)
 
     def unpack(self, theta: Floats, layer: int = 0) -> tuple[Floats, Floats, Floats, Floats]:
-        """Views of a layer's theta: A (T, B, p), b (T, B), beta (T, B), values (T, L, tree_output_dim).
+        """Views of a layer's theta.
 
         p grows from layer to layer by the number of outputs of the layer before.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+        layer : int, default 0
+            Number of the layer.
+
+        Returns
+        -------
+        A : ndarray of shape (T, B, p)
+            Weights of the splits.
+        b : ndarray of shape (T, B)
+            Thresholds of the splits.
+        beta : ndarray of shape (T, B)
+            Inverse temperatures of the gates.
+        values : ndarray of shape (T, L, tree_output_dim)
+            The leaves.
         """
         if theta.shape != (self.size,):
             raise ValueError(f"theta must have shape ({self.size},); got {theta.shape}")
         return soft_forest.unpack.py_func(theta, self.form, layer)
 
     def random_theta(self, rng: np.random.Generator, beta: float = 1.5) -> Floats:
-        """Initial values: Xavier uniform for splits, with each branch a layer of p inputs and one output; standard
-        normal for leaves (SDTR, section IV-C).
+        """Random initial values.
+
+        Xavier uniform for splits, with each branch a layer of p inputs and one output; standard normal for leaves
+        (SDTR, section IV-C).
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Random numbers.
+        beta : float, default 1.5
+            Inverse temperature of all gates.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
         """
         theta = np.empty(self.size, self.dtype)
         for layer in range(self.n_layers):
@@ -201,7 +270,20 @@ class SoftForestProblem(Checked):
     # ---- value and gradient ---------------------------------------------------------------------------------------
 
     def value_and_grad(self, theta: Floats) -> tuple[float, Floats]:
-        """The objective at ``theta (size,)`` on all rows as one batch, and its gradient (size,)."""
+        """Objective on all rows as one batch, and its gradient.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        value : float
+            The objective.
+        gradient : ndarray of shape (size,)
+            Its gradient.
+        """
         theta = self._checked(theta)
         if self.device != "cpu":
             return self._on_device.value_and_grad(theta)
@@ -209,8 +291,19 @@ class SoftForestProblem(Checked):
         return float(soft_forest.value_and_gradient(theta, self.data, self.form, gradient)), gradient
 
     def mean_loss(self, theta: Floats) -> float:
-        """Loss of the forest's mixture predictions, averaged over all rows: squared error, summed over outputs, or log
-        loss, capped as the statement's.
+        """Loss of the forest's mixture predictions, averaged over all rows.
+
+        Squared error, summed over outputs, or log loss, capped as the statement's.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        float
+            The loss.
         """
         if self.device != "cpu":
             return self._on_device.mean_loss(theta)
@@ -221,15 +314,30 @@ class SoftForestProblem(Checked):
             outs = soft_forest.forward(theta, Data(X[some], Y[some], w[some]), self.form)[0]
             means = soft_forest.mean_outputs(outs, self.problem.n_outputs)
             if self.problem.is_classification:
-                own = np.take_along_axis(means, Y[some].astype(np.intp), axis=1)
-                losses = -np.log(np.clip(own, codes.SMALLEST_PROBABILITY, 1.0))
+                shares = np.take_along_axis(means, Y[some].astype(np.intp), axis=1)
+                losses = -np.log(np.clip(shares, codes.SMALLEST_PROBABILITY, 1.0))
             else:
                 losses = np.square(means - Y[some])
             total += float(np.sum(w[some, None] * losses, dtype=np.float64))
         return total / float(np.sum(w, dtype=np.float64))
 
     def descent_state(self, theta: Floats, moments: Floats | None = None) -> tuple[Any, Any]:
-        """Copies of theta and its two moments (2, size), zeros by default, for `descend`, on the device in use."""
+        """Copies for `descend`, on the device in use.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+        moments : ndarray of shape (2, size) or None, default None
+            The two moments of theta; None: zeros.
+
+        Returns
+        -------
+        theta : array of shape (size,)
+            Copy of theta.
+        state : object
+            Copy of the moments.
+        """
         moments = np.zeros((2, theta.size)) if moments is None else moments
         if self.device != "cpu":
             return self._on_device.upload(theta), tuple(self._on_device.upload(moment) for moment in moments)
@@ -244,11 +352,31 @@ class SoftForestProblem(Checked):
         groups: list[NDArray[np.integer]],
         moments: Any,
     ) -> tuple[Any, Any, float]:
-        """One step of Adam per group of row numbers, see `opttree.kernels.soft_forest.walk.descend`.
+        """Take one step of Adam per group of rows, see `opttree.kernels.soft_forest.walk.descend`.
+
+        Parameters
+        ----------
+        theta : array of shape (size,)
+            The variables; may be overwritten.
+        state : object
+            The moments; may be overwritten.
+        done : int
+            Steps before.
+        rates : ndarray of shape (2,)
+            Learning rates of splits and leaves.
+        groups : list of ndarray of int
+            Numbers of the rows of each group.
+        moments : Moments
+            Coefficients of Adam.
 
         Returns
         -------
-        theta, state, and the mean objective; the inputs may be overwritten.
+        theta : array of shape (size,)
+            The variables.
+        state : object
+            The moments.
+        objective : float
+            Mean objective of the steps.
         """
         if self.device != "cpu":
             return self._on_device.descend(theta, state, done, rates, groups, moments)
@@ -256,7 +384,18 @@ class SoftForestProblem(Checked):
         return theta, state, soft_forest.descend(theta, state, done, rates, bounds, data, self.form, moments)
 
     def to_numpy(self, theta: Any) -> Floats:
-        """A copy of a theta of `descend` as a NumPy array."""
+        """Copy of a theta of `descend` as a NumPy array.
+
+        Parameters
+        ----------
+        theta : array of shape (size,)
+            The variables, on the device.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
+        """
         return theta.copy() if self.device == "cpu" else self._on_device.download(theta)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -275,7 +414,18 @@ class SoftForestProblem(Checked):
     # ---- to trees and back ----------------------------------------------------------------------------------------
 
     def harden(self, theta: Floats) -> Tree | Forest:
-        """The model of ``theta``: mixtures with gates of scale 1 (beta is in the weights); a `Tree` if there is one."""
+        """Model of a theta: mixtures with gates of scale 1, as beta is in the weights.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+
+        Returns
+        -------
+        Tree or Forest
+            A `Tree` if there is one.
+        """
         layers = []
         for layer in range(self.n_layers):
             A, b, beta, values = (np.array(part, np.float64) for part in self.unpack(np.asarray(theta), layer))
@@ -292,8 +442,21 @@ class SoftForestProblem(Checked):
         return layers[0][0] if self.n_trees == self.n_layers == 1 else Forest(tuple(layers), self.problem.n_outputs)
 
     def with_first(self, theta: Floats, tree_theta: Floats) -> Floats:
-        """Theta with the first tree replaced by ``tree_theta``, from a `SmoothTreeProblem` of the same statement with
-        ``alpha=1``: weights are divided by the betas, so that the gates are the same.
+        """Theta with another first tree.
+
+        Weights are divided by the betas, so that the gates are the same.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (size,)
+            The variables.
+        tree_theta : ndarray of shape (size of a tree,)
+            Theta of a `SmoothTreeProblem` of the same statement with ``alpha=1``.
+
+        Returns
+        -------
+        ndarray of shape (size,)
+            The variables.
         """
         theta = np.array(theta, self.dtype)
         A, b, beta, values = self.unpack(theta)

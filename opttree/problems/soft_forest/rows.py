@@ -25,7 +25,7 @@ def described(form: Any, dtype: str) -> str:
 
 
 def memory_refusal(
-    own: Backend, problem: TreeProblem, form: Any, dtype: str, batch_size: int, idle: bool = False
+    backend: Backend, problem: TreeProblem, form: Any, dtype: str, batch_size: int, idle: bool = False
 ) -> str | None:
     """Why a device's memory is too small for batches of ``batch_size`` rows, or None; ``idle``: as if all of it were
     free.
@@ -34,7 +34,7 @@ def memory_refusal(
     most = max(min(batch_size, problem.n_samples) * each, min(xp_soft_forest.NUMBERS, problem.n_samples * each))
     needed = (ARRAYS * most + problem.X.size + problem.Y.size) * np.dtype(dtype).itemsize
     what = f"batches of {batch_size} rows of {described(form, dtype)}"
-    return devices.lacking(own, needed, what, LOWER, idle)
+    return devices.lacking(backend, needed, what, LOWER, idle)
 
 
 class ForestRows(DeviceArrays):
@@ -42,10 +42,14 @@ class ForestRows(DeviceArrays):
 
     Parameters
     ----------
-    problem : the problem whose rows are uploaded.
-    form : the forest's form, as the kernels take it.
-    dtype : "float32" or "float64".
-    own : the device's arrays.
+    problem : TreeProblem
+        The problem whose rows are uploaded.
+    form : Form
+        Shape of the forest, as the kernels take it.
+    dtype : {"float32", "float64"}
+        Floating type of the variables.
+    backend : Backend
+        The device's arrays.
 
     Raises
     ------
@@ -53,8 +57,8 @@ class ForestRows(DeviceArrays):
         If the device has too little memory.
     """
 
-    def __init__(self, problem: TreeProblem, form: Any, dtype: str, own: Backend) -> None:
-        super().__init__(own, dtype, described(form, dtype), LOWER)
+    def __init__(self, problem: TreeProblem, form: Any, dtype: str, backend: Backend) -> None:
+        super().__init__(backend, dtype, described(form, dtype), LOWER)
         self.form = form
         with self.within_memory():
             self.X, self.y, self.w = (self.upload(part) for part in (problem.X, problem.Y, problem.w))

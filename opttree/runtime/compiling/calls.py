@@ -15,7 +15,7 @@ from opttree.runtime.threads import share
 
 
 def run(kernel, n, cost, work):
-    """``kernel(first, last, work)`` for 0, ..., n - 1: by `share`; compiled, ``kernel`` is that of `address_of`."""
+    """``kernel(first, last, work)`` for 0, ..., n - 1, by `share`; compiled code calls the address of the kernel."""
     share(kernel, n, cost, work)
 
 

@@ -18,7 +18,7 @@ _njit: Any = numba.njit  # its types lack the options for entries from outside
 
 
 def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator of a kernel; ``options`` are those of `numba.njit`."""
+    """Decorator of a kernel, with options of `numba.njit`."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:

@@ -60,15 +60,15 @@ class Statement(Protocol):
 
     @property
     def n_samples(self) -> int:
-        """N."""
+        """Number of rows."""
 
     @property
     def n_features(self) -> int:
-        """P."""
+        """Number of features."""
 
     @property
     def n_outputs(self) -> int:
-        """K."""
+        """Number of outputs or classes."""
 
     @property
     def is_classification(self) -> bool:
@@ -110,19 +110,67 @@ class Constraint(Checked):
     """
 
     def refusal(self, problem: Statement) -> str | None:
-        """Why ``problem`` cannot have this constraint, in one sentence, or None."""
+        """Reason why a problem cannot have this constraint.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         return None
 
     def violation(self, problem: Statement, tree: Tree) -> str | None:
-        """Why ``tree`` does not satisfy the constraint, in one sentence, or None."""
+        """Reason why a tree does not satisfy the constraint.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define violation")
 
     def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
-        """The constraint for the problem of some of its ``n`` rows, given by number; None if it does not concern it."""
+        """The constraint for the problem of some of the rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int of shape (m,)
+            Numbers of the rows.
+        n : int
+            Number of all rows.
+
+        Returns
+        -------
+        Constraint or None
+            The constraint; None if it does not concern these rows.
+        """
         return self
 
     def in_units(self, y_scale: Floats) -> Constraint:
-        """The constraint for outputs divided by ``y_scale (K,)``."""
+        """The constraint in other units of the outputs.
+
+        Parameters
+        ----------
+        y_scale : ndarray of shape (K,)
+            The units.
+
+        Returns
+        -------
+        Constraint
+            The constraint for outputs divided by the units.
+        """
         return self
 
 
@@ -147,7 +195,20 @@ class LeafConstraint(Constraint):
     """
 
     def limits(self, problem: Statement, tree: Tree) -> Limits:
-        """The limits on the answers of the leaves."""
+        """Limits on the answers of the leaves.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Limits
+            The limits.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define limits")
 
     def refusal(self, problem: Statement) -> str | None:

@@ -74,7 +74,18 @@ class Monotone(LeafConstraint):
 
     @staticmethod
     def scores(problem: Statement) -> Floats:
-        """The number of each class under 0/1 loss; else (1,) one."""
+        """Numbers by which answers are ordered.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        ndarray of shape (K,)
+            The number of each class under 0/1 loss; else a single one.
+        """
         return np.arange(problem.n_outputs, dtype=float) if problem.loss_function.form == "errors" else np.ones(1)
 
     def _words(self, over: float) -> str:
@@ -100,8 +111,10 @@ class MaxDifference(LeafConstraint):
 
     Parameters
     ----------
-    group : number of the feature whose values are the groups, or (n,) the group of each row.
-    tolerance : >= 0, in units of y, or of shares.
+    group : int, str or array-like of shape (n,)
+        The feature whose values are the groups, or the group of each row.
+    tolerance : float
+        Largest difference, >= 0, in units of y, or of shares.
 
     See Also
     --------
@@ -157,7 +170,18 @@ class MaxDifference(LeafConstraint):
         return replace(self, tolerance=float(self.tolerance / y_scale[0]))
 
     def shares(self, problem: Statement) -> Floats:
-        """(groups, n) the weight of each row within its group, 0 in the others; rows sum to one."""
+        """Weight of each row within its group.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        ndarray of shape (groups, n)
+            The weights, 0 in other groups; each group sums to one.
+        """
         group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
         inside = (np.unique(group)[:, None] == group) * problem.w
         return inside / inside.sum(axis=1, keepdims=True)

@@ -25,6 +25,11 @@ def _features(tree: Tree) -> NDArray[np.intp]:
 class MaxSplits(Constraint):
     """At most ``k`` branch nodes.
 
+    Parameters
+    ----------
+    k : int
+        Largest number of branch nodes, >= 0.
+
     See Also
     --------
     solvers.MIP : proves under side constraints
@@ -52,6 +57,11 @@ class MaxSplits(Constraint):
 @dataclass(frozen=True)
 class MaxFeatures(Constraint):
     """At most ``k`` different features in the splits; one with a weight other than 0 counts.
+
+    Parameters
+    ----------
+    k : int
+        Largest number of features, >= 0.
 
     See Also
     --------
@@ -84,6 +94,11 @@ class MaxFeatures(Constraint):
 class MinLeaf(Constraint):
     """At least ``k`` rows in every nonempty leaf: ``TreeProblem(min_leaf=k)`` in other words, which it becomes.
 
+    Parameters
+    ----------
+    k : int
+        Fewest rows, >= 1.
+
     See Also
     --------
     solvers.MIP : proves under side constraints
@@ -111,8 +126,10 @@ class FeatureCost(Constraint):
 
     Parameters
     ----------
-    costs : (p,) numbers >= 0, or a mapping from features to them; features that it does not name are free.
-    budget : >= 0.
+    costs : array-like of shape (p,) or mapping
+        Costs of the features, >= 0; features that a mapping does not name are free.
+    budget : float
+        Largest sum, >= 0.
 
     See Also
     --------
@@ -146,7 +163,18 @@ class FeatureCost(Constraint):
             raise ValueError(f"costs must be a mapping from numbers of features >= 0; got {given!r}")
 
     def of(self, problem: Statement) -> Floats:
-        """(p,) the cost of each feature."""
+        """Cost of each feature.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        ndarray of shape (p,)
+            The costs.
+        """
         if not isinstance(self.costs, Mapping):
             return np.asarray(self.costs, np.float64)
         costs = np.zeros(problem.n_features)
@@ -177,7 +205,18 @@ class _Split(Constraint):
     where: Levels = option(None, "Level, or tuple of levels, of the splits; None: all.", least=0)
 
     def at(self, level: int) -> bool:
-        """Whether splits at ``level`` count."""
+        """Whether splits at a level count.
+
+        Parameters
+        ----------
+        level : int
+            The level; the root is at 0.
+
+        Returns
+        -------
+        bool
+            True if they do.
+        """
         return self.where is None or level in ((self.where,) if isinstance(self.where, int) else self.where)
 
     def refusal(self, problem: Statement) -> str | None:

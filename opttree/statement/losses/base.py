@@ -54,7 +54,7 @@ class Loss(Checked):
     degree : float
         Outcomes and predictions c times as large lose ``c ** degree`` times as much.
     criterion : str
-        scikit-learn's criterion that grows trees most like it.
+        The criterion of scikit-learn that grows trees most like it.
     code : int
         The branch of compiled kernels; without one, solvers take its losses as a table of rows and leaves.
     form : str or None
@@ -112,38 +112,147 @@ class Loss(Checked):
             NAMED[cls.name] = cls
 
     def check(self, y: Floats) -> None:
-        """ValueError for outcomes ``y`` that the loss is not for."""
+        """Check that the loss is for some outcomes.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+
+        Raises
+        ------
+        ValueError
+            For outcomes that the loss is not for.
+        """
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
-        """The loss of outcomes at predictions, arrays that broadcast against each other."""
+        """Loss of outcomes at predictions.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+        prediction : ndarray
+            Predictions; they broadcast against the outcomes.
+
+        Returns
+        -------
+        ndarray
+            The losses.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define value")
 
     def constant(self, y: Floats, w: Floats) -> float:
-        """The constant prediction that minimises ``sum w value(y, .)``, for ``y, w (m,)``, all weights > 0."""
+        """Constant prediction that minimises ``sum w value(y, .)``.
+
+        Parameters
+        ----------
+        y : ndarray of shape (m,)
+            Outcomes.
+        w : ndarray of shape (m,)
+            Weights, > 0.
+
+        Returns
+        -------
+        float
+            The prediction.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define constant")
 
     def majorizer(self, y: Floats, prediction: Floats) -> tuple[Floats, Floats]:
-        """Weights w > 0 and steps t of a quadratic ``w (f - prediction - t)^2`` that, up to a constant, is nowhere
-        below the loss and touches it at ``prediction``: by `gradient` and `curvature`, ``w = h / 2`` and ``t = -g /
-        h``.
+        """Quadratic ``w (f - prediction - t)^2`` that, up to a constant, is nowhere below the loss and touches it.
+
+        By `gradient` and `curvature`, ``w = h / 2`` and ``t = -g / h``.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+        prediction : ndarray
+            Predictions, where it touches.
+
+        Returns
+        -------
+        w : ndarray
+            Weights, > 0.
+        t : ndarray
+            Steps.
         """
         h = self.curvature(y, prediction)
         return 0.5 * h, -self.gradient(y, prediction) / h
 
     def gradient(self, y: Floats, prediction: Floats) -> Floats:
-        """The derivative of `value` in the prediction."""
+        """Derivative of `value` in the prediction.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+        prediction : ndarray
+            Predictions; they broadcast against the outcomes.
+
+        Returns
+        -------
+        ndarray
+            The derivatives.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define gradient")
 
     def curvature(self, y: Floats, prediction: Floats) -> Floats:
-        """An upper bound, > 0, of its second derivative."""
+        """Upper bound of the second derivative of `value` in the prediction.
+
+        Parameters
+        ----------
+        y : ndarray
+            Outcomes.
+        prediction : ndarray
+            Predictions; they broadcast against the outcomes.
+
+        Returns
+        -------
+        ndarray
+            The bounds, > 0.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define curvature")
 
     def of_rows(self, Y: Floats, outputs: Floats) -> Floats:
-        """The loss (n,) of outcomes ``Y (n, K)`` at predictions (n, K), summed over the outputs."""
+        """Loss of each row, summed over the outputs.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, K)
+            Outcomes.
+        outputs : ndarray of shape (n, K)
+            Predictions.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The losses.
+        """
         return np.sum(self.value(Y, outputs), axis=1)
 
     def constants(self, Y: Floats, w: Floats, order: NDArray[Any], start: NDArray[Any], n_outputs: int) -> Floats:
-        """The best constants (L, K) of groups of rows, ``order[start[l]:start[l + 1]]`` each; 0 for empty ones."""
+        """Best constants of groups of rows.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, K)
+            Outcomes.
+        w : ndarray of shape (n,)
+            Weights of the rows.
+        order : ndarray of shape (m,)
+            Rows of all groups, one group after another.
+        start : ndarray of shape (L + 1,)
+            Where each group begins in ``order``, and where the last ends.
+        n_outputs : int
+            Number of outputs, K.
+
+        Returns
+        -------
+        ndarray of shape (L, K)
+            The constants; 0 for empty groups.
+        """
         best = np.zeros((len(start) - 1, n_outputs))
         for number in np.flatnonzero(np.diff(start)):
             rows = order[start[number] : start[number + 1]]
@@ -151,17 +260,60 @@ class Loss(Checked):
         return best
 
     def starts(self, Y: Floats, w: Floats, order: NDArray[Any], start: NDArray[Any], n_outputs: int) -> Floats:
-        """What the constant terms (L, K) of linear leaves are before they are fitted, see `constants`."""
+        """Constant terms of linear leaves before they are fitted, see `constants`.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, K)
+            Outcomes.
+        w : ndarray of shape (n,)
+            Weights of the rows.
+        order : ndarray of shape (m,)
+            Rows of all groups, one group after another.
+        start : ndarray of shape (L + 1,)
+            Where each group begins in ``order``, and where the last ends.
+        n_outputs : int
+            Number of outputs, K.
+
+        Returns
+        -------
+        ndarray of shape (L, K)
+            The terms.
+        """
         return self.constants(Y, w, order, start, n_outputs)
 
     def lacks(self, *needs: str) -> str | None:
-        """The first of some methods or attributes, see `MEANING`, that the loss does not define, or None."""
+        """First of some methods or attributes that the loss does not define.
+
+        Parameters
+        ----------
+        *needs : str
+            Names of methods or attributes, see `MEANING`.
+
+        Returns
+        -------
+        str or None
+            The name, or None.
+        """
         return next((name for name in needs if getattr(type(self), name) == getattr(Loss, name)), None)
 
     def refusal(self, *needs: str) -> str | None:
-        """Why what needs these methods or attributes does not take the loss, in one sentence, or None."""
+        """Reason why what needs some methods or attributes does not take the loss.
+
+        Parameters
+        ----------
+        *needs : str
+            Names of methods or attributes, see `MEANING`.
+
+        Returns
+        -------
+        str or None
+            One sentence, or None.
+        """
         lacking = self.lacks(*needs)
-        return None if lacking is None else f"its loss is {self.name or self!r}, and it takes losses with {MEANING[lacking]}"
+        if lacking is None:
+            return None
+        return f"its loss is {self.name or self!r}, and it takes losses with {MEANING[lacking]}"
 
     @property
     def can_boost(self) -> bool:

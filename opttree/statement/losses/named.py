@@ -164,8 +164,8 @@ class Log(_Labels):
     --------
     >>> import numpy as np
     >>> from opttree.losses import Log
-    >>> Log().of_rows(np.array([[1.0], [0.0]]), np.array([[0.5, 0.5], [1.0, 0.0]])).round(3).tolist()
-    [0.693, -0.0]
+    >>> Log().of_rows(np.array([[1.0], [0.0]]), np.array([[0.5, 0.5], [0.8, 0.2]])).round(3).tolist()
+    [0.693, 0.223]
     """
 
     name = "log"

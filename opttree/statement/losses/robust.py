@@ -20,9 +20,17 @@ def weighted_quantile(y: Floats, w: Floats, q: float) -> float:
 
     Parameters
     ----------
-    y : (n,) values.
-    w : (n,) weights >= 0.
-    q : level, between 0 and 1.
+    y : ndarray of shape (n,)
+        Values.
+    w : ndarray of shape (n,)
+        Weights, >= 0.
+    q : float
+        Level, between 0 and 1.
+
+    Returns
+    -------
+    float
+        The quantile.
 
     See Also
     --------

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 from experiments.execute import parts
-from experiments.protocol import Splits
+from experiments.planned import Splits
 from opttree import TAOForestClassifier, TAOForestRegressor, TreeProblem, datasets
 from solvers import StackedForest, TAOForest, solve
 from solvers.ensembles import KINDS

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments.store import Store
 
-from experiments.protocol import code_version
 from opttree import GETRegressor, TAOForestRegressor, TAORegressor, load, save
+from solvers.races.runs import code_version
+from solvers.races.store import Store
 
 REPORT = Path(__file__).parents[3] / "experiments" / "results" / "reliability" / "faults.md"
 ROOT = Path(__file__).parents[3]

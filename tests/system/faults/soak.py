@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 import opttree
-from experiments.protocol import code_version
+from solvers.races.runs import code_version
 
 REPORT = Path(__file__).parents[3] / "experiments" / "results" / "reliability"
 WARM = 0.2  # share of the time after which growth counts

@@ -12,7 +12,7 @@ import multiprocessing
 import time
 from pathlib import Path
 
-from experiments.protocol import code_version
+from solvers.races.runs import code_version
 from tests.system.fuzz.campaign import PARTS, work
 
 SHARES = {"estimators": 0.42, "limits": 0.1, "solvers": 0.18, "oracle": 0.15, "files": 0.07, "tables as text": 0.08}

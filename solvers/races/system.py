@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from experiments.protocol import ROOT
+from solvers.races.runs import ROOT
 
 LIBRARIES = (
     "numpy",

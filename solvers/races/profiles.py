@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 
 def best_at(trace: pd.DataFrame, seconds: float) -> float:
     """The lowest objective found within ``seconds``; infinity where there is none yet."""
-    found = trace["best"][trace["seconds"] <= seconds]
-    return float(found.min()) if len(found) else np.inf
+    values = trace["best"][trace["seconds"] <= seconds]
+    return float(values.min()) if len(values) else np.inf
 
 
 def seconds_to(trace: pd.DataFrame, target: float) -> float:
@@ -29,12 +29,14 @@ def performance_profile(cost: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    cost : problems x solvers, > 0; infinite where a solver fails.
+    cost : pandas.DataFrame
+        Problems x solvers, > 0; infinite where a solver fails.
 
     Returns
     -------
-    DataFrame indexed by the factors at which a profile steps, >= 1, one column per solver: the step functions from
-    there on. Problems that no solver solves count in the denominator.
+    pandas.DataFrame
+        The step functions, indexed by the factors at which a profile steps, >= 1, one column per solver. Problems that
+        no solver solves count in the denominator.
     """
     ratio = cost.div(cost.min(axis=1), axis=0).fillna(np.inf)  # inf / inf: nobody solves it
     steps = np.unique(np.concatenate([[1.0], ratio.to_numpy()[np.isfinite(ratio.to_numpy())]]))
@@ -46,12 +48,15 @@ def data_profile(cost: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    cost : problems x solvers: what each spends until it has solved a problem, in one unit (seconds, or evaluations per
-        number of variables plus one); infinite where it fails. "Solved" is the caller's, see `convergence_target`.
+    cost : pandas.DataFrame
+        Problems x solvers: what each spends until it has solved a problem, in one unit (seconds, or evaluations per
+        number of variables plus one); infinite where it fails. "Solved" is for the caller to say, see
+        `convergence_target`.
 
     Returns
     -------
-    DataFrame indexed by the budgets at which a profile steps, one column per solver.
+    pandas.DataFrame
+        The profiles, indexed by the budgets at which a profile steps, one column per solver.
     """
     spent = cost.to_numpy()
     steps = np.unique(np.concatenate([[0.0], spent[np.isfinite(spent)]]))
@@ -118,8 +123,8 @@ def primal_dual_integral(trace: pd.DataFrame, horizon: float) -> float:
     best = pd.to_numeric(inside["best"], errors="coerce").cummin()
     bounds = pd.to_numeric(inside["bound"], errors="coerce").cummax().ffill()
     with np.errstate(invalid="ignore", divide="ignore"):
-        own: Floats = np.clip((best - bounds) / np.maximum(best.abs(), 1e-12), 0.0, 1.0).to_numpy(float)
-    gaps = np.where(np.isfinite(own), own, 1.0)
+        relative: Floats = np.clip((best - bounds) / np.maximum(best.abs(), 1e-12), 0.0, 1.0).to_numpy(float)
+    gaps = np.where(np.isfinite(relative), relative, 1.0)
     times = np.concatenate([[0.0], inside["seconds"], [horizon]])
     return float(np.sum(np.diff(times) * np.concatenate([[1.0], gaps])))
 

@@ -1,4 +1,4 @@
-"""Comparisons of methods over data sets: ranks, tests, means of ranks and of differences.
+"""Ranks of methods over data sets: Friedman's and Nemenyi's tests, means of ranks and of differences to the best.
 
 Tables have a row per problem (a data set, or one at one depth) and a column per method, without gaps.
 """
@@ -32,41 +32,6 @@ def friedman(table: pd.DataFrame, *, lower: bool) -> tuple[pd.Series, float, flo
         return mean, np.nan, np.nan
     statistic, p = stats.friedmanchisquare(*(table[name] for name in table))
     return mean, float(statistic), float(p)
-
-
-def paired(table: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Paired t-test and Wilcoxon's signed-rank test of each method against ``baseline``, over the problems.
-
-    Returns
-    -------
-    DataFrame indexed by method: mean difference (method less baseline), t, p of t, wins, ties, losses in value (more is
-    counted as a win, whatever the metric), p of Wilcoxon, and that p by Holm's step-down over the methods.
-    """
-    rows = {}
-    for name in table.columns.drop(baseline):
-        difference = table[name] - table[baseline]
-        equal = not difference.any() or len(difference) < 2
-        t, p = (0.0, 1.0) if equal else stats.ttest_rel(table[name], table[baseline])
-        rows[name] = {
-            "difference": difference.mean(),
-            "t": float(t),
-            "p (t)": float(p),
-            "more": int((difference > 0).sum()),
-            "equal": int((difference == 0).sum()),
-            "less": int((difference < 0).sum()),
-            "p (Wilcoxon)": 1.0 if equal else float(stats.wilcoxon(difference, zero_method="zsplit").pvalue),
-        }
-    out = pd.DataFrame.from_dict(rows, orient="index")
-    if len(out):
-        out["p (Wilcoxon, Holm)"] = holm(out["p (Wilcoxon)"])
-    return out
-
-
-def holm(p: pd.Series) -> pd.Series:
-    """P-values corrected by Holm's step-down for their number."""
-    ordered = p.sort_values()
-    corrected = (ordered * np.arange(len(p), 0, -1)).cummax().clip(upper=1.0)
-    return corrected.reindex(p.index)
 
 
 def mean_reciprocal_rank(table: pd.DataFrame, *, lower: bool) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The runner: what a protocol asks for and the store does not hold yet, in parallel, row by row."""
+"""The runner: what a plan asks for and the store does not hold yet, in parallel, row by row."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import pandas as pd
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
-from experiments import methods, sandbox, system
-from experiments.protocol import Protocol, Run, code_version
-from experiments.store import Store
+from solvers.races import sandbox, system
+from solvers.races.plans import Plan
+from solvers.races.runs import Run
+from solvers.races.store import Store
 
 BACKENDS = ("local", "dask")
 ONLY = ("dataset", "method", "depth", "leaves", "seed", "split")
 
 
 def run(
-    protocol: Protocol,
+    plan: Plan,
     store: Store,
     *,
     jobs: int = 1,
@@ -31,20 +32,35 @@ def run(
     scheduler: str | None = None,
     progress: bool = True,
 ) -> Counter[str]:
-    """Do the runs that the store does not hold; returns how many ended in which status ("kept": were there before).
+    """Do the runs that the store does not hold.
 
     Parameters
     ----------
-    jobs : runs at a time; each has the machine's threads divided by this number, or as many as the protocol states. Of
-        the local back end: on a Dask cluster, there are as many as its workers have threads, and each run has one.
-    only : values to keep, by one of `ONLY`; "a,b" stands for both, where it is no value itself.
-    backend : "local" or "dask"; ``scheduler`` is the address of the Dask scheduler.
-    progress : whether to draw a bar with the time that is left.
+    plan : Plan
+        What to run.
+    store : Store
+        Where the runs go.
+    jobs : int, default 1
+        Runs at a time; each has the machine's threads divided by this number, or as many as the plan states. Of the
+        local back end: on a Dask cluster, there are as many as its workers have threads, and each run has one.
+    only : mapping of str to iterable of str or None, default None
+        Values to run, by one of `ONLY`; "a,b" stands for both, where it is no value itself.
+    backend : {"local", "dask"}, default "local"
+        Where runs go.
+    scheduler : str or None, default None
+        Address of the Dask scheduler.
+    progress : bool, default True
+        Whether to draw a bar with the time that is left.
+
+    Returns
+    -------
+    Counter[str]
+        How many runs ended in which status; "kept" were there before.
 
     Raises
     ------
     ValueError
-        For a bad option, a method or solver that no entry states, or a store that another process writes to.
+        For a bad option, or a store that another process writes to.
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
@@ -52,14 +68,8 @@ def run(
         raise ValueError("--backend dask and --scheduler ADDRESS go together")
     if jobs < 1:
         raise ValueError(f"jobs must be >= 1; got {jobs}")
-    for label, method in protocol.methods.items():
-        if method.use and protocol.named:
-            try:
-                (methods.entry if protocol.kind == "fit" else methods.solver)(method.use)
-            except ValueError as error:
-                raise ValueError(f"protocol {protocol.name}, method {label}: {error}") from error
-    wanted = _kept(list(protocol.runs(code_version())), only or {})
-    threads = protocol.threads or max(1, (os.cpu_count() or 1) // jobs) if backend == "local" else 1
+    wanted = _kept(list(plan.runs(plan.version())), only or {})
+    threads = plan.threads or max(1, (os.cpu_count() or 1) // jobs) if backend == "local" else 1
     session = uuid.uuid4().hex[:12]
     with store.lock():
         store.compact()  # what a killed session has left
@@ -68,13 +78,13 @@ def run(
         counts = Counter({"kept": len(wanted) - len(todo)})
         if not todo:
             return counts
-        about = {"protocol": protocol.name, "budget": protocol.budget, "jobs": jobs, "threads": threads}
+        about = {"protocol": plan.name, "budget": plan.budget, "jobs": jobs, "threads": threads}
         started = pd.Timestamp.now(tz="UTC").isoformat(timespec="seconds")
         store.add_session({"session": session, "started": started, "backend": backend, **about, **system.info()})
         bar = tqdm(total=len(wanted), initial=counts["kept"], unit="run", disable=not progress, smoothing=0.05)
         try:
             with bar, _parallel(backend, jobs, scheduler) as perform:
-                for done, outcome in perform(delayed(sandbox.supervise)(one, threads) for one in todo):
+                for done, outcome in perform(delayed(sandbox.supervise)(type(plan), one, threads) for one in todo):
                     if outcome["status"] == "ok" or done.key not in held:  # a row is not lost to a failure
                         store.add(done, outcome, session)
                     counts[outcome["status"]] += 1

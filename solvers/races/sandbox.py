@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -15,17 +16,19 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
 
-from experiments.protocol import ROOT, Run, code_version
+from solvers.races.plans import Plan
+from solvers.races.runs import ROOT, Run, UnavailableError
 
 GRACE = (1.5, 10.0)  # a run is ended after this many times its limit plus this many seconds: solvers stop by themselves
 LOOK = 0.1  # seconds between two looks at the memory
 MEGABYTE = 1e6
-FAR_END = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from experiments.sandbox import main; main()"
+FAR_END = "from solvers.races.sandbox import main; main()"
 
 _HERE = threading.local()
 _ALIVE: set[Sandbox] = set()
@@ -40,7 +43,7 @@ class Sandbox:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         self.threads = threads
         self.process = subprocess.Popen(
-            [sys.executable, "-c", FAR_END],
+            [sys.executable, "-P", "-c", FAR_END],  # -P: files of the working folder may be called as ours are
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONPATH": path},
@@ -54,11 +57,11 @@ class Sandbox:
         self.process.stdout.close()
         _ALIVE.add(self)
 
-    def run(self, run: Run) -> dict[str, Any]:
-        """Status, numbers and trace of a run, whatever becomes of it."""
+    def run(self, kind: type[Plan], run: Run) -> dict[str, Any]:
+        """Status, numbers and trace of a run of a kind of plans, whatever becomes of it."""
         deadline = None
         try:
-            self._requests.send((run, self.threads))
+            self._requests.send((sys.path, pickle.dumps((kind, run, self.threads))))
             while True:
                 if self._answers.poll(LOOK):
                     message = self._answers.recv()
@@ -92,16 +95,16 @@ class Sandbox:
         self._answers.close()
 
 
-def supervise(run: Run, threads: int) -> tuple[Run, dict[str, Any]]:
+def supervise(kind: type[Plan], run: Run, threads: int) -> tuple[Run, dict[str, Any]]:
     """A run in this thread's sandbox; a new one where the last has been ended."""
     sandbox: Any = getattr(_HERE, "sandbox", None)
     fresh = sandbox is None or sandbox.process.poll() is not None or sandbox.threads != threads
     if fresh:
         sandbox = _HERE.sandbox = Sandbox(threads)
-    outcome = sandbox.run(run)
+    outcome = sandbox.run(kind, run)
     if outcome["status"] == "memory_limit" and not fresh:  # earlier runs may have left some: again, alone
         sandbox = _HERE.sandbox = Sandbox(threads)
-        outcome = sandbox.run(run)
+        outcome = sandbox.run(kind, run)
     return run, outcome
 
 
@@ -115,7 +118,7 @@ def main() -> None:
     """The far end: reads runs, answers None when a run's clock starts and a dictionary when it has ended."""
     incoming, answers = Connection(os.dup(0), writable=False), Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # what libraries print goes elsewhere
-    requests: queue.Queue[Any] = queue.Queue()
+    requests: queue.Queue[tuple[list[str], bytes]] = queue.Queue()
 
     def read() -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -125,21 +128,21 @@ def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     warnings.simplefilter("ignore")
-    from experiments.execute import execute
-    from experiments.methods import UnavailableError
-
-    sys.path.remove(str(ROOT))  # which came first, so that nothing in the working directory hides ours
-    version = code_version()
     while True:
-        run, threads = requests.get()
-        if run.code_version != version:
-            answers.send({"status": "failed", "reason": f"the code has changed: {version}, not {run.code_version}"})
-            continue
-        try:
-            row, trace = execute(run, threads, lambda: answers.send(None))
-            answer = {"status": "ok", "reason": "", "row": row, "trace": trace}
-        except UnavailableError as error:
-            answer = {"status": "skipped", "reason": str(error)}
-        except Exception:  # stored with the row
-            answer = {"status": "failed", "reason": traceback.format_exc()}
-        answers.send(answer)
+        path, request = requests.get()
+        sys.path[:] = path  # now that ours have been imported: modules of users' own are where the near end has them
+        answers.send(_outcome(request, lambda: answers.send(None)))
+
+
+def _outcome(request: bytes, started: Callable[[], None]) -> dict[str, Any]:
+    """Status, numbers and trace of a pickled kind of plans, run and number of threads."""
+    try:
+        kind, run, threads = pickle.loads(request)
+        if run.code_version != (version := kind.version()):
+            return {"status": "failed", "reason": f"the code has changed: {version}, not {run.code_version}"}
+        row, trace = kind.execute(run, threads, started)
+    except UnavailableError as error:
+        return {"status": "skipped", "reason": str(error)}
+    except Exception:  # stored with the row
+        return {"status": "failed", "reason": traceback.format_exc()}
+    return {"status": "ok", "reason": "", "row": row, "trace": trace}

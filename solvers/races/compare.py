@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments import profiles, statistics
-from experiments.protocol import Protocol
+from solvers.races import profiles, statistics
+from solvers.races.plans import Plan
 
 PROBLEM = ["dataset", "depth", "leaves", "split", "rows"]  # rows: the seed, where it draws the rows; else 0
 BEST = 1e-4  # relative gap to the lowest objective that counts as having reached it
@@ -31,13 +32,8 @@ COUNTED = ("ran", "refused", "failed", "out of time", "not run")
 Traces = dict[int, pd.DataFrame]  # by seed
 
 
-def rows_of_seed(protocol: Protocol, seed: int) -> int:
-    """The seed, if it draws the rows of a problem of the protocol; else 0."""
-    return int(seed) if protocol.named and protocol.splits.per_seed else 0
-
-
-class Race:
-    """What the rows and traces of a solve protocol say.
+class Comparison:
+    """What the rows and traces of a plan say.
 
     ``best``: the lowest objective that a solver found for each problem within the horizon, with any seed; ``start``:
     that of the constant tree; ``at(limit)``: problems x solvers, the objective found by then; ``common``: the problems
@@ -45,16 +41,20 @@ class Race:
 
     Parameters
     ----------
-    rows : of runs that ended well, one per problem, solver and seed; traces : theirs, by ``key``.
-    every : rows of all runs, those that were refused or failed, too; by default ``rows``.
+    plan : Plan
+        What was planned.
+    rows : pandas.DataFrame
+        Rows of runs that ended well, one per problem, solver and seed.
+    traces : pandas.DataFrame
+        Their traces, by ``key``.
+    every : pandas.DataFrame or None, default None
+        Rows of all runs, also of those that were refused or failed; None: ``rows``.
     """
 
-    def __init__(
-        self, protocol: Protocol, rows: pd.DataFrame, traces: pd.DataFrame, every: pd.DataFrame | None = None
-    ) -> None:
-        self._of = protocol
-        self.solvers = [name for name in protocol.methods if (rows["method"] == name).any()]
-        self.limits = protocol.limits or (float(protocol.time_limit or 0.0),)
+    def __init__(self, plan: Plan, rows: pd.DataFrame, traces: pd.DataFrame, every: pd.DataFrame | None = None) -> None:
+        self.plan = plan
+        self.solvers = [name for name in plan.methods if (rows["method"] == name).any()]
+        self.limits = plan.limits or (float(plan.time_limit or 0.0),)
         self.horizon = max(self.limits)
         self.rows = self._keyed(rows)
         self._every = self._keyed(rows if every is None else every)
@@ -65,22 +65,22 @@ class Race:
             self._runs.setdefault((row["problem"], row["method"]), {})[int(row["seed"])] = trace
         self.problems = pd.MultiIndex.from_tuples(dict.fromkeys(self.rows["problem"]), names=PROBLEM)
         lowest = self.rows.groupby("problem")["objective"].min() if len(self.rows) else pd.Series(dtype=float)
-        found = self._table(lambda trace: profiles.best_at(trace, self.horizon), np.min).min(axis=1)
+        lowest_found = self._table(lambda trace: profiles.best_at(trace, self.horizon), np.min).min(axis=1)
         known = lowest.reindex(list(self.problems)).to_numpy(float)
-        self.best = pd.Series(np.fmin(found.to_numpy(float), known), index=self.problems)
+        self.best = pd.Series(np.fmin(lowest_found.to_numpy(float), known), index=self.problems)
         start = dict(zip(self.rows["problem"], self.rows["constant_objective"], strict=True))
         self.start = pd.Series([start[key] for key in self.problems], index=self.problems)
 
     def _keyed(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows with the key of their problem."""
-        drawn = [rows_of_seed(self._of, seed) for seed in rows["seed"]]
+        drawn = [self.plan.rows_of(int(seed)) for seed in rows["seed"]]
         keys = zip(*(rows[name] for name in PROBLEM[:-1]), drawn, strict=True)
         return rows.assign(rows=drawn, problem=pd.Series(list(keys), rows.index, dtype=object))
 
     @property
     def n_seeds(self) -> int:
         """The largest number of seeds of a solver on a problem."""
-        return max((len(own) for own in self._runs.values()), default=0)
+        return max((len(traces) for traces in self._runs.values()), default=0)
 
     @property
     def common(self) -> pd.MultiIndex:
@@ -97,19 +97,19 @@ class Race:
         """``read(problem, trace)``, as `_table`."""
 
         def of(key: Any, name: str) -> float:
-            own = self._runs.get((key, name))
-            if own is None:
+            traces = self._runs.get((key, name))
+            if traces is None:
                 return np.nan
             with np.errstate(invalid="ignore"):
-                return float(over(np.sort([read(key, trace) for trace in own.values()])))
+                return float(over(np.sort([read(key, trace) for trace in traces.values()])))
 
         values = {name: [of(key, name) for key in self.problems] for name in self.solvers}
         return pd.DataFrame(values, index=self.problems, dtype=float)
 
     def traces(self) -> Iterator[tuple[tuple[Any, str, int], pd.DataFrame]]:
         """The problem, the solver and the seed of each run, and its trace."""
-        for (key, name), own in self._runs.items():
-            for seed, trace in own.items():
+        for (key, name), by_seed in self._runs.items():
+            for seed, trace in by_seed.items():
                 yield (key, name, seed), trace
 
     def counts(self) -> pd.DataFrame:
@@ -117,7 +117,7 @@ class Race:
         words = self._every["status"].map(STATUS) if "status" in self._every else pd.Series("ran", self._every.index)
         newest = self._every.assign(word=words).drop_duplicates(["problem", "method", "seed"], keep="last")
         table = pd.crosstab(newest["method"], newest["word"]).reindex(columns=list(COUNTED), fill_value=0)
-        table = table.reindex(list(self._of.methods), fill_value=0)
+        table = table.reindex(list(self.plan.methods), fill_value=0)
         wanted = len(set(zip(newest["problem"], newest["seed"], strict=True)))
         return table.assign(**{"not run": (wanted - table.sum(axis=1)).clip(lower=0)}).rename_axis(columns=None)
 
@@ -132,11 +132,33 @@ class Race:
     # ---- objectives and gaps --------------------------------------------------------------------------------------
 
     def at(self, limit: float) -> pd.DataFrame:
-        """The objective that each solver had found by ``limit`` seconds, median over seeds; infinite where none."""
+        """Objective that each solver had found by a time, median over seeds; infinite where none.
+
+        Parameters
+        ----------
+        limit : float
+            Seconds.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Problems x solvers.
+        """
         return self._table(lambda trace: profiles.best_at(trace, limit))
 
     def spread(self, limit: float | None = None) -> pd.DataFrame:
-        """The lowest and the highest objective over the seeds, by problem and solver, at ``limit`` seconds."""
+        """Lowest and highest objective over the seeds at a time.
+
+        Parameters
+        ----------
+        limit : float or None, default None
+            Seconds; None: the end.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Problems x solvers.
+        """
         read = self._until(self.horizon if limit is None else limit)
         parts = {"lowest": self._table(read, np.min), "median": self._table(read), "highest": self._table(read, np.max)}
         return pd.concat(parts, axis=1).swaplevel(axis=1).reindex(columns=self.solvers, level=0)
@@ -182,21 +204,54 @@ class Race:
         return gap
 
     def gaps(self, limit: float | None = None) -> pd.DataFrame:
-        """The primal gap to the reference, in [0, 1], median over the seeds, by default at the end; the last level of
-        the index says whether it is to the proved optimum or to the best known objective.
+        """Primal gap to the reference, in [0, 1], median over the seeds.
+
+        Parameters
+        ----------
+        limit : float or None, default None
+            Seconds; None: the end.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Problems x solvers; the last level of the index says whether the gap is to the proved optimum or to the best
+            known objective.
         """
         gaps = self._numbers(self._gap(self.horizon if limit is None else limit))
         return gaps.set_index(pd.Index(self.references()["is"], name="gap to"), append=True)
 
     def on_common(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The lines of a table that are of problems that every solver ran."""
+        """Lines of a table that are of problems that every solver ran.
+
+        Parameters
+        ----------
+        table : pandas.DataFrame
+            Problems x any columns.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The lines.
+        """
         keys = {tuple(key) for key in self.common}
         return table[[tuple(key)[: len(PROBLEM)] in keys for key in table.index]]
 
     def compare(self, baseline: str | None = None, limit: float | None = None) -> pd.DataFrame:
-        """Each solver against ``baseline``, by default the one of the lowest mean gap: mean difference of the gaps over
-        the problems that every solver ran, Wilcoxon's signed-rank test and its p by Holm's step-down. Each problem
-        counts once, whatever its seeds.
+        """Compare each solver with one.
+
+        Each problem that every solver ran counts once, whatever its seeds.
+
+        Parameters
+        ----------
+        baseline : str or None, default None
+            Label of the solver to compare with; None: the one of the lowest mean gap.
+        limit : float or None, default None
+            Seconds; None: the end.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Per solver, mean difference of the gaps, Wilcoxon's signed-rank test, and its p by Holm's step-down.
         """
         gaps = self.on_common(self.gaps(limit)).dropna()
         if gaps.empty:
@@ -210,26 +265,69 @@ class Race:
     # ---- time -----------------------------------------------------------------------------------------------------
 
     def performance_profile(self, tolerance: float = 0.01) -> pd.DataFrame:
-        """Dolan and Moré's profile of `seconds_to`: share of problems within a factor of the fastest."""
+        """Dolan and Moré's profile of `seconds_to`: share of problems within a factor of the fastest.
+
+        Parameters
+        ----------
+        tolerance : float, default 0.01
+            Share of the way from the constant tree to the best that may be left.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Factors x solvers.
+        """
         return profiles.performance_profile(self.seconds_to(tolerance))
 
     def data_profile(self, tolerance: float = 0.01) -> pd.DataFrame:
-        """Moré and Wild's profile of `seconds_to`: share of problems within so many seconds."""
+        """Moré and Wild's profile of `seconds_to`: share of problems within so many seconds.
+
+        Parameters
+        ----------
+        tolerance : float, default 0.01
+            Share of the way from the constant tree to the best that may be left.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Seconds x solvers.
+        """
         return profiles.data_profile(self.seconds_to(tolerance))
 
     def seconds_to(self, tolerance: float) -> pd.DataFrame:
-        """Seconds until ``tolerance`` of the way from the constant tree to the best is left (Moré and Wild), median
-        over the seeds; infinite where half of them do not come there, or the solver did not run.
+        """Seconds until little of the way from the constant tree to the best is left (Moré and Wild).
+
+        Parameters
+        ----------
+        tolerance : float
+            Share of the way from the constant tree to the best that may be left.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Problems x solvers, medians over the seeds; infinite where half of them do not come there, or the solver did
+            not run.
         """
         targets = {
             key: profiles.convergence_target(start, best, tolerance)
             for key, start, best in zip(self.problems, self.start, self.best, strict=True)
         }
-        seconds = self._numbers(lambda key, trace: max(profiles.seconds_to(trace, targets[key]), START), _middle)
+        seconds = self._numbers(lambda key, trace: max(profiles.seconds_to(trace, targets[key]), START), upper_median)
         return seconds.fillna(np.inf)
 
     def reached(self, limit: float | None = None) -> pd.DataFrame:
-        """The share of the seeds with which each solver has the reference, within 1e-4, by ``limit`` seconds."""
+        """Share of the seeds with which each solver has the reference, within 1e-4.
+
+        Parameters
+        ----------
+        limit : float or None, default None
+            Seconds; None: the end.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Problems x solvers.
+        """
         gap = self._gap(self.horizon if limit is None else limit)
         return self._numbers(lambda key, trace: float(gap(key, trace) <= BEST), np.mean)
 
@@ -250,38 +348,71 @@ class Race:
         )
 
     def cpu_seconds(self) -> pd.DataFrame:
-        """CPU seconds, those of processes that a run started included, median over the seeds; NaN where unknown."""
+        """CPU seconds of a run and its child processes, median over the seeds; NaN where unknown."""
         rows = self.rows.assign(cpu=self.rows.get("cpu_seconds", np.nan))
         table = rows.pivot_table(index="problem", columns="method", values="cpu", aggfunc="median", dropna=False)
         return table.reindex(index=list(self.problems), columns=self.solvers).set_axis(self.problems)
 
     def speedups(self, baseline: str, tolerance: float = 0.01) -> pd.DataFrame:
-        """Each solver against ``baseline`` on the problems that both solved to ``tolerance``: their number, and how
-        many times less time it took, as a geometric mean, the least and the most.
+        """Speed of each solver against one, on the problems that both solved.
+
+        Parameters
+        ----------
+        baseline : str
+            Label of the solver to compare with.
+        tolerance : float, default 0.01
+            Share of the way from the constant tree to the best that may be left.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Per solver, the number of problems, and how many times less time it took, as a geometric mean, the least and
+            the most.
         """
         return speedups(self.seconds_to(tolerance), baseline)
 
     def par(self, factor: float = 10.0, tolerance: float = 0.01) -> pd.Series:
-        """PAR-``factor``: the mean over all problems of the seconds to ``tolerance``, ``factor`` times the horizon
-        where it is not reached, refused problems among them.
+        """PAR score: mean over all problems of the seconds to a tolerance, refused problems among them.
+
+        Parameters
+        ----------
+        factor : float, default 10.0
+            How many times the horizon counts where the tolerance is not reached.
+        tolerance : float, default 0.01
+            Share of the way from the constant tree to the best that may be left.
+
+        Returns
+        -------
+        pandas.Series
+            Score of each solver.
         """
         return par(self.seconds_to(tolerance), self.horizon, factor)
 
     # ---- summaries ------------------------------------------------------------------------------------------------
 
     def summary(self, limit: float) -> pd.DataFrame:
-        """One line per solver at a time limit: the problems that it ran; and on those that every solver ran, on how
-        many its median is the best found by then, on how many it has the reference with every seed and with some seed;
-        mean and worst gap to the reference; shifted geometric mean of seconds to 1 % of it.
+        """One line per solver at a time limit.
+
+        Parameters
+        ----------
+        limit : float
+            Seconds.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The problems that the solver ran; and on those that every solver ran, on how many its median is the best
+            found by then, on how many it has the reference with every seed and with some seed; mean and worst gap to
+            the reference; shifted geometric mean of seconds to 1 % of it.
         """
         at, gaps, reached = (self.on_common(table) for table in (self.at(limit), self.gaps(limit), self.reached(limit)))
         lowest = at.min(axis=1)
         first = at.le(lowest + BEST * lowest.abs(), axis=0) & np.isfinite(at)
         near = self.on_common(self.seconds_to(0.01)).clip(upper=limit)
-        own = self.at(limit).notna().sum()
+        n_problems = self.at(limit).notna().sum()
         return pd.DataFrame(
             {
-                "problems": own,
+                "problems": n_problems,
                 "best by then": first.sum(),
                 "reference, every seed": reached.ge(1.0).sum(),
                 "reference, some seed": reached.gt(0.0).sum(),
@@ -299,11 +430,20 @@ class Race:
         return pd.DataFrame({t: self.on_common(self.gaps(t)).mean() for t in times}).T
 
     def portfolios(self, limit: float, size: int = 2) -> pd.DataFrame:
-        """The pairs (or singles) of solvers, each given an equal share of the limit, by the mean gap of the better over
-        the problems that every solver ran.
-        """
-        from itertools import combinations
+        """Sets of solvers, each solver given an equal share of the limit.
 
+        Parameters
+        ----------
+        limit : float
+            Seconds.
+        size : int, default 2
+            Solvers in a set, 1 or 2.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Sets by the mean gap of the better over the problems that every solver ran.
+        """
         lines = []
         for count in range(1, size + 1):
             shares = self.on_common(self.gaps(limit / count))
@@ -314,7 +454,7 @@ class Race:
                 )
         return pd.DataFrame(lines).sort_values("mean gap %", ignore_index=True)
 
-    def groups(self) -> Iterator[tuple[str, Race]]:
+    def groups(self) -> Iterator[tuple[str, Comparison]]:
         """The race on the problems of one depth and kind of leaves at a time."""
         for leaves in sorted(self.rows["leaves"].unique()):
             for depth in sorted(self.rows["depth"].unique()):
@@ -322,13 +462,13 @@ class Race:
                 if len(part):
                     yield f"{leaves} leaves, depth {int(depth)}", self._restricted(part)
 
-    def by_leaves(self) -> Iterator[tuple[str, Race]]:
+    def by_leaves(self) -> Iterator[tuple[str, Comparison]]:
         """The race on the problems of one kind of leaves at a time."""
         for leaves, part in self.rows.groupby("leaves"):
             yield f"{leaves} leaves", self._restricted(part)
 
-    def _restricted(self, part: pd.DataFrame) -> Race:
-        out = object.__new__(Race)
+    def _restricted(self, part: pd.DataFrame) -> Comparison:
+        out = object.__new__(Comparison)
         out.__dict__.update(self.__dict__)
         keys = set(part["problem"])
         kept = [key in keys for key in self.problems]
@@ -343,13 +483,13 @@ def covers(row: Any) -> bool:
     return row.get("covers") is True or row.get("covers") == 1.0
 
 
-def _middle(values: Any) -> float:
+def upper_median(values: Any) -> float:
     """The median of increasing values, the upper one of two: where half of them are infinite, it is."""
     return float(values[len(values) // 2])
 
 
 def speedups(seconds: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """See `Race.speedups`, of a table of seconds that is infinite where a problem is not solved."""
+    """See `Comparison.speedups`, of a table of seconds that is infinite where a problem is not solved."""
     if baseline not in seconds:
         raise ValueError(f"baseline must be one of {', '.join(map(str, seconds))}; got {baseline!r}")
     lines = {}

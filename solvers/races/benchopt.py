@@ -8,10 +8,11 @@ from pathlib import Path
 
 import cloudpickle
 
-from experiments import methods
-from opttree import TreeProblem
 from opttree.runtime.files import whole_file
-from solvers import Solver, external
+from opttree.statement import TreeProblem
+from solvers import external
+from solvers.core.base import Solver
+from solvers.races import entries
 
 OBJECTIVE = '''"""The statement: one problem, one objective for every tree."""
 
@@ -64,8 +65,8 @@ SOLVER = '''"""A solver of the race."""
 
 from benchopt import BaseSolver
 
-from experiments.methods import solver
 from solvers import solve
+from solvers.races.entries import solver
 
 
 class Solver(BaseSolver):
@@ -109,7 +110,7 @@ def export(problems: Mapping[str, TreeProblem], entrants: Mapping[str, Solver], 
     for label, solver in {**entrants, **theirs}.items():
         text = f"external.{solver!r}" if isinstance(solver, external.External) else repr(solver)
         try:
-            methods.solver(text)
+            entries.solver(text)
         except ValueError as error:
             raise ValueError(f"solvers must be ones that a text states; got {label!r} ({error})") from error
         extra = "external" if isinstance(solver, external.External) else "experiments"

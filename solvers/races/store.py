@@ -1,4 +1,4 @@
-"""The store of a protocol's results: a parquet file of rows, one of traces and one of sessions (system, versions).
+"""The store of a plan's results: a parquet file of rows, one of traces and one of sessions (system, versions).
 
 A finished run is first written, atomically, to a small file of its own beside them; `Store.compact` moves these into
 the tables. So a killed process loses the runs in flight and nothing else, whenever it is killed: what stands in both
@@ -16,9 +16,8 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from experiments.protocol import FOLDER, ROOT, Run
+from solvers.races.runs import Run
 
-DEFAULT = FOLDER / "runs" if (ROOT / "setup.cfg").exists() else Path("experiments_runs")  # not into a wheel
 COLUMNS = {  # those that are there whatever the rows hold
     "rows": (
         "key", "run_id", "dataset", "depth", "leaves", "split", "seed", "method", "options", "splits", "statement",
@@ -32,7 +31,7 @@ TRACE = {"seconds": float, "step": int, "phase": str, "objective": float, "best"
 class Store:
     """The tables called ``name`` in a folder."""
 
-    def __init__(self, name: str, folder: Path = DEFAULT) -> None:
+    def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, Path(folder)
         self._parts = self.folder / f"{name}.parts"
 
@@ -93,7 +92,7 @@ class Store:
         self._write(pd.DataFrame([row]), self._parts / f"{row['session']}.sessions.parquet")
 
     def compact(self) -> None:
-        """Move the single files into the tables; those of writes that were cut off are removed."""
+        """Move the single files into the tables; files of writes that were cut off are removed."""
         for path in self._parts.glob("*.unfinished"):
             path.unlink()
         parts = sorted(self._parts.glob("*.parquet"))

@@ -1,16 +1,18 @@
-"""How a report is written: as Markdown, and as one HTML page that can be sorted and filtered without a network."""
+"""Reports as one HTML page that can be sorted and filtered without a network: sections of text, figures, tables."""
 
 from __future__ import annotations
 
 import base64
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 import pandas as pd
 
-from experiments.protocol import FOLDER, Protocol
+from solvers.races.plans import Plan
 
 
 @dataclass
@@ -24,34 +26,28 @@ class Section:
     name: str = ""  # of the table's files
 
 
-def _head(protocol: Protocol) -> str:
-    budget = "" if protocol.budget == "full" else f" Budget: {protocol.budget}."
-    source = f"{protocol.source}. " if protocol.source else ""
-    return f"{source}{' '.join(protocol.note.split())}{budget}"
+def pretty(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of numbers as text: three significant digits, p-values under .001 as such."""
+
+    def text(value: object) -> str:
+        if isinstance(value, (bool, str)) or value is None:
+            return "" if value is None else str(value)
+        if isinstance(value, (int, np.integer)):
+            return str(value)
+        number = float(value)  # type: ignore[arg-type]
+        return "" if math.isnan(number) else f"{number:.3g}" if abs(number) < 1e5 else f"{number:.3e}"
+
+    return table.map(text)
 
 
-def markdown(protocol: Protocol, sections: list[Section]) -> str:
-    parts = [f"# {protocol.title}", _head(protocol)]
-    for section in sections:
-        parts += [f"## {section.title}", *section.text]
-        parts += [f"![{caption}]({stem}.png)" for stem, caption in section.figures]
-        if section.table is not None:
-            cells = section.table.map(lambda cell: str(cell).replace("|", r"\|"))
-            parts.append(cells.to_markdown(index=False, disable_numparse=True, colalign=_alignment(section.table)))
-    return "\n\n".join(parts) + "\n"
-
-
-def _alignment(table: pd.DataFrame) -> list[str]:
-    return ["right" if numeric else "left" for numeric in _numeric(table)]
-
-
-def _numeric(table: pd.DataFrame) -> list[bool]:
+def numeric(table: pd.DataFrame) -> list[bool]:
     """Whether a column's cells begin with numbers."""
     number = r"^([<]?\s*-?[\d ]+(\.\d+)?(e[-+]?\d+)?( ± .*)?|inf|nan|)$"
     return [bool(table[c].astype(str).str.match(number).all()) for c in table]
 
 
-def page(protocol: Protocol, sections: list[Section], folder: Path) -> str:
+def page(plan: Plan, sections: list[Section], folder: Path) -> str:
+    """The page of a plan's sections, whose figures are in ``folder``."""
     shown: list[dict[str, Any]] = []
     for section in sections:
         pictures = [
@@ -68,10 +64,10 @@ def page(protocol: Protocol, sections: list[Section], folder: Path) -> str:
             text = section.table.astype(str)
             entry |= {
                 "columns": list(text),
-                "numeric": _numeric(section.table),
+                "numeric": numeric(section.table),
                 "rows": text.itertuples(index=False, name=None),
             }
         shown.append(entry)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((FOLDER / "page.html").read_text())
-    return template.render(title=protocol.title, subtitle=_head(protocol), sections=shown)
+    template = environment.from_string(Path(__file__).with_suffix(".html").read_text())
+    return template.render(title=plan.title, subtitle=plan.subtitle, sections=shown)

@@ -1,78 +1,27 @@
-"""`race`: solvers on problems of one's own, under one clock, from Python; the machinery is that of the protocols."""
+"""`race`: solvers on problems under one clock, and `Race`, what came out of it."""
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pandas as pd
 
-from experiments import benchopt, figures, methods, profiles, report, runner, tables
-from experiments.proofs import Proofs
-from experiments.protocol import Given, Method, Protocol, Run
-from experiments.race import Race as Comparison
-from experiments.store import Store
-from opttree import TreeProblem, datasets
 from opttree.runtime.files import whole_file
-from solvers import Solver
+from opttree.statement import TreeProblem
+from opttree.tables import datasets
+from solvers.core.base import Solver
+from solvers.races import benchopt, entries, figures, profiles, runner, sections
+from solvers.races.compare import Comparison
+from solvers.races.plans import GivenPlan
+from solvers.races.proofs import Proofs
+from solvers.races.store import Store
 
 NAME = "race"
-
-
-@dataclass(frozen=True)
-class OwnProtocol(Protocol):
-    """A protocol of problems and solvers that are given as objects."""
-
-    named = False
-    problems: Mapping[str, TreeProblem] = field(default_factory=dict)
-    solvers: Mapping[str, Solver] = field(default_factory=dict)
-
-    def runs(self, version: str) -> Iterator[Run]:
-        """Every solver on every problem with every seed."""
-        for name, problem in self.problems.items():
-            mark, data = fingerprint(problem), cloudpickle.dumps(problem) if version else b""
-            for seed in self.seeds:
-                for label, solver in self.solvers.items():
-                    given = Given(repr(solver), mark, (data, cloudpickle.dumps(solver) if version else b""))
-                    yield Run(
-                        "solve",
-                        name,
-                        self.splits,
-                        0,
-                        seed,
-                        label,
-                        self.methods[label],
-                        problem.depth,
-                        problem.leaves,
-                        self.features,
-                        self.trees,
-                        self.preprocess,
-                        self.outputs,
-                        self.time_limit,
-                        self.memory_limit,
-                        version,
-                        given,
-                    )
-
-
-def fingerprint(problem: TreeProblem) -> str:
-    """A hash of the statement and its data."""
-    digest = hashlib.sha1()
-    for array in (problem.X, problem.Y, problem.w):
-        digest.update(repr(array.shape).encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    options = (problem.depth, problem.splits, problem.leaves, repr(problem.loss), problem.min_leaf)
-    stated = (*options, problem.penalties, problem.constraints, problem.classes)
-    digest.update(cloudpickle.dumps(stated) if any(hasattr(c, "group") for c in problem.constraints) else b"")
-    digest.update(repr(stated).encode())
-    return digest.hexdigest()[:16]
 
 
 class Race(Comparison):
@@ -81,6 +30,13 @@ class Race(Comparison):
     The reference of a problem is its proved optimum, where a solver proved one, else the best objective that any solver
     found with any seed; every table says which. Seeds are replications: tables hold medians over them, and means over
     the problems that every solver ran. `proofs` has the bounds.
+
+    Parameters
+    ----------
+    plan : GivenPlan
+        What was planned.
+    store : Store
+        Where the runs are.
 
     See Also
     --------
@@ -101,16 +57,15 @@ class Race(Comparison):
     4
     """
 
-    def __init__(self, protocol: OwnProtocol, store: Store) -> None:
-        every = store.rows()
-        wanted = {run.run_id for run in protocol.runs("")}
-        self.protocol, self.sessions = protocol, store.sessions()
-        self.every = every[every["run_id"].isin(wanted)].drop_duplicates("run_id", keep="last", ignore_index=True)
-        measured = tables.measured(protocol, every)
+    plan: GivenPlan
+
+    def __init__(self, plan: GivenPlan, store: Store) -> None:
+        rows = store.rows()
+        self.every, measured, self.sessions = plan.newest(rows), plan.measured(rows), store.sessions()
         if measured.empty:
             reasons = "; ".join(dict.fromkeys(str(reason).strip().splitlines()[-1] for reason in self.every["reason"]))
             raise ValueError(f"no run ended well: {reasons}")
-        super().__init__(protocol, measured, store.traces(), self.every)
+        super().__init__(plan, measured, store.traces(), self.every)
 
     def __repr__(self) -> str:
         proved = int(self.proved.sum())
@@ -140,8 +95,17 @@ class Race(Comparison):
         return Proofs(self)
 
     def plot(self, folder: str | Path | None = None) -> list[Any]:
-        """Four figures: the mean gap against time, the performance profile, the data profile and the primal integrals.
-        Saved into ``folder``, if given, as PNG and PDF.
+        """Draw four figures: mean gap against time, performance profile, data profile and primal integrals.
+
+        Parameters
+        ----------
+        folder : path-like or None, default None
+            Where they are saved as PNG and PDF, if anywhere.
+
+        Returns
+        -------
+        list of matplotlib.figure.Figure
+            The figures.
         """
         note = f"reference: {int(self.proved.sum())} of {len(self.problems)} optima proved, else best known"
         factors = self.performance_profile()
@@ -164,19 +128,42 @@ class Race(Comparison):
         return list(drawn.values())
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The whole comparison as one page without a network: tables that sort and filter, and pictures."""
+        """The whole comparison as one page without a network: tables that sort and filter, and pictures.
+
+        Parameters
+        ----------
+        path : path-like or None, default None
+            Where the page is written, if anywhere.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         with tempfile.TemporaryDirectory() as folder:
-            text = report.race_page(self.protocol, self, self.references(), self.to_frame(), Path(folder))
+            text = sections.race_page(self.plan, self, self.references(), self.to_frame(), Path(folder))
         if path is not None:
             with whole_file(path) as unfinished:
                 unfinished.write_text(text)
         return text
 
     def to_benchopt(self, folder: str | Path) -> list[Path]:
-        """A folder that ``benchopt run`` runs: the objective, these problems and solvers, and the other libraries of
-        `solvers.external`, to which others may add theirs.
+        """Write a folder that ``benchopt run`` runs.
+
+        It has the objective, these problems and solvers, and the other libraries of `solvers.external`, to which others
+        may add theirs.
+
+        Parameters
+        ----------
+        folder : path-like
+            Name of the folder.
+
+        Returns
+        -------
+        list of pathlib.Path
+            The files.
         """
-        return benchopt.export(self.protocol.problems, self.protocol.solvers, Path(folder))
+        return benchopt.export(self.plan.problems, self.plan.methods, Path(folder))
 
 
 def race(
@@ -192,39 +179,36 @@ def race(
     progress: bool = False,
     **statement: Any,
 ) -> Race:
-    """What `opttree.race` calls; its options and what is raised stand there."""
+    """What `opttree.race` calls; its parameters and what it raises stand there."""
     stated, entrants = problems_of(problems, target, statement), solvers_of(solvers)
     if not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
         raise ValueError(f"time_limit must be > 0 seconds; got {time_limit!r}")
     if isinstance(seeds, (int, np.integer)):
         raise ValueError(f"seeds must be a sequence of integers, such as range(3); got {seeds!r}")
-    protocol = OwnProtocol(
+    chosen = tuple(int(seed) for seed in seeds)
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(f"seeds must hold at least one integer, and each once; got {list(chosen)}")
+    if memory_limit is not None and not memory_limit > 0:
+        raise ValueError(f"memory_limit must be > 0 MB; got {memory_limit!r}")
+    plan = GivenPlan(
         name=NAME,
         title="Race",
         note="Every solver on every problem, one clock, one objective.",
-        kind="solve",
-        datasets=tuple(stated),
-        seeds=tuple(int(seed) for seed in seeds),
-        depths=tuple(dict.fromkeys(problem.depth for problem in stated.values())),
-        leaves=tuple(dict.fromkeys(problem.leaves for problem in stated.values())),
-        methods={label: Method(use=repr(solver)) for label, solver in entrants.items()},
-        metrics=("objective",),
+        seeds=chosen,
         time_limit=float(time_limit),
         memory_limit=None if memory_limit is None else float(memory_limit),
-        store=NAME,
-        published="",
+        methods=entrants,
         problems=stated,
-        solvers=entrants,
     )
     with ExitStack() as stack:
         folder = store if store is not None else stack.enter_context(tempfile.TemporaryDirectory())
         kept = Store(NAME, Path(folder))
         try:
-            runner.run(protocol, kept, jobs=n_jobs, progress=progress)
+            runner.run(plan, kept, jobs=n_jobs, progress=progress)
         except KeyboardInterrupt:
             if store is not None or kept.rows().empty:
                 raise
-        return Race(protocol, kept)
+        return Race(plan, kept)
 
 
 def problems_of(problems: Any, target: str | None, statement: Mapping[str, Any]) -> dict[str, TreeProblem]:
@@ -235,19 +219,19 @@ def problems_of(problems: Any, target: str | None, statement: Mapping[str, Any])
                 raise ValueError(f"problems must be of TreeProblem; got {problem!r} for {name!r}")
         if statement:
             raise ValueError(f"{min(statement)} is for data sets and files; TreeProblems state theirs")
-        found = {str(name): problem for name, problem in problems.items()}
+        stated = {str(name): problem for name, problem in problems.items()}
     else:
         places = [problems] if isinstance(problems, (str, Path)) else list(problems)
         files = [file for place in places for file in _files(place)]
-        found = {}
+        stated = {}
         for file in files:
             name = Path(file).stem if str(file).endswith(".csv") else str(file)
-            if name in found:
+            if name in stated:
                 raise ValueError(f"problems must have different names; got {name!r} twice")
-            found[name] = state(file, target, statement)
-    if not found:
+            stated[name] = state(file, target, statement)
+    if not stated:
         raise ValueError(f"problems must hold at least one problem; got {problems!r}")
-    return found
+    return stated
 
 
 def _files(place: str | Path) -> list[Any]:
@@ -262,9 +246,9 @@ def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -
         column = target if target is not None else str(table.columns[-1])
         if column not in table:
             raise ValueError(f"target must be a column of {place}; got {column!r}")
-        own = table[column]
-        task = datasets.guess_task(own)
-        data = datasets.Dataset(table.drop(columns=[column]), own, task, Path(place).stem, str(place))
+        outcome = table[column]
+        task = datasets.guess_task(outcome)
+        data = datasets.Dataset(table.drop(columns=[column]), outcome, task, Path(place).stem, str(place))
     else:
         data = datasets.load(str(place))
     X, y = data.as_arrays()
@@ -277,7 +261,7 @@ def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -
 def solvers_of(solvers: Any) -> dict[str, Solver]:
     """The solvers by label; ValueError for what is none."""
     if isinstance(solvers, str):
-        solvers = [methods.solver(text) for text in solvers.split(";") if text.strip()]
+        solvers = [entries.solver(text) for text in solvers.split(";") if text.strip()]
     if isinstance(solvers, Solver):
         solvers = [solvers]
     if not isinstance(solvers, Mapping):

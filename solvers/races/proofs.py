@@ -1,4 +1,4 @@
-"""What the rows and traces of a solve protocol say of proofs: who has proved what, when, and how far others are."""
+"""What the rows and traces of a plan say of proofs: who has proved what, when, and how far others are."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments import profiles
-from experiments.race import BEST, PROOF, ROUNDING, START, Race, _middle, covers, par, speedups
+from solvers.races import profiles
+from solvers.races.compare import BEST, PROOF, ROUNDING, START, Comparison, covers, par, speedups, upper_median
 
 DIGITS = 6  # of percentages
 
 
 class Proofs:
-    """The proofs and bounds in the rows and traces of a `Race`.
+    """The proofs and bounds in the rows and traces of a `Comparison`.
 
     ``reference``: the lowest objective of each problem; ``bound``: the highest bound over all its trees that nothing
     refutes; ``proved``: whether somebody proved the optimum. A bound is refuted by any tree of the race that is below
     it, by more than rounding; bounds of solvers that look at some trees only, see `Solver.covers`, are theirs alone.
     """
 
-    def __init__(self, race: Race) -> None:
+    def __init__(self, race: Comparison) -> None:
         self.race = race
         rows = race.rows.copy()
         rows["bound"] = pd.to_numeric(rows.get("bound", pd.Series(np.nan, rows.index)), errors="coerce")
@@ -75,8 +75,8 @@ class Proofs:
     def _each(self, values: pd.Series, over: Any) -> pd.DataFrame:
         """``values`` of the rows, by problem and solver that gives bounds; ``over`` the seeds."""
         rows = self.rows.assign(value=values)
-        found = {key: float(over(np.sort(part["value"]))) for key, part in rows.groupby(["problem", "method"])}
-        table = {name: [found.get((key, name), np.nan) for key in self.race.problems] for name in self.bounding}
+        numbers = {key: float(over(np.sort(part["value"]))) for key, part in rows.groupby(["problem", "method"])}
+        table = {name: [numbers.get((key, name), np.nan) for key in self.race.problems] for name in self.bounding}
         return pd.DataFrame(table, index=self.race.problems)
 
     def seconds(self) -> pd.DataFrame:
@@ -84,7 +84,7 @@ class Proofs:
         have none, or a wrong one, and where the solver did not run.
         """
         cost = self.rows["fit_seconds"].where(self.rows["proved"], np.inf).clip(lower=START)
-        return self._each(cost, _middle).fillna(np.inf)
+        return self._each(cost, upper_median).fillna(np.inf)
 
     def all_seeds(self) -> pd.DataFrame:
         """Problems x solvers that give bounds: the share of the seeds with a proof; NaN where it did not run."""
@@ -92,12 +92,12 @@ class Proofs:
 
     def _traced(self, read: Any, over: Any = np.median) -> pd.DataFrame:
         """``read(problem, trace)`` of the solvers that give bounds, over the seeds."""
-        found: dict[tuple[Any, str], list[float]] = {}
+        numbers: dict[tuple[Any, str], list[float]] = {}
         for (problem, name, _seed), trace in self.race.traces():
             if name in self.bounding:
-                found.setdefault((problem, name), []).append(read(problem, trace))
+                numbers.setdefault((problem, name), []).append(read(problem, trace))
         table = {
-            name: [float(over(found[key, name])) if (key, name) in found else np.nan for key in self.race.problems]
+            name: [float(over(numbers[key, name])) if (key, name) in numbers else np.nan for key in self.race.problems]
             for name in self.bounding
         }
         return pd.DataFrame(table, index=self.race.problems)
@@ -136,7 +136,7 @@ class Proofs:
         return par(self.seconds(), self.race.horizon, factor)
 
     def speedups(self, baseline: str) -> pd.DataFrame:
-        """As `Race.speedups`, of the seconds to proof."""
+        """As `Comparison.speedups`, of the seconds to proof."""
         return speedups(self.seconds(), baseline)
 
     def summary(self) -> pd.DataFrame:
@@ -149,17 +149,17 @@ class Proofs:
         cpu = self.race.on_common(self.race.cpu_seconds())
         lines = {}
         for name in self.bounding:
-            own = self.rows[self.rows["method"] == name]
-            out = int(((own["termination"] == "TIME_LIMIT") & ~own["proved"]).sum())
+            runs = self.rows[self.rows["method"] == name]
+            out = int(((runs["termination"] == "TIME_LIMIT") & ~runs["proved"]).sum())
             line: dict[str, float] = {
-                "problems": int(own["problem"].nunique()),
+                "problems": int(runs["problem"].nunique()),
                 "proved, every seed": int((share[name] >= 1.0).sum()),
                 "proved, some seed": int((share[name] > 0.0).sum()),
                 "runs out of time": out + counts["out of time"][name],
                 "refused": counts["refused"][name],
                 "failed": counts["failed"][name],
                 "not run": counts["not run"][name],
-                "refuted bounds": int(own["refuted"].sum()),
+                "refuted bounds": int(runs["refuted"].sum()),
                 "PAR-2": float(self.par(2.0)[name]),
                 "PAR-10": float(self.par(10.0)[name]),
                 "seconds to proof, common": profiles.shifted_geometric_mean(common[name], 0.1)
@@ -188,18 +188,18 @@ class Proofs:
                 "is": "proved" if self.race.proved[problem] else "best known",
             }
             for name in self.bounding:
-                own = self.rows[(self.rows["problem"] == problem) & (self.rows["method"] == name)]
-                if own.empty:
+                runs = self.rows[(self.rows["problem"] == problem) & (self.rows["method"] == name)]
+                if runs.empty:
                     line[name] = missing.get((problem, name), "not run")
                     continue
                 text = f"gap {100.0 * gaps.loc[problem, name]:.3g} %"
                 if np.isfinite(seconds.loc[problem, name]):
                     text = f"{seconds.loc[problem, name]:.3g} s"
                 if 0.0 < share.loc[problem, name] < 1.0:
-                    text += f" ({round(share.loc[problem, name] * len(own))} of {len(own)} seeds proved)"
-                if own["refuted"].any():
+                    text += f" ({round(share.loc[problem, name] * len(runs))} of {len(runs)} seeds proved)"
+                if runs["refuted"].any():
                     text = "refuted"
-                nodes = own["nodes"].median() if "nodes" in own else np.nan
+                nodes = runs["nodes"].median() if "nodes" in runs else np.nan
                 line[name] = text + (f", {nodes:.3g} nodes" if np.isfinite(nodes) else "")
             lines.append(line)
         return pd.DataFrame(lines)
@@ -232,16 +232,16 @@ class Proofs:
             ran = there.groupby("problem")["method"].nunique()
             common = set(ran.index[ran == there["method"].nunique()])
             for name in self.race.solvers:
-                own = there[there["method"] == name]
-                exact = own[own["known"]]
-                if own.empty:
+                runs = there[there["method"] == name]
+                exact = runs[runs["known"]]
+                if runs.empty:
                     continue
-                shared = own[own["problem"].isin(common)]
+                shared = runs[runs["problem"].isin(common)]
                 lines.append(
                     {
                         "depth": int(depth),
                         "solver": name,
-                        "problems": own["problem"].nunique(),
+                        "problems": runs["problem"].nunique(),
                         "with a proved optimum": exact["problem"].nunique(),
                         "runs at the optimum": int((exact["above"] <= 100.0 * BEST).sum()),
                         "problems that all ran": len(common),
