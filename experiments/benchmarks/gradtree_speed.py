@@ -62,9 +62,9 @@ def torch_step(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndarr
 def numba_step(form: DenseTreeProblem, theta: np.ndarray, batches: list[np.ndarray]) -> Step:
     """A step of the kernel."""
     theta, state = theta.copy(), np.zeros((2, theta.size), theta.dtype)
-    rates, one, end = np.full(3, RATE), np.ones(1), np.array([len(batches[0])])
+    schedule, end = dense.Schedule(0, np.full(3, RATE), np.ones(1), ADAM), np.array([len(batches[0])])
     return lambda number: dense.descend(
-        theta, state, number + 1, rates, one, 0, *form.data, batches[number], end, form.form, ADAM
+        theta, state, schedule._replace(done=number + 1), 0, form.data, dense.Batches(batches[number], end), form.form
     )
 
 

@@ -1,30 +1,36 @@
-r"""The law of routing: a row goes left where ``A[t].x <= b[t]``.
+r"""The law of routing: a row goes left where ``A[t].x <= b[t]``, by the arithmetic of `split_value`.
 
 A tree with B branch nodes and L = B + 1 leaves numbers its branches 0..B-1 and its leaves B..B+L-1, each breadth-first;
-in a complete tree that is the heap order (children of t: 2t+1 and 2t+2). ``children[t] = (left, right)``; a row goes
-left where ``A[t].x <= b[t]``. ``feature[t]`` is the only nonzero coordinate of ``A[t]``, or -1 where there are more.
+in a complete tree that is the heap order (children of t: 2t+1 and 2t+2). ``children[t] = (left, right)``.
+``feature[t]`` is the only nonzero coordinate of ``A[t]``, or -1 where there are more.
 
-                 0                   A, b, feature, children: one row per branch (0, 1, 2)
+                 0                   `Tree`: one row per branch (0, 1, 2)
              /       \
-            1         2              values, coefs, lower, upper: one row per leaf (3..6 -> 0..3)
+            1         2              `Leaves`: one row per leaf (3..6 -> 0..3)
           /   \     /   \
          3     4   5     6
+
+Whatever decides the side of a row in a hard tree agrees with `split_value`, which sums in this order in float64; rows
+that lie on a hyperplane go left. Kernels call it, and what is written in Python asks `route`, `goes_left` or
+`each_left`, or compares `project` with a threshold. Sums in another order (``@``, `np.sum`, `np.einsum`) send such rows
+elsewhere. Gates of soft trees, forests in single precision and exported code route by sums of their own.
 """
 
 import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH
-from opttree.runtime.compiling.compiled import inner, kernel
+from opttree.kernels.records import Splits, Tree
+from opttree.runtime.compiling.compiled import inner, kernel, lean
 from opttree.runtime.threads import share
 
 
 @inner(fastmath=FASTMATH, inline="always")
-def split_value(X, i, A, feature, t):
-    """``A[t] . X[i]``, on which all routing decisions are based."""
-    f = feature[t]
+def split_value(X, i, splits, t):
+    """``A[t] . X[i]``, on which all routing decisions are based; ``splits`` is a `Tree` or `Splits`."""
+    f = splits.feature[t]
     if f >= 0:
-        return A[t, f] * X[i, f]
-    a = A[t]
+        return splits.A[t, f] * X[i, f]
+    a = splits.A[t]
     x = X[i]
     s = 0.0
     for k in range(x.size):
@@ -33,10 +39,10 @@ def split_value(X, i, A, feature, t):
 
 
 @inner(inline="always")
-def route_row(X, i, t, children, A, b, feature):
+def route_row(X, i, t, tree):
     """Leaf node that row ``i`` reaches from node ``t``."""
-    while t < b.size:
-        t = children[t, 0] if split_value(X, i, A, feature, t) <= b[t] else children[t, 1]
+    while t < tree.b.size:
+        t = tree.children[t, 0] if split_value(X, i, tree, t) <= tree.b[t] else tree.children[t, 1]
     return t
 
 
@@ -68,32 +74,33 @@ def goes_left(X, a, b, rows=None):
     return project(X, np.arange(X.shape[0]) if rows is None else rows, a) <= b
 
 
-@kernel(fastmath=FASTMATH)
-def each_left_range(first, last, X, rows, A, b, feature, branch, out):
+@lean(fastmath=FASTMATH)
+def each_left_range(first, last, X, rows, splits, branch, out):
     """`each_left` of some rows."""
     for i in range(first, last):
         t = branch[i]
-        out[i] = split_value(X, rows[i], A, feature, t) <= b[t]
+        out[i] = split_value(X, rows[i], splits, t) <= splits.b[t]
 
 
 def each_left(X, rows, A, b, branch):
     """Whether the law sends each of ``rows`` left at a branch of its own, ``branch (m,)``: (m,) bool."""
     out = np.empty(rows.size, np.bool_)
-    share(each_left_range, rows.size, A.shape[1], X, rows, A, b, single_features(A), branch, out)
+    share(each_left_range, rows.size, A.shape[1], X, rows, Splits(A, b, single_features(A)), branch, out)
     return out
 
 
-@kernel(fastmath=FASTMATH)
-def route_range(first, last, X, children, A, b, feature, out):
+@lean(fastmath=FASTMATH)
+def route_range(first, last, X, tree, out):
     """`route` of some rows."""
+    tree = Tree(*tree)
     for i in range(first, last):
-        out[i] = route_row(X, i, 0, children, A, b, feature)
+        out[i] = route_row(X, i, 0, tree)
 
 
-def route(X, children, A, b, feature):
+def route(X, tree):
     """Leaf node of every row: (n,) int32."""
     out = np.empty(X.shape[0], np.int32)
-    share(route_range, out.size, A.shape[1] * levels(b.size), X, children, A, b, feature, out)
+    share(route_range, out.size, tree.A.shape[1] * levels(tree.b.size), X, tuple(tree), out)
     return out
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree.kernels import records
 from opttree.kernels.leaves import outputs
 from opttree.model.tree import Tree
 from opttree.tables.encoding import Encoding, check_encoding
@@ -169,8 +170,10 @@ class Forest:
         return self._stacked is not None
 
     @cached_property
-    def _stacked(self) -> tuple[NDArray[Any], ...] | None:
-        """The concatenated arrays of all trees for the kernel; None for soft trees or several layers."""
+    def _stacked(self) -> tuple[NDArray[Any], records.Tree, records.Leaves] | None:
+        """The first branch of each tree and the concatenated arrays of all, for the kernel; None for soft trees or
+        several layers.
+        """
         trees = self.trees
         if len(self.layers) > 1 or any(
             t.mixture or t.link != "identity" or t.n_outputs > self.n_outputs for t in trees
@@ -188,7 +191,8 @@ class Forest:
         branches = [np.concatenate(parts) for parts in zip(*(tree.branch_arrays for tree in trees), strict=True)]
         leaves = [np.concatenate([whole(tree, name) for tree in trees]) for name in ("coefs", "lower", "upper")]
         first = np.cumsum([0, *(tree.n_branches for tree in trees)])
-        return (first, *branches, np.concatenate([tree.values for tree in trees]), *leaves)
+        values = np.concatenate([tree.values for tree in trees])
+        return first, records.Tree(*branches), records.Leaves(values, *leaves)
 
     def outputs(self, X: ArrayLike, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
         """Mean outputs of the trees.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opttree.kernels import routing
+from opttree.kernels import records, routing
 from opttree.kernels.leaves import outputs
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
@@ -348,16 +348,16 @@ class Tree:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         return X
 
-    @property
-    def branch_arrays(self) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32]]:
+    @cached_property
+    def branch_arrays(self) -> records.Tree:
         """``children, A, b, feature`` as the kernels take them; do not modify."""
-        return writable(self.children), writable(self.A), writable(self.b), writable(self.feature)
+        return records.Tree(writable(self.children), writable(self.A), writable(self.b), writable(self.feature))
 
-    @property
-    def leaf_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+    @cached_property
+    def leaf_arrays(self) -> records.Leaves:
         """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); do not modify."""
-        bounds = [np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper)]
-        return writable(self.values), writable(self._coefs), bounds[0], bounds[1]
+        bounds = (np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper))
+        return records.Leaves(writable(self.values), writable(self._coefs), *bounds)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Leaf that each row reaches.
@@ -372,7 +372,7 @@ class Tree:
         ndarray of int of shape (n,)
             Leaf nodes, numbered B..2B.
         """
-        return routing.route(self._check(X), *self.branch_arrays)
+        return routing.route(self._check(X), self.branch_arrays)
 
     def decision_path(self, X: ArrayLike) -> Any:
         """Nodes on the path of each row, the leaf included.
@@ -421,8 +421,8 @@ class Tree:
         X = self._check(X)
         if self.mixture:
             return self._mixed(X)
-        leaf = routing.route(X, *self.branch_arrays) if leaf is None else leaf
-        return outputs.outputs(X, leaf, self.n_branches, *self.leaf_arrays)
+        leaf = routing.route(X, self.branch_arrays) if leaf is None else leaf
+        return outputs.outputs(X, leaf, self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
         """Probability of each leaf under the gates.
@@ -476,7 +476,7 @@ class Tree:
             For a hard tree.
         """
         leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
-        return self._probabilities(outputs.outputs(self._check(X), leaf, self.n_branches, *self.leaf_arrays))
+        return self._probabilities(outputs.outputs(self._check(X), leaf, self.leaf_arrays))
 
     def _mixed(self, X: Floats) -> Floats:
         share = self.leaf_proba(X)
@@ -485,7 +485,7 @@ class Tree:
         total = np.zeros((X.shape[0], self.n_outputs))
         for leaf in range(self.n_leaves):
             node = np.full(X.shape[0], self.n_branches + leaf, np.int32)
-            scores = outputs.outputs(X, node, self.n_branches, *self.leaf_arrays)
+            scores = outputs.outputs(X, node, self.leaf_arrays)
             total += share[:, leaf, None] * self._probabilities(scores)
         return total
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels import records
 from opttree.kernels.leaves import fit as leaves
 from opttree.kernels.losses import codes, rows as row_losses
 from opttree.kernels.passes import reduced
@@ -266,6 +267,11 @@ class TreeProblem:
     def is_classification(self) -> bool:
         """Whether y holds labels."""
         return self.loss_function.labels
+
+    @property
+    def _rows(self) -> records.Rows:
+        """The rows as kernels take them."""
+        return records.Rows(self.X, self.Y, self.w)
 
     @property
     def n_outputs(self) -> int:
@@ -536,9 +542,7 @@ class TreeProblem:
         if model.mixture or self.loss_code == codes.GIVEN:
             return self.loss_function.of_rows(self.Y, model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
-        losses: Floats = row_losses.losses(
-            self.X, self.Y, leaf, model.n_branches, *model.leaf_arrays, self.loss_code, LINKS[model.link]
-        )
+        losses: Floats = row_losses.losses(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
         return losses
 
     def mean_loss_of(self, answers: Floats) -> float:
@@ -849,7 +853,7 @@ class TreeProblem:
         coefs: Floats,
         min_rows: int | None = None,
         lasso: float = 0.0,
-    ) -> tuple[Floats, Floats, Floats, Floats]:
+    ) -> records.Leaves:
         """`fit_leaves` on arrays.
 
         Parameters
@@ -876,24 +880,23 @@ class TreeProblem:
             Bounds of linear leaves; empty for none.
         """
         linear, loss = coefs.shape[2] > 0, self.loss_function
-        order, start = reduced.group_rows(leaf, values.shape[0], self.w)
+        order, start = group = reduced.group_rows(leaf, values.shape[0], self.w)
         fit = loss.starts if linear else loss.constants
         new = fit(self.Y, self.w, order, start, self.n_outputs)
         empty = np.diff(start) == 0
         new[empty] = values[empty] if values.shape == new.shape else 0.0
         none = np.zeros((0, 0))
         if not linear:
-            return new, coefs, none, none
+            return records.Leaves(new, coefs, none, none)
         coefs = coefs.copy()
         w, l1, l2 = self.w, self.strength(L1, "leaves"), self.strength(L2, "leaves")
         if lasso:
             w, l1, l2 = w / np.bincount(leaf, w, len(values))[leaf], lasso * loss.lasso_scale, 0.0
         fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
-        leaves.fit_linear_leaves(loss.linear_leaves, self.X, self.Y, w, order, start, l1, l2, fewest, new, coefs)
-        bounds = (
-            (none, none) if self.is_classification else leaves.output_ranges(self.X, self.Y, order, start, new, coefs)
-        )
-        return new, coefs, *bounds
+        rows = records.Rows(self.X, self.Y, w)
+        leaves.fit_linear_leaves(loss.linear_leaves, rows, group, records.Net(l1, l2), fewest, new, coefs)
+        bounds = (none, none) if self.is_classification else leaves.output_ranges(rows, group, new, coefs)
+        return records.Leaves(new, coefs, *bounds)
 
     def bound_leaves(self, tree: Tree) -> Tree:
         """Clip the linear leaves of a tree as in `fit_leaves`, without a refit; regression only.
@@ -910,9 +913,8 @@ class TreeProblem:
         """
         if self.is_classification or not tree.linear_leaves:
             return tree
-        order, start = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
-        values, coefs = tree.leaf_arrays[:2]
-        lower, upper = leaves.output_ranges(self.X, self.Y, order, start, values, coefs)
+        group = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
+        lower, upper = leaves.output_ranges(self._rows, group, *tree.leaf_arrays[:2])
         return replace(tree, lower=lower, upper=upper)
 
     def trim(self, tree: Tree, *, refit: bool = True) -> Tree:

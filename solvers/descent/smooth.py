@@ -9,7 +9,8 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.smooth.first_order import descend
+from opttree.kernels.smooth.first_order import Schedule, descend
+from opttree.kernels.smooth.walk import Objective
 from opttree.problems import SmoothTreeProblem
 
 Floats = NDArray[np.floating]
@@ -93,9 +94,9 @@ class AdamOnRows(_Adam):
         data, blocks = batches
         repeat = len(blocks) // (last - first)
         rates, scales = (np.repeat(numbers[first:last], repeat) for numbers in (self.rates, self.scales[:, 0]))
-        form, penalty = self.smooth.form, self.smooth.penalty
-        how = self.options.moments, self.closed_leaves
-        descend(self.thetas[0], self.moments, self.updates, rates, scales, blocks, *how, data, form, penalty)
+        schedule = Schedule(self.updates, rates, scales, blocks)
+        objective = Objective(data, self.smooth.form, self.smooth.penalty)
+        descend(self.thetas[0], self.moments, schedule, self.options.moments, self.closed_leaves, objective)
         self.updates += len(blocks)
 
     def validation_losses(self, thetas: Floats, done: int) -> Any:

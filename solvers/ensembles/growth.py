@@ -146,11 +146,13 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     p = shared.X.shape[1]
     linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
     children = skeleton.branch_arrays[0]
-    counts, G, c, low, high = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
+    moments = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
+    low, high = moments.low, moments.high
     models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
     leaf_l1, relaxed = shared.leaf_l1 * float(w.sum()), shared.options.relaxed
     for shrinkage, lasso, model in zip(shared.shrinkages, shared.lassos, models, strict=True):
-        alternation.leaf_models(children, counts, G, c, float(shrinkage), leaf_l1, 2.0 * lasso, relaxed, p, model)
+        towards = alternation.Shrinkage(float(shrinkage), leaf_l1, 2.0 * lasso, relaxed)
+        alternation.leaf_models(children, moments, towards, model)
     if not shared.options.clip:
         low[:], high[:] = -np.inf, np.inf
     if shared.options.monotone is not None:  # scikit-learn's values, which are in order
@@ -180,6 +182,12 @@ def oblique(
     alternation.medians(shared.X, rows, A, b)
     mass = float(sample.w.sum())
     crowd = rows.size / (2**shared.depth * (p + 1))
+    shrinkage = alternation.Shrinkage(
+        options.ridge * max(PINNED / crowd, 1.0) ** 2,
+        shared.leaf_l1 * mass,
+        0.0 if options.ridge or options.leaf_lasso == "oob" else 2.0 * options.leaf_lasso,
+        options.relaxed,
+    )
     rule = alternation.Rule(
         options.max_iter,
         options.constant_iterations,
@@ -187,10 +195,7 @@ def oblique(
         shared.l1 * mass,
         options.l1_of_splits(p),
         shared.l2 * mass,
-        options.ridge * max(PINNED / crowd, 1.0) ** 2,
-        shared.leaf_l1 * mass,
-        0.0 if options.ridge or options.leaf_lasso == "oob" else 2.0 * options.leaf_lasso,
-        options.relaxed,
+        shrinkage,
         options.clip,
         2 * (p + 1),
         options.newton_steps,

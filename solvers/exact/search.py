@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from opttree.kernels.exact import buckets, intervals, search as kernels
+from opttree.kernels.exact.statistics import Node
 from opttree.model.tree import Tree
 from opttree.problems import ExactTreeProblem
 from opttree.runtime.clock import now
@@ -27,21 +28,18 @@ LONG = 8_000_000  # evaluated cuts times features, after which there are further
 COUNTS = {"nodes": buckets.NODES, "evaluations": buckets.EVALUATIONS, "scans": buckets.SCANS}
 
 
-class Room:
+def new_room(exact: ExactTreeProblem, memory: float) -> kernels.Room:
     """What one thread needs to evaluate cuts."""
-
-    def __init__(self, exact: ExactTreeProblem, memory: float) -> None:
-        (p, n), n_statistics, depth = exact.kernel.rank.shape, exact.kernel.rows.shape[1], exact.problem.depth
-        held = int(memory * 2**20 / (8.0 * p * buckets.BUCKETS * n_statistics))
-        shape = (n, p, n_statistics, min(max(held, 2), MOST_HELD)) if exact.by_buckets else (1, 1, n_statistics, 1)
-        self.buckets = buckets.make_buckets(*shape)
-        levels = max(depth - (2 if exact.by_buckets else 1), 0)
-        self.work = kernels.Work(
-            np.empty((levels, 2, len(exact.order), n), np.int32),
-            np.empty((levels, 2, 2 ** max(depth - 1, 2) - 1, 2), np.int64),
-            np.zeros((levels, 2, 2, p, 2), np.int32),
-        )
-        self.counts = np.zeros(4, np.int64)
+    (p, n), n_statistics, depth = exact.kernel.rank.shape, exact.kernel.rows.shape[1], exact.problem.depth
+    held = int(memory * 2**20 / (8.0 * p * buckets.BUCKETS * n_statistics))
+    shape = (n, p, n_statistics, min(max(held, 2), MOST_HELD)) if exact.by_buckets else (1, 1, n_statistics, 1)
+    levels = max(depth - (2 if exact.by_buckets else 1), 0)
+    work = kernels.Work(
+        np.empty((levels, 2, len(exact.order), n), np.int32),
+        np.empty((levels, 2, 2 ** max(depth - 1, 2) - 1, 2), np.int64),
+        np.zeros((levels, 2, 2, p, 2), np.int32),
+    )
+    return kernels.Room(work, buckets.make_buckets(*shape), np.zeros(4, np.int64))
 
 
 class Cut:
@@ -65,19 +63,20 @@ class Search:
         self.tree = exact.fitted(exact.problem.best_constant())
         problem = exact.problem
         self.kernel, self.order = exact.kernel, exact.order
-        p, self.n_rows = self.kernel.rank.shape
+        p, n = self.kernel.rank.shape
         if exact.n_splits == 1:
             self.work = self._one_level
         elif problem.depth == 2 and exact.by_buckets:
             self.work = self._two_levels
         else:
             self.work = self._rounds
-        self.rooms = [Room(exact, memory) for _ in range(available() if self.work == self._rounds else 1)]
+        self.rooms = [new_room(exact, memory) for _ in range(available() if self.work == self._rounds else 1)]
         self.idle = list(self.rooms)
         self.splits = np.full((2 ** max(problem.depth, 2) - 1, 2), -1, np.int64)
         self.changes, self.share, self.proved = 0.0, 1.0, 0.0
         self.floor = 0.0  # a bound on the objective that is known otherwise
-        self.reach = np.zeros((p, 2), np.int32)
+        every = np.full((p, 2), (0, intervals.EVERY), np.int32)
+        self.node = Node(self.order, n, self.kernel, every, np.zeros_like(every))
         self.fresh: list[Any] = []  # splits of incumbents nobody has looked at
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
         self.running: Future[None] | None = None
@@ -87,13 +86,11 @@ class Search:
 
     def _begin(self) -> tuple[Any, Any]:
         """Queue and state of a new search."""
-        every = np.zeros_like(self.reach)
-        every[:, 1] = intervals.EVERY
-        sides = every.copy()
+        sides = self.node.reach.copy()
         if self.work == self._two_levels:
             sides[:, 1] = buckets.BUCKETS
         trees = self.exact.problem.depth, self.exact.n_splits
-        return kernels.begin(*trees, self.order, self.n_rows, self.kernel, np.inf, every, self.reach, sides)
+        return kernels.begin(*trees, self.node, np.inf, sides)
 
     # ---- news -----------------------------------------------------------------------------------------------------
 
@@ -195,25 +192,21 @@ class Search:
         self.queue.size[0], self.state[kernels.OPEN] = 0, np.inf
 
     def _one_level(self) -> None:
-        every = np.zeros_like(self.reach)
-        every[:, 1] = intervals.EVERY
-        where = self.order, self.n_rows, self.kernel, np.inf, every, self.reach
-        cost, _bound, _relaxed = kernels.one_split(*where, self.splits[0])
+        cost, _bound, _relaxed = kernels.one_split(self.node, np.inf, self.splits[0])
         self.state[kernels.CHANGES] += 2.0 * self._take(cost)
         self.state[kernels.BOUND] = min(self.state[kernels.BOUND], cost)
         self._end()
 
     def _two_levels(self) -> None:
         (room,) = self.rooms
-        where = self.order, self.n_rows, self.kernel, self.queue, self.state
-        kernels.two_levels(self.exact.n_splits, *where, room.buckets, self.splits, self.reach, room.counts)
+        where = self.node, self.queue, self.state, self.splits
+        kernels.two_levels(self.exact.n_splits, *where, room.buckets, room.counts)
         if not room.counts[buckets.STOP]:
             self._end()
 
     def _rounds(self) -> None:
         """Evaluate `ROUND` cuts at a time, for about `LOOK` seconds."""
         state, until = self.state, now() + LOOK
-        where = self.order, self.n_rows, self.kernel, state
         while now() < until and not self.rooms[0].counts[buckets.STOP]:
             if self.queue.size[1] < 2 * ROUND:
                 self.full = 2 * sum(array.nbytes for array in self.queue) > self.queue_bytes
@@ -223,8 +216,8 @@ class Search:
             self.active = [float(state[kernels.OPEN])]
             cuts: list[Cut] = []
             while len(cuts) < ROUND:
-                interval = intervals.new_interval(len(self.reach))
-                at = kernels.take(self.queue, *where, 0, interval, self.reach, self.rooms[0].buckets)
+                interval = intervals.new_interval(len(self.node.reach))
+                at = kernels.take(self.queue, self.node, state, 0, interval, self.rooms[0].buckets)
                 if at == 0:
                     break
                 cuts.append(Cut(at, interval))
@@ -242,17 +235,8 @@ class Search:
         room = self.idle.pop()
         try:
             aim = min(self.state[kernels.BEST] - self.kernel.slack, self.state[kernels.TARGET])
-            where = (
-                self.exact.problem.depth,
-                self.exact.n_splits,
-                self.order,
-                self.n_rows,
-                self.kernel,
-                aim,
-                cut.interval,
-                cut.at,
-            )
-            kernels.evaluate(*where, cut.found, room.work, room.buckets, room.counts)
+            where = self.exact.problem.depth, self.exact.n_splits, self.node, aim, cut.interval, cut.at
+            kernels.evaluate(*where, cut.found, room)
             cut.splits, cut.reach = room.work.splits[0].copy(), room.work.reaches[0, :, 1].copy()
         finally:
             self.idle.append(room)
@@ -266,5 +250,6 @@ class Search:
             kernels.graft(self.splits, *cut.splits, self.exact.problem.depth - 1)
             state[kernels.CHANGES] += 1
             self.fresh.append(self.splits.copy())
-        where = self.queue, self.order, self.n_rows, self.kernel, state, cut.interval, cut.at, cut.found, -1
-        kernels.settle(*where, *cut.reach, self.reach, self.rooms[0].buckets)
+        evaluated = kernels.Cut(cut.at, cut.found, -1, *cut.reach)
+        where = self.queue, self.node, state, cut.interval, evaluated
+        kernels.settle(*where, self.rooms[0].buckets)

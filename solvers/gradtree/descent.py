@@ -86,8 +86,9 @@ class DenseOnRows(_Dense):
         theta, rng, data, form = self.thetas[0], self.rngs[0], self.problem.data, self.problem.form
         for epoch in range(first, last):
             hot = np.full(self._ends.size, self._temperatures[epoch])
-            order, state = rng.permutation(self.n), (self._state, self.updates, self._rates, hot, self._seed)
-            loss = dense.descend(theta, *state, *data, order, self._ends, form, ADAM)
+            schedule = dense.Schedule(self.updates, self._rates, hot, ADAM)
+            batches = dense.Batches(rng.permutation(self.n), self._ends)
+            loss = dense.descend(theta, self._state, schedule, self._seed, data, batches, form)
             self.updates += self._ends.size
             if not (np.isfinite(loss) and np.isfinite(theta).all()):
                 raise FloatingPointError(DIVERGED)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels import records
 from opttree.kernels.exact import partition
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
@@ -277,13 +278,15 @@ class Costs:
         if not problem.is_classification:
             self.Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
         self.linear = problem.leaves == "linear"
-        self.form = (
+        self.rows = records.Rows(problem.X, self.Y, problem.w)
+        self.form = partition.Form(
             problem.loss_code,
             problem.n_outputs if problem.is_classification else 0,
             self.linear,
             problem.strength(L1, "leaves"),
             problem.strength(L2, "leaves"),
             2 * (problem.n_features + 1) if min_linear_rows is None else min_linear_rows,
+            problem.min_leaf,
         )
         p = problem.n_features
         self.n_thresholds = max(FEWEST, int(SCAN_WORK / (4.0 * p * (p + 1.0) ** 3))) if self.linear else "all"
@@ -299,12 +302,8 @@ class Costs:
 
     def of(self, rows: Rows, slot: NDArray[np.int64], n_slots: int) -> float:
         """Cost of ``rows`` in the leaves ``slot``."""
-        problem = self.problem
-        return float(
-            partition.leaves_cost(
-                rows, problem.X, self.Y, problem.w, slot, n_slots, self.form, problem.min_leaf, self._by_y(rows)
-            )
-        )
+        slots = partition.Slots(slot, n_slots)
+        return float(partition.leaves_cost(rows, self.rows, slots, self.form, self._by_y(rows)))
 
     def below(self, grown: SearchTree, place: int, rows: Rows) -> float:
         """Cost of the subtree at a place for ``rows``, prices included."""
@@ -365,19 +364,9 @@ class Costs:
         wanted: NDArray[np.bool_],
         subtrees: tuple[tuple[NDArray[np.int64], int], tuple[NDArray[np.int64], int]],
     ) -> tuple[Floats, NDArray[np.int64]]:
-        (left, n_left), (right, n_right) = subtrees
-        problem = self.problem
-        return partition.best_splits(
-            families,
-            wanted,
-            problem.X,
-            self.Y,
-            problem.w,
-            (left, right, n_left, n_right),
-            self.form,
-            problem.min_leaf,
-            self._by_y(rows),
-        )
+        left, right = subtrees
+        sides = partition.Slots(*left), partition.Slots(*right)
+        return partition.best_splits(families, wanted, self.rows, sides, self.form, self._by_y(rows))
 
 
 def _thin(possible: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:

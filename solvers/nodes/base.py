@@ -7,6 +7,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels.passes.reduced import fit_thresholds
+from opttree.kernels.records import Splits
 from opttree.kernels.routing import single_features
 from opttree.problems import LevelProblem, NodeProblem
 from opttree.runtime.options import Checked
@@ -111,5 +112,4 @@ class NodeSolver(Checked):
             That loss of each node.
         """
         A, b = self.directions(level, A, b, rng)
-        cost = fit_thresholds(level.X, level.order, level.start, level.u, A, single_features(A), b, level.min_leaf)
-        return A, b, cost
+        return A, b, fit_thresholds(level.rows, Splits(A, b, single_features(A)), level.min_leaf)

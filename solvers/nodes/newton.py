@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.algebra.logistic import fit_logistic
 from opttree.kernels.passes.reduced import fit_nodes
+from opttree.kernels.records import Net
 from opttree.problems import LevelProblem, NodeProblem
 from opttree.runtime.options import option
 from solvers.nodes.base import NodeSolver
@@ -53,5 +54,5 @@ class NewtonNode(NodeSolver):
     def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
         """All nodes of a level at once, compiled."""
         A, b = A.copy(), b.copy()
-        fit_nodes(level.X, level.order, level.start, level.u, A, b, level.l1, level.l2, self.tol, self.max_iter)
+        fit_nodes(level.rows, A, b, Net(level.l1, level.l2), self.tol, self.max_iter)
         return A, b

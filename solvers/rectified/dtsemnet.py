@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.records import Rows
 from opttree.kernels.smooth import rectified
 from opttree.kernels.smooth.first_order import Moments
 from opttree.model.tree import Tree
@@ -118,7 +119,7 @@ class Training:
 
     def __post_init__(self) -> None:
         problem, dtype = self.smooth.problem, self.smooth.dtype
-        self.data = problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype)
+        self.data = Rows(problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype))
         self.l1 = problem.strength(L1, "splits")
         self.n_batches = -(-problem.n_samples // self.options.batch_size)
         self.leaf_class = np.arange(2**problem.depth) % problem.n_outputs
@@ -147,9 +148,9 @@ class Training:
                 self.order = self.rng.permutation(self.smooth.problem.n_samples)
             last = min(self.batch + steps, self.n_batches)
             rate = self.options.learning_rate * self.options.decay**self.done
-            how = (rate, self.order[self.batch * size : last * size], size, self.l1)
+            order, how = self.order[self.batch * size : last * size], rectified.Batches(rate, size, self.l1, ADAM)
             self.updates = rectified.semantic_batches(
-                self.theta, self.moments, self.updates, *how, *self.data, self.smooth.form, ADAM, self.leaf_class
+                self.theta, self.moments, self.updates, order, how, self.data, self.smooth.form, self.leaf_class
             )
             if not np.isfinite(self.theta).all():
                 raise FloatingPointError("the weights of a start ceased to be finite; use a lower learning_rate")

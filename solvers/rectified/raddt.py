@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.records import Rows
 from opttree.kernels.routing import project
 from opttree.kernels.smooth import rectified
 from opttree.kernels.smooth.first_order import Moments
@@ -234,7 +235,7 @@ class Ladder:
         self.scales = self.options.ladder(problem.depth)
         self.rates = np.append(self.options.rates(), 0.0)  # no step after the last tree: it is only judged
         self.floor = 2.0**-problem.depth if problem.depth > 4 else 0.0
-        self.data = problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype)
+        self.data = Rows(problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype))
         self.blocks = min(-(-problem.n_samples * 2 ** (problem.depth + 1) // MOST_VISITS), problem.n_samples)
         self._begin(self.theta)
 
@@ -257,11 +258,10 @@ class Ladder:
         """Up to so many blocks, of the present run at most."""
         whole = self.rates.size * self.blocks
         last = min(self.done + steps, whole)
-        how = (self.options.weight_decay, float(self.scales[self.stage]), self.floor)
-        span = (self.done, last, self.blocks, self.rates)
-        form = self.smooth.form
+        alpha, span = float(self.scales[self.stage]), rectified.Span(self.done, last, self.blocks)
+        how = rectified.Relaxation(self.rates, self.options.weight_decay, alpha, self.floor, ADAM)
         self.least = rectified.descend_relaxed(
-            self.theta, self.best, self.least, self.moments, self.work, *span, how, *self.data, form, ADAM
+            self.theta, self.best, self.least, self.moments, self.work, span, how, self.data, self.smooth.form
         )
         if not np.isfinite(self.theta).all():
             raise FloatingPointError("the weights of a start ceased to be finite; use a lower learning_rate")
@@ -283,7 +283,7 @@ class Ladder:
         self.best, self.least, self.done = self.theta.copy(), np.inf, 0
         self.moments = np.zeros((2, theta.size), theta.dtype)
         n_leaves, n_outputs = 2**self.smooth.problem.depth, self.smooth.problem.n_outputs
-        self.work = np.zeros_like(theta), np.zeros((n_leaves, n_outputs + 1)), np.zeros(2)
+        self.work = rectified.Work(np.zeros_like(theta), np.zeros((n_leaves, n_outputs + 1)), np.zeros(2))
 
     def _end(self) -> None:
         """Keep the best tree of the run; begin the next one from it."""

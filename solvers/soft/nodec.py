@@ -11,6 +11,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels.algebra.logistic import fit_logistic
+from opttree.kernels.records import Net, Rows
 from opttree.kernels.smooth.first_order import lbfgs_memory
 from opttree.kernels.smooth.subtree import fit_leaves, fit_softmax_leaves
 from opttree.model.convert import as_tree
@@ -372,10 +373,10 @@ class NODEC(Solver):
         point = rows.theta.copy()
         _A, _b, values, coefs = smooth.unpack(point)
         new_values, new_coefs = (np.array(array[leaves], np.float64) for array in (values, coefs))
-        strengths = smooth.penalty.l1_leaves, smooth.penalty.l2_leaves
-        weights = np.ascontiguousarray(part.leaf_weights[:, chosen])
+        net = Net(smooth.penalty.l1_leaves, smooth.penalty.l2_leaves)
+        data = Rows(problem.X, problem.Y, np.ascontiguousarray(part.leaf_weights[:, chosen]))
         fit = fit_softmax_leaves if problem.is_classification else fit_leaves
-        fit(problem.X, problem.Y, part.rows, weights, *strengths, self.theta**k, new_values, new_coefs)
+        fit(data, part.rows, net, self.theta**k, new_values, new_coefs)
         values[leaves], coefs[leaves] = new_values, new_coefs
         rows.move(point, leaves=leaves)
 

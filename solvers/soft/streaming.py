@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.algebra.quadratic import solve_linear_leaf
 from opttree.kernels.smooth import first_order
+from opttree.kernels.smooth.walk import Objective
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SoftForestProblem
@@ -87,8 +88,9 @@ class TreeStream:
         else:
             data, bounds = smooth.pack_rows(groups)
             rates, scales = np.full(len(bounds), RATE), np.full(len(bounds), SCALE)
-            done, form, penalty = self.steps, smooth.form, smooth.penalty
-            first_order.descend(self.theta, self.moments, done, rates, scales, bounds, ADAM, False, data, form, penalty)
+            schedule = first_order.Schedule(self.steps, rates, scales, bounds)
+            stated = Objective(data, smooth.form, smooth.penalty)
+            first_order.descend(self.theta, self.moments, schedule, ADAM, False, stated)
         self.steps += len(groups)
         tree = self.problem.fit_leaves(smooth.harden(self.theta))
         objective = self.problem.objective(tree)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.kernels import routing
+from opttree.kernels import records, routing
 from opttree.kernels.losses import codes, rows as row_losses
 from opttree.kernels.passes import reduced
 from opttree.model.tree import LINKS, Tree
@@ -53,6 +53,7 @@ class State:
         self.side = np.zeros(n, np.int8)
         self.u = np.zeros(n)
         self.other = np.zeros(n, np.int32)
+        self.other_loss = np.zeros(n)
         self.node_of = np.zeros(n, np.int32)
 
     @property
@@ -61,9 +62,15 @@ class State:
         return int(self.b.size)
 
     @property
-    def _splits(self) -> tuple[NDArray[np.integer], Floats, Floats, NDArray[np.int32]]:
+    def _tree(self) -> records.Tree:
         """The splits as the kernels take them."""
-        return self.children, self.A, self.b, self.feature
+        return records.Tree(self.children, self.A, self.b, self.feature)
+
+    @property
+    def _tracks(self) -> reduced.Tracks:
+        """Where the rows are, as the kernels take it."""
+        sides = self.slot, self.side, self.u, self.other, self.other_loss
+        return reduced.Tracks(self.node_of, self.leaf, self.leaf_loss, *sides)
 
     def levels(self) -> Iterator[NDArray[np.int64]]:
         """The branch nodes of each level, root first. Starts a pass: all rows are at the root."""
@@ -77,36 +84,23 @@ class State:
         problem = self.problem
         slot_of = np.full(self.depth.size, -1, np.int32)
         slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
-        self.other_loss = reduced.pseudolabels(
-            problem.X,
-            self._outcomes(self.leaf_arrays),
-            problem.w,
-            self.node_of,
-            slot_of,
-            self.leaf_loss,
-            self._splits,
-            self.leaf_arrays,
-            problem.loss_code,
-            LINKS[self.link],
-            self.slot,
-            self.side,
-            self.u,
-            self.other,
-        )
+        rows, leaves = self._rows(self.leaf_arrays), self.leaf_arrays
+        code, link = problem.loss_code, LINKS[self.link]
+        reduced.pseudolabels(rows, self._tree, leaves, code, link, slot_of, self._tracks)
         # axis-aligned thresholds lie between values of all rows, including rows of weight zero in the node problem
         weight = self.u if problem.min_leaf == 1 and problem.splits == "oblique" else problem.w
-        order, start = reduced.group_rows(self.slot, nodes.size, weight)
-        u, current_cost = reduced.level_weights(order, start, self.u, self.side)
+        group = reduced.group_rows(self.slot, nodes.size, weight)
+        u, current_cost = reduced.level_weights(group, self.u, self.side)
         l1, l2 = problem.strength(L1, "splits"), problem.strength(L2, "splits")
         if self.split_lasso:
-            l1, counts = self.split_lasso, np.diff(start)
+            l1, counts = self.split_lasso, np.diff(group.start)
             total = np.bincount(np.repeat(np.arange(nodes.size), counts), np.abs(u), nodes.size)
             total[total == 0.0] = 1.0
             u, current_cost = u / np.repeat(total, counts), current_cost / total
         level = LevelProblem(
             problem.X,
-            order,
-            start,
+            group.order,
+            group.start,
             u,
             l1,
             l2,
@@ -170,17 +164,7 @@ class State:
 
     def advance(self) -> None:
         """Move the rows of the level to the children of their nodes."""
-        reduced.advance(
-            self.problem.X,
-            self.node_of,
-            self.slot,
-            self._splits,
-            self.side,
-            self.other,
-            self.other_loss,
-            self.leaf,
-            self.leaf_loss,
-        )
+        reduced.advance(self.problem.X, self._tree, self._tracks)
 
     def fit_leaves(self, linear: bool) -> None:
         """Refit every leaf on its reduced set (Theorem 3.3); under "improve", leaves that would get worse are kept."""
@@ -191,7 +175,7 @@ class State:
             coefs = np.zeros((values.shape[0], problem.n_outputs, problem.n_features if linear else 0))
         new = problem.fit_leaf_arrays(number, values, coefs, self.min_linear_rows, self.leaf_lasso)
         if not self.clip:
-            new = (*new[:2], np.zeros((0, 0)), np.zeros((0, 0)))
+            new = records.Leaves(*new[:2], np.zeros((0, 0)), np.zeros((0, 0)))
         same_form = all(x.shape == y.shape for x, y in zip(new, self.leaf_arrays, strict=True))
         link = problem.link(linear)
         leaf_loss = self._losses(new, link)
@@ -217,29 +201,23 @@ class State:
         """The state that `restore` returns to."""
         names = ("A", "b", "feature", "leaf", "leaf_loss")
         copies = {name: getattr(self, name).copy() for name in names}
-        return {**copies, "leaf_arrays": tuple(x.copy() for x in self.leaf_arrays), "link": self.link}
+        return {**copies, "leaf_arrays": records.Leaves(*(x.copy() for x in self.leaf_arrays)), "link": self.link}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go back to a `snapshot`."""
         for name, value in saved.items():
             setattr(self, name, value)
 
-    def _losses(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats], link: str) -> Floats:
-        problem = self.problem
-        return row_losses.losses(
-            problem.X,
-            self._outcomes(leaf_arrays),
-            self.leaf,
-            self.n_branches,
-            *leaf_arrays,
-            problem.loss_code,
-            LINKS[link],
-        )
+    def _losses(self, leaves: records.Leaves, link: str) -> Floats:
+        code = self.problem.loss_code
+        found: Floats = row_losses.losses(self._rows(leaves), self.leaf, leaves, code, LINKS[link])
+        return found
 
-    def _outcomes(self, leaf_arrays: tuple[Floats, Floats, Floats, Floats]) -> Floats:
-        """Outcomes as kernels take them: of a `Loss`, the table of its losses at the leaves."""
-        given = self.problem.loss_code == codes.GIVEN
-        return self.problem.leaf_losses(leaf_arrays[0]) if given else self.problem.Y
+    def _rows(self, leaves: records.Leaves) -> records.Rows:
+        """The rows as kernels take them: with the losses at the leaves as outcomes, where the loss has no code."""
+        problem = self.problem
+        given = problem.loss_code == codes.GIVEN
+        return records.Rows(problem.X, problem.leaf_losses(leaves.values) if given else problem.Y, problem.w)
 
     def pruned(self) -> tuple[Tree, float]:
         """The tree without its dead subtrees, and its objective."""

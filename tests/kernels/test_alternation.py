@@ -81,10 +81,10 @@ def test_kernels_fit_leaves_alone_without_a_ridge():
     shared = Shared.of(problem, TAOForest(1), (1.0,))
     sample = alternation.Sample(shared.X, shared.Y, shared.blocks, shared.w)
     children = tree.branch_arrays[0]
-    counts, G, c, _low, _high = alternation.node_moments(sample, leaf, children, True, 6)
+    moments = alternation.node_moments(sample, leaf, children, True, 6)
     alone, drawn, parents = np.zeros((3, 4, 1, 3), np.float32)
     for ridge, own in ((0.0, alone), (30.0, drawn), (1e9, parents)):
-        alternation.leaf_models(children, counts, G, c, ridge, 0.0, 0.0, False, 2, own)
+        alternation.leaf_models(children, moments, alternation.Shrinkage(ridge, 0.0, 0.0, False), own)
     for number in range(4):
         rows = leaf == number
         model = LinearRegression().fit(X[rows], y[rows])

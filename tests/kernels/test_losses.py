@@ -8,6 +8,7 @@ import pytest
 from opttree.kernels.losses import rows as row_losses
 from opttree.kernels.losses.entropy import CAP, give_up_rare, log_cost
 from opttree.kernels.losses.exponential import exp_minus_abs
+from opttree.kernels.records import Rows
 from opttree.model.tree import Tree
 from tests.trees import random_tree
 
@@ -45,9 +46,8 @@ def test_losses(rng, loss, link):
             if loss == "zero_one"
             else -np.log(probability[np.arange(100), label])
         )
-    got = row_losses.losses(
-        X, Y, tree.apply(X), tree.n_branches, *tree.leaf_arrays, code, {"identity": 0, "softmax": 1}[link]
-    )
+    rows, link_code = Rows(X, Y, np.ones(100)), {"identity": 0, "softmax": 1}[link]
+    got = row_losses.losses(rows, tree.apply(X), tree.leaf_arrays, code, link_code)
     np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)
 
 

@@ -111,9 +111,9 @@ def test_the_array_api_twin_computes_the_same(options, aggregation, namespace):
     A, b, values, coefs = (np.stack(parts) for parts in zip(*map(smooth.unpack, thetas), strict=True))
     Y = problem.Y[:, 0].astype(np.int64) if problem.is_classification else problem.Y
     form = smooth.form
-    arrays = [xp.asarray(x) for x in (A, b, values)] + [xp.asarray(coefs) if smooth.linear else None]
-    rest = [xp.asarray(x) for x in (problem.X, Y, problem.w)]
-    value, gradient = twin.value_and_gradient(xp, *arrays, 2.0, *rest, form.loss, form.aggregation)
+    parts = [xp.asarray(x) for x in (A, b, values)] + [xp.asarray(coefs) if smooth.linear else None]
+    rows = [xp.asarray(x) for x in (problem.X, Y, problem.w)]
+    value, gradient = twin.value_and_gradient(xp, parts, 2.0, rows, form.loss, form.aggregation)
     for k, theta in enumerate(thetas):
         expected, slopes = smooth.value_and_grad(theta)
         assert float(value[k]) == pytest.approx(expected, rel=1e-12)

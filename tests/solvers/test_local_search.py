@@ -6,6 +6,7 @@ from sklearn.datasets import make_friedman1
 
 from opttree import L1, OCTClassifier, ORTRegressor, SplitPrice, TreeProblem
 from opttree.kernels.exact import partition
+from opttree.kernels.records import Rows
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
 from tests.conftest import classification_problem, regression_problem
 from tests.exact import instances, leaf_loss
@@ -40,7 +41,8 @@ def test_prefix_costs_are_the_leaves_losses(loss):
     rows = rng.permutation(n).astype(np.int32)[:30]
     by_y = rows[np.argsort(Y[rows], axis=0, kind="stable")].T.copy()
     out = np.empty(rows.size)
-    partition.prefix_costs(rows, Y, w, slot, 3, LOSSES[loss], 3, by_y, out)
+    data, form = Rows(np.zeros((n, 1)), Y, w), partition.Form(LOSSES[loss], 3, False, 0.0, 0.0, 1, 1)
+    partition.prefix_costs(rows, data, partition.Slots(slot, 3), form, by_y, out)
     for e in range(rows.size):
         held = rows[: e + 1]
         expected = sum(
@@ -55,13 +57,14 @@ def test_linear_prefix_costs_are_the_leaves_losses():
     w, slot = rng.uniform(0.5, 1.0, 60) / 60, rng.integers(0, 2, 60)
     rows = rng.permutation(60).astype(np.int32)
     out, wanted = np.empty(60), np.arange(60) % 7 == 3
-    partition.linear_prefix_costs(rows, X, Y, w, slot, 2, 1e-3, 1e-2, 8, wanted, out)
+    data, form = Rows(X, Y, w), partition.Form(LOSSES["squared"], 0, True, 1e-3, 1e-2, 8, 1)
+    partition.linear_prefix_costs(rows, data, partition.Slots(slot, 2), form, wanted, out)
     for e in np.flatnonzero(wanted):
         total = 0.0
         for s in (0, 1):
             held = rows[: e + 1][slot[rows[: e + 1]] == s]
             if held.size >= 8:
-                total += partition.linear_leaf_cost(held, X, Y, w, 1e-3, 1e-2)
+                total += partition.linear_leaf_cost(held, data, form)
             elif held.size:
                 total += leaf_loss(Y[held], w[held], "squared")
         assert out[e] == pytest.approx(total, rel=1e-8)

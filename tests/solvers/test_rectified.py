@@ -10,6 +10,7 @@ from sklearn.datasets import make_friedman1
 
 import solvers
 from opttree import DTSemNetClassifier, DTSemNetRegressor, HRTRegressor, RADDTClassifier, RADDTRegressor, Tree
+from opttree.kernels.records import Rows
 from opttree.kernels.smooth import rectified
 from opttree.problems import L1, SmoothTreeProblem, TreeProblem
 from solvers import HRT, RADDT, DTSemNet, Termination, solve
@@ -30,7 +31,7 @@ def smooth(loss="squared", leaves="constant", depth=3, n=50):
 
 
 def data(made):
-    return made.problem.X, made.problem.Y.astype(float), made.problem.w, made.form
+    return Rows(made.problem.X, made.problem.Y.astype(float), made.problem.w), made.form
 
 
 def by_definition(made, theta, alpha):

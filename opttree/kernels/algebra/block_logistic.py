@@ -1,5 +1,7 @@
 """Logistic regression of a node in single precision, on its rows gathered in transposed blocks: for `alternation`."""
 
+from collections import namedtuple
+
 import numpy as np
 
 from opttree.kernels.algebra.gram import BLOCK, add_block_gram, gather_block, mirror_lower, padded
@@ -11,6 +13,10 @@ from opttree.runtime.compiling.compiled import inner
 
 JITTER = 1e-6  # share of the mean curvature that keeps a single-precision Hessian positive definite
 FARTHEST = 4.0  # mean |margin| to which warm starts are shrunk: beyond it the logistic loss has almost no curvature
+
+# the rows of a node: B (blocks, q, BLOCK), see `gather`, and how many blocks of it are in use; rows, features; signed
+# weights u (m,)
+Node = namedtuple("Node", "B count m p u")
 
 
 @inner(**VECTORISED)
@@ -49,8 +55,9 @@ def lanes(m, block):
 
 
 @inner(**VECTORISED)
-def logistic_derivatives(B, count, m, p, u, x, g, H, scratch):
+def logistic_derivatives(node, x, g, H, scratch):
     """Gradient ``g (p + 1,)`` of the node's logistic loss at ``x``, and its Hessian ``H`` unless that is empty."""
+    B, count, m, p, u = node
     z, slope, curvature, C = scratch
     one = z.dtype.type
     g[:] = 0.0
@@ -81,12 +88,14 @@ def logistic_derivatives(B, count, m, p, u, x, g, H, scratch):
 
 
 @inner(**VECTORISED)
-def newton(B, count, m, p, u, x, l1, l2, mask, steps, scratch):
+def newton(node, x, net, mask, steps, scratch):
     """Up to ``steps`` proximal Newton steps on a node's logistic regression, from ``x = (a, intercept)`` and in place.
 
     If the slope is positive at the end of a step, the step is shortened to the zero of its linear interpolation.
     Features outside ``mask`` (empty: no mask) keep zero weights.
     """
+    B, count, m, p, _u = node
+    l1, l2 = net
     q = padded(p)
     g, ahead = np.empty(p + 1), np.empty(p + 1)
     H = np.empty((q, q))
@@ -102,7 +111,7 @@ def newton(B, count, m, p, u, x, l1, l2, mask, steps, scratch):
     if total > FARTHEST * m:
         x *= FARTHEST * m / total
     support, L, point = np.arange(p + 1), np.empty((p + 1, p + 1)), np.empty(p + 1)
-    logistic_derivatives(B, count, m, p, u, x, g, H, scratch)
+    logistic_derivatives(node, x, g, H, scratch)
     for step in range(steps):
         mirror_lower(H)
         jitter = 0.0
@@ -131,11 +140,11 @@ def newton(B, count, m, p, u, x, l1, l2, mask, steps, scratch):
         if not here < 0.0:
             break
         again = step < steps - 1
-        logistic_derivatives(B, count, m, p, u, new, ahead, H if again else none, scratch)
+        logistic_derivatives(node, new, ahead, H if again else none, scratch)
         there = directional(ahead, new, d, p, l1, l2, -1.0)
         if there <= 0.0:
             x[:], g[:] = new, ahead
         else:
             x += here / (here - there) * d
             if again:
-                logistic_derivatives(B, count, m, p, u, x, g, H, scratch)
+                logistic_derivatives(node, x, g, H, scratch)

@@ -100,7 +100,7 @@ def _violation(g, x, p, l1, l2):
 
 
 @inner()
-def _armijo(z, new_z, u, x, d, descent, p, l1, l2, trials):
+def _armijo(z, new_z, u, x, d, descent, l1, l2, trials):
     """First of the steps 1, 1/2, 1/4, ... along ``d`` with sufficient decrease of the objective, or 0 if there is
     none.
     """
@@ -108,7 +108,7 @@ def _armijo(z, new_z, u, x, d, descent, p, l1, l2, trials):
     t = 1.0
     for _ in range(trials):
         change = logistic_loss(z, new_z, t, u) - before
-        for k in range(p):
+        for k in range(x.size - 1):
             v = x[k] + t * d[k]
             change += l1 * (abs(v) - abs(x[k])) + l2 * (v * v - x[k] * x[k])
         if change <= ARMIJO_SIGMA * t * descent:
@@ -204,7 +204,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         _weighted_sum(X, rows, slope, g)
         t = 1.0
         if directional(g, new, d, p, l1, l2, -1.0) > 0.0:
-            t = _armijo(z, new_z, u, x, d, descent, p, l1, l2, 1 if steps == 1 else MAX_TRIALS)
+            t = _armijo(z, new_z, u, x, d, descent, l1, l2, 1 if steps == 1 else MAX_TRIALS)
         if t == 1.0:
             x, new = new, x
             z, new_z = new_z, z

@@ -69,7 +69,7 @@ def prepare(own, theta, seeds, step, temperature, noisy):
     own.prepare(grid, (WIDTH,), (theta, seeds, np.int64(step), scale, np.int32(noisy), own.feature, own.weights))
 
 
-def descend_step(own, theta, state, data, batch, seeds, form, step, rates, temperature, moments):
+def descend_step(own, theta, state, data, batch, seeds, form, update):
     """One step of Adam for all starts, as in `dense.descend`, without waiting.
 
     Parameters
@@ -77,8 +77,9 @@ def descend_step(own, theta, state, data, batch, seeds, form, step, rates, tempe
     theta : (S, size); state : its two moments. All are overwritten.
     data : X (n, p), Y (n, K or 1), w (n,) in float64.
     batch : order (S, m) int32, begin and count of the batch in it, and (S,) float64 sums of its weights.
-    seeds : (S,) int64; step : number of the step, from 1.
+    seeds : (S,) int64; update : number of the step, from 1, learning rates, temperature and `Moments`.
     """
+    step, rates, temperature, moments = update
     X, Y, w = data
     order, begin, count, weight = batch
     real, n_starts, n = theta.dtype.type, theta.shape[0], np.int32(order.shape[1])

@@ -21,6 +21,11 @@ from opttree.kernels.smooth.first_order import adam_step
 from opttree.runtime.compiling.compiled import inner, kernel
 
 Form = namedtuple("Form", "depth n_features n_outputs loss gamma epsilon index")
+# number of steps before; learning rates (3,) of logits, thresholds and leaves; temperature of each step (steps,);
+# `Moments`
+Schedule = namedtuple("Schedule", "done rates temperatures moments")
+# rows, of which batch i has order[ends[i - 1] : ends[i]]
+Batches = namedtuple("Batches", "order ends")
 TINY = 1e-30
 
 
@@ -158,8 +163,11 @@ def features_of(theta, form):
 
 
 @kernel()
-def value(theta, X, Y, w, form):
-    """Weighted mean loss of the hard tree of theta on rows ``X (n, p)``, ``Y (n, K or 1)``, ``w (n,)`` > 0, float64."""
+def value(theta, data, form):
+    """Weighted mean loss of the hard tree of theta on `Rows`; weights > 0, always in float64, since their range may
+    exceed float32.
+    """
+    X, Y, w = data
     feature = features_of(theta, form)
     _logits, T, scores = parts(theta, form)
     slope = np.empty(form.n_outputs, theta.dtype)
@@ -187,15 +195,15 @@ def _argument(X, i, t, feature, P, T, soft):
 
 
 @kernel()
-def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
-    """Weighted mean loss over ``rows`` of X, and its straight-through gradient, into ``gradient``.
+def value_and_gradient(theta, temperature, seed, data, rows, form, gradient):
+    """Weighted mean loss over ``rows`` of the data, see `value`, and its straight-through gradient, into ``gradient``.
 
     Parameters
     ----------
-    w : (n,) > 0, always in float64, since the range of the weights may exceed float32.
     temperature : divisor of the logits.
     seed : seed of the Gumbel noise; unused in other forms.
     """
+    X, Y, w = data
     dtype = theta.dtype
     logits, T, scores = parts(theta, form)
     g_logits, g_T, g_scores = parts(gradient, form)
@@ -287,19 +295,15 @@ def value_and_gradient(theta, temperature, seed, X, Y, w, rows, form, gradient):
 
 
 @kernel()
-def descend(theta, state, done, rates, temperatures, seed, X, Y, w, order, ends, form, moments):
-    """One step of Adam for each batch ``order[ends[i - 1] : ends[i]]`` of rows; updates theta and ``state (2, size)``.
-
-    Parameters
-    ----------
-    done : steps taken before.
-    rates : (3,) learning rates of logits, thresholds and leaves.
-    temperatures : (steps,).
+def descend(theta, state, schedule, seed, data, batches, form):
+    """One step of Adam for each batch, by a `Schedule`; updates theta and ``state (2, size)``.
 
     Returns
     -------
     Mean of the batches' losses; not finite if theta is not.
     """
+    done, rates, temperatures, moments = schedule
+    order, ends = batches
     gradient = np.empty_like(theta)
     n_leaves = 1 << form.depth
     split = (n_leaves - 1) * form.n_features
@@ -309,7 +313,7 @@ def descend(theta, state, done, rates, temperatures, seed, X, Y, w, order, ends,
         step = done + i + 1
         rows = order[begin : ends[i]]
         begin = ends[i]
-        loss = value_and_gradient(theta, temperatures[i], seed + step, X, Y, w, rows, form, gradient)
+        loss = value_and_gradient(theta, temperatures[i], seed + step, data, rows, form, gradient)
         total += loss
         if not np.isfinite(loss):
             break

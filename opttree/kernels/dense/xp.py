@@ -152,8 +152,11 @@ def gradient(xp, theta, temperature, noise, X, Y, share, form):
     return xp.concat([xp.reshape(part, (theta.shape[0], -1)) for part in found], axis=1)
 
 
-def descend_step(xp, theta, state, step, rate, temperature, noise, rows, form, moments):
-    """Step number ``step`` (from 1) of Adam on ``rows`` X, Y, share, with ``rate (size,)``: theta and its moments."""
+def descend_step(xp, theta, state, noise, rows, form, update):
+    """A step of Adam on ``rows`` X, Y, share: theta and its moments. ``update``: number of the step, from 1, learning
+    rates (size,), temperature and `Moments`.
+    """
+    step, rate, temperature, moments = update
     slope = gradient(xp, theta, temperature, noise, *rows, form)
     return single.adam_step(xp, theta, slope, state, step, rate, moments)
 

@@ -29,6 +29,9 @@ PER_ROOT = 1.5  # buckets per square root of the number of rows
 Buckets = namedtuple(
     "Buckets", "number count ends top several total pool users free n_free left right before after bound own rest work"
 )
+# of a side of a cut: whether it is the right one, its statistics (S,), its best split (2,), feature and rank, and the
+# reach (p, 2) of its splits, given and found, in buckets
+Side = namedtuple("Side", "right total split reach new_reach")
 
 
 def make_buckets(n, p, n_statistics, held):
@@ -56,8 +59,9 @@ def make_buckets(n, p, n_statistics, held):
 
 
 @lean()
-def fill_buckets(order, m, problem, buckets):
-    """Divide the node's rows ``order (p, .)[:, :m]`` into buckets, and sum their statistics."""
+def fill_buckets(node, buckets):
+    """Divide the node's rows into buckets, and sum their statistics."""
+    order, m, problem = node.order, node.m, node.problem
     number, count, ends, total = buckets.number, buckets.count, buckets.ends, buckets.total
     rank, rows = problem.rank, problem.rows
     width = rows.shape[1]
@@ -113,9 +117,9 @@ def release(buckets, held):
 
 
 @lean()
-def shift(histogram, base, order, first, last, sign, some, problem, buckets):
-    """``histogram`` = ``base`` plus (``sign`` 1) or minus (-1) the rows ``order[first:last]``, for the features
-    ``some``; ``base`` may be empty, for zero.
+def shift(histogram, base, order, sign, some, problem, buckets):
+    """``histogram`` = ``base`` plus (``sign`` 1) or minus (-1) the rows ``order``, for the features ``some``; ``base``
+    may be empty, for zero.
     """
     number, count, rows = buckets.number, buckets.count, problem.rows
     width = rows.shape[1]
@@ -123,7 +127,7 @@ def shift(histogram, base, order, first, last, sign, some, problem, buckets):
         for k in range(count[j]):
             for s in range(width):
                 histogram[j, k, s] = base[j, k, s] if base.size else 0.0
-    for e in range(first, last):
+    for e in range(order.size):
         i = order[e]
         for j in some:
             at = (j * BUCKETS + number[i, j]) * width
@@ -210,21 +214,21 @@ def inside_cost(before, own, total):
 
 
 @lean(error_model="numpy")
-def best_of_side(
-    histogram, right, feature, cut, order, target, total, reach, problem, buckets, split, new_reach, counts
-):
-    """The best split, or none, of one side of a cut: the rows of rank up to ``cut`` in ``feature``, or (``right``) the
-    others. ``histogram`` is that of the left side, ``total (S,)`` the side's statistics.
+def best_of_side(histogram, feature, cut, node, target, side, buckets, counts):
+    """The best split, or none, of one side of a cut: the rows of rank up to ``cut`` in ``feature``, or (on the right)
+    the others. ``histogram`` is that of the left side.
 
-    Only splits in ``reach (p, 2)``, first and last bucket, are looked at; others cost ``target`` at least. Those of
-    this side that may cost less than ``target`` are in ``new_reach``.
+    Only splits in ``side.reach`` are looked at; others cost ``target`` at least. Those of this side that may cost less
+    than ``target`` are in ``side.new_reach``.
 
     Returns
     -------
-    best : the lowest cost found; the lowest of all if below ``target``. The split goes to ``split (2,)``.
+    best : the lowest cost found; the lowest of all if below ``target``. The split goes to ``side.split``.
     bound : lower bound of all splits.
     relaxed : lower bound without the smallest leaf.
     """
+    right, total, split, reach, new_reach = side
+    order, problem = node.order, node.problem
     count, bound = buckets.count, buckets.bound
     P, Q, before, after = buckets.left, buckets.right, buckets.before, buckets.after
     rank, rows, form, price, fewest = problem.rank, problem.rows, problem.leaf, problem.price, problem.min_leaf

@@ -17,6 +17,7 @@ import numpy as np
 from opttree.runtime.compiling.compiled import kernel, lean
 
 FEATURE, LOW, HIGH, LEFT_AT, RIGHT_AT, LEFT_HELD, RIGHT_HELD, SHARE = range(8)  # columns of ``places``; see `Queue`
+Place = namedtuple("Place", "feature low high left_at right_at left_held right_held share")  # the same, as numbers
 KEY, LEFT_COST, RIGHT_COST = range(3)  # columns of ``values``
 
 # heap (capacity,) of numbers of intervals; places (capacity, 8) int32, values (capacity, 3); reach (capacity, 2, p, 2)
@@ -80,16 +81,17 @@ def close(reach):
 
 
 @lean()
-def push(queue, key, feature, low, high, left_at, right_at, left_held, right_held, share, left, right, reach):
+def push(queue, key, place, left, right, reach):
     """Add an interval with the costs ``left`` and ``right`` of the sides that bound it, and their ``reach``, a pair of
     (p, 2). The queue must have room.
     """
     heap, places, values, reaches, free, size = queue
     size[1] -= 1
     number = free[size[1]]
-    places[number, FEATURE], places[number, LOW], places[number, HIGH] = feature, low, high
-    places[number, LEFT_AT], places[number, RIGHT_AT] = left_at, right_at
-    places[number, LEFT_HELD], places[number, RIGHT_HELD], places[number, SHARE] = left_held, right_held, share
+    places[number, FEATURE], places[number, LOW], places[number, HIGH] = place.feature, place.low, place.high
+    places[number, LEFT_AT], places[number, RIGHT_AT] = place.left_at, place.right_at
+    places[number, LEFT_HELD], places[number, RIGHT_HELD] = place.left_held, place.right_held
+    places[number, SHARE] = place.share
     for way in range(2):
         copy_reach(reach[way], reaches[number, way])
     values[number, KEY], values[number, LEFT_COST], values[number, RIGHT_COST] = key, left, right

@@ -1,9 +1,11 @@
 """Costs of the leaves on both sides of a split, for all splits of a family in one pass.
 
 The rows of a family are ordered so that each of its splits sends the first ones left. Adding rows one by one in this
-order, and in reverse, gives the cost of either side at every cut. Row i belongs to leaf ``slot_of[i]``: a side is one
-leaf at the last level, and several leaves if it is a subtree.
+order, and in reverse, gives the cost of either side at every cut. A side is one leaf at the last level, and several
+leaves if it is a subtree.
 """
+
+from collections import namedtuple
 
 import numpy as np
 
@@ -15,16 +17,27 @@ from opttree.kernels.losses.entropy import log_cost
 from opttree.runtime.compiling.compiled import inner, kernel
 from opttree.runtime.threads import share
 
+# leaf of each row, and number of leaves
+Slots = namedtuple("Slots", "of count")
+# loss code; number of classes; whether leaves are linear, under squared loss only; strengths of their penalties; fewest
+# rows of a linear leaf, others are constant; fewest rows of a leaf
+Form = namedtuple("Form", "loss n_classes linear l1 l2 min_rows min_leaf")
+# ``order``, ``start`` and ``cut`` of families of splits, see `Candidates`
+Families = namedtuple("Families", "order start cut")
+
 
 @kernel()
-def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
+def prefix_costs(rows, data, slots, form, by_y, out):
     """``out[e]``: summed cost of the best constant leaves that hold ``rows[:e + 1]``.
 
     Parameters
     ----------
-    Y : (n, K) outputs, about centred (squared loss subtracts squares), or (n, 1) class codes.
+    data : `Rows`, with outputs about centred (squared loss subtracts squares), or class codes.
     by_y : (K, m) the same rows in increasing order of each output, for the absolute loss.
     """
+    _X, Y, w = data
+    slot_of, n_slots = slots
+    loss = form.loss
     if loss == SQUARED:
         weight = np.zeros(n_slots)
         first = np.zeros((n_slots, Y.shape[1]))
@@ -45,7 +58,7 @@ def prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, by_y, out):
         for k in range(Y.shape[1]):
             add_absolute(rows, Y[:, k], w, slot_of, n_slots, by_y[k], out)
     else:
-        of_class = np.zeros((n_slots, n_classes))
+        of_class = np.zeros((n_slots, form.n_classes))
         weight = np.zeros(n_slots)
         cost = np.zeros(n_slots)
         total = 0.0
@@ -158,20 +171,23 @@ def add_absolute(rows, y, w, slot_of, n_slots, by_y, out):
 
 
 @inner()
-def constant_leaf_cost(rows, Y, w, slot_of, loss, n_classes):
-    """Cost of one constant leaf that holds ``rows``."""
+def constant_leaf_cost(rows, data, slot_of, form):
+    """Cost of one constant leaf that holds ``rows``; ``slot_of`` is zero."""
+    Y = data.Y
     by_y = np.empty((Y.shape[1], rows.size), np.int32)
     for k in range(Y.shape[1]):
         by_y[k] = rows[np.argsort(Y[rows, k])]
     out = np.empty(rows.size)
     one = min(rows.size, 1)  # not the constant: numba compiles a kernel anew for each constant that it is given
-    prefix_costs(rows, Y, w, slot_of, one, loss, n_classes, by_y, out)
+    prefix_costs(rows, data, Slots(slot_of, one), form, by_y, out)
     return out[-1]
 
 
 @kernel()
-def linear_leaf_cost(rows, X, Y, w, l1, l2):
+def linear_leaf_cost(rows, data, form):
     """Least weighted squared error plus elastic net of a linear leaf that holds ``rows``."""
+    X, Y, w = data
+    l1, l2 = form.l1, form.l2
     value = np.zeros(Y.shape[1])
     coef = np.zeros((Y.shape[1], X.shape[1]))
     fit_linear(X, rows, w[rows], Y[rows], l1, l2, value, coef)
@@ -204,43 +220,44 @@ def members(words, n):
 
 
 @kernel()
-def costs_range(first, last, sets, Y, w, loss, n_classes, cost):
+def costs_range(first, last, sets, data, form, cost):
     """`leaf_costs` of some sets."""
-    n = Y.shape[0]
+    n = data.Y.shape[0]
     one_slot = np.zeros(n, np.int64)
     for s in range(first, last):
-        cost[s] = constant_leaf_cost(members(sets[s], n), Y, w, one_slot, loss, n_classes)
+        cost[s] = constant_leaf_cost(members(sets[s], n), data, one_slot, form)
 
 
-def leaf_costs(sets, Y, w, loss, n_classes):
+def leaf_costs(sets, data, form):
     """(S,) cost of a constant leaf for each set of rows ``sets (S, words)``."""
     cost = np.empty(sets.shape[0])
-    share(costs_range, cost.size, 10 * Y.shape[0], sets, Y, w, loss, n_classes, cost)
+    share(costs_range, cost.size, 10 * data.Y.shape[0], sets, data, form, cost)
     return cost
 
 
 @kernel()
-def linear_costs_range(first, last, sets, X, Y, w, l1, l2, cost):
+def linear_costs_range(first, last, sets, data, form, cost):
     """`linear_leaf_costs` of some sets."""
     for s in range(first, last):
-        cost[s] = linear_leaf_cost(members(sets[s], Y.shape[0]), X, Y, w, l1, l2)
+        cost[s] = linear_leaf_cost(members(sets[s], data.Y.shape[0]), data, form)
 
 
-def linear_leaf_costs(sets, X, Y, w, l1, l2):
+def linear_leaf_costs(sets, data, form):
     """(S,) cost of a linear leaf, squared loss, for each set."""
     cost = np.empty(sets.shape[0])
-    share(linear_costs_range, cost.size, X.shape[0] * X.shape[1] ** 2, sets, X, Y, w, l1, l2, cost)
+    n, p = data.X.shape
+    share(linear_costs_range, cost.size, n * p**2, sets, data, form, cost)
     return cost
 
 
 @kernel()
-def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, best, which):
+def cuts_range(first, last, sets, families, data, y_order, form, found):
     """`best_cuts` of some sets."""
     order, start, cut = families
-    loss, n_classes, linear, l1, l2 = leaf
-    n = Y.shape[0]
-    one = min(n, 1)
-    zeros = np.zeros(n, np.int64)
+    min_leaf = form.min_leaf
+    best, which = found
+    n = data.Y.shape[0]
+    slots = Slots(np.zeros(n, np.int64), min(n, 1))
     for s in range(first, last):
         member = np.zeros(n, np.bool_)
         m = 0
@@ -265,9 +282,9 @@ def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, be
                 if member[i]:
                     rows[e] = i
                     e += 1
-            if not linear:
-                prefix_costs(rows, Y, w, zeros, one, loss, n_classes, by_y, low)
-                prefix_costs(rows[::-1].copy(), Y, w, zeros, one, loss, n_classes, by_y, high)
+            if not form.linear:
+                prefix_costs(rows, data, slots, form, by_y, low)
+                prefix_costs(rows[::-1].copy(), data, slots, form, by_y, high)
             position = 0
             size = 0
             previous = 0
@@ -278,9 +295,9 @@ def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, be
                 if size == previous or size < min_leaf or m - size < min_leaf:
                     continue
                 previous = size
-                if linear:
-                    cost = linear_leaf_cost(rows[:size], X, Y, w, l1, l2)
-                    cost += linear_leaf_cost(rows[size:], X, Y, w, l1, l2)
+                if form.linear:
+                    cost = linear_leaf_cost(rows[:size], data, form)
+                    cost += linear_leaf_cost(rows[size:], data, form)
                 else:
                     cost = low[size - 1] + high[m - size - 1]
                 if cost < best[s, f]:
@@ -288,27 +305,25 @@ def cuts_range(first, last, sets, families, X, Y, w, y_order, leaf, min_leaf, be
                     which[s, f] = c
 
 
-def best_cuts(sets, families, X, Y, w, y_order, leaf, min_leaf):
+def best_cuts(sets, families, data, y_order, form):
     """Best split into two leaves of every set, family by family.
 
     Parameters
     ----------
     sets : (S, words) sets of rows.
-    families : ``(order, start, cut)`` of the families of splits, see `Candidates`.
     y_order : (K, n) rows in increasing order of each output; empty unless the loss is absolute.
-    leaf : ``(loss, n_classes, linear, l1, l2)``; linear leaves under squared loss only.
+    form : `Form`, of linear leaves of any number of rows.
 
     Returns
     -------
     cost (S, families), split (S, families) : summed cost of the two leaves, infinite and -1 if no split has
         ``min_leaf`` rows on both sides.
     """
-    n_families, n = families[0].shape
-    best = np.full((sets.shape[0], n_families), np.inf)
-    which = np.full((sets.shape[0], n_families), -1)
-    cost = n_families * n * (10 + (families[2].size / n_families * X.shape[1] ** 2 if leaf[2] else 0))
-    share(cuts_range, sets.shape[0], cost, sets, families, X, Y, w, y_order, leaf, min_leaf, best, which)
-    return best, which
+    n_families, n = families.order.shape
+    found = np.full((sets.shape[0], n_families), np.inf), np.full((sets.shape[0], n_families), -1)
+    cost = n_families * n * (10 + (families.cut.size / n_families * data.X.shape[1] ** 2 if form.linear else 0))
+    share(cuts_range, sets.shape[0], cost, sets, families, data, y_order, form, found)
+    return found
 
 
 @inner(fastmath=FASTMATH)
@@ -330,12 +345,13 @@ def solve_leaf(G, c, yy, l1, l2, v):
 
 
 @kernel(fastmath=FASTMATH)
-def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wanted, out):
+def linear_prefix_costs(rows, data, slots, form, wanted, out):
     """`prefix_costs` for linear leaves under squared loss, where ``wanted[e]``: the Gram matrix of the rows since the
     last such e is added to the normal equations.
-
-    Leaves of fewer than ``min_rows`` rows are constant.
     """
+    X, Y, w = data
+    slot_of, n_slots = slots
+    l1, l2, min_rows = form.l1, form.l2, form.min_rows
     p, K = X.shape[1], Y.shape[1]
     q = padded(p)
     G = np.zeros((n_slots, q, q))
@@ -382,9 +398,10 @@ def linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wante
 
 
 @inner()
-def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
+def feasible_prefixes(rows, slots, min_leaf, out):
     """``out[e]``: whether every nonempty leaf of ``rows[:e + 1]`` has ``min_leaf`` rows."""
-    count = np.zeros(n_slots, np.int64)
+    slot_of = slots.of
+    count = np.zeros(slots.count, np.int64)
     small = 0
     for e in range(rows.size):
         s = slot_of[rows[e]]
@@ -397,45 +414,43 @@ def feasible_prefixes(rows, slot_of, n_slots, min_leaf, out):
 
 
 @kernel()
-def splits_range(first, last, families, wanted, X, Y, w, slots, form, min_leaf, y_order, cost, position):
+def splits_range(first, last, families, wanted, data, sides, form, y_order, found):
     """`best_splits` of some families."""
-    left_slot, right_slot, n_left, n_right = slots
-    loss, n_classes, linear, l1, l2, min_rows = form
+    left, right = sides
+    cost, position = found
     m = families.shape[1]
     for f in range(first, last):
         rows = families[f]
         back = rows[::-1].copy()
         low = np.empty(m)
         high = np.empty(m)
-        if linear:
+        if form.linear:
             reverse = np.zeros(m, np.bool_)
             for e in range(m - 1):
                 reverse[m - 2 - e] = wanted[f, e]
-            linear_prefix_costs(rows, X, Y, w, left_slot, n_left, l1, l2, min_rows, wanted[f], low)
-            linear_prefix_costs(back, X, Y, w, right_slot, n_right, l1, l2, min_rows, reverse, high)
+            linear_prefix_costs(rows, data, left, form, wanted[f], low)
+            linear_prefix_costs(back, data, right, form, reverse, high)
         else:
-            prefix_costs(rows, Y, w, left_slot, n_left, loss, n_classes, y_order, low)
-            prefix_costs(back, Y, w, right_slot, n_right, loss, n_classes, y_order, high)
+            prefix_costs(rows, data, left, form, y_order, low)
+            prefix_costs(back, data, right, form, y_order, high)
         low_ok = np.empty(m, np.bool_)
         high_ok = np.empty(m, np.bool_)
-        feasible_prefixes(rows, left_slot, n_left, min_leaf, low_ok)
-        feasible_prefixes(back, right_slot, n_right, min_leaf, high_ok)
+        feasible_prefixes(rows, left, form.min_leaf, low_ok)
+        feasible_prefixes(back, right, form.min_leaf, high_ok)
         for e in range(m - 1):
             if wanted[f, e] and low_ok[e] and high_ok[m - 2 - e] and low[e] + high[m - 2 - e] < cost[f]:
                 cost[f] = low[e] + high[m - 2 - e]
                 position[f] = e
 
 
-def best_splits(families, wanted, X, Y, w, slots, form, min_leaf, y_order):
+def best_splits(families, wanted, data, sides, form, y_order):
     """Best split of each family above given subtrees, of which all leaves are refitted.
 
     Parameters
     ----------
     families : (F, m) the rows, those that go left first.
     wanted : (F, m) whether to try a cut after position e.
-    slots : ``(left_slot, right_slot, n_left, n_right)``; rows on the left go to leaf ``left_slot[i]`` of ``n_left``,
-        others to ``right_slot[i]`` of ``n_right``.
-    form : (loss, n_classes, linear, l1, l2, min_rows) of the leaves.
+    sides : `Slots` of rows on the left, and of those on the right.
     y_order : (K, m) the rows in increasing order of each output, for the absolute loss; else empty.
 
     Returns
@@ -443,25 +458,24 @@ def best_splits(families, wanted, X, Y, w, slots, form, min_leaf, y_order):
     cost (F,), position (F,) : the cheapest cut is after this position; infinite and -1 for none.
     """
     F, m = families.shape
-    cost, position = np.full(F, np.inf), np.full(F, -1)
-    work = m * (20 + (X.shape[1] ** 3 if form[2] else 0))
-    share(splits_range, F, work, families, wanted, X, Y, w, slots, form, min_leaf, y_order, cost, position)
-    return cost, position
+    found = np.full(F, np.inf), np.full(F, -1)
+    work = m * (20 + (data.X.shape[1] ** 3 if form.linear else 0))
+    share(splits_range, F, work, families, wanted, data, sides, form, y_order, found)
+    return found
 
 
 @kernel()
-def leaves_cost(rows, X, Y, w, slot_of, n_slots, form, min_leaf, y_order):
-    """Cost of the leaves ``slot_of`` that hold ``rows``, refitted; infinite if one is below ``min_leaf``."""
-    loss, n_classes, linear, l1, l2, min_rows = form
+def leaves_cost(rows, data, slots, form, y_order):
+    """Cost of the leaves ``slots`` that hold ``rows``, refitted; infinite if one is too small."""
     out = np.empty(rows.size)
     ok = np.empty(rows.size, np.bool_)
-    feasible_prefixes(rows, slot_of, n_slots, min_leaf, ok)
+    feasible_prefixes(rows, slots, form.min_leaf, ok)
     if not ok[-1]:
         return np.inf
-    if linear:
+    if form.linear:
         wanted = np.zeros(rows.size, np.bool_)
         wanted[-1] = True
-        linear_prefix_costs(rows, X, Y, w, slot_of, n_slots, l1, l2, min_rows, wanted, out)
+        linear_prefix_costs(rows, data, slots, form, wanted, out)
     else:
-        prefix_costs(rows, Y, w, slot_of, n_slots, loss, n_classes, y_order, out)
+        prefix_costs(rows, data, slots, form, y_order, out)
     return out[-1]

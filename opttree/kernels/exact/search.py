@@ -21,6 +21,7 @@ from opttree.kernels.exact.buckets import (
     EVALUATIONS,
     NODES,
     STOP,
+    Side,
     best_of_side,
     fill_buckets,
     hold,
@@ -40,6 +41,7 @@ from opttree.kernels.exact.intervals import (
     RIGHT_COST,
     RIGHT_HELD,
     SHARE,
+    Place,
     close,
     copy_reach,
     grown,
@@ -50,7 +52,7 @@ from opttree.kernels.exact.intervals import (
     widen,
 )
 from opttree.kernels.exact.medians import costs_of_rest, link, make_links, median_cost
-from opttree.kernels.exact.statistics import add_row, cost, rounded_up, summed
+from opttree.kernels.exact.statistics import Node, add_row, cost, rounded_up, summed
 from opttree.kernels.losses.codes import ABSOLUTE
 from opttree.runtime.compiling.compiled import inner, kernel, lean
 
@@ -62,6 +64,11 @@ BEST, BOUND, RELAXED, TARGET, OPEN, CHANGES = range(6)
 # 2) of the best trees of both sides, see `two_levels`, S = 2^depth - 1; reaches (levels, 2, 2, p, 2) int32, given and
 # found: first and last rank of each feature's splits that may cost less than the target
 Work = namedtuple("Work", "orders splits reaches")
+# what a thread works in: `Work`, `Buckets`, and numbers of nodes and so on, see `buckets`
+Room = namedtuple("Room", "work buckets counts")
+# an evaluated cut: its place in the order; best cost, bound and bound without the smallest leaf (2, 3) of the left and
+# the right side; where its histogram is held; the sides' reach (p, 2) each
+Cut = namedtuple("Cut", "at found held left_reach right_reach")
 START = 64  # capacity of a queue at first
 
 
@@ -104,8 +111,9 @@ def first_at_least(order, rank, m, value):
 
 
 @inner()
-def leaf_cost(order, m, problem):
-    """Cost of the best leaf of the rows ``order[:, :m]``."""
+def leaf_cost(node):
+    """Cost of the best leaf of a node's rows."""
+    order, m, problem = node.order, node.m, node.problem
     if problem.leaf.loss == ABSOLUTE:
         return median_cost(order[problem.rank.shape[0] :], m, problem.rows, problem.leaf.n_outputs)
     total = summed(order[0], m, problem.rows)
@@ -113,16 +121,17 @@ def leaf_cost(order, m, problem):
 
 
 @kernel()
-def begin(depth, n_splits, order, m, problem, target, reach, new_reach, side_reach):
+def begin(depth, n_splits, node, target, side_reach):
     """The queue and the state of a node's search for trees of up to ``depth`` levels and ``n_splits`` >= 1 splits.
 
-    An interval per feature, and for every way to share the splits below between the sides, of the cuts within ``reach
-    (p, 2)`` (first and last rank) that leave the smallest leaf on both sides; ``side_reach`` is the reach of both. The
-    queue is empty where no split can beat the leaf.
+    An interval per feature, and for every way to share the splits below between the sides, of the cuts within the reach
+    of the node that leave the smallest leaf on both sides; ``side_reach`` is the reach of both. The queue is empty
+    where no split can beat the leaf.
     """
+    order, m, problem, reach, new_reach = node
     p, price, fewest = problem.rank.shape[0], problem.price, problem.min_leaf
     below, most = n_splits - 1, (1 << (depth - 1)) - 1
-    leaf = leaf_cost(order, m, problem)
+    leaf = leaf_cost(node)
     bound = min(leaf, target)
     state = np.array([leaf, bound, bound, target, np.inf, 0.0])
     queue = new_queue(START + p, p)
@@ -141,7 +150,8 @@ def begin(depth, n_splits, order, m, problem, target, reach, new_reach, side_rea
             for share in range(max(0, below - most), min(below, most) + 1):
                 if queue.size[1] == 0:
                     queue = grown(queue)
-                push(queue, price, j, low, high, 0, m, -1, -1, share, 0.0, 0.0, (side_reach, side_reach))
+                place = Place(j, low, high, np.int64(0), m, np.int64(-1), np.int64(-1), share)
+                push(queue, price, place, 0.0, 0.0, (side_reach, side_reach))
         elif reach[j, 0] <= reach[j, 1] and (low < fewest or high > m - fewest):
             widen(new_reach, j, reach[j, 0], reach[j, 1])
             state[RELAXED] = min(state[RELAXED], price) if fewest > 1 else state[RELAXED]
@@ -150,22 +160,25 @@ def begin(depth, n_splits, order, m, problem, target, reach, new_reach, side_rea
 
 
 @lean()
-def keep_reach(reach, j, order, rank, low, high, m, fewest):
-    """Widen ``reach`` by the cuts strictly between ``low`` and ``high``: ranks up to the next row's, as further rows
-    may come between; and next to them the cuts with too few rows on one side, which further rows may allow.
+def keep_reach(node, j, low, high):
+    """Widen the reach found of feature ``j`` by the cuts strictly between ``low`` and ``high``: ranks up to the next
+    row's, as further rows may come between; and next to them the cuts with too few rows on one side, which further rows
+    may allow.
     """
+    order, rank, m, fewest = node.order[j], node.problem.rank[j], node.m, node.problem.min_leaf
     first = 0 if low < fewest else rank[order[min(low, m - 1)]]
     last = EVERY if high > m - fewest else rank[order[max(high - 1, 0)]] - 1
     if first <= last:
-        widen(reach, j, first, last)
+        widen(node.new_reach, j, first, last)
 
 
 @lean()
-def take(queue, order, m, problem, state, stop, interval, new_reach, buckets):
+def take(queue, node, state, stop, interval, buckets):
     """Take the interval of the lowest bound into ``interval``: `Interval`; the cut in its middle, or 0 if there is
     nothing left to look at.
     """
     place, values, left_reach, right_reach = interval
+    order, m, problem, _reach, _new_reach = node
     rank, fewest = problem.rank, problem.min_leaf
     while queue.size[0] > 0:
         number = queue.heap[0]
@@ -185,7 +198,7 @@ def take(queue, order, m, problem, state, stop, interval, new_reach, buckets):
             return c
         if key < state[TARGET] and (first < fewest or last > m - fewest):  # next to cuts with few rows on one side
             state[RELAXED] = min(state[RELAXED], key) if fewest > 1 else state[RELAXED]
-            keep_reach(new_reach, j, order[j], rank[j], first, last, m, fewest)
+            keep_reach(node, j, first, last)
         release(buckets, place[LEFT_HELD])
         release(buckets, place[RIGHT_HELD])
     state[OPEN] = np.inf
@@ -193,16 +206,16 @@ def take(queue, order, m, problem, state, stop, interval, new_reach, buckets):
 
 
 @lean()
-def settle(queue, order, m, problem, state, interval, c, found, held, new_left, new_right, new_reach, buckets):
-    """Return both halves of an interval to the queue, after cut ``c`` of it was evaluated.
-
-    ``found (2, 3)``: best cost, bound and bound without the smallest leaf of the left and the right side; ``new_left``
-    and ``new_right``: their reach; ``held``: the cut's histogram. The queue must have room for one interval more.
+def settle(queue, node, state, interval, cut, buckets):
+    """Return both halves of an interval to the queue, after a cut of it was evaluated. The queue must have room for one
+    interval more.
     """
+    order, m, problem, _reach, _new_reach = node
+    c, found, held, new_left, new_right = cut
     place, values, left_reach, right_reach = interval
-    rank, price, fewest, target = problem.rank, problem.price, problem.min_leaf, state[TARGET]
+    price, fewest, target = problem.price, problem.min_leaf, state[TARGET]
     j, share = place[FEATURE], place[SHARE]
-    own, ranks = order[j], rank[j]
+    own = order[j]
     aim = min(state[BEST] - problem.slack, target)
     cost_a, cost_b = values[LEFT_COST], values[RIGHT_COST]
     cost_left, cost_right = max(found[0, 2], cost_a), max(found[1, 2], cost_b)
@@ -210,7 +223,7 @@ def settle(queue, order, m, problem, state, interval, c, found, held, new_left, 
     state[BOUND] = min(state[BOUND], found[0, 1] + found[1, 1] + price)
     state[RELAXED] = min(state[RELAXED], value)
     if value < target:
-        keep_reach(new_reach, j, own, ranks, c - 1, c + 1, m, fewest)
+        keep_reach(node, j, c - 1, c + 1)
     users = 0
     for way in range(2):
         stop = place[LOW] if way == 0 else place[HIGH]
@@ -219,15 +232,15 @@ def settle(queue, order, m, problem, state, interval, c, found, held, new_left, 
         if end != c:
             state[RELAXED], state[BOUND] = min(state[RELAXED], aim), min(state[BOUND], aim)
             if aim < target:
-                keep_reach(new_reach, j, own, ranks, min(c, end) - 1, max(c, end) + 1, m, fewest)
+                keep_reach(node, j, min(c, end) - 1, max(c, end) + 1)
         if key < aim and abs(end - stop) > 1:
             near = place[LEFT_HELD] if way == 0 else place[RIGHT_HELD]
             if way == 0:
-                reaches = left_reach, new_right
-                push(queue, key, j, stop, end, place[LEFT_AT], c, near, held, share, cost_a, cost_right, reaches)
+                half = Place(j, stop, end, place[LEFT_AT], c, near, held, share)
+                push(queue, key, half, cost_a, cost_right, (left_reach, new_right))
             else:
-                reaches = new_left, right_reach
-                push(queue, key, j, end, stop, c, place[RIGHT_AT], held, near, share, cost_left, cost_b, reaches)
+                half = Place(j, end, stop, c, place[RIGHT_AT], held, near, share)
+                push(queue, key, half, cost_left, cost_b, (new_left, right_reach))
             users += 1
             if near >= 0:
                 buckets.users[near] += 1
@@ -237,7 +250,7 @@ def settle(queue, order, m, problem, state, interval, c, found, held, new_left, 
         elif fewest > 1 and (stop < fewest or stop > m - fewest):
             state[RELAXED] = min(state[RELAXED], key)
         if key < target:
-            keep_reach(new_reach, j, own, ranks, min(end, stop), max(end, stop), m, fewest)
+            keep_reach(node, j, min(end, stop), max(end, stop))
     release(buckets, place[LEFT_HELD])
     release(buckets, place[RIGHT_HELD])
     if held >= 0:
@@ -246,16 +259,15 @@ def settle(queue, order, m, problem, state, interval, c, found, held, new_left, 
 
 
 @lean()
-def finish(queue, order, m, problem, state, new_reach):
+def finish(queue, node, state):
     """Best cost, bound, and bound without the smallest leaf at the end; what waits in the queue goes to the reach."""
     for e in range(queue.size[0]):
         number = queue.heap[e]
         key, j = queue.values[number, KEY], queue.places[number, FEATURE]
         state[BOUND] = min(state[BOUND], key)
         if key < state[TARGET]:
-            first, last = queue.places[number, LOW], queue.places[number, HIGH]
-            keep_reach(new_reach, j, order[j], problem.rank[j], first, last, m, problem.min_leaf)
-    bound, relaxed = rounded_up(state[BOUND], problem), rounded_up(state[RELAXED], problem)
+            keep_reach(node, j, queue.places[number, LOW], queue.places[number, HIGH])
+    bound, relaxed = rounded_up(state[BOUND], node.problem), rounded_up(state[RELAXED], node.problem)
     return state[BEST], min(state[BEST], bound), min(relaxed, bound)
 
 
@@ -274,12 +286,13 @@ def add_costs(order, rank, m, low, high, problem, cut_cost):
 
 
 @kernel()
-def one_split(order, m, problem, target, reach, new_reach, split):
-    """The best split of the rows ``order[:, :m]``, or none, by the costs of all cuts within ``reach``, those not below
-    ``target`` excepted; feature (-1: none) and rank go to ``split (2,)``. Returns what `levels` returns.
+def one_split(node, target, split):
+    """The best split of a node's rows, or none, by the costs of all cuts within its reach, those not below ``target``
+    excepted; feature (-1: none) and rank go to ``split (2,)``. Returns what `levels` returns.
     """
+    order, m, problem, reach, new_reach = node
     rank, rows, fewest = problem.rank, problem.rows, problem.min_leaf
-    leaf = leaf_cost(order, m, problem)
+    leaf = leaf_cost(node)
     best = leaf
     relaxed = min(leaf, target)
     split[0], split[1] = -1, 0
@@ -313,7 +326,7 @@ def one_split(order, m, problem, target, reach, new_reach, split):
             value = cut_cost[c]
             relaxed = min(relaxed, value)
             if value < target:
-                keep_reach(new_reach, j, order[j], rank[j], c - 1, c + 1, m, fewest)
+                keep_reach(node, j, c - 1, c + 1)
             if value < best and c >= fewest and m - c >= fewest:
                 best = value
                 split[0], split[1] = j, rank[j, order[j, c - 1]]
@@ -322,19 +335,20 @@ def one_split(order, m, problem, target, reach, new_reach, split):
 
 
 @kernel()
-def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_reach, counts):
-    """The best tree of up to two levels and ``n_splits`` >= 2 splits on the rows ``order (p, .)[:, :m]``, from a
-    histogram per evaluated cut; not for absolute loss.
+def two_levels(n_splits, node, queue, state, splits, buckets, counts):
+    """The best tree of up to two levels and ``n_splits`` >= 2 splits on a node's rows, from a histogram per evaluated
+    cut; not for absolute loss.
 
     ``queue`` and ``state`` are those of `begin`, for a reach of the sides in buckets, see `all_buckets`; ``splits
     (3, 2)``: feature (-1: none) and rank of the node and its two children. Returns what `levels` returns.
     """
+    order, m, problem = node.order, node.m, node.problem
     rank, p, price = problem.rank, problem.rank.shape[0], problem.price
     splits[:, 0] = -1
     counts[NODES] += 1
     if queue.size[0] == 0:
-        return finish(queue, order, m, problem, state, new_reach)
-    fill_buckets(order, m, problem, buckets)
+        return finish(queue, node, state)
+    fill_buckets(node, buckets)
     total = summed(order[0], m, problem.rows)
     interval = new_interval(p)
     place, values, left_reach, right_reach = interval
@@ -343,9 +357,13 @@ def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_r
     none = np.empty((0, 0, 0))
     left, right = np.empty(total.size), np.empty(total.size)
     split_left, split_right = np.empty(2, np.int64), np.empty(2, np.int64)
+    sides = (
+        Side(p < 0, left, split_left, left_reach, new_left),  # not the constants, for which numba would compile anew
+        Side(p > 0, right, split_right, right_reach, new_right),
+    )
     features, found = np.empty(p, np.int64), np.empty((2, 3))
     while True:
-        c = take(queue, order, m, problem, state, counts[STOP], interval, new_reach, buckets)
+        c = take(queue, node, state, counts[STOP], interval, buckets)
         if c == 0:
             break
         counts[EVALUATIONS] += 1
@@ -367,7 +385,7 @@ def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_r
                 features[n_features] = f
                 n_features += 1
         some = features[:n_features]
-        shift(histogram, base, own, min(at, c), max(at, c), 1.0 if at < c else -1.0, some, problem, buckets)
+        shift(histogram, base, own[min(at, c) : max(at, c)], 1.0 if at < c else -1.0, some, problem, buckets)
         for s in range(total.size):
             left[s] = 0.0
             for k in range(buckets.count[j]):
@@ -376,18 +394,15 @@ def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_r
         r = rank[j, own[c - 1]]
         aim = min(state[BEST] - problem.slack, state[TARGET])
         for way in range(2):
-            if way == 0:
-                least, side, reach, split, new = values[RIGHT_COST], left, left_reach, split_left, new_left
-            else:
-                least, side, reach, split, new = values[LEFT_COST], right, right_reach, split_right, new_right
+            side, least = sides[way], values[RIGHT_COST] if way == 0 else values[LEFT_COST]
             n_below = place[SHARE] if way == 0 else n_splits - 1 - place[SHARE]
             if n_below == 0:
-                found[way] = cost(side, problem.leaf, buckets.work)
-                split[0] = -1
-                close(new)
+                found[way] = cost(side.total, problem.leaf, buckets.work)
+                side.split[0] = -1
+                close(side.new_reach)
                 continue
             found[way, 0], found[way, 1], found[way, 2] = best_of_side(
-                histogram, way == 1, j, r, order, aim - price - least, side, reach, problem, buckets, split, new, counts
+                histogram, j, r, node, aim - price - least, side, buckets, counts
             )
         if found[0, 0] + found[1, 0] + price < state[BEST]:
             state[CHANGES] += 1
@@ -397,8 +412,8 @@ def two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_r
             state[CHANGES] += 1
         if queue.size[1] < 2:
             queue = grown(queue)
-        settle(queue, order, m, problem, state, interval, c, found, held, new_left, new_right, new_reach, buckets)
-    return finish(queue, order, m, problem, state, new_reach)
+        settle(queue, node, state, interval, Cut(c, found, held, new_left, new_right), buckets)
+    return finish(queue, node, state)
 
 
 @inner()
@@ -446,12 +461,12 @@ def graft(splits, left, right, levels_below):
 
 
 @kernel()
-def levels(depth, n_splits, level, side, m, problem, target, work, buckets, counts):
+def levels(depth, n_splits, level, side, m, problem, target, room):
     """The best tree of up to ``depth`` >= 1 levels and ``n_splits`` splits on the ``m`` rows ``work.orders[level, side,
-    :, :m]``.
+    :, :m]`` of the `Room`.
 
-    ``target``: the caller has no use for costs of this and above. ``work``: `Work`. When ``counts[STOP]`` is set, the
-    search ends soon, with valid bounds.
+    ``target``: the caller has no use for costs of this and above. When ``counts[STOP]`` is set, the search ends soon,
+    with valid bounds.
 
     Returns
     -------
@@ -459,27 +474,28 @@ def levels(depth, n_splits, level, side, m, problem, target, work, buckets, coun
     bound : proved lower bound; equal to ``best``, to rounding, or at least ``target``, unless the search was stopped.
     relaxed : lower bound without the smallest leaf.
     """
+    work, buckets, counts = room
     order, splits = work.orders[level, side], work.splits[level, side]
-    reach, new_reach = work.reaches[level, side, 0], work.reaches[level, side, 1]
+    node = Node(order, m, problem, work.reaches[level, side, 0], work.reaches[level, side, 1])
     p = problem.rank.shape[0]
     splits[:, 0] = -1
     if n_splits == 0:
-        close(new_reach)
-        leaf = leaf_cost(order, m, problem)
+        close(node.new_reach)
+        leaf = leaf_cost(node)
         return leaf, leaf, leaf
     if depth == 1 or n_splits == 1:
         counts[NODES] += 1
-        return one_split(order, m, problem, target, reach, new_reach, splits[0])
+        return one_split(node, target, splits[0])
     by_buckets = depth == 2 and problem.leaf.loss != ABSOLUTE
     sides = all_buckets(p) if by_buckets else all_ranks(p)
-    queue, state = begin(depth, n_splits, order, m, problem, target, reach, new_reach, sides)
+    queue, state = begin(depth, n_splits, node, target, sides)
     if by_buckets:
-        return two_levels(n_splits, order, m, problem, queue, state, buckets, splits, new_reach, counts)
+        return two_levels(n_splits, node, queue, state, splits, buckets, counts)
     counts[NODES] += 1
     interval, found = new_interval(p), np.empty((2, 3))
     below = work.reaches[level + 1]
     while True:
-        c = take(queue, order, m, problem, state, counts[STOP], interval, new_reach, buckets)
+        c = take(queue, node, state, counts[STOP], interval, buckets)
         if c == 0:
             break
         counts[EVALUATIONS] += 1
@@ -491,22 +507,24 @@ def levels(depth, n_splits, level, side, m, problem, target, work, buckets, coun
         for way in range(2):  # not the constants 0 and 1, for which numba would need other versions of this function
             rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
             own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
-            found[way] = levels(depth - 1, own, level + 1, way, rows, problem, aim - other, work, buckets, counts)
+            found[way] = levels(depth - 1, own, level + 1, way, rows, problem, aim - other, room)
         if found[0, 0] + found[1, 0] + problem.price < state[BEST]:
             state[BEST] = found[0, 0] + found[1, 0] + problem.price
             splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
             graft(splits, work.splits[level + 1, 0], work.splits[level + 1, 1], depth - 1)
         if queue.size[1] < 2:
             queue = grown(queue)
-        settle(queue, order, m, problem, state, interval, c, found, -1, below[0, 1], below[1, 1], new_reach, buckets)
-    return finish(queue, order, m, problem, state, new_reach)
+        cut = Cut(c, found, np.int64(-1), below[0, 1], below[1, 1])
+        settle(queue, node, state, interval, cut, buckets)
+    return finish(queue, node, state)
 
 
 @kernel()
-def evaluate(depth, n_splits, order, m, problem, aim, interval, c, found, work, buckets, counts):
+def evaluate(depth, n_splits, node, aim, interval, c, found, room):
     """Evaluate cut ``c`` of an interval of the whole tree's search: both sides, of up to ``depth - 1`` >= 1 levels,
-    with ``aim`` the cost to beat. ``found``, and the sides' splits and reach in ``work``, are those of level 0.
+    with ``aim`` the cost to beat. ``found``, and the sides' splits and reach in ``room.work``, are those of level 0.
     """
+    order, m, problem, work = node.order, node.m, node.problem, room.work
     j, share = interval.place[FEATURE], interval.place[SHARE]
     divide(order, m, j, c, problem.rank, work.orders[0, 0], work.orders[0, 1])
     copy_reach(interval.left_reach, work.reaches[0, 0, 0])
@@ -515,4 +533,4 @@ def evaluate(depth, n_splits, order, m, problem, aim, interval, c, found, work, 
         rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
         own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
         target = aim - problem.price - other
-        found[way] = levels(depth - 1, own, 0 * way, way, rows, problem, target, work, buckets, counts)
+        found[way] = levels(depth - 1, own, 0 * way, way, rows, problem, target, room)

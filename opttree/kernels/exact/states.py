@@ -4,11 +4,23 @@ Sets are bit strings, 64 rows per word, in the order in which they were found, w
 their numbers.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
 from opttree.runtime.compiling.compiled import inner, kernel
 
 EMPTY = -1
+
+# bit strings of the left sides (m, words); splits of family f are start[f]..start[f + 1] - 1, nested
+Splits = namedtuple("Splits", "words start")
+# fewest rows of a side; whether equal partitions by splits of different families, and of one family too, stay apart
+Rule = namedtuple("Rule", "min_leaf by_family every")
+# hash table of the numbers of sets, and their bit strings
+Sets = namedtuple("Sets", "table words")
+# of a level: columns (C, 4), see `split_sets`, and their cost (C,) without ``price``; the last two columns are numbers
+# of states of the level below, or -1 if the cost includes both leaves; leaf (S,): cost of being a leaf
+Actions = namedtuple("Actions", "columns cost leaf")
 
 
 @inner(inline="always")
@@ -96,22 +108,23 @@ def fill_table(table, sets, count):
 
 
 @kernel()
-def split_sets(parents, first, last, splits, start, min_leaf, by_family, every, table, sets, count, columns):
+def split_sets(parents, first, last, splits, rule, known, count, columns):
     """Split the sets ``parents[first:last]`` in every distinct way; inserts new sets and fills ``columns``.
 
     Parameters
     ----------
-    splits, start : bit strings of the left sides (m, words), families ``start[f]..start[f + 1] - 1`` nested.
-    by_family : keep equal partitions by splits of different families apart.
-    every : keep equal partitions by splits of one family apart, too.
-    table, sets, count : the sets so far; the arrays must be large enough.
+    splits, rule : `Splits` and `Rule`.
+    known, count : the `Sets` so far and their number; the arrays must be large enough.
     columns : (capacity, 4) int64: parent, split, left set, right set.
 
     Returns
     -------
     (count, columns filled)
     """
-    words = splits.shape[1]
+    min_leaf, by_family, every = rule
+    start, sides = splits.start, splits.words
+    table, sets = known
+    words = sides.shape[1]
     left = np.empty(words, np.uint64)
     right = np.empty(words, np.uint64)
     stamp = np.full(sets.shape[0], -1)
@@ -125,13 +138,13 @@ def split_sets(parents, first, last, splits, start, min_leaf, by_family, every, 
             for c in range(start[f], start[f + 1]):
                 size = 0
                 for k in range(words):
-                    left[k] = parents[s, k] & splits[c, k]
+                    left[k] = parents[s, k] & sides[c, k]
                     size += count_bits(left[k])
                 if (size == previous and not every) or size < min_leaf or m - size < min_leaf:
                     continue
                 previous = size
                 for k in range(words):
-                    right[k] = parents[s, k] & ~splits[c, k]
+                    right[k] = parents[s, k] & ~sides[c, k]
                 found = slot_of(left, table, sets)
                 if table[found] != EMPTY and stamp[table[found]] == s and not by_family:
                     continue  # the same partition as by an earlier split, or its mirror image
@@ -157,17 +170,15 @@ def split_sets(parents, first, last, splits, start, min_leaf, by_family, every, 
 
 
 @kernel()
-def best_actions(columns, cost, leaf, below, below_count, price, value, count, choice):
+def best_actions(actions, below, below_count, price, value, count, choice):
     """Backward step of the dynamic program for one level: the cheapest action of each state.
 
     Parameters
     ----------
-    columns (C, 4), cost (C,) : the level's splits and their cost without ``price``; ``columns[:, 2:]`` are numbers of
-        states of the level below, or -1 if the cost includes both leaves.
-    leaf (S,) : cost of being a leaf.
     below, below_count : values and numbers of splits of the states below.
     value, count, choice (S,) : overwritten; ``choice`` is a column, -1 for a leaf. Ties are broken by fewer splits.
     """
+    columns, cost, leaf = actions
     value[:] = leaf
     count[:] = 0
     choice[:] = -1
@@ -186,11 +197,12 @@ def best_actions(columns, cost, leaf, below, below_count, price, value, count, c
 
 
 @kernel()
-def least_excess(columns, cost, leaf, below, price, value, excess, below_excess, column_excess, leaf_excess):
+def least_excess(actions, below, price, value, excess, below_excess, column_excess, leaf_excess):
     """Forward step: lower bounds (reduced costs) on how much more than the cheapest a tree with an action costs.
 
     ``excess (S,)`` of the level's states is given; those of the states below, the columns and the leaves are computed.
     """
+    columns, cost, leaf = actions
     below_excess[:] = np.inf
     for s in range(value.size):
         leaf_excess[s] = excess[s] + leaf[s] - value[s]

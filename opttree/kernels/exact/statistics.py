@@ -22,6 +22,9 @@ from opttree.runtime.compiling.compiled import kernel, lean
 Problem = namedtuple("Problem", "rank rows most leaf price min_leaf slack whole")
 # loss code; ridge (p,) of a linear leaf's weights, empty for constant leaves; number of outputs
 Leaf = namedtuple("Leaf", "loss ridge n_outputs")
+# the rows order[:, :m] of a node, in increasing order of each feature; `Problem`; reach (p, 2) int32, given and found:
+# first and last rank, or bucket, of each feature's splits that may cost less than the target
+Node = namedtuple("Node", "order m problem reach new_reach")
 
 
 @lean(error_model="numpy")

@@ -1,7 +1,7 @@
 """Leaf predictors given their rows (TAO, Theorem 3.3): means, medians, class frequencies, lasso/ridge, softmax.
 
-Rows of leaf l are ``order[start[l]:start[l + 1]]``; leaves without rows are unchanged. ``w`` sums to one over the
-training set, so penalties are in the units of the mean loss.
+The rows of a leaf are a `Group`; leaves without rows are unchanged. Weights sum to one over the training set, so
+penalties are in the units of the mean loss.
 """
 
 import numpy as np
@@ -10,6 +10,7 @@ from opttree.kernels.algebra.absolute import descend_absolute
 from opttree.kernels.algebra.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.algebra.logistic import fit_logistic
 from opttree.kernels.algebra.quadratic import solve_linear_leaf
+from opttree.kernels.records import Leaves
 from opttree.runtime.compiling.compiled import inner, kernel
 from opttree.runtime.threads import share
 
@@ -264,51 +265,60 @@ def fit_frequencies(Y, w, order, start, n_classes):
 
 
 @kernel()
-def least_squares_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+def least_squares_range(first, last, rows, group, net, min_rows, values, coefs):
     """`fit_linear` for some leaves."""
+    X, Y, w = rows
+    order, start = group
     for leaf in range(first, last):
-        rows = order[start[leaf] : start[leaf + 1]]
-        if rows.size >= min_rows:
-            fit_linear(X, rows, w[rows], Y[rows], l1, l2, values[leaf], coefs[leaf])
-        elif rows.size:
+        own = order[start[leaf] : start[leaf + 1]]
+        if own.size >= min_rows:
+            fit_linear(X, own, w[own], Y[own], net.l1, net.l2, values[leaf], coefs[leaf])
+        elif own.size:
             coefs[leaf] = 0.0
 
 
 @kernel()
-def least_absolute_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+def least_absolute_range(first, last, rows, group, net, min_rows, values, coefs):
     """`fit_linear_absolute` for some leaves."""
+    X, Y, w = rows
+    order, start = group
     for leaf in range(first, last):
-        rows = order[start[leaf] : start[leaf + 1]]
-        if rows.size >= min_rows:
-            fit_linear_absolute(X, rows, w[rows], Y[rows], l1, l2, values[leaf], coefs[leaf])
-        elif rows.size:
+        own = order[start[leaf] : start[leaf + 1]]
+        if own.size >= min_rows:
+            fit_linear_absolute(X, own, w[own], Y[own], net.l1, net.l2, values[leaf], coefs[leaf])
+        elif own.size:
             coefs[leaf] = 0.0
 
 
 @kernel()
-def softmaxes_range(first, last, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+def softmaxes_range(first, last, rows, group, net, min_rows, values, coefs):
     """`fit_softmax` for some leaves."""
+    X, Y, w = rows
+    order, start = group
     for leaf in range(first, last):
-        rows = order[start[leaf] : start[leaf + 1]]
-        if rows.size >= min_rows:
-            fit_softmax(X, rows, w[rows], Y[rows, 0], l1, l2, values[leaf], coefs[leaf])
-        elif rows.size:
+        own = order[start[leaf] : start[leaf + 1]]
+        if own.size >= min_rows:
+            fit_softmax(X, own, w[own], Y[own, 0], net.l1, net.l2, values[leaf], coefs[leaf])
+        elif own.size:
             coefs[leaf] = 0.0
 
 
-def fit_linear_leaves(kernel, X, Y, w, order, start, l1, l2, min_rows, values, coefs):
+def fit_linear_leaves(kernel, rows, group, net, min_rows, values, coefs):
     """Fit the linear predictor of every leaf with at least ``min_rows`` rows by one of the three kernels above.
 
     From the constants in ``values (L, K)`` and the warm starts in ``coefs (L, K, p)``, both overwritten; other leaves
     keep their constants.
     """
-    cost = order.size / (start.size - 1) * X.shape[1] ** 2
-    share(kernel, start.size - 1, cost, X, Y, w, order, start, l1, l2, min_rows, values, coefs)
+    cost = group.order.size / len(values) * rows.X.shape[1] ** 2
+    share(kernel, len(values), cost, rows, group, net, min_rows, values, coefs)
 
 
 @kernel()
-def ranges_range(first, last, X, Y, order, start, values, coefs, lower, upper):
+def ranges_range(first, last, rows, group, leaves):
     """`output_ranges` of some leaves, into ``lower`` and ``upper``."""
+    X, Y, _weight = rows
+    order, start = group
+    values, coefs, lower, upper = leaves
     for leaf in range(first, last):
         if start[leaf] == start[leaf + 1]:
             continue
@@ -329,13 +339,13 @@ def ranges_range(first, last, X, Y, order, start, values, coefs, lower, upper):
             upper[leaf, k] = max(min(high, fitted_high), low)
 
 
-def output_ranges(X, Y, order, start, values, coefs):
+def output_ranges(rows, group, values, coefs):
     """``(lower, upper)``, each (L, K): the intersection of the ranges of y and of the fitted values of a leaf.
 
     On the leaf's own rows clipping to it is as good as clipping to the range of y alone, and it limits extrapolation.
     Leaves without rows get the range of their constant.
     """
-    lower, upper = values.copy(), values.copy()
-    cost = order.size / (start.size - 1) * X.shape[1] * values.shape[1]
-    share(ranges_range, start.size - 1, cost, X, Y, order, start, values, coefs, lower, upper)
-    return lower, upper
+    leaves = Leaves(values, coefs, values.copy(), values.copy())
+    cost = group.order.size / len(values) * rows.X.shape[1] * values.shape[1]
+    share(ranges_range, len(values), cost, rows, group, leaves)
+    return leaves.lower, leaves.upper

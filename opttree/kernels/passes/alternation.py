@@ -19,10 +19,11 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.kernels.algebra.block_logistic import gather, lanes, margins, newton
+from opttree.kernels.algebra.block_logistic import Node, gather, lanes, margins, newton
 from opttree.kernels.algebra.gram import BLOCK, add_block_gram, gather_block, mirror_lower, padded
 from opttree.kernels.algebra.quadratic import JITTER, minimise_quadratic, solve_face
 from opttree.kernels.losses.exponential import sigmoid
+from opttree.kernels.records import Net
 from opttree.kernels.smooth.vectors import BLOCK as WIDE, VECTORISED, products
 from opttree.runtime.compiling.compiled import inner, kernel
 
@@ -35,13 +36,15 @@ ROOT_RIDGE = 1e-6  # ridge of the root's model, relative to the weight of all ro
 # X (n, p) and Y (n, K) in rows; blocks (n / WIDE, q / 4, 4 WIDE) is X in blocks, see `smooth.Data`; w (n,) in units of
 # rows, 0 for rows left out
 Sample = namedtuple("Sample", "X Y blocks w")
+# of leaves towards their parents' models, in rows; l1 on their weights, and relative to the weight of their rows, and
+# whether it only chooses the features
+Shrinkage = namedtuple("Shrinkage", "ridge l1 lasso relaxed")
 # passes, how many of them have constant leaves, whether the others' are linear; l1 on split weights, the same relative
-# to the weight of the node's pseudolabels, and l2; shrinkage of leaves in rows; l1 on their weights, and relative to
-# the weight of their rows, and whether it only chooses the features; whether answers are clipped, see `node_moments`,
-# and to the range of how many rows at least; Newton steps per node
-Rule = namedtuple(
-    "Rule", "passes constant_passes linear l1 split_lasso l2 ridge leaf_l1 leaf_lasso relaxed clip min_rows steps"
-)
+# to the weight of the node's pseudolabels, and l2; `Shrinkage`; whether answers are clipped, see `node_moments`, and to
+# the range of how many rows at least; Newton steps per node
+Rule = namedtuple("Rule", "passes constant_passes linear l1 split_lasso l2 shrinkage clip min_rows steps")
+# of every node: number of rows of positive weight, Gram matrix, moments with Y, and a range of Y
+Moments = namedtuple("Moments", "rows G c low high")
 # splits A (B, p) and b (B,); words of `side_words`; leaf (n,) and loss (n,) of each row; models, low, high of leaves
 State = namedtuple("State", "A b words leaf losses models low high")
 
@@ -99,8 +102,9 @@ def leaf_loss(X, Y, i, leaf, models, low, high):
 
 
 @inner(**VECTORISED)
-def best_cut(B, count, m, p, u, x, z, hist):
+def best_cut(node, x, z, hist):
     """Margins ``z`` of all rows; the cut with the lowest weighted 0/1 loss out of `BINS` goes to ``x[p]``."""
+    B, count, m, p, u = node
     one = z.dtype.type
     hist[:] = 0.0
     s = np.empty((1, BLOCK), z.dtype)
@@ -154,14 +158,15 @@ def update_node(sample, state, order, t, rule, mask, buffers):
             x[k] = A[t, k]
         x[p] = -b[t]
         l1 = rule.l1 / total + rule.split_lasso
-        newton(B, count, m, p, u, x, l1, rule.l2 / total, mask, rule.steps, scratch)
+        node = Node(B, count, m, p, u)
+        newton(node, x, Net(l1, rule.l2 / total), mask, rule.steps, scratch)
         if l1 > 0.0:
             length = 0.0
             for k in range(p):
                 length += x[k] * x[k]
             if length > 0.0:
                 x /= np.sqrt(length)
-        cut = best_cut(B, count, m, p, u, x, z, hist)
+        cut = best_cut(node, x, z, hist)
         for k in range(p):
             A[t, k] = x[k]
         b[t] = -x[p]
@@ -185,15 +190,16 @@ def update_node(sample, state, order, t, rule, mask, buffers):
 
 
 @inner(**VECTORISED)
-def solve_towards(G, c, ridge, l1, relaxed, parent, model, H, v):
+def solve_towards(G, c, ridge, l1, relaxed, parent, model, scratch):
     """Minimise ``m'Gm - 2 c.m + ridge |m - parent|^2 + l1 |m|_1`` (the constant, last, is free of l1) for every output.
     If ``relaxed``, the l1 penalty only chooses which weights are not zero; these are then fitted without it.
 
-    Without l1 by Cholesky factors, which go to ``H``: ``model = parent + (G + ridge I)^-1 (c - G parent)``. A column
+    Without l1 by Cholesky factors: ``model = parent + (G + ridge I)^-1 (c - G parent)``. A column
     that depends on those before it, to the single precision of ``G``, keeps the parent's weight: its pivot is noise,
     and dividing by it again and again would overflow (one-hot columns of many categories).
     """
     q = parent.shape[1]
+    H, v = scratch
     if l1 > 0.0 and q > 1:
         moment, L, u = np.empty(q), np.empty((q, q)), np.empty(q)
         support = np.empty(q, np.int64)
@@ -248,7 +254,7 @@ def solve_towards(G, c, ridge, l1, relaxed, parent, model, H, v):
 
 @kernel(**VECTORISED)
 def node_moments(sample, leaf, children, linear, min_rows):
-    """Statistics of each node's rows of positive weight: number, Gram matrices, moments with Y, and a range of Y.
+    """The `Moments` of each node's rows of positive weight.
 
     ``leaf (n,)`` is every row's leaf number. The range, to which predictions are clipped, is that of the smallest
     subtree around the node with at least ``min_rows`` rows. Without ``linear`` the matrices contain the intercept only.
@@ -319,27 +325,30 @@ def node_moments(sample, leaf, children, linear, min_rows):
         for kid in children[t]:
             if rows[kid] < min_rows:
                 low[kid], high[kid] = low[t], high[t]
-    return rows, G, c, low, high
+    return Moments(rows, G, c, low, high)
 
 
 @kernel(**VECTORISED)
-def leaf_models(children, rows, G, c, ridge, l1, lasso, relaxed, p, models):
+def leaf_models(children, moments, shrinkage, models):
     """Models of the leaves, each shrunk towards its parent's from the root down: ``models (L, K, p + 1)``, overwritten.
 
-    ``ridge`` is in units of rows; leaves without rows get their parent's model. With a ridge of 0 the leaves alone are
-    fitted, without regard to their parents. The l1 penalty of `solve_towards` is ``l1 + lasso * weight of the node``.
+    Leaves without rows get their parent's model. With a ridge of 0 the leaves alone are fitted, without regard to their
+    parents. The l1 penalty of `solve_towards` is ``l1 + lasso * weight of the node``.
     """
+    rows, G, c, _low, _high = moments
+    ridge, l1, lasso, relaxed = shrinkage
+    p = models.shape[2] - 1
     n_nodes, K, used = c.shape
     n_branches = children.shape[0]
     every = np.zeros((n_nodes, K, used))
-    H, v = np.zeros((used, used)), np.zeros(used)
+    scratch = np.zeros((used, used)), np.zeros(used)
     mass = G[0, used - 1, used - 1]
-    solve_towards(G[0], c[0], ROOT_RIDGE * mass, l1 + lasso * mass, relaxed, every[0], every[0], H, v)
+    solve_towards(G[0], c[0], ROOT_RIDGE * mass, l1 + lasso * mass, relaxed, every[0], every[0], scratch)
     for t in range(n_branches):
         for kid in children[t]:
             if rows[kid] > 0 and (ridge > 0.0 or kid >= n_branches):
                 penalty = l1 + lasso * G[kid, used - 1, used - 1]
-                solve_towards(G[kid], c[kid], ridge, penalty, relaxed, every[t], every[kid], H, v)
+                solve_towards(G[kid], c[kid], ridge, penalty, relaxed, every[t], every[kid], scratch)
             else:
                 every[kid] = every[t]
     models[:, :, :p] = 0.0
@@ -427,9 +436,9 @@ def alternate(sample, rows, A, b, live, rule, begun, masks):
         if iteration == rule.passes:
             break
         now_linear = rule.linear and iteration >= rule.constant_passes
-        sizes, G, c, low, high = node_moments(sample, leaf, children, now_linear, rule.min_rows)
-        leaf_models(children, sizes, G, c, rule.ridge, rule.leaf_l1, rule.leaf_lasso, rule.relaxed, p, models)
-        low, high = low[n_branches:], high[n_branches:]
+        moments = node_moments(sample, leaf, children, now_linear, rule.min_rows)
+        leaf_models(children, moments, rule.shrinkage, models)
+        low, high = moments.low[n_branches:], moments.high[n_branches:]
         if not rule.clip:
             low[:], high[:] = -np.inf, np.inf
         for i in rows:

@@ -5,6 +5,8 @@ wrong side. With all rows sent right the cost is ``sum(-u where u < 0)``; moving
 best threshold is the smallest prefix sum of ``u`` in sorted order.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
 from opttree.runtime.compiling.compiled import kernel
@@ -14,6 +16,13 @@ MAX_BUCKETS = 1024
 OFF_CENTRE = 0.4987  # rows of zero weight may lie at the exact midpoint, where rounding would decide their side
 TIE = 1e-12  # relative to the cost: the choice among equally good cuts must not depend on rounding
 RELATIVE_GAP = 1e-11  # along a hyperplane closer values count as equal: rounding in A.x must not change a side
+
+# along every feature, the rows in increasing order and their values, (p, n) each
+Sorted = namedtuple("Sorted", "order values")
+# of every node of a level: rows, sum of ``u``, and cost of sending all rows right
+Sums = namedtuple("Sums", "count total all_right")
+# of every feature and node, (p, n_slots) each: threshold, cost, and side, +1 where low values go left, -1 where right
+Cuts = namedtuple("Cuts", "threshold cost side")
 
 
 def between(low, high):
@@ -106,7 +115,7 @@ def best_threshold(z, u, min_rows):
 
 @kernel()
 def level_sums(slot, u, n_slots):
-    """For every node of a level: its number of rows, the sum of ``u``, and the cost of sending all rows right."""
+    """The `Sums` of a level."""
     count = np.zeros(n_slots, np.int64)
     total = np.zeros(n_slots)
     all_right = np.zeros(n_slots)
@@ -117,13 +126,15 @@ def level_sums(slot, u, n_slots):
             total[s] += u[i]
             if u[i] < 0.0:
                 all_right[s] -= u[i]
-    return count, total, all_right
+    return Sums(count, total, all_right)
 
 
 @kernel()
-def axis_range(first, last, order, values, slot, u, sums, min_rows, cut, cost, side):
-    """The best cut of every node along some features: ``cut``, ``cost`` and ``side``, each (p, n_slots)."""
+def axis_range(first, last, columns, slot, u, sums, min_rows, cuts):
+    """The best cut of every node along some features, into ``cuts``."""
+    order, values = columns
     count, total, all_right = sums
+    cut, cost, side = cuts
     n_slots, n = count.size, slot.size
     for j in range(first, last):
         running = np.zeros(n_slots)
@@ -159,9 +170,10 @@ def axis_range(first, last, order, values, slot, u, sums, min_rows, cut, cost, s
 
 
 @kernel()
-def cheapest(sums, cut, cost, side, price):
+def cheapest(sums, cuts, price):
     """The best of the features' cuts for every node, see `best_axis_splits`."""
     _count, total, all_right = sums
+    cut, cost, side = cuts
     p, n_slots = cost.shape
     feature = np.zeros(n_slots, np.int32)
     threshold = np.empty(n_slots)
@@ -201,6 +213,6 @@ def best_axis_splits(order, values, slot, u, n_slots, min_rows, price):
     """
     p, n = order.shape
     sums = level_sums(slot, u, n_slots)
-    cut, cost, side = np.empty((p, n_slots)), np.empty((p, n_slots)), np.ones((p, n_slots))
-    share(axis_range, p, 4 * n, order, values, slot, u, sums, min_rows, cut, cost, side)
-    return cheapest(sums, cut, cost, side, price)
+    cuts = Cuts(np.empty((p, n_slots)), np.empty((p, n_slots)), np.ones((p, n_slots)))
+    share(axis_range, p, 4 * n, Sorted(order, values), slot, u, sums, min_rows, cuts)
+    return cheapest(sums, cuts, price)

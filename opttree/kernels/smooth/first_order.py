@@ -16,6 +16,9 @@ CURVED = 1e-10
 SETTLED = 1e-12  # relative descent at which L-BFGS stops
 # Adam is nu1 = nu2 = 1 (Ma and Yarats, "Quasi-hyperbolic momentum and Adam", ICLR 2019, for the others)
 Moments = namedtuple("Moments", "beta1 beta2 nu1 nu2 epsilon")
+# number of steps before, for the bias correction of the moments; learning rate and gate scale of each step, (steps,)
+# each; first and last block (exclusive) of each step (steps, 2)
+Schedule = namedtuple("Schedule", "done rates alphas batches")
 
 
 @kernel()
@@ -68,13 +71,15 @@ def adam_step(theta, gradient, first, second, step, rate, moments):
 
 
 @register_jitable
-def take_steps(chunks, theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty):
+def take_steps(chunks, theta, state, schedule, moments, closed_leaves, objective):
     """`descend`, by `add_chunks` or its address: see `opttree.runtime.compiling.calls`."""
+    done, rates, alphas, batches = schedule
+    form = objective.form
     gradient = np.empty_like(theta)
     mass = np.empty(1 << form.depth, theta.dtype)
     losses = np.empty(rates.size)
     for i in range(rates.size):
-        losses[i] = evaluate(chunks, theta, alphas[i], data, batches[i], form, penalty, gradient, mass)
+        losses[i] = evaluate(chunks, theta, alphas[i], batches[i], objective, gradient, mass)
         update(theta, gradient, mass, state, done + i + 1, rates[i], moments, closed_leaves, form)
     return losses
 
@@ -96,14 +101,11 @@ def update(theta, gradient, mass, state, step, rate, moments, closed_leaves, for
     adam_step(theta[rest:], gradient[rest:], first[rest:], second[rest:], step, rate, moments)
 
 
-def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty):
-    """Take ``rates.size`` steps of Adam from ``theta``, which is overwritten, as is ``state (2, size)``.
+def descend(theta, state, schedule, moments, closed_leaves, objective):
+    """Take the steps of a `Schedule` by Adam from ``theta``, which is overwritten, as is ``state (2, size)``.
 
     Parameters
     ----------
-    done : number of earlier steps, for the bias correction of the moments.
-    rates, alphas : (steps,) learning rate and gate scale of each step.
-    batches : (steps, 2) first and last block (exclusive) of each step.
     closed_leaves : set the leaves' constants to their optimum for the gates of each step, see `best_constants`, instead
         of gradient steps.
 
@@ -111,8 +113,8 @@ def descend(theta, state, done, rates, alphas, batches, moments, closed_leaves, 
     -------
     (steps,) objectives on each step's batch, before the step.
     """
-    arguments = theta, state, done, rates, alphas, batches, moments, closed_leaves, data, form, penalty
-    address = alone(theta, data, batches[0], form)
+    arguments = theta, state, schedule, moments, closed_leaves, objective
+    address = alone(theta, schedule.batches[0], objective)
     return take_steps(add_chunks, *arguments) if address is None else take_steps_alone(address, *arguments)
 
 
@@ -217,13 +219,13 @@ def lbfgs_take(state, value):
 
 
 @register_jitable
-def iterate(chunks, theta, alpha, data, form, penalty, iterations, memory, least):
+def iterate(chunks, theta, alpha, objective, iterations, memory, least):
     """`lbfgs`, by `add_chunks` or its address: see `opttree.runtime.compiling.calls`."""
-    blocks = np.array([0, data.w.shape[0]])
-    mass = np.empty(1 << form.depth, theta.dtype)
+    blocks = np.array([0, objective.data.w.shape[0]])
+    mass = np.empty(1 << objective.form.depth, theta.dtype)
     state = lbfgs_begin(theta, iterations, memory, least)
     while not state.numbers[ENDED]:
-        value = evaluate(chunks, state.new, alpha, data, blocks, form, penalty, state.new_g, mass)
+        value = evaluate(chunks, state.new, alpha, blocks, objective, state.new_g, mass)
         lbfgs_take(state, value)
     return state.numbers[VALUE], int(state.numbers[EVALUATIONS])
 
@@ -231,12 +233,12 @@ def iterate(chunks, theta, alpha, data, form, penalty, iterations, memory, least
 iterate_alone = kernel()(iterate)
 
 
-def lbfgs(theta, alpha, data, form, penalty, iterations, memory, least=-1.0):
+def lbfgs(theta, alpha, objective, iterations, memory, least=-1.0):
     """A complete L-BFGS run on the smooth tree, see `lbfgs_begin`; returns the objective and the number of
     evaluations.
     """
-    arguments = theta, alpha, data, form, penalty, iterations, memory, least
-    address = alone(theta, data, (0, data.w.shape[0]), form)
+    arguments = theta, alpha, objective, iterations, memory, least
+    address = alone(theta, (0, objective.data.w.shape[0]), objective)
     return iterate(add_chunks, *arguments) if address is None else iterate_alone(address, *arguments)
 
 

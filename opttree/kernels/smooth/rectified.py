@@ -7,15 +7,27 @@ over its ancestors, of ``max(-z_t, 0)`` where it lies left and ``max(z_t, 0)`` w
 branches of ``|z_t|``: a number that all leaves share, less U, so that their softmax and maximum are those of -U.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
 from opttree.kernels.losses.codes import LOG
+from opttree.kernels.records import Rows
 from opttree.kernels.smooth.first_order import adam_step
 from opttree.kernels.smooth.walk import unpack
 from opttree.runtime.compiling.compiled import inner, kernel
 
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 NEGLIGIBLE = 16.0  # subtrees whose weight is below exp(-16) of the row's own leaf are skipped
+
+# what stays between the parts of an epoch: gradient; sums of the leaves, see `least_loss`; totals, see `relax_rows`
+Work = namedtuple("Work", "gradient sums totals")
+# parts ``first`` to ``last - 1`` of epochs whose rows are worked on in so many ``parts``
+Span = namedtuple("Span", "first last parts")
+# of AdamW on `relaxed`: learning rate of each epoch, decay of the weights, see `relaxed` for the rest, and `Moments`
+Relaxation = namedtuple("Relaxation", "rates decay alpha floor moments")
+# of Adam on `semantic`: learning rate, rows of a batch, strength of the l1 norm of the splits' weights, and `Moments`
+Batches = namedtuple("Batches", "rate size l1 moments")
 
 
 @inner(fastmath=FASTMATH)
@@ -85,17 +97,17 @@ def least_loss(sums, squares, form):
 
 
 @kernel()
-def relaxed(theta, alpha, floor, X, Y, w, form, gradient):
+def relaxed(theta, alpha, floor, data, form, gradient):
     """RADDT's objective: the leaves' losses weighted by the softmin of ``alpha U``, and its ``gradient``.
 
     Weights of at most ``floor`` count as zero. The log loss is capped, its derivative is not: it leads back from the
     cap. Returns the objective and the loss of the hard tree: with optimal constants in its leaves, or with the linear
     leaves as they are.
     """
-    sums, totals = np.zeros(((1 << form.depth), form.n_outputs + 1)), np.zeros(2)
+    work = Work(gradient, np.zeros(((1 << form.depth), form.n_outputs + 1)), np.zeros(2))
     gradient[:] = 0
-    objective = relax_rows(theta, alpha, floor, X, Y, w, form, gradient, sums, totals)
-    return objective, hard_loss(sums, totals, form)
+    objective = relax_rows(theta, alpha, floor, data, form, work)
+    return objective, hard_loss(work.sums, work.totals, form)
 
 
 @kernel()
@@ -105,11 +117,12 @@ def hard_loss(sums, totals, form):
 
 
 @kernel()
-def relax_rows(theta, alpha, floor, X, Y, w, form, gradient, sums, totals):
-    """Add what these rows contribute to the ``gradient`` of `relaxed`, to ``sums`` of the leaves (see `least_loss`) and
-    to ``totals``: the weighted squares of y and the loss with the leaves as they are. Returns their part of the
-    objective.
+def relax_rows(theta, alpha, floor, data, form, work):
+    """Add what these rows contribute to the gradient of `relaxed`, to the sums of the leaves (see `least_loss`) and to
+    the totals: the weighted squares of y and the loss with the leaves as they are. Returns their part of the objective.
     """
+    X, Y, w = data
+    gradient, sums, totals = work
     dtype = theta.dtype
     A, b, values, coefs = unpack(theta, form)
     slope_A, slope_b, slope_values, slope_coefs = unpack(gradient, form)
@@ -193,14 +206,14 @@ def relax_rows(theta, alpha, floor, X, Y, w, form, gradient, sums, totals):
 
 
 @kernel()
-def descend_relaxed(theta, best, least, state, work, first, last, parts, rates, how, X, Y, w, form, moments):
-    """Parts ``first`` to ``last`` of epochs of AdamW on `relaxed`, whose rows are worked on in so many ``parts``.
-
-    ``work`` is what stays between parts (gradient, sums, totals), ``how`` the decay, alpha and the floor. ``best``
-    becomes the theta of least loss of the hard tree; returns that loss.
+def descend_relaxed(theta, best, least, state, work, span, how, data, form):
+    """The parts ``span`` of epochs of AdamW on `relaxed`; ``how``: `Relaxation`. ``best`` becomes the theta of least
+    loss of the hard tree; returns that loss.
     """
+    X, Y, w = data
     gradient, sums, totals = work
-    decay, alpha, floor = how
+    first, last, parts = span
+    rates, decay, alpha, floor, moments = how
     size = -(-X.shape[0] // parts)
     for at in range(first, last):
         epoch, part = at // parts, at % parts
@@ -209,7 +222,7 @@ def descend_relaxed(theta, best, least, state, work, first, last, parts, rates, 
             sums[:] = 0
             totals[:] = 0
         rows = slice(part * size, (part + 1) * size)
-        relax_rows(theta, alpha, floor, X[rows], Y[rows], w[rows], form, gradient, sums, totals)
+        relax_rows(theta, alpha, floor, Rows(X[rows], Y[rows], w[rows]), form, work)
         if part == parts - 1:
             loss = hard_loss(sums, totals, form)
             if loss < least:
@@ -221,12 +234,13 @@ def descend_relaxed(theta, best, least, state, work, first, last, parts, rates, 
 
 
 @kernel()
-def semantic(theta, rows, X, Y, w, form, gradient, leaf_class):
+def semantic(theta, rows, data, form, gradient, leaf_class):
     """DTSemNet's loss on a batch of ``rows``, and its ``gradient``.
 
     Of classes, cross-entropy of the softmax of the largest -U among the leaves of each class. Of numbers, squared
     loss of the row's own leaf, whose choice has the derivative of the softmax of -U (straight through).
     """
+    X, Y, w = data
     dtype = theta.dtype
     A, b, values, coefs = unpack(theta, form)
     slope_A, slope_b, slope_values, slope_coefs = unpack(gradient, form)
@@ -297,14 +311,13 @@ def semantic(theta, rows, X, Y, w, form, gradient, leaf_class):
 
 
 @kernel()
-def semantic_batches(theta, state, done, rate, order, batch, l1, X, Y, w, form, moments, leaf_class):
-    """Adam on batches of the rows in ``order``, after ``done`` steps; the loss has ``l1`` times the l1 norm of the
-    splits' weights. Returns the number of steps taken so far.
-    """
+def semantic_batches(theta, state, done, order, batches, data, form, leaf_class):
+    """Adam on `Batches` of the rows in ``order``, after ``done`` steps. Returns the number of steps taken so far."""
+    rate, size, l1, moments = batches
     gradient = np.empty_like(theta)
     n_weights = ((1 << form.depth) - 1) * form.n_features
-    for first in range(0, order.size, batch):
-        semantic(theta, order[first : first + batch], X, Y, w, form, gradient, leaf_class)
+    for first in range(0, order.size, size):
+        semantic(theta, order[first : first + size], data, form, gradient, leaf_class)
         for j in range(n_weights):
             gradient[j] += theta.dtype.type(l1) * np.sign(theta[j])
         done += 1

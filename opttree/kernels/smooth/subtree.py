@@ -1,5 +1,7 @@
 """The smooth tree in the working sets of a decomposition: gates and leaf losses of selected rows."""
 
+from collections import namedtuple
+
 import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
@@ -15,6 +17,10 @@ from opttree.runtime.threads import share
 MOST_ARGUMENT = 40.0  # |arguments| of gates are clamped at this, as in `smooth`
 LEAST_WEIGHT = 1e-12  # a leaf with a smaller share of the weight, and no ridge, is unchanged
 LEAST_PROBABILITY = 1e-30  # of the row's class, in the logarithm
+
+# what is below a node: its number, levels of branches, and how many of them the problem keeps; branches below these act
+# as leaves, with expected losses
+Below = namedtuple("Below", "node height levels")
 
 
 @inner(fastmath=FASTMATH, inline="always")
@@ -88,7 +94,7 @@ def set_gates(X, A, b, alpha, branches, out):
 
 
 @kernel(**VECTORISED)
-def losses_blocks(first, last, X, Y, values, coefs, first_leaf, loss, out):
+def losses_blocks(first, last, X, Y, values, coefs, loss, out):
     """Losses of the rows of some blocks at the leaves ``values (L, K)``, ``coefs (L, K, p or 0)``, see `set_losses`."""
     L, K, p = coefs.shape
     zero = L - L
@@ -108,22 +114,22 @@ def losses_blocks(first, last, X, Y, values, coefs, first_leaf, loss, out):
                 softmax_rows(Z, leaf * K, K)
                 for r in range(BLOCK):
                     own = max(Z[leaf * K + int(Y[i, 0, r]), r], LEAST_PROBABILITY)
-                    out[first_leaf + leaf, i * BLOCK + r] = -np.log(own)
+                    out[leaf, i * BLOCK + r] = -np.log(own)
                 continue
             for r in range(BLOCK):
-                out[first_leaf + leaf, i * BLOCK + r] = 0.0
+                out[leaf, i * BLOCK + r] = 0.0
             for k in range(K):
                 for r in range(BLOCK):
                     e = Z[leaf * K + k, r] - Y[i, k, r]
-                    out[first_leaf + leaf, i * BLOCK + r] += e * e
+                    out[leaf, i * BLOCK + r] += e * e
 
 
-def set_losses(X, Y, values, coefs, first_leaf, loss, out):
-    """Losses of all rows at some leaves, by the code ``loss`` (squared or log), into the rows of ``out (L, rows)`` from
-    ``first_leaf``; under log loss the leaves hold class scores, and Y class codes.
+def set_losses(X, Y, values, coefs, loss, out):
+    """Losses of all rows at some leaves, by the code ``loss`` (squared or log), into ``out (L, rows)``; under log loss
+    the leaves hold class scores, and Y class codes.
     """
     cost = BLOCK * values.size * (coefs.shape[2] + 5) / VECTORS
-    share(losses_blocks, X.shape[0], cost, X, Y, values, coefs, first_leaf, loss, out)
+    share(losses_blocks, X.shape[0], cost, X, Y, values, coefs, loss, out)
 
 
 @kernel(**VECTORISED)
@@ -168,12 +174,12 @@ def passing(gates, path, goes_left, n):
 
 
 @kernel(**VECTORISED)
-def subtree_blocks(first, last, X, rows, w, gates, losses, node, height, levels, packed):
-    """Rows ``X[rows]``, weights ``w`` and losses below ``node``, in some blocks of ``packed``, see `smooth.Data`.
-
-    The subtree has ``height`` levels of branches, of which the problem keeps ``levels``; branches below these act as
-    leaves, with expected losses.
+def subtree_blocks(first, last, X, rows, w, point, below, packed):
+    """Rows ``X[rows]``, weights ``w`` and the losses below a node, in some blocks of ``packed``, see `smooth.Data`;
+    ``point`` are the gates and losses of all rows.
     """
+    gates, losses = point
+    node, height, levels = below
     m, p = rows.size, X.shape[1]
     first_leaf = ((node + 1) << height) - 1 - gates.shape[0]
     V = np.empty(1 << height)
@@ -195,10 +201,10 @@ def subtree_blocks(first, last, X, rows, w, gates, losses, node, height, levels,
             packed.w[i, r] = w[at] if inside else 0.0
 
 
-def pack_subtree(X, rows, w, gates, losses, node, height, levels, packed):
+def pack_subtree(X, rows, w, point, below, packed):
     """Fill ``packed``, see `subtree_blocks`."""
-    cost = BLOCK * (2 * X.shape[1] + (4 << height))
-    share(subtree_blocks, packed.w.shape[0], cost, X, rows, w, gates, losses, node, height, levels, packed)
+    cost = BLOCK * (2 * X.shape[1] + (4 << below.height))
+    share(subtree_blocks, packed.w.shape[0], cost, X, rows, w, point, below, packed)
 
 
 @kernel(**VECTORISED)
@@ -223,10 +229,11 @@ def leaf_weights(rows, w, gates, node, height):
 
 
 @kernel()
-def equations_range(first, last, X, Y, rows, W, l2, values, coefs, equations):
+def equations_range(first, last, data, rows, l2, values, coefs, equations):
     """Normal equations of some leaves, into ``equations``: Gram matrices, moments, squared norms of the gradients,
     masses; see `fit_leaves`.
     """
+    X, Y, W = data
     grams, moments, squares, mass = equations
     _L, K, p = coefs.shape
     for leaf in range(first, last):
@@ -255,8 +262,9 @@ def equations_range(first, last, X, Y, rows, W, l2, values, coefs, equations):
 
 
 @kernel()
-def solve_leaves(equations, l1, l2, values, coefs):
+def solve_leaves(equations, net, values, coefs):
     """Solve the normal equations of all leaves with rows, see `fit_leaves`."""
+    l1, l2 = net
     grams, moments, _squares, mass = equations
     L, K, p = coefs.shape
     v = np.empty(p + 1)
@@ -270,25 +278,27 @@ def solve_leaves(equations, l1, l2, values, coefs):
                 values[leaf, k] = v[p]
 
 
-def fit_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
+def fit_leaves(data, rows, net, threshold, values, coefs):
     """Weighted least squares of each leaf, ``sum_i W[i, l] |y_i - f_l(x_i)|^2 + l1 |coefs|_1 + l2 |coefs|_2^2``.
 
-    ``W (m, L)`` belongs to ``X[rows]``. Leaves are unchanged if the norm of the gradient with respect to all of them
-    (without the l1 term) is at most ``threshold``. Returns that norm before the fit.
+    ``data`` are `Rows` of which ``rows (m,)`` count, with weights ``W (m, L)`` of these. Leaves are unchanged if the
+    norm of the gradient with respect to all of them (without the l1 term) is at most ``threshold``. Returns that norm
+    before the fit.
     """
     L, K, p = coefs.shape
     q = padded(p)
     equations = np.zeros((L, q, q)), np.zeros((L, K, p + 1)), np.zeros(L), np.zeros(L)
-    share(equations_range, L, rows.size * (p + 1) ** 2, X, Y, rows, W, l2, values, coefs, equations)
+    share(equations_range, L, rows.size * (p + 1) ** 2, data, rows, net.l2, values, coefs, equations)
     norm = float(np.sqrt(equations[2].sum()))
     if norm > threshold:
-        solve_leaves(equations, l1, l2, values, coefs)
+        solve_leaves(equations, net, values, coefs)
     return norm
 
 
 @kernel()
-def softmax_slopes_range(first, last, X, Y, rows, W, l2, values, coefs, squares):
+def softmax_slopes_range(first, last, data, rows, l2, values, coefs, squares):
     """Squared norms of the gradients of some leaves (without the l1 term), into ``squares``."""
+    X, Y, W = data
     _L, K, p = coefs.shape
     for leaf in range(first, last):
         slope, share = np.zeros((K, p + 1)), np.empty(K)
@@ -316,8 +326,9 @@ def softmax_slopes_range(first, last, X, Y, rows, W, l2, values, coefs, squares)
 
 
 @kernel()
-def softmax_leaves_range(first, last, X, Y, rows, W, l1, l2, values, coefs):
+def softmax_leaves_range(first, last, data, rows, net, values, coefs):
     """`fit_softmax_leaves` for some leaves."""
+    X, Y, W = data
     _L, K, p = coefs.shape
     for leaf in range(first, last):
         weight = W[:, leaf].copy()
@@ -332,17 +343,17 @@ def softmax_leaves_range(first, last, X, Y, rows, W, l1, l2, values, coefs):
                 values[leaf, k] = np.log(max(shares[k], SMALLEST_PROBABILITY))
             continue
         near = np.flatnonzero(weight > LEAST_WEIGHT * mass)
-        fit_softmax(X, rows[near], weight[near], Y[rows[near], 0], l1, l2, values[leaf], coefs[leaf])
+        fit_softmax(X, rows[near], weight[near], Y[rows[near], 0], net.l1, net.l2, values[leaf], coefs[leaf])
 
 
-def fit_softmax_leaves(X, Y, rows, W, l1, l2, threshold, values, coefs):
+def fit_softmax_leaves(data, rows, net, threshold, values, coefs):
     """As `fit_leaves` under log loss, for class scores and the class codes ``Y (n, 1)``: multinomial logistic
     regressions of linear leaves, and log shares of the classes in constant ones.
     """
     squares = np.zeros(values.shape[0])
     cost = rows.size * values.shape[1] * (coefs.shape[2] + 10)
-    share(softmax_slopes_range, squares.size, cost, X, Y, rows, W, l2, values, coefs, squares)
+    share(softmax_slopes_range, squares.size, cost, data, rows, net.l2, values, coefs, squares)
     norm = float(np.sqrt(squares.sum()))
     if norm > threshold:
-        share(softmax_leaves_range, squares.size, 10 * cost, X, Y, rows, W, l1, l2, values, coefs)
+        share(softmax_leaves_range, squares.size, 10 * cost, data, rows, net, values, coefs)
     return norm

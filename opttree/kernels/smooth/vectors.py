@@ -190,11 +190,12 @@ def combine(P, depth, S, i, V, at):
 
 
 @inner(**VECTORISED)
-def twin_leaves(P, depth, S, i, y, left, right, V, at):
-    """A branch over two constant leaves under squared loss: leaves and `combine` in one loop.
+def twin_leaves(P, depth, S, i, y, pair, V, at):
+    """A branch over a pair of constant leaves under squared loss: leaves and `combine` in one loop.
 
     Returns the sum of dL/dz, half the gradients of the two constants, and the mass of the left leaf.
     """
+    left, right = pair
     one, apart = P.dtype.type(1.0), left - right
     total = d_left = d_right = mass = P.dtype.type(0.0)
     for r in range(BLOCK):
@@ -213,8 +214,9 @@ def twin_leaves(P, depth, S, i, y, left, right, V, at):
 
 
 @inner(**VECTORISED)
-def twin_leaves_and_terms(P, depth, S, i, y, left, right, extra, V, at):
+def twin_leaves_and_terms(P, depth, S, i, y, pair, extra, V, at):
     """`twin_leaves` with terms ``extra`` added to the losses of the leaves; without terms that one is faster."""
+    left, right = pair
     one, apart = P.dtype.type(1.0), left - right
     extra_right, extra_apart = extra[1], extra[0] - extra[1]
     total = d_left = d_right = mass = P.dtype.type(0.0)
@@ -234,8 +236,9 @@ def twin_leaves_and_terms(P, depth, S, i, y, left, right, extra, V, at):
 
 
 @inner(**VECTORISED)
-def twin_forward(P, depth, S, i, left, right, F):
+def twin_forward(P, depth, S, i, pair, F):
     """As `twin_leaves` for the `FORWARD` pass: adds the weighted prediction to ``F``; returns the left leaf's mass."""
+    left, right = pair
     mass = P.dtype.type(0.0)
     for r in range(BLOCK):
         p = P[depth, r]
@@ -246,8 +249,9 @@ def twin_forward(P, depth, S, i, left, right, F):
 
 
 @inner(**VECTORISED)
-def twin_backward(P, depth, S, i, F, left, right, extra, V, at):
+def twin_backward(P, depth, S, i, F, pair, extra, V, at):
     """As `twin_leaves` for the `BACKWARD` pass; returns the sum of dL/dz and the gradients of the two constants."""
+    left, right = pair
     one, apart = P.dtype.type(1.0), left - right
     extra_right, extra_apart = extra[1], extra[0] - extra[1]
     total = d_left = d_right = P.dtype.type(0.0)
@@ -280,15 +284,15 @@ def softmax_rows(T, at, K):
 
 
 @inner(**VECTORISED)
-def leaf_losses(y, P, depth, T, row, F, V, at, K, loss, what):
-    """At one leaf with predictions (scores) ``T[row:row + K]``: V goes to ``V[at]``, and the gradient with respect to
+def leaf_losses(y, P, depth, T, row, F, V, at, form, what):
+    """At one leaf with predictions (K scores) ``T[row:row + K]``: V goes to ``V[at]``, and the gradient with respect to
     them to ``T``.
 
     In the `FORWARD` pass the weighted prediction is added to ``F`` instead, and ``T`` is overwritten.
     """
-    dtype = P.dtype.type
+    dtype, K = P.dtype.type, form.n_outputs
     zero, one, two, tiny = dtype(0.0), dtype(1.0), dtype(2.0), dtype(1e-30)
-    if loss == LOG:
+    if form.loss == LOG:
         softmax_rows(T, row, K)
         for r in range(BLOCK):
             label = row + int(y[0, r])

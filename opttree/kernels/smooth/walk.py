@@ -62,6 +62,8 @@ Data = namedtuple("Data", "X Y w")
 Form = namedtuple("Form", "depth levels eps loss aggregation n_features n_outputs linear")
 # l1 and l2 strengths on split weights and leaf coefficients
 Penalty = namedtuple("Penalty", "l1_splits l2_splits l1_leaves l2_leaves")
+# the three of them
+Objective = namedtuple("Objective", "data form penalty")
 
 
 @inner(**VECTORISED)
@@ -102,17 +104,17 @@ def walk(x, y, buffers, form, slots, params, grads, what):
             twin = twins and depth == form.depth - 1
             if twin:
                 leaf = 2 * t + 1 - n_branches
-                left, right = values[leaf], values[leaf + 1]
+                pair = values[leaf], values[leaf + 1]
                 more = (extra[leaf], extra[leaf + 1]) if extra.size > 0 else (zero_loss, zero_loss)
                 if what == FORWARD:
-                    m_left = twin_forward(P, depth, S, i, left, right, F)
+                    m_left = twin_forward(P, depth, S, i, pair, F)
                 elif what == BACKWARD:
-                    dz, left, right = twin_backward(P, depth, S, i, F, left, right, more, V, at)
+                    dz, left, right = twin_backward(P, depth, S, i, F, pair, more, V, at)
                 elif extra.size > 0:
-                    dz, left, right, m_left = twin_leaves_and_terms(P, depth, S, i, y, left, right, more, V, at)
+                    dz, left, right, m_left = twin_leaves_and_terms(P, depth, S, i, y, pair, more, V, at)
                     left, right = 2 * left, 2 * right
                 else:
-                    dz, left, right, m_left = twin_leaves(P, depth, S, i, y, left, right, V, at)
+                    dz, left, right, m_left = twin_leaves(P, depth, S, i, y, pair, V, at)
                     left, right = 2 * left, 2 * right
                 if what != BACKWARD:
                     mass[leaf] += m_left
@@ -154,7 +156,7 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                 if form.loss == GIVEN:
                     copy_row(V, at, y, leaf)
                 else:
-                    leaf_losses(y, P, depth, T, row, F, V, at, K, form.loss, what)
+                    leaf_losses(y, P, depth, T, row, F, V, at, form, what)
                 if what != BACKWARD:
                     mass[leaf] += total
                 if backward:
@@ -349,8 +351,9 @@ def finish(theta, alpha, work, penalty, gradient, mass):
 
 
 @register_jitable
-def evaluate(chunks, theta, alpha, data, blocks, form, penalty, gradient, mass):
+def evaluate(chunks, theta, alpha, blocks, objective, gradient, mass):
     """`value_and_gradient`, by `add_chunks` or its address: see `opttree.runtime.compiling.calls`."""
+    data, form, penalty = objective
     work = prepare(theta, alpha, data, blocks, form)
     run(chunks, work[1].size - 1, cost_of_chunk(form, blocks), work)
     return finish(theta, alpha, work, penalty, gradient, mass)
@@ -366,8 +369,9 @@ def cost_of_chunk(form, blocks):
     return rows / MOST_CHUNKS * (1 << form.depth) * (form.n_features + 10) * (1 + form.linear) / VECTORS
 
 
-def alone(theta, data, blocks, form):
+def alone(theta, blocks, objective):
     """Address of `add_chunks` if evaluations on these blocks are worth one thread only, else None."""
+    data, form, _penalty = objective
     n_chunks = max(1, min(MOST_CHUNKS, int(blocks[1] - blocks[0])))
     if threads_for(n_chunks, cost_of_chunk(form, blocks)) > 1:
         return None
@@ -375,12 +379,12 @@ def alone(theta, data, blocks, form):
     return address_of(add_chunks, prepare, (theta, 1.0, data, blocks, form), key)
 
 
-def value_and_gradient(theta, alpha, data, blocks, form, penalty, gradient, mass):
-    """Objective of ``theta`` on the blocks ``blocks[0]..blocks[1] - 1``: their mean loss plus the penalties.
+def value_and_gradient(theta, alpha, blocks, objective, gradient, mass):
+    """`Objective` of ``theta`` on the blocks ``blocks[0]..blocks[1] - 1``: their mean loss plus the penalties.
 
     ``gradient`` (as theta) and ``mass (L,)``, each leaf's share of the weight, are overwritten. The result does not
     depend on the number of threads.
     """
-    arguments = theta, alpha, data, blocks, form, penalty, gradient, mass
-    address = alone(theta, data, blocks, form)
+    arguments = theta, alpha, blocks, objective, gradient, mass
+    address = alone(theta, blocks, objective)
     return evaluate(add_chunks, *arguments) if address is None else evaluate_alone(address, *arguments)

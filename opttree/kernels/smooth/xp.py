@@ -12,27 +12,29 @@ SURE = 18.0  # a gate with a larger |argument| sends less than 2e-8 the other wa
 NUMBERS = 1 << 24  # largest size of an array over starts, rows and leaves: `evaluate` takes the rows in portions
 
 
-def value_and_gradient(xp, A, b, values, coefs, alpha, X, Y, w, loss, aggregation):
+def value_and_gradient(xp, parts, alpha, rows, loss, aggregation):
     """Mean loss of S smooth trees and its gradient.
 
     Parameters
     ----------
-    A : (S, B, p) split weights, heap order; b : (S, B) thresholds; values : (S, L, K); coefs : (S, L, K, p) or None
-        for constant leaves.
+    parts : A (S, B, p) split weights, heap order; b (S, B) thresholds; values (S, L, K); coefs (S, L, K, p) or None for
+        constant leaves.
     alpha : scale of the gates, a number or (S, 1, 1).
-    X : (n, p); Y : (n, K) outputs, (n,) integer class codes for `LOG`, or (n, L) losses of the leaves for `GIVEN`, for
-        which ``values`` is (S, L, 0); w : (n,) weights that sum to one. Or (S, n, p) and so on, for separate rows of
+    rows : X (n, p); Y (n, K) outputs, (n,) integer class codes for `LOG`, or (n, L) losses of the leaves for `GIVEN`,
+        for which ``values`` is (S, L, 0); w (n,) weights that sum to one. Or (S, n, p) and so on, for separate rows of
         each start.
 
     Returns
     -------
     value (S,), and the gradient as A, b, values, coefs; coefs is None for constant leaves.
     """
-    return _pass(xp, A, b, values, coefs, alpha, X, Y, w, loss, aggregation)[:2]
+    return _pass(xp, parts, alpha, rows, loss, aggregation)[:2]
 
 
-def _pass(xp, A, b, values, coefs, alpha, X, Y, w, loss, aggregation):
+def _pass(xp, parts, alpha, rows, loss, aggregation):
     """`value_and_gradient`, and the leaves' shares of the weight (S, L)."""
+    A, b, values, coefs = parts
+    X, Y, w = rows
     if X.ndim == 2:
         X, Y, w = (xp.expand_dims(part, axis=0) for part in (X, Y, w))
     S, P, levels = gates(xp, A, b, alpha, X)
@@ -197,13 +199,12 @@ def evaluate(xp, theta, alpha, X, Y, w, form, penalty):
     X, Y, w : as `value_and_gradient` takes them, with a leading axis of length S or 1.
     penalty : see `penalty_value`.
     """
-    A, b, values, coefs = unpack(xp, theta, form)
-    scale = xp.reshape(alpha, (-1, 1, 1))
+    trees, scale = unpack(xp, theta, form), xp.reshape(alpha, (-1, 1, 1))
     portion = max(1, NUMBERS // (theta.shape[0] * max(1, form.n_outputs) << form.depth))
     totals = None
     for i in range(0, X.shape[1], portion):
-        some = (part[:, i : min(i + portion, X.shape[1]), ...] for part in (X, Y, w))
-        value, slopes, mass = _pass(xp, A, b, values, coefs, scale, *some, form.loss, form.aggregation)
+        some = [part[:, i : min(i + portion, X.shape[1]), ...] for part in (X, Y, w)]
+        value, slopes, mass = _pass(xp, trees, scale, some, form.loss, form.aggregation)
         flat = [xp.reshape(slope, (theta.shape[0], -1)) for slope in slopes if slope is not None]
         parts = value, xp.concat(flat, axis=1), mass
         totals = parts if totals is None else tuple(x + y for x, y in zip(totals, parts, strict=True))

@@ -22,7 +22,7 @@ from opttree.kernels.losses.codes import EXPECTED, LOG, MIXTURE, SQUARED
 from opttree.kernels.smooth import walk as smooth
 from opttree.kernels.smooth.first_order import adam_step
 from opttree.kernels.smooth.vectors import BACKWARD, BLOCK, FORWARD, VECTORISED, tile_slots
-from opttree.kernels.smooth.walk import VECTORS, tile_order, walk
+from opttree.kernels.smooth.walk import VECTORS, Data, tile_order, walk
 from opttree.runtime.compiling.calls import address_of, run
 from opttree.runtime.compiling.compiled import inner, kernel
 from opttree.runtime.threads import threads_for
@@ -194,7 +194,7 @@ def chunks(form):
 
 @kernel()
 def forward_space(theta, X, form):
-    """Arrays that `forward` fills, see there, and the bounds of the chunks of trees."""
+    """Arrays that `forward` fills, see there."""
     dtype = theta.dtype
     n_blocks, T, width = X.shape[0], form.n_trees, form.width
     outs = np.zeros((form.n_layers, T, n_blocks, width, BLOCK), dtype)
@@ -207,18 +207,19 @@ def forward_space(theta, X, form):
             for g in range(X.shape[1]):
                 for r in range(4 * BLOCK):
                     inputs[i, g, r] = X[i, g, r]
-    return outs, mass, inputs, chunks(form)
+    return outs, mass, inputs
 
 
 @kernel()
-def forward_work(theta, inputs, y, w, bounds, form, layer, outs, mass):
+def forward_work(theta, data, form, layer, outs, mass):
     """The work of `forward_chunks` in a layer: rows, chunks of trees, splits, and leaves; and where the trees' outputs
     ``(T, blocks, width, BLOCK)`` and the leaves' masses ``(T, L)`` go.
     """
+    inputs, y, w = data
     tile = tile_form(form, SQUARED)  # sums of outputs; y is not read
     slots, n_rows = tile_order(form.depth, tile.levels)
     W, c = gates_of(theta, form, layer, slots, n_rows)
-    return inputs, y, w, bounds, tile, slots, W, c, leaf_outputs(theta, form, layer), outs, mass
+    return inputs, y, w, chunks(form), tile, slots, W, c, leaf_outputs(theta, form, layer), outs, mass
 
 
 @kernel()
@@ -234,12 +235,12 @@ def pass_on(outs, inputs, form, layer):
 
 
 @register_jitable
-def forward_on(kernel, theta, X, y, w, form):
+def forward_on(kernel, theta, data, form):
     """`forward`, by `forward_chunks` or its address: see `opttree.runtime.compiling.calls`."""
-    outs, mass, inputs, bounds = forward_space(theta, X, form)
+    outs, mass, inputs = forward_space(theta, data.X, form)
     for layer in range(form.n_layers):
-        work = forward_work(theta, inputs, y, w, bounds, form, layer, outs[layer], mass[layer])
-        run(kernel, bounds.size - 1, cost_of_chunk(form, X.shape[0]), work)
+        work = forward_work(theta, Data(inputs, data.Y, data.w), form, layer, outs[layer], mass[layer])
+        run(kernel, work[3].size - 1, cost_of_chunk(form, data.X.shape[0]), work)
         if layer < form.n_layers - 1:
             pass_on(outs[layer], inputs, form, layer)
     return outs, mass, inputs
@@ -308,13 +309,15 @@ def path_terms(mass, form, weight):
 
 
 @kernel()
-def backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, by_means, weight, dX):
+def backward_work(theta, gradient, data, form, layer, extra, by_means, dX):
     """The work of `backward_chunks` in a layer; ``by_means``, from `mean_slopes`.
 
     It holds the slopes ``(T, blocks, width, BLOCK)``: derivatives of the loss with respect to the trees' outputs, later
     layers included (the expected loss does not need them); and the gradients: of the splits by tree, of the leaves in
     ``gradient`` itself, of the inputs by chunk in ``dX``; and the chunks' sums of the expected loss.
     """
+    inputs, y, w = data
+    bounds = chunks(form)
     dtype = theta.dtype
     T, n_blocks, K = form.n_trees, w.shape[0], form.n_outputs
     tile = tile_form(form, form.loss if form.expected else SQUARED)  # SQUARED: by ``slopes``, for both losses
@@ -402,23 +405,23 @@ def weight_of(w):
 
 
 @register_jitable
-def evaluate(kernels, theta, X, y, w, form, gradient):
+def evaluate(kernels, theta, data, form, gradient):
     """`value_and_gradient`, by `forward_chunks` and `backward_chunks` or their addresses."""
+    X, y, w = data
     weight = weight_of(w)
     if not form.expected or form.path_penalty > 0.0:
-        outs, mass, inputs = forward_on(kernels[0], theta, X, y, w, form)
+        outs, mass, inputs = forward_on(kernels[0], theta, data, form)
     else:
-        outs, mass, inputs, _bounds = forward_space(theta, X[:0], form)
+        outs, mass, inputs = forward_space(theta, X[:0], form)
         inputs = X
-    bounds = chunks(form)
     by_means, value = mean_slopes(outs, y, w, form, weight)
-    n_chunks = bounds.size - 1 if form.n_layers > 1 else 0
+    n_chunks = chunks(form).size - 1 if form.n_layers > 1 else 0
     dX = np.zeros((n_chunks, w.shape[0], inputs.shape[1], 4 * BLOCK), theta.dtype)
     for back in range(form.n_layers):
         layer = form.n_layers - 1 - back
         extra, penalty = path_terms(mass[layer], form, weight)
-        work = backward_work(theta, gradient, inputs, y, w, bounds, form, layer, extra, by_means, weight, dX)
-        run(kernels[1], bounds.size - 1, 2 * cost_of_chunk(form, w.shape[0]), work)
+        work = backward_work(theta, gradient, Data(inputs, y, w), form, layer, extra, by_means, dX)
+        run(kernels[1], work[3].size - 1, 2 * cost_of_chunk(form, w.shape[0]), work)
         value += penalty + backward_finish(theta, gradient, work, form, layer, weight)
     return value
 
@@ -441,7 +444,7 @@ def take_steps(kernels, theta, state, done, rates, batches, data, form, moments)
     total = 0.0
     for i in range(batches.shape[0]):
         a, b = batches[i, 0], batches[i, 1]
-        total += evaluate(kernels, theta, data.X[a:b], data.Y[a:b], data.w[a:b], form, gradient)
+        total += evaluate(kernels, theta, Data(data.X[a:b], data.Y[a:b], data.w[a:b]), form, gradient)
         update(theta, gradient, state, done + i + 1, rates, form, moments)
     return total / batches.shape[0]
 
@@ -459,27 +462,28 @@ def cost_of_chunk(form, n_blocks):
     return each * form.n_trees / min(MOST_CHUNKS, form.n_trees)
 
 
-def alone(theta, X, y, w, form):
+def alone(theta, data, form):
     """Addresses of both kernels if passes over these rows are worth one thread only, else None."""
+    X, y, w = data
     if threads_for(min(MOST_CHUNKS, form.n_trees), 2 * cost_of_chunk(form, X.shape[0])) > 1:
         return None
-    key = theta.dtype, *((array.dtype, array.flags.c_contiguous) for array in (X, y, w)), *map(type, form)
+    key = theta.dtype, *((array.dtype, array.flags.c_contiguous) for array in data), *map(type, form)
     found = _addresses.get(key)
     if found is None:
-        outs, mass, inputs, bounds = forward_space(theta, X[:1], form)
-        there = theta, inputs, y[:1], w[:1], bounds, form, 0
-        forward = address_of(forward_chunks, forward_work, (*there, outs[0], mass[0]), key)
+        outs, mass, inputs = forward_space(theta, X[:1], form)
+        there = Data(inputs, y[:1], w[:1]), form, 0
+        forward = address_of(forward_chunks, forward_work, (theta, *there, outs[0], mass[0]), key)
         by_means, _value = mean_slopes(outs, y[:1], w[:1], form, 1.0)
         extra, _value = path_terms(mass[0], form, 1.0)
         dX = np.zeros((0, 1, inputs.shape[1], 4 * BLOCK), theta.dtype)
-        there = theta, theta, inputs, y[:1], w[:1], bounds, form, 0
-        found = forward, address_of(backward_chunks, backward_work, (*there, extra, by_means, 1.0, dX), key)
+        work = theta, theta, *there, extra, by_means, dX
+        found = forward, address_of(backward_chunks, backward_work, work, key)
         _addresses[key] = found
     return found
 
 
-def forward(theta, X, y, w, form):
-    """Outputs of all trees on blocks of rows.
+def forward(theta, data, form):
+    """Outputs of all trees on blocks of rows, see `smooth.Data`.
 
     Returns
     -------
@@ -487,21 +491,21 @@ def forward(theta, X, y, w, form):
     mass : (layers, T, L) summed weight of the rows in each leaf.
     inputs : (blocks, q/4, 4 BLOCK) the rows with the outputs of all layers but the last as additional features.
     """
-    known = alone(theta, X, y, w, form)
+    known = alone(theta, data, form)
     if known is None:
-        return forward_on(forward_chunks, theta, X, y, w, form)
-    return forward_alone(known[0], theta, X, y, w, form)
+        return forward_on(forward_chunks, theta, data, form)
+    return forward_alone(known[0], theta, data, form)
 
 
-def value_and_gradient(theta, X, y, w, form, gradient):
-    """Objective on blocks of rows ``X (blocks, q/4, 4 BLOCK)``, ``y (blocks, K, BLOCK)``, ``w (blocks, BLOCK)``.
+def value_and_gradient(theta, data, form, gradient):
+    """Objective on blocks of rows, see `smooth.Data`.
 
     Mean loss plus, averaged over trees, the path penalty on these rows and the decayed l1 norm; ``gradient`` (as theta)
     is overwritten. SDTR eq. (5) with its weights 2^-d telescopes: per tree,
     ``L_pp = -2^-depth sum over leaves of log(share of the rows in the leaf)``; shares are at least `LEAST_SHARE`.
     """
-    arguments = theta, X, y, w, form, gradient
-    known = alone(theta, X, y, w, form)
+    arguments = theta, data, form, gradient
+    known = alone(theta, data, form)
     return evaluate(KERNELS, *arguments) if known is None else evaluate_alone(known, *arguments)
 
 
@@ -513,7 +517,7 @@ def descend(theta, state, done, rates, batches, data, form, moments):
     """
     arguments = theta, state, done, rates, batches, data, form, moments
     first, last = batches[0]
-    known = alone(theta, data.X[first:last], data.Y[first:last], data.w[first:last], form)
+    known = alone(theta, Data(*(part[first:last] for part in data)), form)
     return take_steps(KERNELS, *arguments) if known is None else take_steps_alone(known, *arguments)
 
 

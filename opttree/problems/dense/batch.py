@@ -34,12 +34,12 @@ def memory_refusal(backend: Backend, n_starts: int, n: int, form: Any, dtype: st
 
 
 class Update(NamedTuple):
-    """A step of Adam: its number, from 1; learning rates of logits, thresholds and leaves; divisor of the logits; and
-    the coefficients of the moments.
+    """A step of Adam: its number, from 1; learning rates of logits, thresholds and leaves, or of each entry of theta;
+    divisor of the logits; and the coefficients of the moments.
     """
 
     number: int
-    rates: tuple[float, float, float]
+    rates: Any
     temperature: float
     moments: Any
 
@@ -138,7 +138,7 @@ class FusedDense(DenseBatch):
 
     def step(self, theta: Any, state: State, batch: Any, update: Update) -> tuple[Any, State]:
         """See `DenseBatch.step`."""
-        fused_dense.descend_step(self._space, theta, state, self._train, batch, self._seeds, self.form, *update)
+        fused_dense.descend_step(self._space, theta, state, self._train, batch, self._seeds, self.form, update)
         return theta, state
 
     def losses(self, theta: Any) -> Floats:
@@ -179,8 +179,7 @@ class ArrayDense(DenseBatch):
             numbers = xp_dense.gumbel(self._seeds + update.number, split)
             noise = self.upload(numbers.reshape(len(numbers), -1, form.n_features))
         rate = self.upload(np.repeat(update.rates, [split, split, form.n_outputs << form.depth]))
-        how = update.number, rate, update.temperature, noise, (X, Y, share), form, update.moments
-        return xp_dense.descend_step(xp, theta, state, *how)
+        return xp_dense.descend_step(xp, theta, state, noise, (X, Y, share), form, update._replace(rates=rate))
 
     def losses(self, theta: Any) -> Floats:
         """See `DenseBatch.losses`."""

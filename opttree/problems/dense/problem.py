@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opttree.kernels.dense import walk as dense
 from opttree.kernels.losses import codes
+from opttree.kernels.records import Rows
 from opttree.model.tree import Tree
 from opttree.runtime.options import Checked, option
 from opttree.statement.problem import TreeProblem
@@ -124,7 +125,7 @@ class DenseTreeProblem(Checked):
         return dense.Form(p.depth, p.n_features, p.n_outputs, *kinds)
 
     @cached_property
-    def data(self) -> tuple[Floats, Floats, Floats]:
+    def data(self) -> Rows:
         """X (n, p), and Y (n, K) or class codes (n, 1), in the problem's dtype, and weights (n,) in float64.
 
         FloatingPointError if a number is too large for the dtype.
@@ -135,7 +136,7 @@ class DenseTreeProblem(Checked):
         for name, part in (("X", X), ("y", Y)):
             if not np.isfinite(part).all():
                 raise FloatingPointError(f"{name} holds numbers too large for {self.dtype}")
-        return X, Y, problem.w
+        return Rows(X, Y, problem.w)
 
     def unpack(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
         """Views of theta.
@@ -192,7 +193,7 @@ class DenseTreeProblem(Checked):
         float
             The loss.
         """
-        return float(dense.value(self._checked(theta), *self.data, self.form))
+        return float(dense.value(self._checked(theta), self.data, self.form))
 
     def value_and_grad(
         self, theta: Floats, *, temperature: float = 1.0, seed: int = 0, rows: ArrayLike | None = None
@@ -225,7 +226,7 @@ class DenseTreeProblem(Checked):
         if not (np.isfinite(temperature) and temperature > 0.0):
             raise ValueError(f"temperature must be finite and > 0; got {temperature}")
         some = some.astype(np.int64)
-        loss = dense.value_and_gradient(theta, float(temperature), seed, *self.data, some, self.form, gradient)
+        loss = dense.value_and_gradient(theta, float(temperature), seed, self.data, some, self.form, gradient)
         return float(loss), gradient
 
     def _checked(self, theta: ArrayLike) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.exact import partition, states
 from opttree.kernels.losses import codes
+from opttree.kernels.records import Rows
 from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import centred, linear_absolute_cost
 from opttree.problems.mip.candidates import Candidates
@@ -53,6 +54,11 @@ class Level:
     leaf: Floats
     columns: Ints
     cost: Floats
+
+    @property
+    def actions(self) -> states.Actions:
+        """The actions as kernels take them."""
+        return states.Actions(self.columns, self.cost, self.leaf)
 
 
 @dataclass(frozen=True)
@@ -138,20 +144,8 @@ def _columns(
             table = np.empty(1 << int(4 * room).bit_length(), np.int64)
             states.fill_table(table, sets, count)
         chunk = np.empty(((last - first) * len(candidates), 4), np.int64)
-        count, filled = states.split_sets(
-            parents,
-            first,
-            last,
-            candidates.words,
-            candidates.start,
-            problem.min_leaf,
-            apart,
-            every,
-            table,
-            sets,
-            count,
-            chunk,
-        )
+        splits, rule = states.Splits(candidates.words, candidates.start), states.Rule(problem.min_leaf, apart, every)
+        count, filled = states.split_sets(parents, first, last, splits, rule, states.Sets(table, sets), count, chunk)
         chunks.append(chunk[:filled].copy())
         total += filled
         yield
@@ -166,16 +160,15 @@ def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[Non
             yield
             costs[s] = linear_absolute_cost(problem, rows)
         return costs
-    l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
-    X, Y, code, n_classes = as_kernels_take_it(problem)
+    data, form = as_kernels_take_it(problem)
     step = _states_per_chunk(problem)
     for first in range(0, len(sets), step):
         yield
         part = slice(first, first + step)
         if problem.leaves == "linear":
-            costs[part] = partition.linear_leaf_costs(sets[part], X, Y, problem.w, l1, l2)
+            costs[part] = partition.linear_leaf_costs(sets[part], data, form)
         else:
-            costs[part] = partition.leaf_costs(sets[part], Y, problem.w, code, n_classes)
+            costs[part] = partition.leaf_costs(sets[part], data, form)
     return costs
 
 
@@ -184,11 +177,14 @@ def _states_per_chunk(problem: TreeProblem) -> int:
     return max(1, CHUNK // problem.n_samples)
 
 
-def as_kernels_take_it(problem: TreeProblem) -> tuple[Floats, Floats, int, int]:
-    """Features and outputs (centred in regression: constant terms are free), loss code, number of classes."""
-    if problem.is_classification:
-        return problem.X, problem.Y, problem.loss_code, problem.n_outputs
-    return centred(problem.X, problem.w), centred(problem.Y, problem.w), problem.loss_code, 0
+def as_kernels_take_it(problem: TreeProblem) -> tuple[Rows, partition.Form]:
+    """The rows (centred in regression: constant terms are free), and the form of the leaves."""
+    data, n_classes = Rows(problem.X, problem.Y, problem.w), problem.n_outputs
+    if not problem.is_classification:
+        data, n_classes = Rows(centred(problem.X, problem.w), centred(problem.Y, problem.w), problem.w), 0
+    l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+    kinds = problem.loss_code, n_classes, problem.leaves == "linear", l1, l2
+    return data, partition.Form(*kinds, 1, problem.min_leaf)
 
 
 def members(sets: NDArray[np.uint64], n: int) -> list[NDArray[np.int32]]:
@@ -213,26 +209,17 @@ def _last_columns(
     step = _states_per_chunk(problem)
     if problem.leaves == "linear" and problem.loss_function.form == "absolute":
         step = 1
-    X, Y, code, n_classes = as_kernels_take_it(problem)
+    data, form = as_kernels_take_it(problem)
+    families = partition.Families(candidates.order, candidates.start, candidates.cut)
     by_y = np.zeros((0, problem.n_samples), np.int32)
-    if code == codes.ABSOLUTE:
-        by_y = np.ascontiguousarray(np.argsort(Y, axis=0, kind="stable").T.astype(np.int32))
-    l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+    if form.loss == codes.ABSOLUTE:
+        by_y = np.ascontiguousarray(np.argsort(data.Y, axis=0, kind="stable").T.astype(np.int32))
     for first in range(0, len(parents), step):
         part = slice(first, first + step)
         if problem.leaves == "linear" and problem.loss_function.form == "absolute":
             cost[part], split[part] = yield from _linear_absolute_cuts(problem, candidates, sets[parents[part]])
         else:
-            cost[part], split[part] = partition.best_cuts(
-                sets[parents[part]],
-                (candidates.order, candidates.start, candidates.cut),
-                X,
-                Y,
-                problem.w,
-                by_y,
-                (code, n_classes, problem.leaves == "linear", l1, l2),
-                problem.min_leaf,
-            )
+            cost[part], split[part] = partition.best_cuts(sets[parents[part]], families, data, by_y, form)
         yield
     if cost.size and not by_family:
         best = cost.argmin(axis=1)[:, None]
@@ -298,7 +285,7 @@ def plan(levels: list[Level], price: float) -> Plan:
     choice: list[Ints] = []
     for level in reversed(levels):
         v, k, a = np.empty(len(level.sets)), np.empty(len(level.sets), np.int64), np.empty(len(level.sets), np.int64)
-        states.best_actions(level.columns, level.cost, level.leaf, value[0], count[0], price, v, k, a)
+        states.best_actions(level.actions, value[0], count[0], price, v, k, a)
         value.insert(0, v)
         count.insert(0, k)
         choice.insert(0, a)
@@ -339,18 +326,7 @@ def reduce_levels(levels: list[Level], price: float, room: float) -> list[Level]
     for d, level in enumerate(levels):
         below = best.value[d + 1] if d + 1 < len(levels) else np.zeros(0)
         next_excess, of_column, of_leaf = np.empty(below.size), np.empty(level.cost.size), np.empty(level.leaf.size)
-        states.least_excess(
-            level.columns,
-            level.cost,
-            level.leaf,
-            below,
-            price,
-            best.value[d],
-            excess,
-            next_excess,
-            of_column,
-            of_leaf,
-        )
+        states.least_excess(level.actions, below, price, best.value[d], excess, next_excess, of_column, of_leaf)
         stays = np.isfinite(of_column) & (of_column <= room)
         columns = level.columns[stays]
         number = np.cumsum(keep_state[d]) - 1

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.algebra.logistic import logistic_loss
+from opttree.kernels.passes import reduced
+from opttree.kernels.records import Group
 from opttree.kernels.routing import goes_left
 from opttree.statement.penalties import unit_norm
 
@@ -89,6 +91,11 @@ class LevelProblem:
 
     def __len__(self) -> int:
         return self.start.size - 1
+
+    @property
+    def rows(self) -> reduced.Level:
+        """The level as kernels take it."""
+        return reduced.Level(self.X, Group(self.order, self.start), self.u)
 
     def __getitem__(self, s: int) -> NodeProblem:
         piece = slice(self.start[s], self.start[s + 1])

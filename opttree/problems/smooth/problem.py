@@ -11,6 +11,7 @@ import array_api_compat.numpy
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree.kernels import records
 from opttree.kernels.losses import codes
 from opttree.kernels.smooth import subtree, walk as smooth, xp as arrays
 from opttree.kernels.smooth.first_order import best_constants, lbfgs, lbfgs_elsewhere, lbfgs_memory
@@ -234,6 +235,11 @@ class SmoothTreeProblem(Checked):
         """The penalties as the kernels take them."""
         return smooth.Penalty(*(self.problem.strength(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)))
 
+    @property
+    def objective(self) -> smooth.Objective:
+        """Rows, formulation and penalties as the kernels take them."""
+        return smooth.Objective(self.data, self.form, self.penalty)
+
     def pack_rows(self, groups: Sequence[NDArray[np.integer]]) -> tuple[Any, NDArray[np.int64]]:
         """Rows in blocks, a new block for each group.
 
@@ -430,8 +436,7 @@ class SmoothTreeProblem(Checked):
         memory = lbfgs_memory(theta.size) if memory is None else memory
         if self.uses_device:
             return float(lbfgs_elsewhere(theta, self.value_and_grad, iterations, memory)[0])
-        alpha = float(self.alpha)
-        return float(lbfgs(theta, alpha, self.data, self.form, self.penalty, iterations, memory)[0])
+        return float(lbfgs(theta, float(self.alpha), self.objective, iterations, memory)[0])
 
     def value(self, theta: Floats) -> float:
         """Objective; costs as much as `value_and_grad`, since the same pass computes both.
@@ -457,9 +462,7 @@ class SmoothTreeProblem(Checked):
             return float(values[0]), gradients[0], masses[0]
         gradient, mass = np.empty_like(theta), np.empty(self.n_branches + 1, self.dtype)
         blocks = np.array([0, self.data.w.shape[0]])
-        value = smooth.value_and_gradient(
-            theta, float(self.alpha), self.data, blocks, self.form, self.penalty, gradient, mass
-        )
+        value = smooth.value_and_gradient(theta, float(self.alpha), blocks, self.objective, gradient, mass)
         return float(value), gradient, mass
 
     def with_alpha(self, alpha: float) -> SmoothTreeProblem:
@@ -669,9 +672,9 @@ class SmoothTreeProblem(Checked):
         problem = self.problem
         _A, _b, values, coefs = self.parts(theta)
         weights = problem.w[:, None] * self.path_probabilities(theta)
-        rows = np.arange(problem.n_samples, dtype=np.int32)
-        strengths = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
-        subtree.fit_leaves(problem.X, problem.Y, rows, weights, *strengths, 0.0, values, coefs)
+        numbers, rows = np.arange(problem.n_samples, dtype=np.int32), records.Rows(problem.X, problem.Y, weights)
+        net = records.Net(problem.strength(L1, "leaves"), problem.strength(L2, "leaves"))
+        subtree.fit_leaves(rows, numbers, net, 0.0, values, coefs)
         for view, fitted in zip(self.unpack(theta)[2:], (values, coefs), strict=True):
             view[:] = fitted
 

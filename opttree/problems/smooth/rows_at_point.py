@@ -45,7 +45,7 @@ class RowsAtPoint:
             subtree.set_gates(X, A, b, float(self.whole.alpha), branches, self.gates)
         if leaves.stop > (leaves.start or 0):
             code = self.whole.problem.loss_code
-            subtree.set_losses(X, Y, values[leaves], coefs[leaves], leaves.start, code, self.losses)
+            subtree.set_losses(X, Y, values[leaves], coefs[leaves], code, self.losses[leaves])
 
     def value(self) -> float:
         """The objective of the whole smooth tree at the point, as `SmoothTreeProblem.value`."""

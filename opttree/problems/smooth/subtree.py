@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,7 +207,7 @@ class SubtreeProblem:
         return self.whole.uses_device and self.rows.size >= DEVICE_ROWS
 
     @cached_property
-    def stated(self) -> tuple[Any, Any, Any]:
+    def stated(self) -> smooth.Objective:
         """The kernels' inputs: rows with the leaves' losses in place of y, in blocks or on a GPU; formulation;
         penalties.
 
@@ -224,14 +223,13 @@ class SubtreeProblem:
         penalty = smooth.Penalty(whole.l1_splits / self.share, whole.l2_splits / self.share, 0.0, 0.0)
         data = empty_blocks(m, problem.n_features, 1 << levels, self.whole.dtype)
         weights = self.weights * (m / self.share)
-        subtree.pack_subtree(
-            problem.X, self.rows, weights, point.gates, point.losses, self.node, self.height, levels, data
-        )
+        below = subtree.Below(self.node, self.height, levels)
+        subtree.pack_subtree(problem.X, self.rows, weights, (point.gates, point.losses), below, data)
         if self.on_gpu:
             losses = data.Y.transpose(0, 2, 1).reshape(-1, 1 << levels)[:m]
             table = problem.X[self.rows], losses, weights
-            return self.whole.to_device([table], form, [penalty]), form, penalty
-        return data, form, penalty
+            return smooth.Objective(self.whole.to_device([table], form, [penalty]), form, penalty)
+        return smooth.Objective(data, form, penalty)
 
     @property
     def start(self) -> Floats:
@@ -279,7 +277,7 @@ class SubtreeProblem:
         if self.on_gpu:
             lbfgs_elsewhere(point, self._evaluate, iterations, memory, least)
         else:
-            lbfgs(point, float(self.whole.alpha), *self.stated, iterations, memory, least)
+            lbfgs(point, float(self.whole.alpha), self.stated, iterations, memory, least)
         return point
 
     def _checked(self, point: Floats) -> Floats:
@@ -290,21 +288,13 @@ class SubtreeProblem:
 
     def _evaluate(self, point: Floats) -> tuple[float, Floats]:
         """`value_and_grad` divided by `share`."""
-        data, form, penalty = self.stated
+        data, form, _penalty = self.stated
         if self.on_gpu:
             values, gradients, _masses = data.evaluate(point[None], [self.whole.alpha])
             return float(values[0]), gradients[0]
         gradient, mass = np.empty_like(point), np.empty(1 << form.depth, self.whole.dtype)
-        value = smooth.value_and_gradient(
-            point,
-            float(self.whole.alpha),
-            data,
-            np.array([0, data.w.shape[0]]),
-            form,
-            penalty,
-            gradient,
-            mass,
-        )
+        blocks = np.array([0, data.w.shape[0]])
+        value = smooth.value_and_gradient(point, float(self.whole.alpha), blocks, self.stated, gradient, mass)
         return float(value), gradient
 
     def insert(self, point: Floats) -> Floats:

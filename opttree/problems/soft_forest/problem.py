@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from opttree.kernels.losses import codes
+from opttree.kernels.smooth.walk import Data
 from opttree.kernels.soft_forest import walk as soft_forest
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
@@ -286,8 +287,8 @@ class SoftForestProblem(Checked):
         theta = self._checked(theta)
         if self.device != "cpu":
             return self._on_device.value_and_grad(theta)
-        gradient, (X, Y, w) = np.empty_like(theta), self.data
-        return float(soft_forest.value_and_gradient(theta, X, Y, w, self.form, gradient)), gradient
+        gradient = np.empty_like(theta)
+        return float(soft_forest.value_and_gradient(theta, self.data, self.form, gradient)), gradient
 
     def mean_loss(self, theta: Floats) -> float:
         """Loss of the forest's mixture predictions, averaged over all rows.
@@ -310,7 +311,7 @@ class SoftForestProblem(Checked):
         X, Y, w = self.data
         for i in range(0, X.shape[0], BLOCKS_AT_ONCE):
             some = slice(i, i + BLOCKS_AT_ONCE)
-            outs = soft_forest.forward(theta, X[some], Y[some], w[some], self.form)[0]
+            outs = soft_forest.forward(theta, Data(X[some], Y[some], w[some]), self.form)[0]
             means = soft_forest.mean_outputs(outs, self.problem.n_outputs)
             if self.problem.is_classification:
                 shares = np.take_along_axis(means, Y[some].astype(np.intp), axis=1)

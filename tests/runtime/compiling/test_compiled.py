@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from opttree import SmoothTreeProblem, kernels
+from opttree import SmoothTreeProblem
+from opttree.kernels.smooth import walk
 from opttree.runtime.compiling.compiled import kernel
 from tests.conftest import regression_problem
 
@@ -39,8 +40,8 @@ def test_kernels_of_different_versions_are_an_error_and_no_crash():
     smooth = SmoothTreeProblem(regression_problem(100), dtype="float32")
     theta = smooth.random_theta(np.random.default_rng(0))
     smooth.value(theta)
-    address, number = kernels.smooth.alone(theta, smooth.data, np.array([0, 1]), smooth.form)
-    rest = 1.0, smooth.data, np.array([0, 1]), smooth.form, smooth.penalty, theta.copy(), np.empty(8, np.float32)
-    assert kernels.smooth.evaluate_alone((address, number), theta, *rest) > 0.0
+    address, number = walk.alone(theta, np.array([0, 1]), smooth.objective)
+    rest = 1.0, np.array([0, 1]), smooth.objective, theta.copy(), np.empty(8, np.float32)
+    assert walk.evaluate_alone((address, number), theta, *rest) > 0.0
     with pytest.raises(RuntimeError, match="compiled kernels are of different versions"):
-        kernels.smooth.evaluate_alone((address, number + 1), theta, *rest)
+        walk.evaluate_alone((address, number + 1), theta, *rest)
