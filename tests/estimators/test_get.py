@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from opttree import GETClassifier, GETRegressor
+from opttree import GETClassifier, GETRegressor, datasets
+from solvers import Termination
 from tests.estimators import solver_of
 
 
@@ -34,3 +35,19 @@ def test_classifier_learns_oblique_boundaries():
         model = GETClassifier(3, leaves=leaves, random_state=0).fit(X, y)
         assert model.score(X, y) > 0.95
         np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "late"), [({}, 0.2), ({"leaves": "linear"}, 0.2), ({"preset": "paper"}, 1.0)], ids=str
+)
+def test_time_limits_are_kept_to_a_fifth_of_a_second_and_with_the_papers_ten_starts_to_one(options, late):
+    X, y = datasets.load("friedman1", as_arrays=True)
+    X, y = np.tile(X, (8, 1)), np.tile(y, 8)
+    GETRegressor(8, time_limit=0.2, random_state=0, **options).fit(X, y)  # compile
+    for _ in range(3):  # this machine may be busy: the best of three counts
+        model = GETRegressor(8, time_limit=0.3, random_state=0, **options).fit(X, y)
+        assert model.result_.termination is Termination.TIME_LIMIT
+        over = model.result_.seconds - 0.3
+        if over < late:
+            break
+    assert over < late

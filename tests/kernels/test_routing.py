@@ -43,7 +43,7 @@ def side_by_passes(X, tree):
     tracks = reduced.Tracks(*(np.zeros(n, kind) for kind in ["i4", "i4", "f8", "i4", "i1", "f8", "i4", "f8"]))
     rows, slot_of = records.Rows(X, np.zeros((n, 1)), np.ones(n)), np.array([0, -1, -1], np.int32)
     reduced.pseudolabels(rows, tree, leaves, 0, 0, slot_of, tracks)
-    assert np.array_equal(tracks.other, 2 - tracks.side)
+    assert np.array_equal(tracks.other_leaf, 2 - tracks.side)
     reduced.advance(X, tree, tracks)
     assert np.array_equal(tracks.node, 1 + tracks.side)
     return tracks.side

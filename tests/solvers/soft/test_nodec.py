@@ -13,10 +13,8 @@ from opttree import L2, SmoothTreeProblem, SRTRegressor, SubtreeProblem, Tree, T
 from solvers import NODEC, ORRT, ArmijoLineSearch, ClusterInit, HingeInit, Termination, solve
 from solvers.soft.nodec import slsqp
 from solvers.soft.starts import soft_start
-from tests.conftest import regression_problem
-from tests.statements import regression, smooth_problem
-
-RIDGE = (L2(splits=1e-3, leaves=1e-3),)
+from tests.conftest import own_clock, regression_problem
+from tests.statements import RIDGE, regression, smooth_problem
 
 
 def test_armijo_tries_a_then_a_delta_and_so_on():
@@ -443,3 +441,16 @@ def test_slsqp_minimises_the_working_set(friedman):
     best = minimize(part.value_and_grad, part.start, jac=True, method="L-BFGS-B").fun
     assert part.value_and_grad(found)[0] <= best + 0.02 * abs(best)
     np.testing.assert_array_equal(slsqp(part, part.start, 100, 1e-6, 1e9), part.start)
+
+
+def test_a_time_limit_reaches_into_the_start():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30_000, 30))
+    problem = TreeProblem(X, X[:, 0] * X[:, 1] + rng.normal(size=30_000), depth=4, leaves="linear", penalties=RIDGE)
+    for init in (HingeInit(), ClusterInit(n_init=1)):
+        for _ in range(2):  # each compiles what it comes to
+            solve(problem, NODEC(init=init), time_limit=0.1, random_state=0)
+        began = own_clock()
+        result = solve(problem, NODEC(init=init), time_limit=0.1, random_state=0)
+        assert own_clock() - began < 1.0
+        assert result.termination is Termination.TIME_LIMIT
