@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,17 @@ def own_clock() -> float:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def one_sandbox() -> Iterator[None]:
+    """A sandbox takes seconds to start: one stays for all runs of a file."""
+    from solvers.races import sandbox
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sandbox, "close_all", lambda: None)
+        yield
+    sandbox.close_all()
 
 
 @pytest.fixture

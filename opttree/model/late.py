@@ -1,6 +1,6 @@
 """The doors that open upwards: conveniences of models and estimators whose work is done in rooms above theirs.
 
-No other string in the packages names a module above its own; `tests/test_layers.py` holds this.
+No other string in the packages names a module above its own; `tests/contracts/test_layers.py` holds this.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from joblib import parallel_config
 
 from opttree import TAOForestRegressor, datasets
 from solvers import TAO, MultiStart, solve
+from solvers.races.store import Store
 from tests.conftest import regression_problem
+from tests.races.test_runner import assert_same, run, small
 
 
 @pytest.mark.slow
@@ -42,3 +44,16 @@ def test_a_cluster_grows_the_same_forest_and_survives_the_loss_of_a_worker(needs
     np.testing.assert_array_equal(here.predict(X), there.predict(X))
     np.testing.assert_array_equal(here.predict(X), survivor.predict(X))
     assert starts.tree == solve(regression_problem(), MultiStart(TAO(max_iter=3), 3), random_state=0).tree
+
+
+def test_the_dask_back_end_gives_the_same_rows(tmp_path):
+    from distributed import LocalCluster
+
+    stated = small(seeds=(0, 1))
+    local, dask = Store("local", tmp_path), Store("dask", tmp_path)
+    run(stated, local)
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster:
+        counts = run(stated, dask, backend="dask", scheduler=cluster.scheduler_address)
+    assert counts == {"kept": 0, "ok": 4}
+    assert_same(local.rows(), dask.rows())
+    assert set(local.traces()["key"]) == set(dask.traces()["key"])

@@ -1,12 +1,10 @@
 """`opttree.race`: problems and solvers as objects, files or names; resumable; tables, pictures, a page, benchopt."""
 
 import runpy
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -35,6 +33,8 @@ from solvers.races.benchopt import export
 from solvers.races.plans import fingerprint
 from solvers.races.race import problems_of, solvers_of
 from solvers.races.store import Store
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_sandbox")]
 
 
 def problem(seed=0, n=60, **options):
@@ -119,36 +119,6 @@ def test_a_race_goes_on_where_it_was(tmp_path):
         first.to_frame().drop(columns=["reference", "gap"]),
         again.to_frame().query("solver == 'CartInit()'").reset_index(drop=True).drop(columns=["reference", "gap"]),
     )
-
-
-def test_a_killed_race_loses_nothing_that_was_done(tmp_path):
-    script = tmp_path / "run.py"
-    script.write_text(
-        "import opttree\n"
-        "from solvers import *\n"
-        "from tests.test_racing import PROBLEMS\n"
-        "if __name__ == '__main__':\n"
-        f"    opttree.race(PROBLEMS, [CartInit(), TAO(max_iter=10**6, patience=10**6)], 8.0, store={str(tmp_path)!r})\n"
-    )
-    root = Path(__file__).parents[1]
-    process = subprocess.Popen([sys.executable, str(script)], cwd=root, env={**_environment(), "PYTHONPATH": str(root)})
-    store = Store("race", tmp_path)
-    deadline = time.monotonic() + 120.0
-    while store.rows().empty and time.monotonic() < deadline:
-        time.sleep(0.2)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = set(store.rows()["key"])
-    assert done
-    found = opttree.race(PROBLEMS, [CartInit(), TAO(max_iter=10**6, patience=10**6)], 1.0, store=tmp_path)
-    assert done <= set(store.rows()["key"])
-    assert len(found.to_frame()) == 4
-
-
-def _environment():
-    import os
-
-    return dict(os.environ)
 
 
 def test_refusals_and_failures_are_rows(tmp_path):
@@ -266,24 +236,6 @@ def test_the_command_races_files(tmp_path, capsys):
         said = capsys.readouterr().err
         assert words in said
         assert len(said.splitlines()) == 1
-
-
-def test_an_interrupted_command_goes_on_where_it_was(tmp_path):
-    pd.DataFrame({"u": np.arange(60.0), "y": np.arange(60.0) % 7}).to_csv(tmp_path / "a.csv", index=False)
-    slow = "CartInit();MultiStart(TAO(),n=1000000)"
-    command = [sys.executable, "-m", "opttree.cli", "race", str(tmp_path / "a.csv"), "--solvers", slow]
-    command += ["--splits", "oblique", "--time-limit", "60", "--out", str(tmp_path / "out")]
-    root = str(Path(__file__).parents[1])
-    process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    store = Store("race", tmp_path / "out" / "store")
-    deadline = time.monotonic() + 120.0
-    while store.rows().empty and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    out, _err = process.communicate(timeout=30.0)
-    assert "finished runs are kept in" in out
-    assert process.returncode == 130
-    assert len(store.rows()) >= 1
 
 
 def test_protocols_may_lie_anywhere(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = [  # from the ground up: a room imports from rooms of the lines above its own only, by name or by a string
     {"runtime"},
