@@ -100,7 +100,10 @@ def write(protocol: Protocol, store: Store, folder: Path) -> list[Path]:
             tables.save(section.table, folder / section.name, f"{protocol.title}: {section.title}")
     (folder / "about.json").write_text(json.dumps(_summary(protocol, rows), indent=1) + "\n")
     (folder / "report.md").write_text(markdown(protocol, sections))
-    (folder / "report.html").write_text(page(protocol, [*sections, _all_runs(rows)], folder))
+    runs = _all_runs(rows)
+    assert runs.table is not None
+    runs.table.to_csv(folder / "runs.csv", index=False)
+    (folder / "report.html").write_text(page(protocol, [*sections, runs], folder))
     return sorted(folder.iterdir())
 
 
