@@ -16,7 +16,7 @@ Tree = namedtuple("Tree", "children A b feature")
 Splits = namedtuple("Splits", "A b feature")
 # values (L, K); coefs (L, K, p), or (L, K, 0) for constant leaves; lower and upper (L, K), or (0, 0) for no bounds
 Leaves = namedtuple("Leaves", "values coefs lower upper")
-# X (n, p); Y (n, K), (n, 1) class codes, or under `GIVEN` the losses (n, L) of the leaves; weight (n,)
+# X (n, p); Y (n, K), (n, 1) class codes, or under `TABLE` the losses (n, L) of the leaves; weight (n,)
 Rows = namedtuple("Rows", "X Y weight")
 # rows of group g are order[start[g]:start[g + 1]], int32 and int64
 Group = namedtuple("Group", "order start")

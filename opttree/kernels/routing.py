@@ -20,7 +20,7 @@ import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH
 from opttree.kernels.records import Splits, Tree
-from opttree.runtime.compiling.compiled import inner, kernel, lean
+from opttree.runtime.compiling.compiled import inner, kernel, kernel_without_refcounts
 from opttree.runtime.threads import share
 
 
@@ -74,7 +74,7 @@ def goes_left(X, a, b, rows=None):
     return project(X, np.arange(X.shape[0]) if rows is None else rows, a) <= b
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def each_left_range(first, last, X, rows, splits, branch, out):
     """`each_left` of some rows."""
     for i in range(first, last):
@@ -89,7 +89,7 @@ def each_left(X, rows, A, b, branch):
     return out
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def route_range(first, last, X, tree, out):
     """`route` of some rows."""
     tree = Tree(*tree)

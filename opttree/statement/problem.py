@@ -342,7 +342,7 @@ class TreeProblem:
 
     @property
     def loss_code(self) -> int:
-        """The kernels' code of the loss; `GIVEN` for one that they have no branch for, and take as a table."""
+        """The kernels' code of the loss; `TABLE` for one that they have no branch for, and take as a table."""
         return self.loss_function.code
 
     def leaf_losses(self, values: Floats) -> Floats:
@@ -539,7 +539,7 @@ class TreeProblem:
         """
         if isinstance(model, Forest):
             return self.loss_function.of_rows(self.Y, model.answers(self.X))
-        if model.mixture or self.loss_code == codes.GIVEN:
+        if model.mixture or self.loss_code == codes.TABLE:
             return self.loss_function.of_rows(self.Y, model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
         losses: Floats = row_losses.losses(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])

@@ -216,7 +216,7 @@ class State:
     def _rows(self, leaves: records.Leaves) -> records.Rows:
         """The rows as kernels take them: with the losses at the leaves as outcomes, where the loss has no code."""
         problem = self.problem
-        given = problem.loss_code == codes.GIVEN
+        given = problem.loss_code == codes.TABLE
         return records.Rows(problem.X, problem.leaf_losses(leaves.values) if given else problem.Y, problem.w)
 
     def pruned(self) -> tuple[Tree, float]:

@@ -13,7 +13,7 @@ from opttree.kernels.exact.intervals import close, copy_reach, widen
 from opttree.kernels.exact.statistics import add_row, cost, costs
 from opttree.kernels.exact.vectors import WIDTH, add_four
 from opttree.kernels.losses.codes import SQUARED
-from opttree.runtime.compiling.compiled import lean
+from opttree.runtime.compiling.compiled import kernel_without_refcounts
 
 BUCKETS = 64  # of a feature, at most
 STOP, NODES, EVALUATIONS, SCANS = range(4)  # of ``counts``: whether to stop, set by other threads; searches, evaluated
@@ -58,7 +58,7 @@ def make_buckets(n, p, n_statistics, held):
     )
 
 
-@lean()
+@kernel_without_refcounts()
 def fill_buckets(node, buckets):
     """Divide the node's rows into buckets, and sum their statistics."""
     order, m, problem = node.order, node.m, node.problem
@@ -97,7 +97,7 @@ def fill_buckets(node, buckets):
         buckets.users[h] = 0
 
 
-@lean()
+@kernel_without_refcounts()
 def hold(buckets):
     """A free histogram of the pool, not in use yet; -1 if there is none."""
     if buckets.n_free[0] == 0:
@@ -106,7 +106,7 @@ def hold(buckets):
     return buckets.free[buckets.n_free[0]]
 
 
-@lean()
+@kernel_without_refcounts()
 def release(buckets, held):
     """One interval less uses the histogram ``held``."""
     if held >= 0:
@@ -116,7 +116,7 @@ def release(buckets, held):
             buckets.n_free[0] += 1
 
 
-@lean()
+@kernel_without_refcounts()
 def shift(histogram, base, order, sign, some, problem, buckets):
     """``histogram`` = ``base`` plus (``sign`` 1) or minus (-1) the rows ``order``, for the features ``some``; ``base``
     may be empty, for zero.
@@ -135,7 +135,7 @@ def shift(histogram, base, order, sign, some, problem, buckets):
                 add_four(histogram, at + s, rows, i * width + s, sign)
 
 
-@lean(error_model="numpy")
+@kernel_without_refcounts(error_model="numpy")
 def squared_costs(histogram, whole, m, right, total, P, before, after):
     """`running_sums` and `costs` in one, for one output under squared loss; of ``P`` only the number of rows."""
     a = b = c = d = 0.0
@@ -158,7 +158,7 @@ def squared_costs(histogram, whole, m, right, total, P, before, after):
         after[k] = high if n - a > 0.0 and high > 0.0 else 0.0
 
 
-@lean()
+@kernel_without_refcounts()
 def running_sums(histogram, whole, m, right, total, P, Q):
     """Statistics up to each of the first ``m`` buckets ``P (S, .)``, and from there on ``Q``, of one side of a cut;
     ``histogram (., S)`` is that of its left side, ``whole`` that of both.
@@ -188,7 +188,7 @@ def running_sums(histogram, whole, m, right, total, P, Q):
             Q[s, k] = total[s] - running
 
 
-@lean(error_model="numpy")
+@kernel_without_refcounts(error_model="numpy")
 def inside_cost(before, own, total):
     """Lower bound of the cost of two leaves, for one output under squared loss, for the splits inside a bucket of the
     statistics ``own (4,)`` after rows of the statistics ``before``; ``total`` of all rows.
@@ -213,7 +213,7 @@ def inside_cost(before, own, total):
     return max(total[2] - explained, 0.0)
 
 
-@lean(error_model="numpy")
+@kernel_without_refcounts(error_model="numpy")
 def best_of_side(histogram, feature, cut, node, target, side, buckets, counts):
     """The best split, or none, of one side of a cut: the rows of rank up to ``cut`` in ``feature``, or (on the right)
     the others. ``histogram`` is that of the left side.

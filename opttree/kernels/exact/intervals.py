@@ -14,7 +14,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.runtime.compiling.compiled import kernel, lean
+from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 
 FEATURE, LOW, HIGH, LEFT_AT, RIGHT_AT, LEFT_HELD, RIGHT_HELD, SHARE = range(8)  # columns of ``places``; see `Queue`
 Place = namedtuple("Place", "feature low high left_at right_at left_held right_held share")  # the same, as numbers
@@ -60,27 +60,27 @@ def grown(queue):
     return larger
 
 
-@lean()
+@kernel_without_refcounts()
 def copy_reach(source, reach):
     """``reach = source``, both (p, 2)."""
     for j in range(reach.shape[0]):
         reach[j, 0], reach[j, 1] = source[j, 0], source[j, 1]
 
 
-@lean()
+@kernel_without_refcounts()
 def widen(reach, j, first, last):
     """Make ``reach (p, 2)`` of feature ``j`` hold the splits ``first`` to ``last``."""
     reach[j, 0], reach[j, 1] = min(reach[j, 0], first), max(reach[j, 1], last)
 
 
-@lean()
+@kernel_without_refcounts()
 def close(reach):
     """An empty reach of all features."""
     for j in range(reach.shape[0]):
         reach[j, 0], reach[j, 1] = EVERY, -1
 
 
-@lean()
+@kernel_without_refcounts()
 def push(queue, key, place, left, right, reach):
     """Add an interval with the costs ``left`` and ``right`` of the sides that bound it, and their ``reach``, a pair of
     (p, 2). The queue must have room.
@@ -106,7 +106,7 @@ def push(queue, key, place, left, right, reach):
     heap[at] = number
 
 
-@lean()
+@kernel_without_refcounts()
 def pop(queue):
     """Remove the interval of the lowest key; its number, whose entries stay readable until the next `push`."""
     heap, _places, values, _reach, free, size = queue

@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.runtime.compiling.compiled import inner, lean
+from opttree.runtime.compiling.compiled import inner, kernel_without_refcounts
 
 # next and previous (m + 1,) of places in the order of an output, m for neither; place (n,) of each row there; value and
 # weight (m,) by place
@@ -22,7 +22,7 @@ def make_links(m, n):
     return Links(*whole, np.empty(m), np.empty(m))
 
 
-@lean()
+@kernel_without_refcounts()
 def costs_of_rest(removed, m, backwards, links, out):
     """Add to ``out[c]`` the absolute deviations from their median of the first c rows of ``removed`` (``backwards``),
     or of all but these, for every c from 0 to m. All m rows are linked.
@@ -70,7 +70,7 @@ def costs_of_rest(removed, m, backwards, links, out):
             middle = after[middle]
 
 
-@lean()
+@kernel_without_refcounts()
 def link(order, m, rows, output, links):
     """Fill ``links`` with the rows ``order[:m]``, sorted by an output."""
     for t in range(m):
@@ -79,7 +79,7 @@ def link(order, m, rows, output, links):
         links.value[t], links.weight[t] = rows[i, 2 + output], rows[i, 1]
 
 
-@lean()
+@kernel_without_refcounts()
 def median_cost(order, m, rows, n_outputs):
     """Cost of the best leaf of ``m`` rows; ``order (K, .)``: sorted by each output."""
     total = 0.0

@@ -54,7 +54,7 @@ from opttree.kernels.exact.intervals import (
 from opttree.kernels.exact.medians import costs_of_rest, link, make_links, median_cost
 from opttree.kernels.exact.statistics import Node, add_row, cost, rounded_up, summed
 from opttree.kernels.losses.codes import ABSOLUTE
-from opttree.runtime.compiling.compiled import inner, kernel, lean
+from opttree.runtime.compiling.compiled import inner, kernel, kernel_without_refcounts
 
 # state of a node's search: the lowest cost found; the lowest bound of what is not looked at any more, for all trees and
 # without the smallest leaf; the cost from which on the caller has no use for the result; the lowest bound in the queue
@@ -72,7 +72,7 @@ Cut = namedtuple("Cut", "at found held left_reach right_reach")
 START = 64  # capacity of a queue at first
 
 
-@lean()
+@kernel_without_refcounts()
 def middle_cut(order, rank, low, high):
     """The cut strictly between ``low`` and ``high`` nearest to their middle at which the value changes, or -1."""
     centre = (low + high) // 2
@@ -83,7 +83,7 @@ def middle_cut(order, rank, low, high):
     return -1
 
 
-@lean()
+@kernel_without_refcounts()
 def trimmed(order, problem, at, stop, excess):
     """Move ``at`` towards ``stop`` over cuts that cost at least what is sought, as cut ``at`` exceeds it by ``excess``
     and each row that changes sides takes away no more than its largest contribution; the first cut not excluded.
@@ -97,7 +97,7 @@ def trimmed(order, problem, at, stop, excess):
     return at
 
 
-@lean()
+@kernel_without_refcounts()
 def first_at_least(order, rank, m, value):
     """The number of the rows ``order[:m]``, sorted by ``rank``, whose rank is below ``value``."""
     low, high = 0, m
@@ -159,7 +159,7 @@ def begin(depth, n_splits, node, target, side_reach):
     return queue, state
 
 
-@lean()
+@kernel_without_refcounts()
 def keep_reach(node, j, low, high):
     """Widen the reach found of feature ``j`` by the cuts strictly between ``low`` and ``high``: ranks up to the next
     row's, as further rows may come between; and next to them the cuts with too few rows on one side, which further rows
@@ -172,7 +172,7 @@ def keep_reach(node, j, low, high):
         widen(node.new_reach, j, first, last)
 
 
-@lean()
+@kernel_without_refcounts()
 def take(queue, node, state, stop, interval, buckets):
     """Take the interval of the lowest bound into ``interval``: `Interval`; the cut in its middle, or 0 if there is
     nothing left to look at.
@@ -205,7 +205,7 @@ def take(queue, node, state, stop, interval, buckets):
     return 0
 
 
-@lean()
+@kernel_without_refcounts()
 def settle(queue, node, state, interval, cut, buckets):
     """Return both halves of an interval to the queue, after a cut of it was evaluated. The queue must have room for one
     interval more.
@@ -258,7 +258,7 @@ def settle(queue, node, state, interval, cut, buckets):
         release(buckets, held)
 
 
-@lean()
+@kernel_without_refcounts()
 def finish(queue, node, state):
     """Best cost, bound, and bound without the smallest leaf at the end; what waits in the queue goes to the reach."""
     for e in range(queue.size[0]):
@@ -432,7 +432,7 @@ def all_ranks(p):
     return reach
 
 
-@lean()
+@kernel_without_refcounts()
 def divide(order, m, j, c, rank, left, right):
     """The sorted orders ``left (p, .)`` and ``right`` of the two sides of cut ``c`` of feature ``j``."""
     own = rank[j]
@@ -449,7 +449,7 @@ def divide(order, m, j, c, rank, left, right):
                 b += 1
 
 
-@lean()
+@kernel_without_refcounts()
 def graft(splits, left, right, levels_below):
     """Copy the subtrees ``left`` and ``right`` of so many levels, in heap order, below the root of ``splits``."""
     for level in range(levels_below):

@@ -14,7 +14,7 @@ import numpy as np
 from opttree.kernels.algebra.quadratic import RANK
 from opttree.kernels.losses.codes import SQUARED, ZERO_ONE
 from opttree.kernels.losses.entropy import log_cost
-from opttree.runtime.compiling.compiled import kernel, lean
+from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 
 # rank (p, n): number of each row's value among the distinct values of a feature; rows (n, S): their statistics; most
 # (n,): what a row adds to the cost of a set of rows at most; leaf: `Leaf`; price of a split; fewest rows of a leaf;
@@ -27,7 +27,7 @@ Leaf = namedtuple("Leaf", "loss ridge n_outputs")
 Node = namedtuple("Node", "order m problem reach new_reach")
 
 
-@lean(error_model="numpy")
+@kernel_without_refcounts(error_model="numpy")
 def linear_cost(s, leaf, work):
     """`cost` of the best linear leaf: residual sums of squares and the ridge, by a Cholesky factorisation.
 
@@ -68,7 +68,7 @@ def linear_cost(s, leaf, work):
     return total
 
 
-@lean(error_model="numpy")
+@kernel_without_refcounts(error_model="numpy")
 def cost(s, leaf, work):
     """Cost of the best leaf for the statistics ``s (S,)``; ``work (S,)`` is scratch."""
     if s[0] <= 0.0:
@@ -90,7 +90,7 @@ def cost(s, leaf, work):
     return log_cost(s, 1)
 
 
-@lean(error_model="numpy")
+@kernel_without_refcounts(error_model="numpy")
 def costs(s, first, last, leaf, own, work, out):
     """`cost` of the columns ``first`` to ``last - 1`` of ``s (S, .)``, into ``out``; ``own`` and ``work (S,)`` are
     scratch.
@@ -119,13 +119,13 @@ def costs(s, first, last, leaf, own, work, out):
         out[k] = cost(own, leaf, work)
 
 
-@lean()
+@kernel_without_refcounts()
 def rounded_up(bound, problem):
     """A bound of costs; where these are whole numbers, the next one."""
     return np.ceil(bound - 1e-6) if problem.whole else bound
 
 
-@lean()
+@kernel_without_refcounts()
 def add_row(total, row):
     """``total += row``, both (S,)."""
     for k in range(row.size):

@@ -5,7 +5,7 @@ import numpy as np
 from opttree.kernels.algebra.gram import FASTMATH
 from opttree.kernels.records import Leaves, Tree
 from opttree.kernels.routing import levels, split_value
-from opttree.runtime.compiling.compiled import inner, lean
+from opttree.runtime.compiling.compiled import inner, kernel_without_refcounts
 from opttree.runtime.threads import share
 
 ROWS, NUMBERS = 64, 2**15  # rows per block in a forest's predictions, or numbers of X if those are more rows
@@ -25,7 +25,7 @@ def leaf_output(X, i, leaf, k, leaves):
     return s
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def outputs_range(first, last, X, leaf_node, leaves, out):
     """`outputs` of some rows."""
     leaves = Leaves(*leaves)
@@ -43,7 +43,7 @@ def outputs(X, leaf_node, leaves):
     return out
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def forest_range(first_row, last_row, X, first, tree, leaves, out):
     """`forest_outputs` of some rows, in blocks that pass through all trees: a block stays in the cache, and a tree,
     which may be larger, is read once for all its rows.

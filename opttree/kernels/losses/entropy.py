@@ -7,13 +7,13 @@ about ``e * 1e-6``: their rows cost the cap either way, and probability 0 for th
 import numpy as np
 
 from opttree.kernels.losses.codes import SMALLEST_PROBABILITY
-from opttree.runtime.compiling.compiled import lean
+from opttree.runtime.compiling.compiled import kernel_without_refcounts
 
 CAP = -np.log(SMALLEST_PROBABILITY)
 RARE = 3.0 * SMALLEST_PROBABILITY  # share above which giving a class up does not pay
 
 
-@lean(error_model="numpy")
+@kernel_without_refcounts(error_model="numpy")
 def log_cost(counts, first):
     """The lowest log loss of rows of the classes' weights ``counts[first:]`` as one leaf."""
     best, limit = np.inf, 0.0

@@ -4,17 +4,17 @@ import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH
 from opttree.kernels.leaves.outputs import leaf_output
-from opttree.kernels.losses.codes import ABSOLUTE, GIVEN, IDENTITY, SMALLEST_PROBABILITY, SQUARED, ZERO_ONE
-from opttree.runtime.compiling.compiled import inner, lean
+from opttree.kernels.losses.codes import ABSOLUTE, IDENTITY, SMALLEST_PROBABILITY, SQUARED, TABLE, ZERO_ONE
+from opttree.runtime.compiling.compiled import inner, kernel_without_refcounts
 from opttree.runtime.threads import share
 
 
 @inner(inline="always")
 def row_loss(X, Y, i, leaf, leaves, loss, link):
-    """Loss of row ``i`` at a leaf. ``Y (n, K)``; ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`; for `GIVEN`, the
+    """Loss of row ``i`` at a leaf. ``Y (n, K)``; ``(n, 1)`` class codes for `ZERO_ONE` and `LOG`; for `TABLE`, the
     losses ``(n, L)`` themselves.
     """
-    if loss == GIVEN:
+    if loss == TABLE:
         return Y[i, leaf]
     n_outputs = leaves.values.shape[1]
     if loss in (SQUARED, ABSOLUTE):
@@ -40,7 +40,7 @@ def row_loss(X, Y, i, leaf, leaves, loss, link):
     return min(np.log(odds), -np.log(SMALLEST_PROBABILITY))
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def losses_range(first, last, rows, leaf_node, leaves, loss, link, out):
     """`losses` of some rows."""
     n_branches = leaves.values.shape[0] - 1

@@ -13,18 +13,18 @@ from opttree.kernels.losses.rows import row_loss
 from opttree.kernels.passes.thresholds import best_threshold
 from opttree.kernels.records import Group
 from opttree.kernels.routing import levels, route_row, split_value
-from opttree.runtime.compiling.compiled import kernel, lean
+from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 from opttree.runtime.threads import share
 
 # where the rows are, (n,) each: the node of the level that holds them, the leaf that they reach under the current
-# parameters, and their loss there (own); the index of the node in the level, -1 for none (slot), the side they go to,
-# the signed weight u, and the leaf (other) and the loss (lost) on the other side
-Tracks = namedtuple("Tracks", "node leaf own slot side u other lost")
+# parameters, and their loss there; the index of the node in the level, -1 for none (slot), the side they go to, the
+# signed weight u, and the leaf and the loss on the other side
+Tracks = namedtuple("Tracks", "node leaf leaf_loss slot side u other_leaf other_loss")
 # the nodes of a level: X, the `Group` of their rows, and the signed weights in its order
 Level = namedtuple("Level", "X group u")
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def pseudolabels_range(first, last, rows, tree, leaves, loss, link, slot_of, tracks):
     """`pseudolabels` of some rows."""
     n_branches = tree.b.size
@@ -35,9 +35,9 @@ def pseudolabels_range(first, last, rows, tree, leaves, loss, link, slot_of, tra
             tracks.u[i] = 0.0
             continue
         tracks.side[i] = 0 if split_value(rows.X, i, tree, t) <= tree.b[t] else 1
-        tracks.other[i] = route_row(rows.X, i, tree.children[t, 1 - tracks.side[i]], tree)
-        tracks.lost[i] = row_loss(rows.X, rows.Y, i, tracks.other[i] - n_branches, leaves, loss, link)
-        gain = rows.weight[i] * (tracks.own[i] - tracks.lost[i])
+        tracks.other_leaf[i] = route_row(rows.X, i, tree.children[t, 1 - tracks.side[i]], tree)
+        tracks.other_loss[i] = row_loss(rows.X, rows.Y, i, tracks.other_leaf[i] - n_branches, leaves, loss, link)
+        gain = rows.weight[i] * (tracks.leaf_loss[i] - tracks.other_loss[i])
         tracks.u[i] = -gain if tracks.side[i] == 1 else gain
 
 
@@ -52,21 +52,21 @@ def pseudolabels(rows, tree, leaves, loss, link, slot_of, tracks):
 
 
 @kernel()
-def group_rows(key, n_groups, keep):
+def group_rows(key, n_groups, weight):
     """Stable counting sort: the `Group` of the rows of each key.
 
-    ``key (n,)`` is the group of each row, negative for none; rows with ``keep`` zero are left out.
+    ``key (n,)`` is the group of each row, negative for none; rows of weight zero are left out.
     """
     start = np.zeros(n_groups + 1, np.int64)
     for i in range(key.size):
-        if key[i] >= 0 and keep[i] != 0.0:
+        if key[i] >= 0 and weight[i] != 0.0:
             start[key[i] + 1] += 1
     for g in range(n_groups):
         start[g + 1] += start[g]
     fill = start[:-1].copy()
     order = np.empty(start[-1], np.int32)
     for i in range(key.size):
-        if key[i] >= 0 and keep[i] != 0.0:
+        if key[i] >= 0 and weight[i] != 0.0:
             order[fill[key[i]]] = i
             fill[key[i]] += 1
     return Group(order, start)
@@ -87,7 +87,7 @@ def level_weights(group, u, side):
     return sorted_u, cost
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def advance_range(first, last, X, tree, tracks):
     """`advance` of some rows."""
     for i in range(first, last):
@@ -96,8 +96,8 @@ def advance_range(first, last, X, tree, tracks):
         t = tracks.node[i]
         new = 0 if split_value(X, i, tree, t) <= tree.b[t] else 1
         if new != tracks.side[i]:
-            tracks.leaf[i] = tracks.other[i]
-            tracks.own[i] = tracks.lost[i]
+            tracks.leaf[i] = tracks.other_leaf[i]
+            tracks.leaf_loss[i] = tracks.other_loss[i]
         tracks.node[i] = tree.children[t, new]
 
 
@@ -127,7 +127,7 @@ def fit_nodes(level, A, b, net, tol, max_iter):
     share(fit_range, b.size, cost, level, A, b, net, tol, max_iter)
 
 
-@lean(fastmath=FASTMATH)
+@kernel_without_refcounts(fastmath=FASTMATH)
 def values_along(level, splits, s, z):
     """`split_value` of the rows of node ``s`` of a level."""
     order, start = level.group

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opttree.kernels.losses.codes import GIVEN, MACROS, MIXTURE, SQUARED
+from opttree.kernels.losses.codes import MACROS, MIXTURE, SQUARED, TABLE
 from opttree.kernels.smooth.vectors import BLOCK
 
 COMMON = "common.cu"
@@ -29,7 +29,7 @@ def most_levels(form, dtype):
     """Most levels of a tile: few enough that none spills at default options, by `experiments.benchmarks.registers`."""
     if form.linear:
         return 3 if form.n_outputs <= 2 else 2
-    return 4 if form.loss == GIVEN or (form.loss == SQUARED and dtype == "float32") else 3
+    return 4 if form.loss == TABLE or (form.loss == SQUARED and dtype == "float32") else 3
 
 
 def sizes(form, dtype, limit):
@@ -44,7 +44,7 @@ def sizes(form, dtype, limit):
     slots = max(4, exits)
     splits = (1 + sum(1 << (levels * m - pad) for m in range(1, n_tiles))) * q * slots
     leaves = bottom * K * slots * (q if linear else 1)
-    sums = 0 if form.loss == GIVEN else exits * (1 if linear else K + 1)
+    sums = 0 if form.loss == TABLE else exits * (1 if linear else K + 1)
     part = splits + (leaves if linear else 0) + bottom * sums
     theta = (n_leaves - 1) * (p + 1) + n_leaves * K * (p + 1 if linear else 1)
     features = q * (BLOCK + rows) * item

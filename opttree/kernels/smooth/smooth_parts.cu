@@ -31,7 +31,7 @@ enum { EXPECTED, FORWARD, BACKWARD };
 #define BOTTOM (1 << (DEPTH > LEVELS ? DEPTH - LEVELS : 0)) /* tiles at the bottom */
 #define N_TILES (first_tile(TILES))
 #define TILE (Q * SLOTS)
-#define HAS_LEAVES (LOSS != GIVEN)
+#define HAS_LEAVES (LOSS != TABLE)
 #define EACH_LEAF (HAS_LEAVES ? LINEAR ? 1 : K + 1 : 0) /* sums over rows: gradients of the constants, mass */
 #define SUMS (EACH_LEAF * EXITS)
 #define GROUPS ((SUMS + 31) / 32)
@@ -237,7 +237,7 @@ static __device__ pack leaf_losses(int what, int l, wide leaf, const real *Y, ro
                                    real *sums, real *shared_sums)
 {
     pack V = constant(0);
-#if LOSS == GIVEN
+#if LOSS == TABLE
     EACH(r) V.v[r] = own->row[r] < 0 ? 0 : Y[(wide)own->row[r] * LEAVES + leaf];
 #else
     pack slope = p, likely = constant(0);

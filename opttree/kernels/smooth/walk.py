@@ -23,7 +23,7 @@ from collections import namedtuple
 import numpy as np
 from numba.extending import register_jitable
 
-from opttree.kernels.losses.codes import EXPECTED, GIVEN, LOG, SQUARED
+from opttree.kernels.losses.codes import EXPECTED, LOG, SQUARED, TABLE
 from opttree.kernels.losses.exponential import sigmoid
 from opttree.kernels.smooth.vectors import (
     BACKWARD,
@@ -55,7 +55,7 @@ from opttree.runtime.threads import threads_for
 MOST_CHUNKS = 16  # chunks of rows that threads share; sums are over chunks, for any number of threads
 VECTORS = 4  # numbers read by a vector loop in the time of one
 
-# rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK), under `GIVEN` one row
+# rows in blocks: X (blocks, q/4, 4 BLOCK) with q = p rounded up to 4; Y (blocks, K or 1, BLOCK), under `TABLE` one row
 # per leaf; w (blocks, BLOCK), 1 on average and 0 on padding rows
 Data = namedtuple("Data", "X Y w")
 # depth of the tree, levels of a tile, eps; loss and aggregation codes; n_features; n_outputs; linear leaves (0, 1)
@@ -153,7 +153,7 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                 if not linear:
                     for k in range(K):
                         fill(T, k, values[leaf * K + k])
-                if form.loss == GIVEN:
+                if form.loss == TABLE:
                     copy_row(V, at, y, leaf)
                 else:
                     leaf_losses(y, P, depth, T, row, F, V, at, form, what)

@@ -6,7 +6,7 @@ the compiled kernels they form (S, n, leaves) arrays. ``xp`` is the array namesp
 `fused` are tested against them.
 """
 
-from opttree.kernels.losses.codes import EXPECTED, GIVEN, LOG
+from opttree.kernels.losses.codes import EXPECTED, LOG, TABLE
 
 SURE = 18.0  # a gate with a larger |argument| sends less than 2e-8 the other way
 NUMBERS = 1 << 24  # largest size of an array over starts, rows and leaves: `evaluate` takes the rows in portions
@@ -20,7 +20,7 @@ def value_and_gradient(xp, parts, alpha, rows, loss, aggregation):
     parts : A (S, B, p) split weights, heap order; b (S, B) thresholds; values (S, L, K); coefs (S, L, K, p) or None for
         constant leaves.
     alpha : scale of the gates, a number or (S, 1, 1).
-    rows : X (n, p); Y (n, K) outputs, (n,) integer class codes for `LOG`, or (n, L) losses of the leaves for `GIVEN`,
+    rows : X (n, p); Y (n, K) outputs, (n,) integer class codes for `LOG`, or (n, L) losses of the leaves for `TABLE`,
         for which ``values`` is (S, L, 0); w (n,) weights that sum to one. Or (S, n, p) and so on, for separate rows of
         each start.
 
@@ -39,7 +39,7 @@ def _pass(xp, parts, alpha, rows, loss, aggregation):
         X, Y, w = (xp.expand_dims(part, axis=0) for part in (X, Y, w))
     S, P, levels = gates(xp, A, b, alpha, X)
     mass = xp.sum(P * xp.expand_dims(w, axis=2), axis=1)
-    if loss == GIVEN:
+    if loss == TABLE:
         value = xp.sum(xp.sum(P * Y, axis=2) * w, axis=1)
         return value, (*backward(xp, alpha, X, S, levels, Y + xp.zeros_like(P), w), values, coefs), mass
     scores = xp.expand_dims(values, axis=1)  # (S, 1 or n, L, K)

@@ -218,7 +218,7 @@ class SubtreeProblem:
         problem, point = self.whole.problem, self.at_point
         m, levels = self.rows.size, 1 if self.alone else self.height
         n_tiles = -(-levels // TILE_LEVELS)
-        form = smooth.Form(levels, -(-levels // n_tiles), 0.0, codes.GIVEN, codes.EXPECTED, problem.n_features, 0, 0)
+        form = smooth.Form(levels, -(-levels // n_tiles), 0.0, codes.TABLE, codes.EXPECTED, problem.n_features, 0, 0)
         whole = self.whole.penalty
         penalty = smooth.Penalty(whole.l1_splits / self.share, whole.l2_splits / self.share, 0.0, 0.0)
         data = empty_blocks(m, problem.n_features, 1 << levels, self.whole.dtype)

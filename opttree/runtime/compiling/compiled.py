@@ -42,7 +42,7 @@ inner = partial(kernel, no_cpython_wrapper=True)  # of other kernels alone: noth
 
 # Of kernels that allocate nothing: numba does not count the references to their arrays, which it does by atomic
 # operations at every call and every row of a table, and which can take longer than the arithmetic
-lean = partial(kernel, _nrt=False)
+kernel_without_refcounts = partial(kernel, _nrt=False)
 
 
 def finds_no_folder() -> bool:

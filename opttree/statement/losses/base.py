@@ -99,7 +99,7 @@ class Loss(Checked):
     averages: ClassVar[bool] = False
     degree: ClassVar[float] = 1.0
     criterion: ClassVar[str] = "squared_error"
-    code: ClassVar[int] = codes.GIVEN
+    code: ClassVar[int] = codes.TABLE
     form: ClassVar[str | None] = None
     smooth: ClassVar[int | None] = None
     dense: ClassVar[int | None] = None
