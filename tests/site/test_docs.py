@@ -42,6 +42,7 @@ import generate  # noqa: E402
 import house  # noqa: E402
 
 
+@pytest.mark.usefixtures("one_sandbox")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_example_runs(name, tmp_path, monkeypatch):
     found = PUBLIC[name]
