@@ -194,12 +194,12 @@ def _of_methods(budget: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 
 
 def _alike(name: str, method: Any, known: Mapping[str, Any]) -> Any:
-    """A method with what that called ``like`` states, its own options on top."""
+    """Resolve ``like = NAME``: start from the options of NAME, then override."""
     if not isinstance(method, dict) or "like" not in method:
         return method
-    own = dict(method)
-    like = own.pop("like")
+    options = dict(method)
+    like = options.pop("like")
     if not isinstance(like, str) or not isinstance(known.get(like), dict):
         raise ValueError(f"protocol {name}: like must be the label of another method; got {like!r}")
     model = _alike(name, known[like], {k: v for k, v in known.items() if k != like})
-    return {**model, **own, "options": {**model.get("options", {}), **own.get("options", {})}}
+    return {**model, **options, "options": {**model.get("options", {}), **options.get("options", {})}}

@@ -26,8 +26,8 @@ PLACE = ["depth", "dataset"]
 
 
 def measured(protocol: Protocol, rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that the protocol reports: of its runs under its budget, those that ended well, the newest of each
-    whatever the version of its code. Methods that are the best of others are added.
+    """The newest successful row of each run under the budget, of any code version, and of methods that are the best of
+    others.
     """
     rows = protocol.measured(rows)
     best = []

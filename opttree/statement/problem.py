@@ -324,7 +324,7 @@ class TreeProblem:
         return mean, np.sqrt(np.sum(w * np.square(self.X - mean), axis=0))
 
     @cached_property
-    def single_refusal(self) -> str | None:
+    def float32_refusal(self) -> str | None:
         """Why solvers that may evaluate in single precision do not take the rows, or None: squares of numbers must
         be finite in it. Estimators scale features and outputs.
         """

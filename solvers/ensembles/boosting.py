@@ -101,8 +101,8 @@ class Boosting(Solver):
             return f"boosting needs a loss with a majorizer, or a gradient and a curvature; {problem.loss!r} has none"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
-        if problem.single_refusal is not None:
-            return problem.single_refusal
+        if problem.float32_refusal is not None:
+            return problem.float32_refusal
         y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y
         return self.base.refusal(problem.with_rows(problem.X, y, problem.sample_weight, loss="squared"))
 

@@ -138,8 +138,8 @@ class TAOForest(GrowthOptions, Solver):
                 )
         if problem.depth < 1:
             return "a forest needs trees of depth 1 or more; the problem allows 0"
-        if problem.single_refusal is not None:
-            return problem.single_refusal
+        if problem.float32_refusal is not None:
+            return problem.float32_refusal
         if problem.splits == "axis" and self.kind == "oblique":
             return "its trees are oblique, and the problem asks for axis-aligned ones; use kind='axis'"
         if problem.split_price or problem.strength(L2, "leaves"):

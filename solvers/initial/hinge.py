@@ -64,7 +64,7 @@ class HingeInit(Initial):
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes oblique problems only, of numbers whose squares are far from overflow."""
-        return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else problem.single_refusal
+        return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else problem.float32_refusal
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""

@@ -81,7 +81,7 @@ class HRT(Initial):
         """Takes oblique splits, linear leaves, squared loss, one output."""
         if problem.splits == "axis" or problem.leaves == "constant" or problem.loss_function.form != "quadratic":
             return "hinges are oblique splits between linear leaves under squared loss"
-        return "a hinge is fitted to one output" if problem.n_outputs > 1 else problem.single_refusal
+        return "a hinge is fitted to one output" if problem.n_outputs > 1 else problem.float32_refusal
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The start tree if there is one, a leaf, and the tree."""

@@ -105,7 +105,7 @@ class DenseTreeProblem(Checked):
             return f"{reason}; use squared, log or zero_one"
         if problem.depth < 1:
             return "its depth is 0, so that it has no branches"
-        return problem.single_refusal
+        return problem.float32_refusal
 
     @property
     def n_branches(self) -> int:

@@ -128,7 +128,7 @@ class SmoothTreeProblem(Checked):
             return reason
         if problem.depth < 1:
             return "its depth is 0, so that it has no gates"
-        return problem.single_refusal
+        return problem.float32_refusal
 
     @staticmethod
     def placed(problem: TreeProblem, device: Device, n_starts: int = 1, **options: Any) -> Device:
