@@ -176,7 +176,7 @@ class TreeEstimator(Options, BaseEstimator):
         for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        fit_chunks(self, Chunks(source, target, chunk_rows), epochs, sample_rows, stacklevel=3)
+        fit_chunks(self, Chunks(source, target, chunk_rows), epochs, sample_rows, stacklevel=2)
         return self
 
     @available_if(lambda self: self.recipe.stream is not None)

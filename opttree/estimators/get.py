@@ -92,7 +92,7 @@ class GETStream(Stream):
     def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         self.options = options
         X, y, weight = with_missing(X, y, missing)
-        fit = fits.fit(options, X, y, weight, stacklevel=5)
+        fit = fits.fit(options, X, y, weight, stacklevel=4)
         rng, tree = np.random.default_rng(len(X)), options.result_.tree
         self.learner = bridge.solvers.streaming.TreeStream(fit.problem, tree, rng, options.device)
         self.fit = replace(fit, problem=self.learner.problem)

@@ -10,6 +10,7 @@ from sklearn.datasets import make_friedman1
 
 import opttree
 from opttree import AutoTreeRegressor, GETRegressor, SDTRRegressor, TAOClassifier, TAOForestRegressor, TAORegressor
+from opttree.estimators.steps import fit
 from opttree.methods import costs
 from opttree.methods.table import METHODS, make_estimator
 from opttree.methods.warming import names
@@ -88,8 +89,8 @@ def no_memory(monkeypatch):
 @pytest.mark.parametrize("name", names())
 def test_what_memory_does_not_hold_is_refused_before_any_work(name, no_memory, monkeypatch):
     model = make_estimator(name, "regression", 4, seed=0, jobs=1)
-    for method in ("_choose_depth", "_state_of_fit", "_solve"):
-        monkeypatch.setattr(type(model), method, lambda *_: pytest.fail("work was begun"))
+    for step in ("choose_depth", "state", "solve_once"):
+        monkeypatch.setattr(fit, step, lambda *_args, **_options: pytest.fail("work was begun"))
     X = np.zeros((500_000, 5))
     with pytest.raises(MemoryError) as refused:
         model.fit(X, X[:, 0])

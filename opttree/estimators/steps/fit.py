@@ -27,7 +27,7 @@ OF_A_FIT = ("best_depth_", "cv_results_", "validation_loss_")  # attributes that
 
 
 def fit(
-    options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, eval_set: Any = None, stacklevel: int = 3
+    options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, eval_set: Any = None, stacklevel: int = 2
 ) -> Fit:
     """Fit an estimator to a table: its attributes are set, and the record of the fit is returned.
 
