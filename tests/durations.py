@@ -22,7 +22,7 @@ def read(path: Path) -> Counter[str]:
     seconds: Counter[str] = Counter()
     for case in ElementTree.parse(path).iter("testcase"):
         place, name = case.get("classname", "").replace(".", "/"), case.get("name", "")
-        file = place + ".py" if (ROOT / f"{place}.py").exists() else name if (ROOT / name).exists() else place
+        file = place.removesuffix("/md") + (".md" if place.endswith("/md") else ".py")
         seconds[f"{file}::{name}"] += float(case.get("time", 0.0))
     return seconds
 

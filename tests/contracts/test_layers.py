@@ -181,8 +181,7 @@ def put(place: Path, code: str = "raise SystemExit('run')") -> Path:
     return place
 
 
-@pytest.mark.parametrize("code", [FIT, RACE], ids=["fit", "race"])
-@pytest.mark.parametrize("place", ["solvers.py", "solvers/__init__.py"])
+@pytest.mark.parametrize(("place", "code"), [("solvers.py", RACE), ("solvers/__init__.py", FIT)], ids=["race", "fit"])
 def test_a_module_that_hides_our_solvers_is_named_and_not_run(tmp_path, code, place):
     theirs = put(tmp_path / place)
     done = run_beside(tmp_path, "-c", code)
@@ -205,9 +204,8 @@ def test_what_a_race_lacks_is_named(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["experiments.py", "experiments/__init__.py"])
-def test_a_race_runs_beside_experiments_of_ones_own(tmp_path, place):
-    put(tmp_path / place)
+def test_a_race_runs_beside_experiments_of_ones_own(tmp_path):
+    put(tmp_path / "experiments.py")
     done = run_beside(tmp_path, "-c", RACE)
     assert done.returncode == 0, done.stderr
     assert "Race of 1 solvers on 1 problems" in done.stdout

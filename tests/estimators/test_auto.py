@@ -44,10 +44,10 @@ def test_members_are_compared_on_the_folds_that_both_have():
 
 def test_few_rows_are_held_out_fold_by_fold():
     X, y = make_friedman1(150, noise=1.0, random_state=0)
-    model = AutoTreeRegressor(20.0, random_state=0).fit(X, y)
+    model = AutoTreeRegressor(6.0, random_state=0).fit(X, y)
     assert model.members_[0] == model.members_[0] | {"name": "CART, depth 3", "folds": 15}
     assert any(row["name"].startswith("CART") for row in model.members_)
-    once = AutoTreeRegressor(5.0, validation_fraction=0.25, random_state=0).fit(X, y)
+    once = AutoTreeRegressor(2.0, validation_fraction=0.25, random_state=0).fit(X, y)
     assert {row["folds"] for row in once.members_} == {1}
 
 
@@ -55,7 +55,7 @@ def test_steps_are_left_to_cart():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (250, 6)).astype(float)
     y = 3.0 * (X[:, 0] > 1) * (X[:, 1] > 2) + (X[:, 2] > 0) * (X[:, 3] == 0) + 0.1 * rng.normal(size=250)
-    model = AutoTreeRegressor(20.0, random_state=0).fit(X, y)
+    model = AutoTreeRegressor(6.0, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.97
     fresh = rng.integers(0, 4, (500, 6)).astype(float)
     truth = 3.0 * (fresh[:, 0] > 1) * (fresh[:, 1] > 2) + (fresh[:, 2] > 0) * (fresh[:, 3] == 0)
@@ -73,7 +73,7 @@ def test_a_portfolio_may_choose_a_soft_tree(soft):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(300, 4))
     y = np.sin(X[:, 0] + X[:, 1]) * X[:, 2]
-    model = AutoTreeRegressor(8.0, soft=soft, random_state=0).fit(X[:200], y[:200])
+    model = AutoTreeRegressor(5.0, soft=soft, random_state=0).fit(X[:200], y[:200])
     assert model.tree_.mixture is (soft and "soft" in model.best_member_)
     assert any("soft" in row["name"] for row in model.members_) is soft
     if soft:
@@ -85,7 +85,7 @@ def test_a_portfolio_may_choose_a_soft_tree(soft):
 @pytest.mark.parametrize("kind", ["tree", "forest"])
 def test_portfolios(friedman, kind):
     a, b, c, d = friedman
-    model = AutoTreeRegressor(10.0, kind=kind, random_state=0).fit(a, c)
+    model = AutoTreeRegressor(6.0, kind=kind, random_state=0).fit(a, c)
     assert model.score(b, d) > (0.88 if kind == "tree" else 0.95)
     assert model.validation_loss_ in [row["loss"] for row in model.members_ if row["name"] == model.best_member_]
     assert model.members_[0]["folds"] == 5
@@ -93,7 +93,7 @@ def test_portfolios(friedman, kind):
     assert "best: " + model.best_member_ in model.report()
     assert len(model.forest_.trees) == 1 or kind == "forest"
     X, y = load_iris(return_X_y=True)
-    classifier = AutoTreeClassifier(5.0, kind=kind, random_state=0).fit(X, y)
+    classifier = AutoTreeClassifier(3.0, kind=kind, random_state=0).fit(X, y)
     assert classifier.score(X, y) > 0.9
 
 

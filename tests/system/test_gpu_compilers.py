@@ -13,7 +13,7 @@ from opttree.kernels.dense import fused as fused_dense
 from opttree.kernels.smooth import fused
 
 VARIANTS = list(registers.variants(depths=(8,), outputs=(1, 3)))
-DEFAULT = [variant for variant in registers.variants(depths=(8,), outputs=(1, 2)) if variant.default]
+DEFAULT = [variant for variant in registers.variants(depths=(8,), outputs=(1,)) if variant.default]
 HIPCC = shutil.which("hipcc")
 
 

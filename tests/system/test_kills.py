@@ -28,7 +28,7 @@ def test_an_interrupt_at_any_time_leaves_incumbent_bound_and_trace(tmp_path):
     ]
     command = ["solve", "auto_mpg", "--formulation", "flow", "--n-thresholds", "6"]
     main([*command, "--time-limit", "0.1", "--out", str(tmp_path)])  # compiles: a compilation ends before any tree
-    for run, wait in enumerate(np.linspace(0.0, 2.0, 4)):
+    for run, wait in enumerate((0.1, 1.5)):
         out = tmp_path / str(run)
         with subprocess.Popen(
             [*script, *command, "--out", str(out)],

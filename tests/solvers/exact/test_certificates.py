@@ -94,10 +94,10 @@ def test_auto_takes_as_few_blocks_as_time_allows(monkeypatch):
     y = np.where(X[:, 0] > 0.4, 1.0, 0.0) + np.where(X[:, 1] > 0.7, 0.5, 0.0) + 0.3 * rng.normal(size=len(X))
     problem = TreeProblem(X, y, depth=3, splits="axis")
     cart = solve(problem, CartInit(), random_state=0).tree
-    result = certify(problem, cart, time_limit=6.0, random_state=0)
+    result = certify(problem, cart, time_limit=3.0, random_state=0)
     assert result.solver.startswith("BlockBounds")
     assert result.gap < 0.3
-    assert result.seconds < 12.0
+    assert result.seconds < 9.0
     assert "BranchAndBound" in certify(problem, cart, time_limit=0.5, blocks=1).solver
 
 

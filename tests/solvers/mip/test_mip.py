@@ -302,7 +302,7 @@ def test_the_start_does_not_depend_on_the_speed_of_the_machine(monkeypatch):
 
     def slowly(self, *arguments):
         for step in steps(self, *arguments):
-            time.sleep(0.02)
+            time.sleep(0.005)
             yield step
 
     def starts():
