@@ -163,7 +163,9 @@ def test_the_regressor_says_what_it_has_proved(steps):
     assert local.bound_ is None
     assert local.result_.objective >= proved.result_.objective - 1e-9
     rng = np.random.default_rng(0)  # more rows than any machine proves at depth 6 within a second
-    deep = ORTRegressor(6, random_state=0, n_init=1, time_limit=1.0).fit(rng.normal(size=(600, 5)), rng.normal(size=600))
+    deep = ORTRegressor(6, random_state=0, n_init=1, time_limit=1.0).fit(
+        rng.normal(size=(600, 5)), rng.normal(size=600)
+    )
     assert not deep.is_optimal_
     cheap = ORTRegressor(3, cp=0.05, random_state=0).fit(X, y)
     assert cheap.tree_.n_branches == 2
