@@ -69,10 +69,9 @@ class Sandbox:
                         return message
                     if run.time_limit is not None:
                         deadline = time.monotonic() + GRACE[0] * run.time_limit + GRACE[1]
-                    continue
                 if deadline is not None and time.monotonic() > deadline:
                     return self._end("time_limit", f"did not end within its {run.time_limit:g} s and the grace")
-                if run.memory_limit is not None:
+                if run.memory_limit is not None:  # also as the clock starts: a short run may end before the next look
                     used = psutil.Process(self.process.pid).memory_info().rss / MEGABYTE
                     if used > run.memory_limit:
                         return self._end("memory_limit", f"took {used:.0f} MB of the {run.memory_limit:g} MB allowed")
