@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     )
     from opttree.runtime.interrupts import InterruptedFitWarning as InterruptedFitWarning
     from opttree.runtime.versions import show_versions as show_versions
+    from opttree.tables.checks import TableWarning as TableWarning
 
 _HOMES = {
     "Tree": "opttree.model.tree",
@@ -73,6 +74,7 @@ _HOMES = {
     "L2": "opttree.statement",
     "SplitPrice": "opttree.statement",
     "InterruptedFitWarning": "opttree.runtime.interrupts",
+    "TableWarning": "opttree.tables.checks",
     "Model": "opttree.model.files",
     "load": "opttree.model.files",
     "save": "opttree.model.files",

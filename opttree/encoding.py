@@ -5,7 +5,8 @@ from opttree.tables.encoding import (
     Encoding as Encoding,
     Levels as Levels,
     Missing as Missing,
+    Unread as Unread,
     Value as Value,
 )
 
-__all__ = ["Encoding", "Levels", "Missing", "Value"]
+__all__ = ["Encoding", "Levels", "Missing", "Unread", "Value"]

@@ -78,6 +78,7 @@ def _solve(args: argparse.Namespace) -> int:
     from opttree.estimators.steps.units import raw_tree
     from opttree.model import files as io
     from opttree.model.convert import as_tree
+    from opttree.model.structure import with_encoding
     from opttree.problems import MIPTreeProblem
     from opttree.runtime.clock import now
     from opttree.tables.encoder import TableEncoder, needs_encoding
@@ -148,7 +149,7 @@ def _solve(args: argparse.Namespace) -> int:
     tree = tree.with_share(tree.node_share(X)).with_spread(X.std(axis=0))
     target = str(data.y.name) if data.y.ndim == 1 else "target"
     tree = (
-        tree.with_names(list(map(str, data.X.columns))) if encoder is None else tree.with_names(None, encoder.encoding_)
+        tree.with_names(list(map(str, data.X.columns))) if encoder is None else with_encoding(tree, encoder.encoding_)
     )
     saved = io.Model(tree, tuple(tree.names()), target, type(solver).__name__)
     print(saved.to_text())

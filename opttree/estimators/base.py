@@ -72,6 +72,19 @@ class TreeEstimator(Options, BaseEstimator):
         the median; otherwise these are refused where training had none.""",
     )
 
+    min_level_rows: int = option(
+        5,
+        """Fewest training rows of a level that a model keeps. Rarer levels of text, and those of new rows, are one
+        level together.""",
+        least=1,
+    )
+    high_cardinality: Literal["auto", "drop", "keep"] = option(
+        "auto",
+        """What becomes of text of many levels, see `TableEncoder`. "auto": columns whose levels do not predict the
+        target, such as keys, are left out with an `opttree.TableWarning`; "drop": so are those of fewer than
+        ``min_level_rows`` rows a level on average; "keep": none is.""",
+    )
+
     if TYPE_CHECKING:
         tree_: Tree = field(init=False)
         result_: Result = field(init=False)

@@ -14,7 +14,7 @@ from opttree.model.convert import as_tree
 from opttree.model.files import Model, as_saved
 from opttree.model.tree import Tree
 from opttree.runtime.words import number
-from opttree.tables.encoding import DAY, Encoding, Levels, Missing, Value, raw_columns
+from opttree.tables.encoding import DAY, Encoding, Levels, Missing, Unread, Value, raw_columns
 
 Floats = NDArray[np.float64]
 MARGINS = (1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # distance kept from the edges of a leaf, in standard deviations
@@ -156,7 +156,7 @@ def counterfactual(
     for name in (*fixed, *limits):
         if name not in names:
             raise ValueError(f"fixed and bounds must name columns of the model, {', '.join(names)}; got {name!r}")
-    raw = None if tree.encoding is None else raw_columns(as_rows(row), tree.encoding.columns)
+    raw = None if tree.encoding is None else raw_columns(as_rows(row), tree.encoding.columns, tree.encoding.read)
     v = _variables(saved, tree, x, raw, names, set(fixed), limits)
     if norm == "l2" and v.is_binary.any():
         raise ValueError("norm='l2' is for trees of numbers; got categories or booleans")
@@ -239,11 +239,11 @@ def _variables(
     entries: list[tuple[float, float, float, float, bool, int, Any]] = []
     groups = []
     for c, column in enumerate(encoding.columns):
-        made = [(j, f) for j, f in enumerate(encoding.features) if f.column == c]
+        made = [(j, f) for j, f in enumerate(encoding.features) if f.column == c and not isinstance(f, Unread)]
         if not made:
             continue
         value, stays = raw[c][0], column.name in fixed
-        if column.kind == "category":
+        if column.is_category:
             known = sorted({level for _j, f in made if isinstance(f, Levels) for level in f.numbers} - {""})
             levels = [value] if stays or value == "" else [value, *(level for level in known if level != value)]
             groups.append(tuple(range(len(entries), len(entries) + len(levels))))
@@ -270,6 +270,8 @@ def _variables(
         is_boolean = column.kind == "boolean"
         if is_boolean:
             low, high = max(low, 0.0), min(high, 1.0)
+        if not any(isinstance(f, Value) for _j, f in made):
+            continue
         first, feature = next((j, f) for j, f in made if isinstance(f, Value))
         unit = spread[first]
         if feature.low is not None and feature.high is not None:  # missing ones are that far beyond the others

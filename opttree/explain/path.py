@@ -78,7 +78,7 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
     names = saved.names
     if inside.mixture:
         return f"{saved.target} = {shown}{share}: {_of_leaves(inside, x, names, most_terms, digits)}"
-    raw = None if inside.encoding is None else raw_columns(as_rows(row), inside.encoding.columns)
+    raw = None if inside.encoding is None else raw_columns(as_rows(row), inside.encoding.columns, inside.encoding.read)
     lines = [f"{saved.target} = {shown}{share}"]
     node = 0
     while node < inside.n_branches:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opttree.model.convert import check_plain, check_proper
 from opttree.model.files import as_saved
 from opttree.model.forest import Forest
+from opttree.model.structure import used_features
 from opttree.model.tree import Tree
 from opttree.tables.encoding import raw_columns
 
@@ -163,19 +164,10 @@ def shap_values(
         values, errors, base = values[:, :, 0], errors[:, :, 0], float(base[0])
     data = Z
     if inside.encoding is not None:
-        data = np.array([list(column) for column in raw_columns(X, inside.encoding.columns)], object).T
+        data = np.array(
+            [list(column) for column in raw_columns(X, inside.encoding.columns, inside.encoding.read)], object
+        ).T
     return Shapley(values, base, errors, exact, tuple(saved.columns), data)
-
-
-def used_features(model: Tree | Forest) -> NDArray[np.bool_]:
-    """(p,) which features occur in a split or a linear leaf."""
-    p = model.n_features
-    used = np.zeros(p, bool)
-    for tree in (model,) if isinstance(model, Tree) else model.trees:
-        used |= (tree.A[:, :p] != 0.0).any(axis=0)
-        if tree.linear_leaves:
-            used |= (tree.leaf_arrays[1][:, :, :p] != 0.0).any(axis=(0, 1))
-    return used
 
 
 def answers(model: Tree | Forest, X: Floats) -> Floats:

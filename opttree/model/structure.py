@@ -116,3 +116,19 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 def writable(array: NDArray[Any]) -> NDArray[Any]:
     """The writable array behind a read-only field: numba compiles anew for read-only arrays."""
     return array.base if isinstance(array.base, np.ndarray) else array
+
+
+def used_features(model: Any) -> NDArray[np.bool_]:
+    """(p,) which features occur in a split or a linear leaf."""
+    p = model.n_features
+    used = np.zeros(p, bool)
+    for tree in getattr(model, "trees", (model,)):
+        used |= (tree.A[:, :p] != 0.0).any(axis=0)
+        if tree.linear_leaves:
+            used |= (tree.leaf_arrays[1][:, :, :p] != 0.0).any(axis=(0, 1))
+    return used
+
+
+def with_encoding(model: Any, encoding: Any) -> Any:
+    """A tree or a forest with the part of an encoding that it reads."""
+    return model.with_names(None, encoding.only(used_features(model)))

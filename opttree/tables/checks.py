@@ -9,6 +9,21 @@ import numpy as np
 from opttree.runtime.words import shown
 
 
+class TableWarning(UserWarning):
+    """Something about a table that a user should know: a column that is left out, or that may be meant otherwise.
+
+    See Also
+    --------
+    opttree.describe_table : says it, and more, before a fit
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import opttree
+    >>> warnings.simplefilter("ignore", opttree.TableWarning)
+    """
+
+
 def check_columns(X: Any) -> None:
     """Reject categorical, missing and infinite values, naming the column; scikit-learn checks the rest.
 

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from scipy.special import fdtrc
+from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder, TargetEncoder
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from opttree.tables.checks import check_names
+from opttree.tables.checks import TableWarning, check_names
 from opttree.tables.encoding import (
     Column,
     Encoding,
     Feature,
     Levels,
     Missing,
+    Unread,
     Value,
     is_table,
     kind_of,
@@ -37,28 +45,38 @@ __all__ = ["TableEncoder"]
 
 Floats = NDArray[np.float64]
 MAX_LEVELS = 16
-MIN_FREQUENCY = 5
+MIN_LEVEL_ROWS = 5
+CHOICES = ("auto", "drop", "keep")
 FOLDS = 5
+STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the shrinkage of target statistics, in rows
+CHANCE = 0.01  # of a column that says nothing to be taken for one that does
+FEWEST_ROWS, MOST_ROWS, MOST_FEATURES = 20, 20_000, 30  # of the models by which statistics are judged
+USELESS = "do not predict the target (high_cardinality='keep' keeps them)"
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Encodes a table for trees, by scikit-learn's imputer and encoders; all estimators of opttree use it inside.
+    """Encodes a table for trees; all estimators of opttree use it inside.
 
     Takes tables of pandas, polars, Arrow and others that narwhals knows, and arrays. Numbers stay as they are, dates
     are days since 1970, booleans 0 and 1, text is a category.
 
     A missing number becomes the median of its column, and an indicator column says so, whose weight in an oblique split
-    or a linear leaf is what the fill should have been. A category becomes indicators of its levels, rare ones together,
+    or a linear leaf is what the fill should have been. Levels of fewer than ``min_level_rows`` rows go together, and
+    their names are not kept; levels that training did not have join them. A category becomes indicators of its levels
     or, with more than ``max_levels``, a target statistic: the mean of y, or the share of each class, in rows of this
-    category, for training rows in other folds (`sklearn.preprocessing.TargetEncoder`), so that no row sees its own y.
+    level, shrunk towards that of all rows by ``(n mean + m all) / (n + m)`` for a level of n rows. Training rows get
+    the statistic of the other folds, so that no row sees its own y; m has the least squared error there.
+
+    A category of more than ``max_levels`` levels is left out, with a `TableWarning`, where no level has enough rows, as
+    in columns of names and keys, or where its levels do not differ by more than chance in what the other columns leave
+    unexplained (by a linear model or a tree, on other folds). Whether it is missing is kept.
 
     With ``ordered``, for axis-aligned splits: categories are ordered by the target statistic, so that a threshold parts
     them into two sets, of which one is the best for numbers and two classes (Breiman et al. 1984, section 4.2); up to
-    ``max_levels`` it is that of all rows. A number that may be missing becomes two features, with missing ones below
-    and above all others, so that a split sends them to the side that is better (scikit-learn's rule).
+    ``max_levels`` it is that of all rows, not shrunk. A number that may be missing becomes two features, with missing
+    ones below and above all others, so that a split sends them to the side that is better (scikit-learn's rule).
 
-    A category that training did not have counts as rare; where there were no rare ones it is none of the levels, and
-    has the mean of all rows as its statistic. A number that is missing in new rows only gets the median.
+    A number that is missing in new rows only gets the median.
 
     Parameters
     ----------
@@ -69,6 +87,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Whether the features are for axis-aligned splits.
     max_levels : int, default 16
         Most levels of a category that get an indicator each.
+    min_level_rows : int, default 5
+        Fewest training rows of a level that is kept.
+    high_cardinality : {"auto", "drop", "keep"}, default "auto"
+        What becomes of categories of more than ``max_levels`` levels. "auto": see above; "drop": those of fewer than
+        ``min_level_rows`` rows a level on average are left out as well; "keep": all stay that have two levels to tell
+        apart.
     random_state : int or None, default 0
         Seed of the folds.
 
@@ -76,6 +100,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     encoding_ : opttree.encoding.Encoding
         All that was learned.
+    left_out_ : dict of str to str
+        The columns that are left out, and why.
     feature_names_in_, n_features_in_ : ndarray, int
         As in scikit-learn.
 
@@ -87,10 +113,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     --------
     >>> import pandas as pd
     >>> from opttree import TableEncoder
-    >>> table = pd.DataFrame({"colour": ["red", "blue", "red", None], "size": [1.0, None, 3.0, 4.0]})
-    >>> encoder = TableEncoder().fit(table, [1.0, 2.0, 1.5, 3.0])
-    >>> encoder.transform(table).shape[0], len(encoder.get_feature_names_out()) >= 3
-    (4, True)
+    >>> table = pd.DataFrame({"colour": ["red", "blue", "red", None] * 5, "size": [1.0, None, 3.0, 4.0] * 5})
+    >>> encoder = TableEncoder().fit(table, [1.0, 2.0, 1.5, 3.0] * 5)
+    >>> encoder.get_feature_names_out().tolist()
+    ['colour=blue', 'colour=red', 'colour=missing', 'size', 'size=missing']
     """
 
     def __init__(
@@ -99,11 +125,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categorical_features: Any = "from_dtype",
         ordered: bool = False,
         max_levels: int = MAX_LEVELS,
+        min_level_rows: int = MIN_LEVEL_ROWS,
+        high_cardinality: str = "auto",
         random_state: int | None = 0,
     ) -> None:
         self.categorical_features = categorical_features
         self.ordered = ordered
         self.max_levels = max_levels
+        self.min_level_rows = min_level_rows
+        self.high_cardinality = high_cardinality
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -191,6 +221,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> Floats:
         """Learn the encoding; the encoded training rows."""
+        for name, value in (("max_levels", self.max_levels), ("min_level_rows", self.min_level_rows)):
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        if self.high_cardinality not in CHOICES:
+            raise ValueError(f"high_cardinality must be one of {list(CHOICES)}; got {self.high_cardinality!r}")
         X = check_table(self, X, reset=True)
         columns = columns_of(X, self.categorical_features)
         raw = raw_columns(X, columns)
@@ -200,20 +235,33 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             check_weight(weight)
             used = np.flatnonzero(weight)
         target = None if y is None else np.asarray(y)[used].reshape(len(used), -1)
+        made: dict[int, Made] = {}
+        large = []
+        for j, column in enumerate(columns):
+            if not column.is_category:
+                made[j] = Made(self._number(j, raw[j][used]))
+            elif target is None or len({*raw[j]} - {""}) <= self.max_levels:
+                made[j] = self._category(j, [raw[j][i] for i in used], target)
+            else:
+                large.append(j)
+        rest = None
+        for j in large:  # are judged by what the others leave unexplained
+            if rest is None and target is not None:
+                others = Encoding(columns, tuple(feature for one in made.values() for feature in one.features))
+                rest = _rest(others.encode(raw)[used], target)
+            made[j] = self._category(j, [raw[j][i] for i in used], target, rest)
         features: list[Feature] = []
         folded: dict[int, Floats] = {}  # out-of-fold values, by number of the feature
-        for j, column in enumerate(columns):
-            if column.kind == "category":
-                entries = [raw[j][i] for i in used]
-                made, values = self._category(j, entries, target)
-                folded.update({len(features) + k: v for k, v in values.items()})
-            else:
-                made = self._number(j, raw[j][used])
-            features += made
-        self.encoding_ = Encoding(columns, tuple(features))
+        for j in range(len(columns)):
+            folded.update({len(features) + k: v for k, v in made[j].folded.items()})
+            features += made[j].features
+        self.left_out_ = {columns[j].name: made[j].why for j in range(len(columns)) if made[j].why}
+        self.encoding_ = Encoding(columns, tuple(features or [Unread(0)]))
+        for name, why in self.left_out_.items():
+            warnings.warn(f"column {name!r} is left out: {why}", TableWarning, stacklevel=3)
         Z = self.encoding_.encode(raw)
-        for k, value in folded.items():
-            Z[used, k] = value
+        for place, out_of_fold in folded.items():
+            Z[used, place] = out_of_fold
         return Z
 
     def _number(self, j: int, values: Floats) -> list[Feature]:
@@ -229,80 +277,184 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         beside = max(float(there.std()) if there.size else 0.0, 1e-3 * max(abs(low), abs(high), 1e-3))
         return [Value(j, low - beside, low, high), Value(j, high + beside, low, high)]
 
-    def _category(
-        self, j: int, values: list[str], target: NDArray[Any] | None
-    ) -> tuple[list[Feature], dict[int, Floats]]:
-        """The features of a category, and out-of-fold values of the features that are statistics."""
-        column = np.array(values, object)[:, None]
-        there = column[column[:, 0] != ""]
-        n_levels = len(set(there[:, 0]))
-        if target is not None and n_levels > 1 and (self.ordered or n_levels > self.max_levels):
-            return self._statistics(j, column, target, fold=n_levels > self.max_levels)
-        gaps = [] if len(there) == len(column) else [Missing(j)]
-        if n_levels == 0:
-            return [*gaps] or [Missing(j)], {}
-        least = MIN_FREQUENCY if n_levels > 2 and len(column) > 10 * MIN_FREQUENCY else 1
-        encoder = OneHotEncoder(min_frequency=least, handle_unknown="infrequent_if_exist", dtype=np.float64).fit(there)
-        rare = encoder.infrequent_categories_[0]
-        rare = [] if rare is None else list(rare)
-        frequent = [level for level in encoder.categories_[0] if level not in set(rare)]
-        if len(frequent) + bool(rare) == 2 and not rare and not gaps:
-            frequent = frequent[1:]  # two levels: one indicator
-        features: list[Feature] = [Levels(j, {level: 1.0}, 0.0, 0.0) for level in frequent]
-        if rare:
-            features.append(Levels(j, {**dict.fromkeys(rare, 1.0), **dict.fromkeys(frequent, 0.0)}, 1.0, 0.0))
-        return [*features, *gaps], {}
+    def _category(self, j: int, values: list[str], target: NDArray[Any] | None, rest: Any = None) -> Made:
+        """The features of a category; ``rest`` is what other columns leave unexplained of each output."""
+        counts = Counter(values)
+        n_missing = counts.pop("", 0)
+        n_there, n_levels = len(values) - n_missing, len(counts)
+        kept = sorted(level for level, count in counts.items() if count >= self.min_level_rows)
+        n_rare = n_there - sum(counts[level] for level in kept)
+        pooled = n_rare >= self.min_level_rows
+        gaps: list[Feature] = [Missing(j)] if n_missing else []
+        many = n_levels > self.max_levels
+        if many and self.high_cardinality == "drop" and n_levels * self.min_level_rows > n_there:
+            return Made([], why=f"it has {n_levels} levels in {n_there} rows (high_cardinality='drop')")
+        if len(kept) + pooled < 2:
+            few = f"{n_levels} levels in {n_there} rows, fewer than two of them with {self.min_level_rows} rows or more"
+            return Made(gaps, why=few if n_levels > 1 else "")
+        if target is not None and (self.ordered or many):
+            groups = {level: k for k, level in enumerate(kept)}
+            other, missing = len(groups), len(groups) + 1
+            code = np.array([missing if v == "" else groups.get(v, other) for v in values])
+            made = self._statistics(j, kept, code, target, rest if many else None)
+            return made if made.features else Made(gaps, why=f"its {n_levels} levels {USELESS}")
+        if len(kept) == 2 and not n_rare and not gaps:
+            return Made([Levels(j, {kept[1]: 1.0}, 0.0, 0.0)])
+        features: list[Feature] = [Levels(j, {level: 1.0}, 0.0, 0.0) for level in kept]
+        if pooled and len(kept) > 1:
+            features.append(Levels(j, dict.fromkeys(kept, 0.0), 1.0, 0.0))
+        return Made([*features, *gaps])
 
     def _statistics(
-        self, j: int, column: NDArray[Any], target: NDArray[Any], fold: bool
-    ) -> tuple[list[Feature], dict[int, Floats]]:
-        """Target statistics of a category for each output, or each class; out of fold, if asked for."""
-        features: list[Feature] = []
-        folded: dict[int, Floats] = {}
-        for output in target.T:
-            kind, folds = _kind_and_folds(output)
-            encoder = TargetEncoder(target_type=kind, cv=max(folds, 2), random_state=self.random_state)
-            # warnings are about classes of fewer rows than folds; routing would ask for groups of rows
-            with warnings.catch_warnings(), config_context(enable_metadata_routing=False, transform_output="default"):
-                warnings.simplefilter("ignore")
-                encoder.fit(column, output)
-                other = encode = None
-                if fold and folds >= 2:
-                    encode = encoder.fit_transform(column, output)
-            means = np.atleast_1d(encoder.target_mean_)
-            levels = [str(level) for level in encoder.categories_[0]]
-            names = ["mean"] if len(means) == 1 else [level_text(c) for c in encoder.classes_]
-            for k, (name, other) in enumerate(zip(names, means, strict=True)):
-                numbers = dict(zip(levels, map(float, encoder.encodings_[k]), strict=True))
-                missing = numbers.pop("", float(other))
-                if encode is not None:
-                    folded[len(features)] = encode[:, k]
-                features.append(Levels(j, numbers, float(other), missing, name))
-        return features, folded
+        self, j: int, kept: list[str], code: NDArray[np.intp], target: NDArray[Any], rest: list[Floats] | None
+    ) -> Made:
+        """Target statistics of a category for each output, or each class; out of fold where there is a ``rest``.
+
+        ``code`` numbers the levels of the rows, those that are pooled and the missing ones behind ``kept``. There are
+        no features where the levels out of fold say nothing of the rest.
+        """
+        made = Made([])
+        n_groups = len(kept) + 2
+        folds = np.zeros(len(code), np.intp) if rest is None else _folds(code, n_groups, self.random_state)
+        cells = _Cells(code, folds, n_groups, self.min_level_rows)
+        for k, output in enumerate(target.T):
+            names, Y = _numbers_of(output)
+            strength = 0.0
+            if rest is not None:
+                if self.high_cardinality != "keep" and not cells.differ(rest[k]):
+                    continue
+                strength, values = cells.out_of_fold(Y)
+                made.folded.update({len(made.features) + i: values[:, i] for i in range(Y.shape[1])})
+            statistic = cells.statistic(Y, strength)
+            for i, name in enumerate(names):
+                numbers = dict(zip(kept, statistic[:, i].tolist(), strict=False))
+                made.features.append(Levels(j, numbers, float(statistic[-2, i]), float(statistic[-1, i]), name))
+        return made
 
 
-def _kind_and_folds(output: NDArray[Any]) -> tuple[str, int]:
-    """The kind of target for `TargetEncoder`, and how many folds its rows allow."""
-    kind = type_of_target(output)
-    if kind in ("binary", "multiclass") and output.dtype.kind != "f":
-        least = int(np.unique(output, return_counts=True)[1].max())
-        return kind, min(FOLDS, least)
-    return "continuous", min(FOLDS, len(output))
+@dataclass(frozen=True)
+class Made:
+    """The features of a column, the out-of-fold values of some by their place, and why the column is left out."""
+
+    features: list[Feature]
+    folded: dict[int, Floats] = field(default_factory=dict)
+    why: str = ""
+
+
+class _Cells:
+    """Rows in groups and folds, whose means are shrunk towards the mean of all rows."""
+
+    def __init__(self, code: NDArray[np.intp], folds: NDArray[np.intp], n_groups: int, least: int) -> None:
+        n = len(code)
+        self.code, self.folds, self.shape = code, folds, (n_groups, FOLDS)
+        self.matrix = csr_array((np.ones(n), (code * FOLDS + folds, np.arange(n))), (n_groups * FOLDS, n))
+        self.n = np.asarray(self.matrix.sum(axis=1)).reshape(*self.shape, 1)
+        self.few = (self.n.sum(axis=1) < least)[:, None]  # groups that have the mean of all rows
+
+    def statistic(self, Y: Floats, strength: float) -> Floats:
+        """(groups, q) the shrunk means of numbers (n, q)."""
+        mean = Y.mean(axis=0)
+        sums, n = (self.matrix @ Y).reshape(*self.shape, -1).sum(axis=1), self.n.sum(axis=1)
+        return np.where(self.few[:, 0], mean, (sums + strength * mean) / np.maximum(n + strength, 1.0))
+
+    def out_of_fold(self, Y: Floats) -> tuple[float, Floats]:
+        """The strength of least squared error on other folds than those of the means, and the means (n, q) there."""
+        mean, scale = Y.mean(axis=0), _precision(Y)
+        sums = (self.matrix @ Y).reshape(*self.shape, -1)
+        outside, n = sums.sum(axis=1, keepdims=True) - sums, self.n.sum(axis=1, keepdims=True) - self.n
+        best = np.inf, STRENGTHS[0], Y
+        for strength in STRENGTHS:
+            means = np.where(self.few, mean, (outside + strength * mean) / (n + strength))
+            values = means[self.code, self.folds]
+            error = float((((Y - values) ** 2) @ scale).sum())
+            if error < best[0]:
+                best = error, strength, values
+        return best[1:]
+
+    def differ(self, Y: Floats) -> bool:
+        """Whether some of the numbers (n, q) differ between groups by more than chance would: an F test of their ranks,
+        which single large numbers do not sway.
+        """
+        known = ~self.few[self.code, 0, 0]
+        code = self.code[known]
+        counts = np.bincount(code)
+        n, groups = len(code), np.count_nonzero(counts)
+        if groups < 2 or n <= groups:
+            return False
+        least = 1.0
+        for column in Y[known].T:
+            ranks = rankdata(column)
+            means = np.bincount(code, ranks) / np.maximum(counts, 1)
+            between = float((counts * (means - ranks.mean()) ** 2).sum()) / (groups - 1)
+            within = float(((ranks - means[code]) ** 2).sum()) / (n - groups)
+            least = min(least, float(fdtrc(groups - 1, n - groups, between / within)) if within > 0.0 else 0.0)
+        return least * Y.shape[1] < CHANCE
+
+
+def _rest(Z: Floats, target: NDArray[Any]) -> list[Floats]:
+    """For each output the numbers (n, q) less what other features predict of them on other folds.
+
+    Of a linear model and a tree the better one counts, and of many features those that go along with the output most:
+    against less noise, weaker effects of levels show.
+    """
+    outputs = [_numbers_of(output)[1] for output in target.T]
+    n = len(Z)
+    Z = Z[:, Z.std(axis=0) > 0.0]
+    if not FEWEST_ROWS <= n <= MOST_ROWS or not Z.shape[1]:
+        return outputs
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    left = []
+    for Y in outputs:
+        strongest = np.argsort(-np.abs(Z.T @ (Y - Y.mean(axis=0))).max(axis=1), kind="stable")[:MOST_FEATURES]
+        folds = KFold(FOLDS, shuffle=True, random_state=0)
+        models = Ridge(1.0), DecisionTreeRegressor(max_depth=6, min_samples_leaf=5, random_state=0)
+        with config_context(enable_metadata_routing=False, transform_output="default"):
+            guesses = [cross_val_predict(m, Z[:, strongest], Y, cv=folds).reshape(Y.shape) for m in models]
+        rests = [Y, *(Y - guess for guess in guesses)]
+        left.append(min(rests, key=lambda rest: float((rest.var(axis=0) * _precision(Y)).sum())))
+    return left
+
+
+def _numbers_of(output: NDArray[Any]) -> tuple[list[str], Floats]:
+    """The numbers (n, q) whose means are the statistics of an output, and their names: the target, or the shares of
+    classes, of two that of the second.
+    """
+    if output.dtype.kind == "f" or type_of_target(output) not in ("binary", "multiclass"):
+        return ["mean"], output.astype(np.float64)[:, None]
+    classes, code = np.unique(output, return_inverse=True)
+    shares = np.equal.outer(code, np.arange(len(classes))).astype(np.float64)
+    return (["mean"], shares[:, -1:]) if len(classes) <= 2 else ([level_text(c) for c in classes], shares)
+
+
+def _folds(code: NDArray[np.intp], n_groups: int, random_state: Any) -> NDArray[np.intp]:
+    """(n,) the fold of each row, drawn so that every level has rows in all folds."""
+    order = np.random.default_rng(random_state).permutation(len(code))
+    order = order[np.argsort(code[order], kind="stable")]
+    folds = np.empty(len(code), np.intp)
+    folds[order] = np.arange(len(code)) % FOLDS
+    return folds
+
+
+def _precision(Y: Floats) -> Floats:
+    """(q,) the inverse of each variance, so that outputs of all units count alike."""
+    variance = Y.var(axis=0)
+    inverse: Floats = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > 0.0)
+    return inverse
 
 
 def columns_of(X: Any, categorical_features: Any) -> tuple[Column, ...]:
     """Names and kinds of the columns of a table; columns of an array are called x0, x1, ..."""
     names = table_names(X)
     if names is None:
-        kinds = [kind_of(X[:, j]) for j in range(X.shape[1])]
         texts = [f"x{j}" for j in range(X.shape[1])]
+        kinds = [kind_of(X[:, j], name) for j, name in enumerate(texts)]
     else:
         frame = narwhal(X)
-        kinds = [kind_of(frame.get_column(name)) for name in names]
+        kinds = [kind_of(frame.get_column(name), str(name)) for name in names]
         texts = [str(name) for name in names]
     chosen = _chosen(categorical_features, texts)
     return tuple(
-        Column(name, "category" if j in chosen else kind)
+        Column(name, ("code" if kind == "number" else "category") if j in chosen else kind)
         for j, (name, kind) in enumerate(zip(texts, kinds, strict=True))
     )
 
@@ -424,6 +576,6 @@ def signs_of(
     if encoder is None:
         return tuple(map(int, signs))
     for column, sign in zip(encoder.encoding_.columns, signs, strict=True):
-        if sign and column.kind == "category":
+        if sign and column.is_category:
             raise ValueError(f"monotonic_cst must be 0 for categories; got {sign} for {column.name!r}")
     return tuple(int(signs[f.column]) if isinstance(f, Value) else 0 for f in encoder.encoding_.features)

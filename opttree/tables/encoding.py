@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import numbers as kinds_of_numbers
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 
 from opttree.runtime.words import number, shown
 
-__all__ = ["Encoding", "Levels", "Missing", "Value"]
+__all__ = ["Encoding", "Levels", "Missing", "Unread", "Value"]
 
 Floats = NDArray[np.float64]
-Kind = Literal["number", "boolean", "date", "category"]
-KINDS = ("number", "boolean", "date", "category")
+Kind = Literal["number", "boolean", "date", "category", "code"]
+KINDS = ("number", "boolean", "date", "category", "code")
+WHOLE = re.compile(r"(-?\d+)\.0+")  # a whole number that a program has written with a point
 DAY = 86_400.0  # seconds
 EPOCH = datetime.datetime(1970, 1, 1)
 MOST_NAMED = 8  # levels of a category that a text lists
@@ -26,10 +28,21 @@ MOST_NAMED = 8  # levels of a category that a text lists
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, and what it holds."""
+    """A column of a table: its name, and what it holds. A "code" is a category whose levels are numbers."""
 
     name: str
     kind: Kind
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ValueError(f"the name of a column must be text; got {shown(self.name)}")
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {list(KINDS)}; got {shown(self.kind)}")
+
+    @property
+    def is_category(self) -> bool:
+        """Whether it has levels, of text or of numbers."""
+        return self.kind in ("category", "code")
 
 
 @dataclass(frozen=True)
@@ -153,22 +166,51 @@ class Levels:
         float
             Its number.
         """
-        return self.missing if level == "" else self.known.get(level, self.other)
+        return self.missing if level == "" else self.numbers.get(level, self.other)
 
     @cached_property
     def known(self) -> dict[str, float]:
-        """The number of every text that is known: the levels, and the usual texts of those that are numbers. The level
-        1.0 of a column of texts is the number 1 where the other levels are absent, and the column is read as numbers.
-        """
+        """The number of every text that other programs may write for a level: 1 is 1.0 in some, and 0 may be -0.0."""
         numbers = dict(self.numbers)
         for level, value in self.numbers.items():
-            with suppress(ValueError):
-                numbers.setdefault(level_text(float(level)), value)
+            if re.fullmatch(r"-?\d+", level):
+                numbers.setdefault(f"{level}.0", value)
+                if level == "0":
+                    numbers.setdefault("-0", value)
+                    numbers.setdefault("-0.0", value)
         return numbers
 
 
-Feature = Value | Missing | Levels
-FEATURES: dict[str, type] = {"value": Value, "missing": Missing, "levels": Levels}
+@dataclass(frozen=True)
+class Unread:
+    """A feature that no split and no leaf of a model reads; it is 0, and nothing of its column is kept.
+
+    Parameters
+    ----------
+    column : int
+        Number of the column.
+
+    See Also
+    --------
+    Encoding.only : what makes it
+    Levels, Missing, Value : the other kinds
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from opttree import TAORegressor
+    >>> from opttree.encoding import Unread
+    >>> table = pd.DataFrame({"size": [1.0, 2.0, 3.0] * 20, "kind": ["a", "b"] * 30})
+    >>> model = TAORegressor(max_depth=1, splits="axis", random_state=0).fit(table, [0.0, 5.0, 5.0] * 20)
+    >>> any(isinstance(feature, Unread) for feature in model.tree_.encoding.features)
+    True
+    """
+
+    column: int
+
+
+Feature = Value | Missing | Levels | Unread
+FEATURES: dict[str, type] = {"value": Value, "missing": Missing, "levels": Levels, "unread": Unread}
 
 
 @dataclass(frozen=True)
@@ -180,13 +222,18 @@ class Encoding:
     ----------
     columns : tuple of Column
         The columns, in the order of the training table.
-    features : tuple of Value, Missing or Levels
+    features : tuple of Value, Missing, Levels or Unread
         The features.
+
+    Raises
+    ------
+    ValueError
+        For columns of one name, a feature that does not fit its column, and numbers that are not finite.
 
     See Also
     --------
     opttree.TableEncoder : learns it from a table
-    Levels, Value, Missing : what a feature is made of
+    Levels, Value, Missing, Unread : what a feature is made of
 
     Examples
     --------
@@ -205,12 +252,13 @@ class Encoding:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         object.__setattr__(self, "features", tuple(self.features))
-        for column in self.columns:
-            if column.kind not in KINDS:
-                raise ValueError(f"kind must be one of {list(KINDS)}; got {column.kind!r}")
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise ValueError("the columns of an encoding must have different names")
         for feature in self.features:
-            if not 0 <= feature.column < len(self.columns):
-                raise ValueError(f"column must be one of 0..{len(self.columns) - 1}; got {feature.column}")
+            if type(feature.column) is not int or not 0 <= feature.column < len(self.columns):
+                raise ValueError(f"column must be one of 0..{len(self.columns) - 1}; got {shown(feature.column)}")
+            _check_feature(feature, self.columns[feature.column])
 
     @property
     def n_features(self) -> int:
@@ -223,12 +271,35 @@ class Encoding:
         return tuple(self._name(feature) for feature in self.features)
 
     @cached_property
+    def read(self) -> frozenset[int]:
+        """Numbers of the columns that a feature is made of."""
+        return frozenset(feature.column for feature in self.features if not isinstance(feature, Unread))
+
+    def only(self, used: NDArray[np.bool_]) -> Encoding:
+        """The encoding with those features alone that a model uses: of the others nothing is kept.
+
+        Parameters
+        ----------
+        used : ndarray of bool of shape (p,)
+            Whether a feature is used.
+
+        Returns
+        -------
+        Encoding
+            The encoding, of as many features.
+        """
+        features = [f if u else Unread(f.column) for f, u in zip(self.features, used, strict=True)]
+        return Encoding(self.columns, tuple(features))
+
+    @cached_property
     def sources(self) -> NDArray[np.intp]:
         """(p,) number of the column of each feature."""
         return np.array([feature.column for feature in self.features], np.intp)
 
     def _name(self, feature: Feature) -> str:
         column = self.columns[feature.column]
+        if isinstance(feature, Unread):
+            return f"{column.name} (not read)"
         if isinstance(feature, Missing):
             return f"{column.name}=missing"
         if isinstance(feature, Levels):
@@ -245,7 +316,7 @@ class Encoding:
         Parameters
         ----------
         X : DataFrame or array-like of shape (n, p)
-            Rows of the table.
+            Rows of the table. Columns that no feature is made of may be absent from a table.
 
         Returns
         -------
@@ -257,7 +328,7 @@ class Encoding:
         ValueError
             For a column that is absent, or holds text where numbers are needed, or infinity.
         """
-        return self.encode(raw_columns(X, self.columns))
+        return self.encode(raw_columns(X, self.columns, self.read))
 
     def encode(self, raw: Sequence[Any]) -> Floats:
         """Features of columns.
@@ -282,8 +353,10 @@ class Encoding:
                 known = [feature.number_of(level) for level in levels]
                 Z[:, j] = np.array(known, np.float64)[code] if n else 0.0
             elif isinstance(feature, Missing):
-                is_text = self.columns[feature.column].kind == "category"
+                is_text = self.columns[feature.column].is_category
                 Z[:, j] = np.array([v == "" for v in column], np.float64) if is_text else np.isnan(column)
+            elif isinstance(feature, Unread):
+                Z[:, j] = 0.0
             else:
                 numbers = column if feature.low is None else np.clip(column, feature.low, feature.high)
                 Z[:, j] = np.where(np.isnan(column), feature.fill, numbers)
@@ -315,6 +388,8 @@ class Encoding:
         if isinstance(feature, Missing):
             words = f"{name} present", f"{name} missing"
             return words if threshold >= 0.0 else words[::-1]
+        if isinstance(feature, Unread):
+            return f"{name} is any", f"{name} is none"
         if isinstance(feature, Levels):
             return self._of_levels(feature, name, weight, threshold)
         at = threshold / weight
@@ -373,7 +448,7 @@ class Encoding:
             The entry in words.
         """
         kind = self.columns[column].kind
-        if kind == "category":
+        if self.columns[column].is_category:
             return raw or "missing"
         if np.isnan(raw):
             return "missing"
@@ -443,24 +518,48 @@ class Encoding:
             For damaged content.
         """
         try:
-            columns = tuple(Column(str(name), str(kind)) for name, kind in data["columns"])  # type: ignore[arg-type]
-            features = []
-            for entry in data["features"]:
-                fields = {key: value for key, value in entry.items() if key != "kind"}
-                kind = FEATURES[entry["kind"]]
-                for key in ("fill", "low", "high", "other", "missing"):
-                    if key in fields and (fields[key] is not None or key not in ("low", "high")):
-                        fields[key] = float(fields[key])
-                        if not np.isfinite(fields[key]):
-                            raise ValueError(f"{key} must be finite; got {fields[key]}")
-                if (fields.get("low") is None) != (fields.get("high") is None):
-                    raise ValueError("low and high must be given together; got one of them")
-                if kind is Levels:
-                    fields["numbers"] = {str(level): float(value) for level, value in fields["numbers"].items()}
-                features.append(kind(**fields))
+            columns = tuple(Column(name, kind) for name, kind in data["columns"])
+            features = [
+                FEATURES[entry["kind"]](**{key: value for key, value in entry.items() if key != "kind"})
+                for entry in data["features"]
+            ]
             return Encoding(columns, tuple(features))
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"an encoding needs columns and features; got something else ({error})") from error
+
+
+def _check_feature(feature: Feature, column: Column) -> None:
+    """ValueError for a feature that does not fit its column, or that holds what is no finite number."""
+    if isinstance(feature, Value):
+        if column.is_category:
+            raise ValueError(f"column {column.name!r} has levels; got a feature of numbers")
+        _check_finite("fill", feature.fill)
+        if (feature.low is None) != (feature.high is None):
+            raise ValueError("low and high must be given together; got one of them")
+        if feature.low is not None and feature.high is not None:
+            _check_finite("low", feature.low)
+            _check_finite("high", feature.high)
+            if feature.low > feature.high:
+                raise ValueError(f"low must be at most high; got {feature.low} and {feature.high}")
+    elif isinstance(feature, Levels):
+        if not column.is_category:
+            raise ValueError(f"column {column.name!r} holds {column.kind}s; got a feature of levels")
+        if not isinstance(feature.numbers, Mapping) or not isinstance(feature.of, str):
+            raise ValueError("levels need numbers for texts, and what they are of; got something else")
+        for level, value in feature.numbers.items():
+            if not isinstance(level, str) or level == "":
+                raise ValueError(f"levels must be texts that are not empty; got {shown(level)}")
+            _check_finite(f"the number of level {shown(level)}", value)
+        _check_finite("other", feature.other)
+        _check_finite("missing", feature.missing)
+    elif not isinstance(feature, (Missing, Unread)):
+        raise ValueError(f"a feature must be one of {', '.join(FEATURES)}; got {shown(feature)}")
+
+
+def _check_finite(name: str, value: Any) -> None:
+    is_number = isinstance(value, kinds_of_numbers.Real) and not isinstance(value, (bool, np.bool_))
+    if not is_number or not np.isfinite(float(value)):
+        raise ValueError(f"{name} must be finite; got {shown(value)}")
 
 
 def check_encoding(encoding: Encoding | None, n_features: int) -> None:
@@ -495,9 +594,13 @@ def _coded(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
 
 
 def level_text(value: Any) -> str:
-    """A category as text; "" for a missing one. Whole numbers are written alike, whether read as 3 or as 3.0."""
+    """A category as text; "" for a missing one. Whole numbers are written alike, whether read as 3, 3.0 or "3.0"."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        return value
+        whole = WHOLE.fullmatch(value)
+        value = value if whole is None else whole[1]
+        return "0" if value == "-0" else value
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return ""
     if isinstance(value, (bool, np.bool_)):
@@ -523,8 +626,10 @@ def table_names(X: Any) -> list[Any] | None:
     return list(X.columns if names is None else names)
 
 
-def raw_columns(X: Any, columns: Sequence[Column]) -> list[Any]:
+def raw_columns(X: Any, columns: Sequence[Column], read: Collection[int] | None = None) -> list[Any]:
     """The columns of a table as they are encoded: float64 with NaN (n,), or lists of texts with "" for missing ones.
+
+    With ``read``, the numbers of columns, the others are taken for missing, and may be absent from a table.
 
     Raises
     ------
@@ -532,17 +637,23 @@ def raw_columns(X: Any, columns: Sequence[Column]) -> list[Any]:
         For a column that is absent, text where numbers are needed, or infinity.
     """
     names = table_names(X)
+    wanted = range(len(columns)) if read is None else read
     if names is None:
         array = X if isinstance(X, np.ndarray) else np.asarray(X, object)
         if array.ndim != 2 or array.shape[1] != len(columns):
             raise ValueError(f"X must have shape (n, {len(columns)}); got {array.shape}")
-        return [_raw(array[:, j], column) for j, column in enumerate(columns)]
-    frame = narwhal(X)
-    places = {str(name): name for name in names}
-    absent = [column.name for column in columns if column.name not in places]
-    if absent:
-        raise ValueError(f"X must have the columns the model was trained on; got none called {absent[0]!r}")
-    return [_raw(frame.get_column(places[column.name]), column) for column in columns]
+        n, of = len(array), {j: array[:, j] for j in wanted}
+    else:
+        frame = narwhal(X)
+        places = {str(name): name for name in names}
+        absent = [columns[j].name for j in wanted if columns[j].name not in places]
+        if absent:
+            raise ValueError(f"X must have the columns the model was trained on; got none called {absent[0]!r}")
+        n, of = frame.shape[0], {j: frame.get_column(places[columns[j].name]) for j in wanted}
+    return [
+        _raw(of[j], column) if j in of else [""] * n if column.is_category else np.full(n, np.nan)
+        for j, column in enumerate(columns)
+    ]
 
 
 def rows_of(X: Any, rows: NDArray[np.intp]) -> Any:
@@ -559,14 +670,20 @@ def narwhal(X: Any) -> Any:
     return nw.from_native(X, eager_only=True)
 
 
-def kind_of(values: Any) -> Kind:
-    """What a column of narwhals, or of an array (n,), holds."""
+def kind_of(values: Any, name: str) -> Kind:
+    """What a column of narwhals, or of an array (n,), holds.
+
+    Raises
+    ------
+    ValueError
+        For what is no number, text, boolean or date, such as lists.
+    """
     import narwhals as nw
 
     if isinstance(values, np.ndarray):
         if values.dtype.kind in "iuf":
             return "number"
-        return "boolean" if values.dtype.kind == "b" else _kind_of_objects(values.tolist())
+        return "boolean" if values.dtype.kind == "b" else _kind_of_objects(values.tolist(), name)
     kind = values.dtype
     if kind.is_numeric() or isinstance(kind, nw.Duration):
         return "number"
@@ -576,35 +693,47 @@ def kind_of(values: Any) -> Kind:
         return "date"
     if isinstance(kind, (nw.String, nw.Categorical, nw.Enum)):
         return "category"
-    return _kind_of_objects(values.to_list())
+    return _kind_of_objects(values.to_list(), name)
 
 
-def _kind_of_objects(values: Sequence[Any]) -> Kind:
-    there = [v for v in values if level_text(v) != ""]
+def _kind_of_objects(values: Sequence[Any], name: str) -> Kind:
+    there = [v for v in values if not _is_missing(v)]
     if there and all(isinstance(v, (bool, np.bool_)) for v in there):
         return "boolean"
     if there and all(isinstance(v, datetime.date) for v in there):
         return "date"
     if all(_is_number(v) for v in there):
         return "number"
+    for value in there:
+        if not isinstance(value, (str, bytes, bool, np.bool_, datetime.date)) and not _is_number(value):
+            rule = f"X column {name!r} must hold numbers, text, booleans or dates"
+            hint = ": convert it with .dt.to_timestamp()" if type(value).__name__ == "Period" else ""
+            raise ValueError(f"{rule}; got {shown(value)} of type {type(value).__name__}{hint}")
     return "category"
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether an entry of a column is missing: None, NaN, NaT, NA or an empty text."""
+    if isinstance(value, (str, bytes)):
+        return not value
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (_is_number(value) and value != value)
+
+
 def _is_number(value: Any) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, str)
+    return hasattr(value, "__float__") and not isinstance(value, str) and np.ndim(value) == 0
 
 
 def _raw(values: Any, column: Column) -> Any:
     """One column, an array or a column of narwhals, as `raw_columns` says."""
     import narwhals as nw
 
-    if column.kind == "category":
+    if column.is_category:
         return [level_text(v) for v in (values.tolist() if isinstance(values, np.ndarray) else values.to_list())]
     if not isinstance(values, np.ndarray):
         kind = values.dtype
         if isinstance(kind, (nw.Date, nw.Datetime)):
             if column.kind != "date":
-                raise ValueError(f"X column {column.name!r} must hold numbers, as in training; got dates")
+                raise ValueError(f"X column {column.name!r} must hold {column.kind}s, as in training; got dates")
             if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
                 values = values.dt.replace_time_zone(None)  # as clocks there show it
             micro = values.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64).to_numpy()
@@ -614,16 +743,26 @@ def _raw(values: Any, column: Column) -> Any:
             return np.where(values.is_null().to_numpy(), np.nan, seconds) / (1e6 * DAY)
         if kind.is_numeric() or isinstance(kind, nw.Boolean):
             if values.is_null().any():
-                numbers = np.array([np.nan if level_text(v) == "" else float(v) for v in values.to_list()])
+                numbers = np.array([np.nan if _is_missing(v) else float(v) for v in values.to_list()])
             else:
                 numbers = values.cast(nw.Float64).to_numpy()
-            return _finite(numbers, column)
+            return _finite(_no_dates(numbers, column), column)
         values = np.array([None, *values.to_list()], object)[1:]
+    elif values.dtype.kind in "biuf":
+        return _finite(_no_dates(values.astype(np.float64), column), column)
     return _finite(np.array([_as_number(v, column) for v in values.tolist()], np.float64), column)
 
 
+def _no_dates(numbers: Floats, column: Column) -> Floats:
+    """The numbers of a column; ValueError where it holds dates, unless all are missing."""
+    if column.kind == "date" and not np.isnan(numbers).all():
+        first = float(numbers[~np.isnan(numbers)][0])
+        raise ValueError(f"X column {column.name!r} must hold dates, as in training; got the number {first:g}")
+    return numbers
+
+
 def _as_number(value: Any, column: Column) -> float:
-    if level_text(value) == "":
+    if _is_missing(value):
         return np.nan
     if column.kind == "date":
         moment = value

@@ -21,6 +21,7 @@ from opttree import (
     TAOForestClassifier,
     TAORegressor,
 )
+from opttree.model.structure import used_features
 from opttree.tables.encoding import Levels
 from tests.export_models import table, table_classes
 
@@ -129,13 +130,17 @@ def test_weights_travel_through_scikit_learns_routing():
     w = np.where(y == "yes", 3.0, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
         model = (
-            TAOClassifier(2, random_state=0).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+            TAOClassifier(2, high_cardinality="keep", random_state=0)
+            .set_fit_request(sample_weight=True)
+            .set_score_request(sample_weight=True)
         )
         found = cross_validate(
             make_pipeline(model), X, y, params={"sample_weight": w}, cv=2, return_estimator=True, return_indices=True
         )
     for pipeline, train in zip(found["estimator"], found["indices"]["train"], strict=True):
-        direct = TAOClassifier(2, random_state=0).fit(X.iloc[train], y[train], sample_weight=w[train])
+        direct = TAOClassifier(2, high_cardinality="keep", random_state=0).fit(
+            X.iloc[train], y[train], sample_weight=w[train]
+        )
         np.testing.assert_array_equal(pipeline.predict_proba(X), direct.predict_proba(X))
 
 
@@ -144,7 +149,7 @@ def test_forests_take_tables(model):
     X, y = table_classes(400)
     fitted = model.set_params(random_state=0).fit(X, y)
     assert fitted.score(X, y) > 0.7
-    assert fitted.forest_.encoding == fitted.encoder_.encoding_
+    assert fitted.forest_.encoding == fitted.encoder_.encoding_.only(used_features(fitted.forest_))
     assert fitted.feature_importances_[list(X.columns).index("city")] > 0.05
 
 

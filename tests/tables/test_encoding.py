@@ -18,7 +18,7 @@ def test_the_encoding_says_what_it_does():
     frame = pd.DataFrame(
         {"size": [1.0, np.nan, 3.0, 5.0], "kind": ["a", "b", None, "c"], "ok": [True, False, True, True]}
     )
-    encoder = TableEncoder()
+    encoder = TableEncoder(min_level_rows=1)
     Z = encoder.fit_transform(frame)
     assert list(encoder.get_feature_names_out()) == [
         "size", "size=missing", "kind=a", "kind=b", "kind=c", "kind=missing", "ok",
@@ -37,7 +37,7 @@ def test_the_encoding_says_what_it_does():
 
 
 def test_rare_levels_go_together_and_unknown_ones_join_them():
-    kind = ["often"] * 60 + ["also"] * 50 + ["once", "twice", "twice"]
+    kind = ["often"] * 60 + ["also"] * 50 + ["once", "twice", "twice", "thrice", "thrice", "thrice"]
     encoder = TableEncoder().fit(pd.DataFrame({"kind": kind}))
     assert list(encoder.get_feature_names_out()) == ["kind=also", "kind=often", "kind=other"]
     Z = encoder.transform(pd.DataFrame({"kind": ["often", "once", "never seen", None]}))
@@ -51,12 +51,12 @@ def test_target_statistics_do_not_leak(classes):
     n = 2000
     frame = pd.DataFrame({"code": [f"c{k}" for k in rng.integers(0, 500, n)]})
     y = rng.integers(0, 2, n) if classes else rng.normal(size=n)
-    encoder = TableEncoder()
+    encoder = TableEncoder(min_level_rows=1, high_cardinality="keep")
     Z = encoder.fit_transform(frame, y if classes else y.astype(float))[:, 0]
     assert abs(np.corrcoef(Z, y)[0, 1]) < 0.1
     inside = encoder.transform(frame)[:, 0]  # what the same rows get as new ones
     assert np.corrcoef(inside, y)[0, 1] > 0.3
-    model = (TAOClassifier if classes else TAORegressor)(3, random_state=0)
+    model = (TAOClassifier if classes else TAORegressor)(3, high_cardinality="keep", random_state=0)
     assert cross_val_score(model, frame, y, cv=3).mean() < (0.56 if classes else 0.02)
 
 

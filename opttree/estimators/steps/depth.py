@@ -18,6 +18,7 @@ from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.interrupts import InterruptedFitWarning
+from opttree.tables.checks import TableWarning
 from opttree.tables.encoding import rows_of
 
 Floats = NDArray[np.float64]
@@ -95,6 +96,7 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
     (X, y, weight), (model, depth, last, train, valid, shrunk) = data, task
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InterruptedFitWarning)
+        warnings.simplefilter("ignore", TableWarning)  # the fit to all rows says it
         fitted = fit_warm(model, depth, last, rows_of(X, train), y[train], weight[train])
     held_out = rows_of(X, valid), y[valid], weight[valid]
     if shrunk:

@@ -13,6 +13,7 @@ from opttree.estimators.steps.units import raw_tree, with_training
 from opttree.explain.importance import importances
 from opttree.model.convert import Model, as_tree
 from opttree.model.forest import Forest
+from opttree.model.structure import with_encoding
 from opttree.model.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -42,7 +43,7 @@ def described(options: Estimator, fit: Fit, fitted: dict[str, Any]) -> dict[str,
     model, encoder = fitted[name], options.encoder_
     if encoder is not None:
         if fit.transformer is None:
-            model = model.with_names(None, encoder.encoding_)
+            model = with_encoding(model, encoder.encoding_)
     elif hasattr(options, "feature_names_in_") and model.n_features == options.n_features_in_:
         model = model.with_names(options.feature_names_in_)
     by_weights = options.recipe.importances

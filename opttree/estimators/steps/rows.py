@@ -48,7 +48,12 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         y = validate_data(options, y=y, **how)
         table = check_table(options, X, reset=True)
         check_consistent_length(table, y, sample_weight)
-        encoder = TableEncoder(categorical_features=options.categorical_features, ordered=is_ordered(options))
+        encoder = TableEncoder(
+            categorical_features=options.categorical_features,
+            ordered=is_ordered(options),
+            min_level_rows=options.min_level_rows,
+            high_cardinality=options.high_cardinality,
+        )
         X = encode(options, encoder, table, y, sample_weight)
         check_numbers("X", X)
         before = getattr(options, "encoder_", None)

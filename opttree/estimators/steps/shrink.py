@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.statement import L1, TreeProblem
 from opttree.statement.shrinkage import codes_of, observations, refusal, shrinker, softer, tempered
+from opttree.tables.checks import TableWarning
 from opttree.tables.encoding import rows_of
 
 if TYPE_CHECKING:
@@ -146,7 +148,9 @@ def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: A
     """
     trial: Any = copy(fitted)
     if trial.encoder_ is not None:
-        X = encode(fitted, clone(trial.encoder_), X, y, weight)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TableWarning)  # the fit to all rows says it
+            X = encode(fitted, clone(trial.encoder_), X, y, weight)
     problem, scaling = state(fitted, X, y, weight)
     if refusal(problem) is not None:
         return {0.0: (0.0, trial.score(*held_out))}
