@@ -1,15 +1,77 @@
-"""Texts of tables on their way to a terminal or a spreadsheet, which read some of them as commands."""
+"""Texts of tables, such as names, levels and labels, in places where others read them: a terminal, a spreadsheet, code.
+
+A table may come from anyone. What leaves the toolkit passes through these functions, so that no text can end the place
+it stands in, or be taken for a command or a formula.
+"""
 
 from __future__ import annotations
 
-STARTS = ("=", "+", "-", "@", "\t", "\r")  # of cells that a spreadsheet computes
+import html
+import json
+import re
+import unicodedata
+from typing import Any
+
+FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # also the wide forms, which spreadsheets take
+NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
+JOINERS = "\u200c\u200d"  # within words of Persian, and in emoji
 
 
-def plain(text: str) -> str:
-    """Text for a terminal: characters that are not printable, such as those of escape sequences, are written out."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+def plain(text: object) -> str:
+    r"""Text for terminals and messages, in one line.
+
+    Control characters, and others that do not print or that turn the order of what follows, are shown as ``\x1b``,
+    ``\n`` or ``\u202e``.
+    """
+    return "".join(c if _is_seen(c) else c.encode("unicode_escape").decode() for c in str(text))
 
 
-def cell(text: str) -> str:
-    """Text for a cell of a spreadsheet: an apostrophe stands before what would be computed."""
-    return f"'{text}" if text.startswith(STARTS) else text
+def _is_seen(char: str) -> bool:
+    return char.isprintable() or char in JOINERS or unicodedata.category(char) == "Zs"
+
+
+def cell(entry: Any) -> Any:
+    """Entry of a table for spreadsheets: a text that begins as a formula gets an apostrophe, numbers stay."""
+    if isinstance(entry, str) and FORMULA.match(entry) and not NUMBER.fullmatch(entry):
+        return f"'{entry}"
+    return entry
+
+
+def sql_name(text: str) -> str:
+    """Name of a column or a table in SQL."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def sql_text(text: str) -> str:
+    """Text as a constant of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def c_comment(text: str) -> str:
+    """Text that cannot end a comment of C: without backslashes, and with no character that could be half of a mark."""
+    seen = "".join(char if char.isprintable() and char not in "\\*?" else " " for char in text)
+    return seen.strip() or "a column"
+
+
+def c_text(text: str) -> str:
+    """Text as a constant of C, in UTF-8."""
+    out = ""
+    for byte in text.encode():
+        char = chr(byte)
+        out += char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}"
+    return f'"{out}"'
+
+
+def dot_text(*lines: str) -> str:
+    """Lines as a label of Graphviz."""
+    return '"' + r"\n".join(plain(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'
+
+
+def html_text(text: str) -> str:
+    """Text of a page of HTML."""
+    return html.escape(plain(text))
+
+
+def script_data(data: Any) -> str:
+    """Data as a constant of a script in HTML, which no text in it can end."""
+    return json.dumps(data).replace("<", "\\u003c")
