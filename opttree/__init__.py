@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from opttree.runtime.interrupts import InterruptedFitWarning as InterruptedFitWarning
     from opttree.runtime.versions import show_versions as show_versions
     from opttree.tables.checks import TableWarning as TableWarning
+    from opttree.tables.describe import TableReport as TableReport, describe_table as describe_table
+    from opttree.tables.reading import read_table as read_table
 
 _HOMES = {
     "Tree": "opttree.model.tree",
@@ -85,6 +87,9 @@ _HOMES = {
     "race": "opttree.estimators.bridge",
     "to_onnx": "opttree.export.onnx",
     "TableEncoder": "opttree.tables.encoder",
+    "TableReport": "opttree.tables.describe",
+    "describe_table": "opttree.tables.describe",
+    "read_table": "opttree.tables.reading",
 }
 _MODULES = (
     "chunks",

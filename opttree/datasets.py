@@ -6,7 +6,7 @@ from opttree.tables.datasets import (
     load as load,
     names as names,
     read_csv as read_csv,
-    read_table as read_table,
 )
+from opttree.tables.reading import read_table as read_table
 
 __all__ = ["Dataset", "guess_task", "load", "names", "read_csv", "read_table"]

@@ -6,34 +6,97 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opttree.runtime.words import shown
+
 if TYPE_CHECKING:
     import pandas as pd
+
+    from opttree.tables.reading import Reading
+
+DATE_ORDERS = ("auto", "day-first", "month-first", "none")
 
 
 def task_of(args: argparse.Namespace, y: pd.Series) -> str:
     """The task asked for, or the task that the target suggests, which is said where it is a guess."""
     from opttree.tables import datasets
 
+    task = str(args.task) if args.task else datasets.guess_task(y)
+    if task == "classification" and y.dtype.kind not in "iub" and y.nunique() > max(0.5 * len(y), 2):
+        words = f"target column {y.name!r} must have labels with some rows each"
+        raise ValueError(f"{words}; got {y.nunique()} different ones in {len(y)} rows, such as {shown(y.iloc[0])}")
     if args.task:
-        return str(args.task)
-    task = datasets.guess_task(y)
+        return task
     if task == "classification" and y.dtype.kind in "iuf":
         values = sorted(y.unique())
         print(f"{args.target} is {values[0]:g} or {values[1]:g}: classification (--task regression for numbers)")
     return task
 
 
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Options that say how a table is written."""
+    group = parser.add_argument_group("how the table is written; by default, the file tells")
+    group.add_argument("--sep", metavar="CHAR", help="what stands between columns; tab is a word for it")
+    group.add_argument("--decimal", choices=(".", ","), help="what stands before decimals")
+    group.add_argument("--thousands", metavar="CHAR", help="what stands between thousands")
+    group.add_argument("--encoding", metavar="NAME", help="such as latin-1")
+    group.add_argument("--na", action="append", default=[], metavar="TEXT", help="a text that marks blanks; repeatable")
+    group.add_argument("--drop", default="", metavar="COL,COL", help="columns to leave out")
+    group.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, help="whether the first line has names, else x0, x1, ..."
+    )
+    group.add_argument("--dates", choices=DATE_ORDERS, default="auto", help="how 01/02/2024 is meant; none: stays text")
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a list with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def reading_of(args: argparse.Namespace, path: str, text: Any = (), like: Any = None) -> Reading:
+    """The table of a file, by the options that say how it is written."""
+    from opttree.tables.reading import read
+
+    sep = "\t" if args.sep in ("tab", "\\t") else args.sep
+    options = {name: getattr(args, name) for name in ("decimal", "thousands", "encoding", "na", "header", "dates")}
+    drop = names_in(args.drop)
+    try:
+        return read(path, sep=sep, drop=drop, text=text, like=like, **options)
+    except ValueError as error:
+        name = str(error).partition(" ")[0]
+        raise ValueError(f"--{error}" if name in ("sep", "drop", *options) else str(error)) from error
+
+
+def table_for(args: argparse.Namespace, model: Any) -> pd.DataFrame:
+    """The rows of a file for a saved model: texts where it was trained on texts, the others as they were read then."""
+    columns = () if model.encoding is None else model.encoding.columns
+    text = {column.name for column in columns if column.is_category}
+    return reading_of(args, args.data, text=text, like=model.form).frame
+
+
 def table_of(args: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:
     """Features and target of a CSV or Parquet file."""
-    from opttree.tables import datasets
+    reading = reading_of(args, getattr(args, "file", None) or args.data)
+    X, y = parted(args, reading)
+    return X, y
 
-    path = getattr(args, "file", None) or args.data
-    frame = datasets.read_table(path)
+
+def parted(args: argparse.Namespace, reading: Reading) -> tuple[pd.DataFrame, pd.Series]:
+    """Features and target of a table that was read."""
+    path, frame = getattr(args, "file", None) or args.data, reading.frame
     if args.target not in frame.columns:
         raise ValueError(f"--target must be a column of {path}: {', '.join(frame.columns)}; got {args.target!r}")
     y = frame[args.target]
-    if y.isna().any():
-        raise ValueError(f"target column {args.target!r} must have no missing values; got {int(y.isna().sum())}")
+    blank = y.isna()
+    if blank.any() and getattr(args, "skip_blank_targets", False):
+        frame = frame[~blank].reset_index(drop=True)
+        y = frame[args.target]
+    elif blank.any():
+        hint = ": --skip-blank-targets leaves these rows out" if hasattr(args, "skip_blank_targets") else ""
+        raise ValueError(f"target column {args.target!r} must have no missing values; got {int(blank.sum())}{hint}")
+    if y.dtype.kind in "mM":
+        raise ValueError(
+            f"target column {args.target!r} must hold numbers or labels; got dates (--dates none: as text)"
+        )
     if frame.shape[1] == 1:
         raise ValueError(f"{path} must have at least one column besides the target; got none")
     return frame.drop(columns=args.target), y

@@ -1,4 +1,4 @@
-"""The command line: ``opttree fit | predict | show | export | explain | compare | solve | race | ...``.
+"""The command line: ``opttree fit | look | predict | show | export | explain | compare | solve | race | ...``.
 
 Exit codes: 0 done; 2 bad input, with one sentence on standard error; 3 no tree satisfies the constraints (``solve``);
 130 interrupted.
@@ -17,29 +17,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opttree.cli.common import check_place, draw, go_on, save_figure, table_of, task_of
+from opttree.cli.common import add_reading, draw, go_on, save_figure, table_for, table_of, task_of
+from opttree.cli.fit import add_parsers as add_fit, check_device, tree_options
 from opttree.cli.models import add_parsers as add_models
 from opttree.cli.race import add_parser as add_race
 from opttree.cli.solve import add_parser as add_solve
-from opttree.methods.table import METHODS, make_estimator
+from opttree.methods.table import METHODS
 
 if TYPE_CHECKING:
     from opttree.tables.datasets import Dataset
 
 HEARD = "opttree: interrupted, ends soon with what there is (Ctrl-C again: at once)\n"
-FEWEST_HELD_OUT = 2  # rows, of which a score can be made
 ROWS_AT_ONCE = 10_000  # predictions written to standard output between two checks for Ctrl-C
-
-
-def fit_methods() -> dict[str, str]:
-    """Methods of the toolkit; "tao" is "tao-c"."""
-    ours = {name: name for name, method in METHODS.items() if method.family}
-    return {"tao": "tao-c", **ours}
-
-
-def on_gpu() -> list[str]:
-    """Methods that take ``--device``."""
-    return [name for name, method in METHODS.items() if method.has_device]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from opttree.runtime.interrupts import noted_interrupts
 
-        with noted_interrupts(HEARD, last=argv is None) as interrupted:
+        with noted_interrupts(HEARD, last=argv is None) as interrupted, warnings.catch_warnings():
+            warnings.showwarning = _shown(warnings.showwarning)
             args = _parser().parse_args(argv)
             args.interrupted = interrupted
             code = args.run(args)
@@ -65,6 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code or 0
 
 
+def _shown(usual: Callable[..., None]) -> Callable[..., None]:
+    """What shows warnings: those about tables in one line, others as usual."""
+
+    def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
+        from opttree.runtime.escape import plain
+        from opttree.tables.checks import TableWarning
+
+        if issubclass(category, TableWarning):
+            print(f"opttree: {plain(str(message))}", file=sys.stderr)
+        else:
+            usual(message, category, *where, **more)
+
+    return show
+
+
 def _parser() -> argparse.ArgumentParser:
     from opttree.runtime.versions import __version__
 
@@ -72,27 +77,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"opttree {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    fit = commands.add_parser("fit", help="train a tree or a forest on a CSV or Parquet file and save it")
-    fit.add_argument("data", metavar="DATA")
-    fit.add_argument("--target", required=True, metavar="COLUMN", help="column to predict")
-    fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help="tao is tao-c; default %(default)s")
-    fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target")
-    _tree_options(fit)
-    fit.add_argument("--out", required=True, metavar="MODEL", help="model file, .json or .npz")
-    share = "share of the rows held out to test the model, which does not see them; default %(default)s; 0: none"
-    fit.add_argument("--test", type=float, default=0.25, metavar="SHARE", help=share)
-    fit.add_argument(
-        "--categorical", default="", metavar="COL,COL", help="columns of numbers that are categories; text always is"
-    )
-    fit.add_argument("--time-limit", type=float, metavar="SECONDS")
-    fit.add_argument("--verbose", action="store_true", help="show a progress bar")
-    fit.set_defaults(run=_fit)
+    add_fit(commands)
 
     predict = commands.add_parser("predict", help="predict the rows of a CSV or Parquet file with a saved model")
     predict.add_argument("model", metavar="MODEL")
     predict.add_argument("data", metavar="DATA")
     predict.add_argument("--out", metavar="CSV", help="where to write; default: standard output")
     predict.add_argument("--proba", action="store_true", help="class probabilities instead of labels")
+    add_reading(predict)
     predict.set_defaults(run=_predict)
 
     show = commands.add_parser("show", help="print a saved tree as text, or draw it")
@@ -108,9 +100,10 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--target", metavar="COLUMN", help="column of FILE to predict")
     compare.add_argument("--task", choices=("regression", "classification"), help="of FILE; default: by the target")
     compare.add_argument("--methods", default="cart,rf,tao-c,tao-l", metavar="M,M", help=f"of {', '.join(METHODS)}")
-    _tree_options(compare)
+    tree_options(compare)
     compare.add_argument("--cv", type=int, default=4, metavar="K", help="folds, >= 2; default %(default)s")
     compare.add_argument("--out", default="out", metavar="FOLDER", help="where the table (CSV) and figure (PNG) go")
+    add_reading(compare)
     compare.set_defaults(run=_compare)
 
     add_solve(commands)
@@ -132,76 +125,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _tree_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
-    parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
-    where = (
-        f"where {', '.join(on_gpu())} compute: gpu is CuPy, or PyTorch where there is no CuPy; torch is PyTorch; auto "
-        "is CuPy if there is a GPU and the problem is large; default %(default)s"
-    )
-    parser.add_argument("--device", choices=("cpu", "gpu", "torch", "auto"), default="cpu", help=where)
-
-
-def _fit(args: argparse.Namespace) -> None:
-    from sklearn.model_selection import train_test_split
-
-    from opttree.estimators.steps.solve import as_seed
-    from opttree.model import files as io
-    from opttree.runtime.interrupts import InterruptedFitWarning
-
-    check_place("--out", args.out)
-    io.check_suffix(Path(args.out), "--out")
-    if not 0.0 <= args.test < 1.0:
-        raise ValueError(f"--test must be at least 0 and below 1; got {args.test}")
-    X, y = table_of(args)
-    task = task_of(args, y)
-    method = fit_methods()[args.method]
-    _check_device(args.device, [method])
-    options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
-    # a list, also of none: all tables are encoded, so that new rows may have blanks where these have none
-    options["categorical_features"] = [column.strip() for column in args.categorical.split(",") if column.strip()]
-    model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
-    held_out = None
-    as_seed(args.seed)  # checks it
-    if args.test and len(X) * min(args.test, 1.0 - args.test) >= FEWEST_HELD_OUT:
-        enough = task == "classification" and y.value_counts().min() > 1 and len(X) * args.test >= y.nunique()
-        X, X_test, y, y_test = train_test_split(
-            X, y, test_size=args.test, random_state=args.seed, stratify=y if enough else None
-        )
-        held_out = X_test, y_test.to_numpy()
-    began = time.perf_counter()
-    with warnings.catch_warnings():  # the result's message says it too
-        warnings.simplefilter("ignore", InterruptedFitWarning)
-        model.fit(X, y.to_numpy())
-    seconds = time.perf_counter() - began
-    io.save(model, args.out, target=args.target)
-    score = "R2" if task == "regression" else "accuracy"
-    test = "" if held_out is None else f", held-out {score} {model.score(*held_out):.4f} on {len(held_out[1])} rows"
-    print(
-        f"{method}, {task}: training {score} {model.score(X, y.to_numpy()):.4f} on {len(X)} rows{test}, {seconds:.2f} s"
-    )
-    print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
-    print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))
-
-
-def _size(model: Any) -> str:
-    """Depth, leaves and parameters in words."""
-    forest = getattr(model, "forest_", None)
-    if forest is not None and len(forest.trees) > 1:
-        leaves = sum(tree.n_leaves for tree in forest.trees)
-        return f"{len(forest.trees)} trees, {leaves} leaves, {forest.n_parameters} parameters"
-    return f"depth {model.tree_.depth}, {model.tree_.n_leaves} leaves, {model.tree_.n_parameters} parameters"
-
-
-def _check_device(device: str, methods: list[str]) -> None:
-    from opttree.runtime import devices
-
-    if device in ("gpu", "torch") and not set(methods) & set(on_gpu()):
-        raise ValueError(f"--device must be cpu but for {', '.join(on_gpu())}; got {device!r} for {', '.join(methods)}")
-    devices.require(device)
-
-
 def _unless_interrupted(args: argparse.Namespace, work: Callable[[], Any]) -> Any:
     """Run ``work()`` in a thread that is abandoned on Ctrl-C; for work without intermediate results."""
     from opttree.runtime.interrupts import compilation_can_end, in_background
@@ -221,10 +144,9 @@ def _predict(args: argparse.Namespace) -> None:
 
     from opttree.model import files as io
     from opttree.runtime.files import whole_file
-    from opttree.tables import datasets
 
     model = io.load(args.model)
-    frame = datasets.read_table(args.data)
+    frame = table_for(args, model)
     go_on(args)
     answer = _unless_interrupted(args, lambda: model.predict_proba(frame) if args.proba else model.predict(frame))
     if args.proba:
@@ -309,7 +231,7 @@ def _compare(args: argparse.Namespace) -> None:
         raise ValueError(f"--methods must be among {', '.join(METHODS)}; got {unknown[0] if unknown else 'none'!r}")
     if args.depth < 1:
         raise ValueError(f"--depth must be >= 1; got {args.depth}")
-    _check_device(args.device, methods)
+    check_device(args.device, methods)
     if args.cv < 2:
         raise ValueError(f"--cv must be >= 2; got {args.cv}")
     if (args.file is None) == (args.data is None):

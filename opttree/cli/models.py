@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from opttree.cli.common import check_place, go_on
+from opttree.cli.common import add_reading, check_place, go_on, table_for
 
 
 def add_parsers(commands: Any) -> None:
@@ -29,6 +29,7 @@ def add_parsers(commands: Any) -> None:
     explain.add_argument(
         "--counterfactual", action="store_true", help="add the nearest row with another answer, of a tree"
     )
+    add_reading(explain)
     explain.set_defaults(run=_explain)
 
 
@@ -63,10 +64,9 @@ def _explain(args: argparse.Namespace) -> None:
     from opttree import explain
     from opttree.model import files as io
     from opttree.model.forest import Forest
-    from opttree.tables import datasets
 
     model = io.load(args.model)
-    frame = datasets.read_table(args.data)
+    frame = table_for(args, model)
     if args.rows < 1:
         raise ValueError(f"--rows must be >= 1; got {args.rows}")
     if args.counterfactual and isinstance(model.tree, Forest):

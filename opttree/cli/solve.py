@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opttree.cli.common import check_place, save_figure, table_of, task_of
+from opttree.cli.common import add_reading, check_place, save_figure, table_of, task_of
 
 if TYPE_CHECKING:
     from opttree.tables.datasets import Dataset
@@ -21,6 +21,7 @@ def add_parser(commands: Any) -> None:
     solve = commands.add_parser("solve", help="find a tree with a proof of how good it is: incumbent, bound, gap")
     solve.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a name that `opttree datasets` lists")
     solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
+    add_reading(solve)
     solve.add_argument(
         "--method",
         choices=("bnb", "mip", "local", "local+mip"),

@@ -64,6 +64,88 @@ def check_columns(X: Any) -> None:
             raise ValueError(_missing(str(j), missing) if missing else _infinite(str(j)))
 
 
+def as_given(X: Any) -> Any:
+    """A table or an array as it is; masked entries become NaN, and sparse columns of pandas dense.
+
+    Raises
+    ------
+    ValueError
+        For a table that is not in memory, and complex numbers.
+    """
+    if type(X).__name__ == "LazyFrame" or (hasattr(X, "collect") and not hasattr(X, "shape")):
+        raise ValueError(f"X must be a table in memory; got {type(X).__name__}: call .collect() first")
+    if isinstance(X, np.ma.MaskedArray):
+        masked: Any = X
+        return (
+            masked.astype(np.float64).filled(np.nan) if X.dtype.kind in "biuf" else masked.astype(object).filled(None)
+        )
+    if any(type(kind).__name__ == "SparseDtype" for kind in getattr(X, "dtypes", ())):
+        X = X.astype({n: k.subtype for n, k in X.dtypes.items() if type(k).__name__ == "SparseDtype"})
+    kinds: Any = getattr(X, "dtypes", None)
+    for name, kind in kinds.items() if hasattr(kinds, "items") else ():
+        if getattr(kind, "kind", "") == "c":
+            raise ValueError(f"X column {name!r} must hold real numbers; got complex ones")
+    return X
+
+
+def check_target(y: Any, numeric: bool) -> None:
+    """Reject targets that are blank, dates, of mixed types or, for ``numeric``, no numbers, naming y.
+
+    Raises
+    ------
+    ValueError
+        In one sentence.
+    """
+    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
+        raise ValueError(f"y must have no missing values; got {int(np.ma.count_masked(y))} masked")
+    array = np.asarray(y)
+    if array.dtype.kind in "mM":
+        raise ValueError("y must hold numbers or labels; got dates or times: convert them to numbers first")
+    if array.dtype.kind == "c":
+        raise ValueError("y must hold real numbers or labels; got complex numbers")
+    if array.dtype.kind == "f" and array.size and np.isnan(array).any():
+        raise ValueError(f"y must have no missing values; got {int(np.isnan(array).sum())} NaN")
+    if array.dtype.kind not in "OUST":
+        return
+    entries = array.ravel().tolist()
+    blank = [k for k, value in enumerate(entries) if _is_blank(value)]
+    if blank:
+        raise ValueError(f"y must have no missing values; got {len(blank)}, the first in row {_row(array, blank[0])}")
+    kinds = set(map(type, entries))
+    if numeric or kinds != {str}:
+        for k, value in enumerate(entries):
+            if hasattr(value, "isoformat") or type(value).__name__ in ("timedelta", "Timedelta", "Period", "Interval"):
+                raise ValueError(f"y must hold numbers or labels; got {shown(value)} in row {_row(array, k)}")
+            if numeric and isinstance(value, (str, bytes)) and not _is_number(value):
+                raise ValueError(f"y must hold numbers; got {shown(value)} in row {_row(array, k)}")
+            if not isinstance(value, (str, bytes)) and not hasattr(value, "__float__"):
+                raise ValueError(f"y must hold numbers or labels; got {shown(value)} in row {_row(array, k)}")
+    if numeric:
+        return
+    zero = next((k for k, value in enumerate(entries) if isinstance(value, str) and "\0" in value), None)
+    if zero is not None:
+        raise ValueError(
+            f"y must have labels without zero bytes; got {shown(entries[zero])} in row {_row(array, zero)}"
+        )
+    texts = {issubclass(kind, (str, bytes)) for kind in kinds}
+    if array.ndim == 1 and len(texts) > 1:
+        odd = next(
+            value for value in entries if isinstance(value, (str, bytes)) != isinstance(entries[0], (str, bytes))
+        )
+        raise ValueError(f"y must have labels of one type; got {shown(entries[0])} and {shown(odd)}")
+
+
+def _is_blank(value: Any) -> bool:
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def _row(array: Any, k: int) -> int:
+    """The row of entry k, counted from 0."""
+    return k // int(np.prod(array.shape[1:], dtype=np.intp)) if array.ndim > 1 else k
+
+
 def check_names(X: Any) -> None:
     """ValueError if two columns of a table have the same name."""
     names = [str(name) for name in getattr(X, "column_names", None) or X.columns]

@@ -7,10 +7,8 @@ that the environment variable OPTTREE_DATA names; scikit-learn's bundled sets an
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
-import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["Dataset", "guess_task", "load", "names", "read_csv", "read_table"]
+__all__ = ["Dataset", "guess_task", "load", "names", "read_csv"]
 
 TASKS = {"regression": "regression", "binary": "classification", "multiclass": "classification"}
 GENERATED_ROWS = 2000
-ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?$")
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
     See Also
     --------
     names : what there is
-    read_csv, read_table : files of your own
+    read_csv, opttree.read_table : files of your own
 
     Examples
     --------
@@ -238,7 +235,7 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
     See Also
     --------
-    read_table : Parquet as well
+    opttree.read_table : files as people have them, and Parquet
 
     Examples
     --------
@@ -259,55 +256,6 @@ def read_csv(path: str | Path) -> pd.DataFrame:
         raise ValueError(f"{str(path)!r} must be a readable CSV file with a header; {_first_line(error)}") from error
     if frame.empty:
         raise ValueError(f"{str(path)!r} must hold at least one row; got none")
-    return frame
-
-
-def read_table(path: str | Path) -> pd.DataFrame:
-    r"""CSV or Parquet file as a DataFrame; columns of ISO dates, such as 2024-03-01, are read as dates.
-
-    Parameters
-    ----------
-    path : path-like
-        Name of the file, ``.parquet`` or ``.pq``, or else CSV.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be read, or holds no rows.
-
-    See Also
-    --------
-    read_csv : CSV alone
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from opttree import datasets
-    >>> file = pathlib.Path(tempfile.mkdtemp()) / "table.csv"
-    >>> _ = file.write_text("colour,size\nred,1\nblue,\n")
-    >>> list(datasets.read_table(file).columns)
-    ['colour', 'size']
-    """
-    if Path(path).suffix.lower() not in (".parquet", ".pq"):
-        frame = read_csv(path)
-    else:
-        try:
-            frame = pd.read_parquet(path)
-        except (ImportError, OSError, ValueError) as error:
-            raise ValueError(f"{str(path)!r} must be a readable Parquet file; {_first_line(error)}") from error
-        if frame.empty:
-            raise ValueError(f"{str(path)!r} must hold at least one row; got none")
-    for column in frame.columns:
-        if not (pd.api.types.is_numeric_dtype(frame[column]) or pd.api.types.is_datetime64_any_dtype(frame[column])):
-            texts = frame[column].dropna()
-            if len(texts) and all(isinstance(text, str) and ISO_DATE.match(text) for text in texts):
-                with contextlib.suppress(ValueError):  # such as the 31st of February
-                    frame[column] = pd.to_datetime(frame[column], format="ISO8601")
     return frame
 
 

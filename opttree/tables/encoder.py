@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from opttree.tables.checks import TableWarning, check_names
+from opttree.tables.checks import TableWarning, as_given, check_names
 from opttree.tables.encoding import (
     Column,
     Encoding,
@@ -452,14 +452,14 @@ def columns_of(X: Any, categorical_features: Any) -> tuple[Column, ...]:
         frame = narwhal(X)
         kinds = [kind_of(frame.get_column(name), str(name)) for name in names]
         texts = [str(name) for name in names]
-    chosen = _chosen(categorical_features, texts)
+    categories = chosen(categorical_features, texts)
     return tuple(
-        Column(name, ("code" if kind == "number" else "category") if j in chosen else kind)
+        Column(name, ("code" if kind == "number" else "category") if j in categories else kind)
         for j, (name, kind) in enumerate(zip(texts, kinds, strict=True))
     )
 
 
-def _chosen(categorical_features: Any, names: Sequence[str]) -> set[int]:
+def chosen(categorical_features: Any, names: Sequence[str]) -> set[int]:
     """Numbers of the columns that ``categorical_features`` names.
 
     Raises
@@ -491,6 +491,7 @@ def _chosen(categorical_features: Any, names: Sequence[str]) -> set[int]:
 
 def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     """A table, or an array of objects or numbers; its names and number of columns are checked as scikit-learn does."""
+    X = as_given(X)
     if is_table(X):
         check_names(X)
         validate_data(estimator, X, reset=reset, skip_check_array=True)

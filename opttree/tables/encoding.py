@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.runtime.words import number, shown
+from opttree.tables.checks import as_given
 
 __all__ = ["Encoding", "Levels", "Missing", "Unread", "Value"]
 
@@ -299,7 +300,7 @@ class Encoding:
     def _name(self, feature: Feature) -> str:
         column = self.columns[feature.column]
         if isinstance(feature, Unread):
-            return f"{column.name} (not read)"
+            return column.name
         if isinstance(feature, Missing):
             return f"{column.name}=missing"
         if isinstance(feature, Levels):
@@ -665,9 +666,7 @@ def narwhal(X: Any) -> Any:
     """A table of any library, by narwhals; sparse columns of pandas become dense."""
     import narwhals as nw
 
-    if any(type(kind).__name__ == "SparseDtype" for kind in getattr(X, "dtypes", ())):
-        X = X.astype({n: k.subtype for n, k in X.dtypes.items() if type(k).__name__ == "SparseDtype"})
-    return nw.from_native(X, eager_only=True)
+    return nw.from_native(as_given(X), eager_only=True)
 
 
 def kind_of(values: Any, name: str) -> Kind:

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_ordered
 from opttree.statement import TreeProblem
 from opttree.statement.numbers import check_numbers
-from opttree.tables.checks import check_columns
+from opttree.tables.checks import as_given, check_columns, check_target
+from opttree.tables.describe import warn_of_table
 from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
 from opttree.tables.encoding import level_text
 from opttree.tables.row_weights import check_sample_weight
@@ -34,6 +35,9 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         For what cannot be read, in one sentence.
     """
     numeric = is_regressor(options)
+    X = as_given(X)
+    check_target(y, numeric)
+    warn_of_table(X, options.categorical_features)
     if not get_tags(options).target_tags.multi_output:
         y = column_or_1d(y, warn=True)
     how = {"multi_output": True, "y_numeric": True} if numeric else {"multi_output": True}
@@ -86,6 +90,7 @@ def encode(
 
 def read_new(options: Estimator, X: Any) -> Floats:
     """The features (n, p) of new rows."""
+    X = as_given(X)
     if getattr(options, "encoder_", None) is not None:
         Z = options.encoder_.encoding_.transform(check_table(options, X, reset=False))
     else:

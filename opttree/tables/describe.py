@@ -1,0 +1,361 @@
+"""`describe_table`: what the columns of a table hold, and what in them may be meant otherwise."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from opttree.runtime.escape import plain
+from opttree.runtime.words import number, shown
+from opttree.tables.checks import TableWarning, check_names
+from opttree.tables.encoder import MAX_LEVELS, MIN_LEVEL_ROWS, chosen
+from opttree.tables.encoding import is_table, kind_of, level_text, narwhal, table_names
+from opttree.tables.words import as_dates, as_numbers, marks_in
+
+__all__ = ["TableReport", "describe_table"]
+
+WORDS = {"category": "text", "number": "numbers", "boolean": "yes or no", "date": "dates", "code": "codes"}
+MOST_EXACT = 2**53  # whole numbers beyond it are not told apart in double precision
+SENTINELS = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
+ALONE = 0.99  # R2, or share of what the commonest label leaves, from which one column alone predicts the target
+LOOKED_AT = 2000  # rows by which a column is judged to predict the target
+SAMPLE = 50_000  # rows in which marks are looked for
+MOST_LOOKED_AT = 200  # columns
+KEY = re.compile(
+    r"(^|[_\W])(id|ids|key|uuid|guid|index|nr|no|number|row|rownum)($|[_\W])|[a-z](Id|ID)$|^unnamed", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class ColumnReport:
+    """A column of a table.
+
+    Attributes
+    ----------
+    name, kind : str
+        Its name, and what it is taken for: "number", "boolean", "date" or "category".
+    n_missing, n_levels : int
+        Blanks, and different values.
+    example : str
+        Some of its values.
+    notes : tuple of str
+        What may be meant otherwise.
+    """
+
+    name: str
+    kind: str
+    n_missing: int
+    n_levels: int
+    example: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What `describe_table` found; `str` of it is the report in words.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows.
+    columns : tuple of ColumnReport
+        The columns.
+    target : str or None
+        The column to predict.
+    notes : tuple of str
+        What is to be said of the whole table, or of its file.
+
+    See Also
+    --------
+    describe_table : makes it
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import opttree
+    >>> report = opttree.describe_table(pd.DataFrame({"size": ["1 kg", "2 kg"] * 5}))
+    >>> report.columns[0].notes
+    ("numbers with 'kg' within text: opttree.read_table reads them",)
+    """
+
+    n_rows: int
+    columns: tuple[ColumnReport, ...]
+    target: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def to_text(self) -> str:
+        """The report in words: a line for each column, and one for each thing to look at."""
+        kinds = Counter(column.kind for column in self.columns)
+        held = ", ".join(f"{count} of {WORDS[kind]}" for kind, count in kinds.items())
+        lines = [f"table: {self.n_rows} rows, {len(self.columns)} columns: {held}"]
+        lines += [f"  {note}" for note in self.notes]
+        width = min(max((len(plain(column.name)) for column in self.columns), default=0), 28)
+        for column in self.columns:
+            name = plain(column.name)
+            name = name if len(name) <= width else name[: width - 3] + "..."
+            missing = f", {column.n_missing} blank" if column.n_missing else ""
+            role = " (target)" if column.name == self.target else ""
+            held = f"{WORDS[column.kind]}, {column.n_levels} different{missing}{role}"
+            lines.append(f"  {name:{width}s}  {held}: {plain(column.example)}")
+            lines += [f"  {'':{width}s}    {plain(note)}" for note in column.notes]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_frame(self) -> pd.DataFrame:
+        """The columns as a DataFrame, notes joined by "; "."""
+        rows = [
+            {
+                "column": column.name,
+                "kind": column.kind,
+                "missing": column.n_missing,
+                "different": column.n_levels,
+                "example": column.example,
+                "notes": "; ".join(column.notes),
+            }
+            for column in self.columns
+        ]
+        return pd.DataFrame(rows)
+
+
+def describe_table(X: Any, target: Any = None, *, notes: Mapping[str, Sequence[str]] | None = None) -> TableReport:
+    """What the columns of a table are taken for, and what in them may be meant otherwise.
+
+    It says: columns that count or name the rows, such as keys; columns that predict the target alone; numbers and dates
+    within text, and texts among numbers; texts that usually mark blanks; levels that differ in case or blanks only;
+    texts of many levels; whole numbers that double precision cannot tell apart; columns of one value.
+
+    Parameters
+    ----------
+    X : DataFrame
+        Table of pandas, polars or Arrow.
+    target : str or array-like of shape (n,), optional
+        The column to predict, by its name, or its values.
+    notes : mapping of str to sequence of str, optional
+        What is known of columns, such as how a file was read.
+
+    Returns
+    -------
+    TableReport
+        The report.
+
+    Raises
+    ------
+    ValueError
+        If X is no table, or ``target`` is not one of its columns.
+
+    See Also
+    --------
+    read_table : reads a file
+    TableWarning : the same checks, by estimators
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import opttree
+    >>> table = pd.DataFrame({"id": range(60), "x": [1.5, 2.0, 7.0] * 20, "y": [0.1, 0.2] * 30})
+    >>> print(opttree.describe_table(table, "y"))
+    table: 60 rows, 3 columns: 3 of numbers
+      id  numbers, 60 different: 0, 1, 2, ...
+            counts the rows: a key says nothing of new ones (leave it out)
+      x   numbers, 3 different: 1.5, 2, 7
+      y   numbers, 2 different (target): 0.1, 0.2
+    """
+    if not is_table(X):
+        raise ValueError(f"X must be a table with names of columns; got {type(X).__name__}")
+    names = [str(name) for name in table_names(X) or []]
+    frame = narwhal(X)
+    y = target
+    if isinstance(target, str):
+        if target not in names:
+            raise ValueError(f"target must be a column of X: {', '.join(names)}; got {target!r}")
+        y = frame.get_column(target).to_numpy()
+    alone = {} if y is None else _alone(frame, names, target if isinstance(target, str) else None, np.asarray(y))
+    columns = []
+    for name, own in zip(names, table_names(X) or [], strict=True):
+        values = frame.get_column(own)
+        said = [*((notes or {}).get(name, ())), *column_notes(values, name, judged=True), *alone.get(name, ())]
+        kind = _kind(values, name)
+        different = values.drop_nulls().unique(maintain_order=True)
+        texts = [_text(v) for v in different.head(4).to_list() if level_text(v) != ""]
+        example = ", ".join(texts[:3]) + (", ..." if len(different) > 3 else "")
+        n_missing = int(values.is_null().sum()) + sum(isinstance(v, float) and v != v for v in _floats(values))
+        columns.append(ColumnReport(name, kind, n_missing, len(different), example, tuple(dict.fromkeys(said))))
+    return TableReport(frame.shape[0], tuple(columns), target if isinstance(target, str) else None)
+
+
+def _floats(values: Any) -> list[Any]:
+    """The NaN of a column of a library that tells them from blanks."""
+    if not values.dtype.is_float() or values.is_null().any():
+        return []
+    numbers = values.to_numpy()
+    return list(numbers[np.isnan(numbers)])
+
+
+def _kind(values: Any, name: str) -> str:
+    try:
+        return kind_of(values, name)
+    except ValueError:
+        return "category"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return str(value)
+    if isinstance(value, (int, float, np.number)):
+        return number(float(value)) if abs(float(value)) < MOST_EXACT else str(value)
+    text = str(value).removesuffix(" 00:00:00")
+    return text if len(text) <= 24 else f"{text[:21]}..."
+
+
+# ---- checks of a column -----------------------------------------------------------------------------------------
+
+
+def warn_of_table(X: Any, categories: Any = ()) -> None:
+    """A `TableWarning` for each column of a table, or array of whole numbers, that may be meant otherwise, but for
+    those that are known to be categories.
+    """
+    if is_table(X):
+        check_names(X)
+        frame = narwhal(X)
+        names = table_names(X) or []
+        known = set() if isinstance(categories, str) else chosen(categories, [str(name) for name in names])
+        for k, name in enumerate(names):
+            if k in known:
+                continue
+            for note in column_notes(frame.get_column(name), str(name)):
+                warnings.warn(f"column {str(name)!r}: {note}", TableWarning, stacklevel=2)
+    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iu" and X.size and _beyond(X):
+        far = int(np.argmax((np.abs(X.astype(object)) > MOST_EXACT).any(axis=0)))
+        warnings.warn(f"column {far}: {FAR}", TableWarning, stacklevel=2)
+
+
+FAR = (
+    "has whole numbers beyond 2**53, some of which are one number in double precision: leave it out, or name it in "
+    "categorical_features"
+)
+
+
+def _beyond(numbers: Any) -> bool:
+    return bool(numbers.size) and (int(numbers.max()) > MOST_EXACT or int(numbers.min()) < -MOST_EXACT)
+
+
+def column_notes(values: Any, name: str, *, judged: bool = False) -> list[str]:
+    """What may be meant otherwise in a column of narwhals; with ``judged`` also what a fit takes care of itself."""
+    notes: list[str] = []
+    kind = values.dtype
+    if kind.is_integer() and not values.is_null().any():
+        numbers = values.to_numpy()
+        if len(numbers) > 2 and numbers[1] - numbers[0] == 1 and bool(np.all(np.diff(numbers) == 1)):
+            notes.append("counts the rows: a key says nothing of new ones (leave it out)")
+        elif judged and KEY.search(name) and len(np.unique(numbers)) == len(numbers) > MIN_LEVEL_ROWS:
+            notes.append("a number for each row: a key says nothing of new ones (leave it out)")
+        if numbers.dtype.itemsize == 8 and _beyond(numbers):
+            notes.append(FAR)
+    if judged and kind.is_numeric():
+        notes += _of_numbers(values)
+    if _kind(values, name) == "category":
+        notes += _of_texts([v for v in values.to_list() if level_text(v) != ""], judged)
+    if judged and len(values.drop_nulls().unique()) <= 1:
+        notes.append("one value alone: says nothing")
+    return notes
+
+
+def _of_numbers(values: Any) -> list[str]:
+    """Numbers that may stand for blanks: one that is far from the others, and common."""
+    there = np.asarray(values.head(SAMPLE).drop_nulls().to_numpy(), np.float64)
+    there = there[np.isfinite(there)]
+    if len(there) < 20:
+        return []
+    numbers, counts = np.unique(there, return_counts=True)
+    for sentinel in SENTINELS:
+        rest = numbers[numbers != sentinel]
+        if len(rest) > 5 and len(rest) < len(numbers) and counts[numbers == sentinel][0] >= 0.01 * len(there):
+            gap = min(abs(rest - sentinel))
+            outside = sentinel < rest[0] or sentinel > rest[-1]
+            if outside and gap > (rest[-1] - rest[0]) / len(rest) * 3.0 and abs(sentinel) > 1:
+                return [
+                    f"{sentinel:g} in {int(counts[numbers == sentinel][0])} rows may mark blanks (--na {sentinel:g})"
+                ]
+    return []
+
+
+def _of_texts(entries: Sequence[Any], judged: bool) -> list[str]:
+    texts = [v for v in entries if isinstance(v, str)]
+    if not texts or len(texts) < len(entries):
+        return []
+    counts = Counter(texts)
+    levels = list(counts)
+    notes = []
+    found = as_numbers([text.strip() for text in levels], list(counts.values()))
+    if found is not None and len(found.marks) < len(levels):
+        notes.append(f"{found.how} within text: opttree.read_table reads them")
+    elif (dates := as_dates(levels)) is not None:
+        notes.append(f"{dates.how.partition(',')[0]} within text: opttree.read_table reads them")
+    blanks = [text for text in levels if text != text.strip()]
+    if blanks:
+        notes.append(f"levels with blanks around them, such as {shown(blanks[0])}: others without are other levels")
+    elif judged:
+        alike = Counter(" ".join(text.lower().split()) for text in levels)
+        twice = next((text for text in levels if alike[" ".join(text.lower().split())] > 1), None)
+        if twice is not None:
+            notes.append(f"levels that differ in case or blanks only, such as {shown(twice)}")
+    if judged and found is None:
+        marks = marks_in(levels)
+        if marks and not all(mark in ("-", "/") for mark in marks):
+            notes.append(f"{shown(marks[0])} in {sum(counts[m] for m in marks)} rows may mark blanks (--na {marks[0]})")
+        if len(levels) > MAX_LEVELS:
+            rare = sum(count for count in counts.values() if count < MIN_LEVEL_ROWS)
+            if rare == len(texts):
+                notes.append("names or keys: no level has rows enough to learn from, a fit leaves it out")
+            elif rare:
+                notes.append(
+                    f"{rare} of {len(texts)} rows have levels of fewer than {MIN_LEVEL_ROWS} rows, which go together"
+                )
+    return notes
+
+
+def _alone(frame: Any, names: Sequence[str], target: str | None, y: Any) -> dict[str, list[str]]:
+    """Columns that predict the target alone, by a tree on the other of two folds."""
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.preprocessing import LabelEncoder
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    missing = np.array([level_text(v) == "" for v in y.tolist()])
+    rows = np.flatnonzero(~missing)
+    rows = np.random.default_rng(0).permutation(rows)[:LOOKED_AT]
+    if len(rows) < 20 or y.ndim != 1:
+        return {}
+    truth = y[rows]
+    is_number = y.dtype.kind in "iuf" and len(np.unique(truth)) > MAX_LEVELS
+    truth = truth.astype(np.float64) if is_number else LabelEncoder().fit_transform([level_text(v) for v in truth])
+    least = float(np.mean((truth - truth.mean()) ** 2)) if is_number else 1.0 - np.bincount(truth).max() / len(truth)
+    if least <= 0.0:
+        return {}
+    found: dict[str, list[str]] = {}
+    sample = frame[rows]
+    for name in [one for one in names if one != target][:MOST_LOOKED_AT]:
+        column = _codes(sample.get_column(name).to_list())
+        kind = DecisionTreeRegressor if is_number else DecisionTreeClassifier
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            guess = cross_val_predict(kind(min_samples_leaf=2, random_state=0), column[:, None], truth, cv=2)
+        left = float(np.mean((truth - guess) ** 2)) if is_number else float(np.mean(truth != guess))
+        if 1.0 - left / least >= ALONE:
+            found[name] = ["predicts the target alone: is it known before the target is?"]
+    return found
+
+
+def _codes(entries: Sequence[Any]) -> np.ndarray:
+    """A column as numbers, levels by their order."""
+    if all(isinstance(v, (int, float, np.number)) or level_text(v) == "" for v in entries):
+        return np.array([np.nan if level_text(v) == "" else float(v) for v in entries])
+    return np.unique([level_text(v) for v in entries], return_inverse=True)[1].astype(np.float64)
