@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.model import entries
 from opttree.model.structure import check_children, is_deeper
 from opttree.tables.encoding import Encoding
 
+Floats = NDArray[np.float64]
 FORMAT = "opttree.Tree"
 VERSION = 1
 SOFT_VERSION = 2  # version of trees with gates, which version 1 does not have
 MOST_LEVELS = 500  # deeper trees are not written or read: texts and pictures of them would not be readable, or end
+REACH = 1e6  # times its spread in training: the largest size of a feature for which outputs must be finite
 NEEDED = ("n_features", "children", "A", "b", "values", "coefs", "link")
-OPTIONAL = ("lower", "upper", "classes", "share", "spread")
+OPTIONAL = ("lower", "upper", "share", "spread")
 
 
 def check_depth(children: NDArray[np.int32]) -> None:
@@ -25,8 +29,30 @@ def check_depth(children: NDArray[np.int32]) -> None:
         raise ValueError(f"a tree in a file must have at most {MOST_LEVELS} levels; got more")
 
 
+def largest_output(tree: Any) -> float:
+    """A bound on the sum of a tree's outputs where no feature is larger than `REACH` times its spread in training.
+
+    Raises
+    ------
+    ValueError
+        For numbers so large that sums of them overflow there, on the way to a leaf or in it.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        size = REACH * (np.ones(tree.n_features) if tree.spread is None else np.abs(tree.spread))
+        split = (tree.gate or 1.0) * float((np.abs(tree.A) @ size + np.abs(tree.b)).max(initial=0.0))
+        leaf = float(max(tree.values.max(), -tree.values.min()))
+        if tree.linear_leaves:
+            leaf += float((np.abs(tree.coefs) @ size).max())
+        leaf *= tree.n_outputs
+    if not math.isfinite(split) or not math.isfinite(leaf):
+        raise ValueError("a tree must hold numbers whose sums are finite; got too large ones")
+    return leaf
+
+
 def to_dict(tree: Any) -> dict[str, Any]:
-    """Dictionary of an `opttree.Tree`; ValueError for a tree of more than `MOST_LEVELS` levels."""
+    """Dictionary of an `opttree.Tree`; ValueError for a tree of more than `MOST_LEVELS` levels, and for class labels
+    that a file cannot hold.
+    """
     check_depth(tree.children)
     out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": tree.n_features, "link": tree.link}
     if tree.gate is not None:
@@ -35,6 +61,8 @@ def to_dict(tree: Any) -> dict[str, Any]:
         value = getattr(tree, name)
         if value is not None:
             out[name] = value.tolist()
+    if tree.classes is not None:
+        out["classes"] = entries.labels(tree.classes.tolist()).tolist()
     if tree.feature_names is not None:
         out["feature_names"] = list(tree.feature_names)
     if tree.encoding is not None:
@@ -51,29 +79,45 @@ def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
         For another format or version, or entries that are missing or of another shape.
     """
     if data.get("format") != FORMAT:
-        raise ValueError(f"format must be {FORMAT!r}; got {data.get('format')!r}")
+        raise ValueError(f"format must be {FORMAT!r}; got {entries.shown(data.get('format'))}")
     if data.get("version") not in (VERSION, SOFT_VERSION):
         known = f"{VERSION} or {SOFT_VERSION}, which this opttree reads"
-        raise ValueError(f"version must be {known}; got {data.get('version')!r}")
+        raise ValueError(f"version must be {known}; got {entries.shown(data.get('version'))}")
     missing = [k for k in NEEDED if k not in data]
     if missing:
         raise ValueError(f"a tree needs the entries {missing}; the data lack them")
-    n_branches, p = len(data["b"]), int(data["n_features"])
-    values = np.array(data["values"], np.float64).reshape(n_branches + 1, -1)
-    coefs = np.array(data["coefs"], np.float64) if np.size(data["coefs"]) else None
-    children = np.array(data["children"], np.int32).reshape(n_branches, 2)
+    there = {name: value for name, value in data.items() if value is not None}
+    p = entries.whole(data["n_features"], "n_features", 0)
+    b = entries.numbers(data["b"], "b")
+    n_branches = len(b)
+    values = _shaped(entries.numbers(data["values"], "values"), "values", (n_branches + 1, -1))
+    coefs = entries.numbers(data["coefs"], "coefs")
+    nodes = _shaped(entries.numbers(data["children"], "children"), "children", (n_branches, 2))
+    if np.any((nodes < 1) | (nodes > 2 * n_branches) | (nodes % 1 != 0)):
+        raise ValueError(f"children must be numbers of nodes, 1 to {2 * n_branches}; got others")
+    children = nodes.astype(np.int32)
     check_children(children)
     check_depth(children)
     return {
         "children": children,
-        "A": np.array(data["A"], np.float64).reshape(n_branches, p),
-        "b": np.array(data["b"], np.float64),
+        "A": _shaped(entries.numbers(data["A"], "A"), "A", (n_branches, p)),
+        "b": b,
         "values": values,
-        "coefs": None if coefs is None else coefs.reshape(n_branches + 1, values.shape[1], -1),
-        "link": data["link"],
-        "gate": None if data.get("gate") is None else float(data["gate"]),
-        "mixture": bool(data.get("mixture", False)),
-        "feature_names": None if data.get("feature_names") is None else tuple(map(str, data["feature_names"])),
-        "encoding": None if data.get("encoding") is None else Encoding.from_dict(data["encoding"]),
-        **{k: None if data.get(k) is None else np.array(data[k]) for k in OPTIONAL},
+        "coefs": _shaped(coefs, "coefs", (n_branches + 1, values.shape[1], -1)) if coefs.size else None,
+        "link": entries.text(data["link"], "link"),
+        "gate": entries.number(there["gate"], "gate") if "gate" in there else None,
+        "mixture": entries.truth(data.get("mixture", False), "mixture"),
+        "classes": entries.labels(there["classes"]) if "classes" in there else None,
+        "feature_names": entries.texts(there["feature_names"], "feature_names") if "feature_names" in there else None,
+        "encoding": Encoding.from_dict(there["encoding"]) if "encoding" in there else None,
+        **{name: entries.numbers(there[name], name) for name in OPTIONAL if name in there},
     }
+
+
+def _shaped(array: Floats, name: str, shape: tuple[int, ...]) -> Floats:
+    """The numbers in a shape, of which -1 is what is left; ValueError if there are too few or too many of them."""
+    known = math.prod(size for size in shape if size >= 0)
+    fits = array.size == known or (-1 in shape and array.size > 0 and array.size % known == 0)
+    if not fits:
+        raise ValueError(f"{name} must have shape {shape}; got {array.shape}")
+    return array.reshape(shape)

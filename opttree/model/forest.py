@@ -12,12 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from opttree.kernels import records
 from opttree.kernels.leaves import outputs
-from opttree.model.tree import Tree
+from opttree.model import entries
+from opttree.model.dictionary import from_dict, largest_output
+from opttree.model.tree import LINKS, Tree, names_of
 from opttree.tables.encoding import Encoding, check_encoding
 
 Floats = NDArray[np.float64]
 TINY_SHARE = 1e-12  # of a class that no tree has seen
 FORMAT, VERSION = "opttree.Forest", 1
+NEEDED = ("n_outputs", "link", "layers")
 
 
 def shares(scores: Floats) -> Floats:
@@ -31,6 +34,19 @@ def _is_proper(tree: Tree) -> bool:
     if tree.mixture or tree.link == "softmax":
         return True
     return not tree.linear_leaves and tree.values.min() >= 0.0 and bool(np.all(abs(tree.values.sum(axis=1) - 1) < 1e-9))
+
+
+def _labels(tree: Tree) -> list[Any] | None:
+    """Class labels of a tree."""
+    return None if tree.classes is None else tree.classes.tolist()
+
+
+def _starts(value: Any) -> tuple[tuple[int, Floats], ...]:
+    """``starts`` of a forest from its list in a file."""
+    pairs = [entries.items(pair, "an entry of starts") for pair in entries.items(value, "starts")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("starts must hold pairs of a number of trees and outputs; got others")
+    return tuple((entries.whole(count, "starts", 1), entries.numbers(start, "starts")) for count, start in pairs)
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class Forest:
     Raises
     ------
     ValueError
-        If a tree has the wrong number of features, or too few outputs.
+        If a tree has the wrong number of features, too few outputs, or other classes than the first.
 
     See Also
     --------
@@ -101,6 +117,12 @@ class Forest:
             or any(np.shape(start) != (self.n_outputs,) for _count, start in self.starts)
         ):
             raise ValueError(f"starts must count the {len(self.trees)} trees and have {self.n_outputs} numbers each")
+        labels = _labels(self.layers[0][0])
+        for tree in self.trees:
+            if (other := _labels(tree)) != labels:
+                raise ValueError(
+                    f"trees must have the same classes, {entries.shown(labels)}; got {entries.shown(other)}"
+                )
         width = self.n_features
         check_encoding(self.encoding, width)
         if self.feature_names is not None:
@@ -354,9 +376,8 @@ class Forest:
         list of str
             The names given, else the forest's own, else ``x0..``.
         """
-        if feature_names is None:
-            feature_names = self.feature_names
-        return self.layers[0][0].with_names(feature_names, self.encoding).names()
+        given = self.feature_names if feature_names is None else feature_names
+        return names_of(given, self.encoding, self.n_features)
 
     def with_names(self, feature_names: Sequence[str] | None, encoding: Encoding | None = None) -> Forest:
         """The same forest with other names of its features.
@@ -400,7 +421,8 @@ class Forest:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and scalars that `json` can write; `from_dict` reads them back exactly, without ``outside``."""
         layers = [[tree.to_dict() for tree in layer] for layer in self.layers]
-        out = {"format": FORMAT, "version": VERSION, "n_outputs": self.n_outputs, "link": self.link, "layers": layers}
+        out = {"format": FORMAT, "version": VERSION, "n_outputs": int(self.n_outputs)}
+        out |= {"link": self.link, "layers": layers}
         if self.feature_names is not None:
             out["feature_names"] = list(self.feature_names)
         if self.encoding is not None:
@@ -429,22 +451,26 @@ class Forest:
             For another format or version, or damaged content.
         """
         if (data.get("format"), data.get("version")) != (FORMAT, VERSION):
-            raise ValueError(f"format must be {FORMAT!r} of version {VERSION}; got {data.get('format')!r}")
-        if data["link"] not in ("identity", "softmax"):
-            raise ValueError(f"link must be 'identity' or 'softmax'; got {data['link']!r}")
-        names, encoding = data.get("feature_names"), data.get("encoding")
-        try:
-            starts = [(int(count), np.array(start, np.float64)) for count, start in data.get("starts") or []]
-            return Forest(
-                tuple(tuple(Tree.from_dict(tree) for tree in layer) for layer in data["layers"]),
-                data["n_outputs"],
-                link=data["link"],
-                feature_names=None if names is None else tuple(map(str, names)),
-                encoding=None if encoding is None else Encoding.from_dict(encoding),
-                starts=tuple(starts) or None,
-            )
-        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-            raise ValueError(f"a forest needs layers of trees; got something else ({error})") from error
+            raise ValueError(f"format must be {FORMAT!r} of version {VERSION}; got {entries.shown(data.get('format'))}")
+        missing = [name for name in NEEDED if name not in data]
+        if missing:
+            raise ValueError(f"a forest needs the entries {missing}; the data lack them")
+        link = entries.text(data["link"], "link")
+        if link not in LINKS:
+            raise ValueError(f"link must be one of {sorted(LINKS)}; got {entries.shown(link)}")
+        there = {name: value for name, value in data.items() if value is not None}
+        layers = [entries.items(layer, "a layer") for layer in entries.items(data["layers"], "layers")]
+        forest = Forest(
+            tuple(tuple(Tree(**from_dict(entries.entries(tree, "a tree"))) for tree in layer) for layer in layers),
+            entries.whole(data["n_outputs"], "n_outputs", 1),
+            link=link,
+            feature_names=entries.texts(there["feature_names"], "feature_names") if "feature_names" in there else None,
+            encoding=Encoding.from_dict(there["encoding"]) if "encoding" in there else None,
+            starts=_starts(there["starts"]) if "starts" in there else None,
+        )
+        if not np.isfinite(sum(map(largest_output, forest.trees))):
+            raise ValueError("the trees of a forest must hold numbers whose sums are finite; got too large ones")
+        return forest
 
     def with_spread(self, spread: Floats) -> Forest:
         """The same forest with the standard deviations of its features stored in the first layer.

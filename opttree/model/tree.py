@@ -873,13 +873,8 @@ class Tree:
         ValueError
             For another format or version, or damaged content.
         """
-        try:
-            tree = Tree(**dictionary.from_dict(data))
-        except (TypeError, OverflowError, IndexError) as error:
-            raise ValueError(f"a tree's entries must be lists of numbers; got something else ({error})") from error
-        for name in ("A", "b", "values", "coefs", "lower", "upper", "share", "spread"):
-            if (value := getattr(tree, name)) is not None and not np.isfinite(value).all():
-                raise ValueError(f"{name} must be finite; got {value[~np.isfinite(value)][0]}")
+        tree = Tree(**dictionary.from_dict(data))
+        dictionary.largest_output(tree)
         return tree
 
     def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
@@ -947,14 +942,8 @@ class Tree:
         ValueError
             For a wrong number of names.
         """
-        feature_names = self.feature_names if feature_names is None else feature_names
-        if feature_names is None and self.encoding is not None:
-            feature_names = self.encoding.names
-        if feature_names is None:
-            return [f"x{j}" for j in range(self.n_features)]
-        if len(feature_names) != self.n_features:
-            raise ValueError(f"feature_names must have {self.n_features} entries; got {len(feature_names)}")
-        return [str(name) for name in feature_names]
+        given = self.feature_names if feature_names is None else feature_names
+        return names_of(given, self.encoding, self.n_features)
 
     # ---- equality -------------------------------------------------------------------------------------------------
 
@@ -978,3 +967,14 @@ class Tree:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tree, tuple(getattr(self, f.name) for f in fields(self))
+
+
+def names_of(feature_names: Sequence[str] | None, encoding: Encoding | None, n_features: int) -> list[str]:
+    """Names of features: those given, else those of an encoding, else ``x0..``; ValueError for a wrong number."""
+    if feature_names is None and encoding is not None:
+        feature_names = encoding.names
+    if feature_names is None:
+        return [f"x{j}" for j in range(n_features)]
+    if len(feature_names) != n_features:
+        raise ValueError(f"feature_names must have {n_features} entries; got {len(feature_names)}")
+    return [str(name) for name in feature_names]

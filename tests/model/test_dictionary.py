@@ -50,5 +50,5 @@ def test_dictionaries_say_what_they_are_and_hold_every_part():
     for name in ("n_features", "children", "A", "b", "values", "coefs", "link"):
         with pytest.raises(ValueError, match=rf"\['{name}'\]; the data lack them"):
             Tree.from_dict({k: v for k, v in data.items() if k != name})
-    with pytest.raises(ValueError, match="lists of numbers"):
+    with pytest.raises(ValueError, match="gate must be a number"):
         Tree.from_dict(data | {"gate": [1.0]})
