@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
+import struct
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,30 +19,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.model import forest
+from opttree.model import dictionary, entries, forest
 from opttree.model.convert import as_tree, exportable
+from opttree.model.entries import MOST_BYTES
 from opttree.model.forest import Forest
 from opttree.model.late import late
 from opttree.model.tree import Tree
 from opttree.runtime.files import whole_file
 from opttree.tables.checks import check_columns
 from opttree.tables.encoding import Column, Encoding, Feature, Levels, Value, is_table, narwhal, table_names
+from opttree.tables.form import Form
 
 __all__ = ["Model", "load", "save"]
 
 FORMAT = "opttree.Model"
 VERSION = 1
 PICKLES = (".pkl", ".pickle", ".joblib")
-MOST_BYTES = 1 << 30  # of a file, and of what is packed in it
+ARRAYS = (*dictionary.NEEDED, *dictionary.OPTIONAL, "classes", "feature_names")  # of a tree, in an NPZ file
 _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
     OSError,
     KeyError,
     EOFError,
     ValueError,
     TypeError,
+    IndexError,
+    OverflowError,
     AttributeError,
     NotImplementedError,
     RuntimeError,
+    struct.error,
     SyntaxError,
     tokenize.TokenError,
     zipfile.BadZipFile,
@@ -64,6 +72,13 @@ class Model:
         Name of what it predicts.
     method : str
         Name of the estimator that made it, or "".
+    form : Form or None
+        How the file of the training table was written, by which ``opttree predict`` reads others.
+
+    Raises
+    ------
+    ValueError
+        For names that are no texts or too few, and, without an encoding, for features of one name.
 
     See Also
     --------
@@ -87,6 +102,16 @@ class Model:
     feature_names: tuple[str, ...]
     target: str = "target"
     method: str = ""
+    form: Form | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "feature_names", entries.texts(list(self.feature_names), "feature_names"))
+        entries.text(self.target, "target")
+        entries.text(self.method, "method")
+        self.tree.names(self.feature_names)
+        if self.encoding is None and len(set(self.feature_names)) < len(self.feature_names):
+            twice = next(name for name, count in Counter(self.feature_names).items() if count > 1)
+            raise ValueError(f"feature_names must differ from one another; got {twice!r} twice")
 
     @property
     def names(self) -> list[str]:
@@ -208,6 +233,7 @@ def save(
     *,
     feature_names: Sequence[str] | None = None,
     target: str = "target",
+    form: Form | None = None,
 ) -> None:
     """Write a `Tree`, a `Forest`, a `Model`, a result or a fitted estimator to ``path``: JSON, or NPZ if the name ends
     in ``.npz``. The encoding of a table goes with it.
@@ -224,6 +250,8 @@ def save(
         The p names in place of the model's own.
     target : str, default "target"
         What the model predicts, for texts and SQL.
+    form : Form or None, default None
+        How the file of the training table was written.
 
     Raises
     ------
@@ -256,6 +284,9 @@ def save(
         "target": model.target,
         "method": model.method,
     }
+    form = form or model.form
+    if form is not None:
+        header["form"] = form.to_dict()
     data = model.tree.to_dict()
     with whole_file(path) as file:
         if path.suffix == ".npz":
@@ -282,8 +313,10 @@ def _unpacked(data: dict[str, Any], place: str, arrays: dict[str, Any]) -> dict[
             for k, layer in enumerate(data["layers"])
         ]
         return {**data, "layers": layers}
-    arrays.update({f"{place}{name}": np.asarray(value) for name, value in data.items() if isinstance(value, list)})
-    return {name: value for name, value in data.items() if not isinstance(value, list)}
+    lists = {name: value for name, value in data.items() if isinstance(value, list)}
+    for name, value in lists.items():
+        arrays[f"{place}{name}"] = entries.labels(value) if name == "classes" else np.asarray(value)
+    return {name: value for name, value in data.items() if name not in lists}
 
 
 def _packed(data: dict[str, Any], place: str, arrays: Mapping[str, Mapping[str, Any]]) -> None:
@@ -293,7 +326,7 @@ def _packed(data: dict[str, Any], place: str, arrays: Mapping[str, Mapping[str, 
             for t, tree in enumerate(layer):
                 _packed(tree, f"{place}{k}/{t}/", arrays)
         return
-    data.update(arrays.get(place, {}))
+    data.update({name: value for name, value in arrays.get(place, {}).items() if name in ARRAYS})
 
 
 def _read_arrays(path: str | os.PathLike[str]) -> dict[str, dict[str, NDArray[Any]]]:
@@ -318,6 +351,7 @@ def _shortened(error: Exception) -> str:
 
 
 def _check_size(size: int) -> None:
+    """ValueError for more bytes than a model may have."""
     if size > MOST_BYTES:
         raise ValueError(f"models are of at most {MOST_BYTES} bytes, and this is of {size}")
 
@@ -328,6 +362,8 @@ def _check_members(members: zipfile.ZipFile) -> None:
     """
     _check_size(sum(member.file_size for member in members.infolist()))
     for member in members.infolist():
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{member.filename} must be stored or deflated; its method is {member.compress_type}")
         with members.open(member) as array:
             version = np.lib.format.read_magic(array)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -377,13 +413,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     True
     """
     try:
-        _check_size(os.path.getsize(path))
-        if Path(path).suffix == ".npz":
-            arrays = _read_arrays(path)
-            data = json.loads(str(arrays[""].pop("header")))
-            _packed(data["tree"], "", arrays)
-        else:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = _read(path)
     except _DAMAGE as error:
         damaged = f"it is damaged or not a model ({_shortened(error)})"
         reason = "no such file" if isinstance(error, FileNotFoundError) else damaged
@@ -393,32 +423,61 @@ def load(path: str | os.PathLike[str]) -> Model:
     if data.get("version") != VERSION:
         raise ValueError(
             f"{str(path)!r} must have model version {VERSION}, the one this opttree reads; "
-            f"got {repr(data.get('version'))[:50]}"
+            f"got {entries.shown(data.get('version'))}"
         )
     try:
-        is_forest = data["tree"].get("format") == forest.FORMAT
-        tree = Forest.from_dict(data["tree"]) if is_forest else Tree.from_dict(data["tree"])
-        names = tuple(str(name) for name in data["feature_names"])
-        tree.names(names)
-        if data.get("fill") or data.get("levels"):  # as versions before encodings wrote them
-            tree = tree.with_names(None, _encoding_of(names, data.get("fill") or {}, data.get("levels") or {}))
-        return Model(tree, names, str(data["target"]), str(data["method"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _model(data)
+    except _DAMAGE as error:
         raise ValueError(
             f"{str(path)!r} must be a model written by opttree; its content is damaged: {_shortened(error)}"
         ) from error
 
 
-def _encoding_of(names: Sequence[str], fill: Mapping[str, float], levels: Mapping[str, tuple[str, str]]) -> Encoding:
-    """The encoding that older model files state as replacements of missing numbers, and levels of indicators."""
+def _read(path: str | os.PathLike[str]) -> Any:
+    """The content of a file, which is read only if it is an ordinary one: a device has no end, and a pipe may wait."""
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("a folder, a device or a pipe")
+    _check_size(found.st_size)
+    if Path(path).suffix != ".npz":
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        _check_size(len(content))
+        return json.loads(content.decode("utf-8"))
+    arrays = _read_arrays(path)
+    data = json.loads(str(arrays[""].pop("header")))
+    _packed(data["tree"], "", arrays)
+    return data
+
+
+def _model(data: dict[str, Any]) -> Model:
+    """The model of what a file holds."""
+    content = entries.entries(data["tree"], "the tree")
+    tree = Forest.from_dict(content) if content.get("format") == forest.FORMAT else Tree.from_dict(content)
+    names = entries.texts(data["feature_names"], "feature_names")
+    if data.get("fill") or data.get("levels"):  # as versions before encodings wrote them
+        fill, levels = (entries.entries(data.get(name) or {}, name) for name in ("fill", "levels"))
+        tree = tree.with_names(None, _encoding_of(names, fill, levels))
+    form = None if data.get("form") is None else Form.from_dict(entries.entries(data["form"], "form"))
+    return Model(tree, names, entries.text(data["target"], "target"), entries.text(data["method"], "method"), form)
+
+
+def _encoding_of(names: Sequence[str], fill: Mapping[str, Any], levels: Mapping[str, Any]) -> Encoding:
+    """The encoding that older model files state as replacements of missing numbers, and levels of indicators, each the
+    name of a column and one of its categories.
+    """
     columns: dict[str, Column] = {}
     features: list[Feature] = []
     for name in names:
-        column, level = levels.get(name, (name, None))
-        columns.setdefault(str(column), Column(str(column), "number" if level is None else "category"))
-        place = list(columns).index(str(column))
-        if level is None:
-            features.append(Value(place, float(fill.get(name, 0.0))))
+        pair = entries.texts(levels.get(name, [name]), "an entry of levels")
+        if name in levels and len(pair) != 2:
+            raise ValueError(f"levels must hold pairs of a column and a category; got {entries.shown(pair)}")
+        columns.setdefault(pair[0], Column(pair[0], "category" if name in levels else "number"))
+    places = {column: place for place, column in enumerate(columns)}
+    for name in names:
+        if name in levels:
+            column, level = levels[name]
+            features.append(Levels(places[column], {level: 1.0}, 0.0, 0.0))
         else:
-            features.append(Levels(place, {str(level): 1.0}, 0.0, 0.0))
+            features.append(Value(places[name], entries.number(fill.get(name, 0.0), "an entry of fill")))
     return Encoding(tuple(columns.values()), tuple(features))

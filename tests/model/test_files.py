@@ -171,10 +171,16 @@ def test_the_ending_says_the_format(tmp_path, rng):
 
 
 def test_a_failed_save_keeps_the_old_file(path, rng):
+    resource = pytest.importorskip("resource")
     tree = random_tree(rng, 2, 2, 1)
     opttree.save(tree, path)
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        opttree.save(random_tree(rng, 1, 2, 1), path, target=object())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # bytes: as on a disk that is full
+        with pytest.raises(OSError, match="File too large"):
+            opttree.save(random_tree(rng, 8, 8, 1), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert opttree.load(path).tree == tree
     assert list(path.parent.iterdir()) == [path]
 
