@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
-from tests.system.fuzz import properties, strategies
+from tests.system.fuzz import files as damaged_files, properties, strategies
 
 BATCH = 50  # cases of one seed
 HANGS = 120  # seconds after which a case counts as hanging
@@ -23,7 +23,7 @@ HOW = st.sampled_from(("threads", "layout", "again", "saved", "saved"))
 
 
 FOLDER = tempfile.TemporaryDirectory()  # removed with the process
-saved_models = cache(properties.saved_models)
+saved_models = cache(damaged_files.saved_models)
 
 
 def estimators(data: st.DataObject) -> Any:
@@ -72,7 +72,7 @@ def files(data: st.DataObject) -> Any:
     suffix, content = data.draw(st.sampled_from(saved_models()))
     rng = np.random.default_rng(data.draw(SEEDS))
     yield suffix
-    properties.check_file(properties.mutated(content, suffix, rng), suffix, Path(FOLDER.name))
+    damaged_files.check_file(damaged_files.mutated(content, suffix, rng), suffix, Path(FOLDER.name))
 
 
 def tables_as_text(data: st.DataObject) -> Any:

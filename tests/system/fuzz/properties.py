@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import tempfile
 import time
 import traceback
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from opttree import TAOClassifier, TAORegressor, TreeProblem, load, save
+from opttree import TreeProblem, load, save
 from opttree.cli.main import main
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
@@ -149,95 +147,6 @@ def check_oracle(problem: TreeProblem, solver: Solver) -> None:
         copies = solve(repeated(problem), solver, random_state=0)
         if result.termination is copies.termination is Termination.OPTIMAL:
             assert abs(copies.objective - result.objective) <= max(slack, 2e-6 * abs(best))
-
-
-# ---- files ----------------------------------------------------------------------------------------------------------
-
-
-def saved_models() -> list[tuple[str, bytes]]:
-    """Model files of several kinds, by suffix."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 3))
-    models = [
-        TAORegressor(2, leaves="linear", random_state=0).fit(X, X[:, 0]),
-        TAOClassifier(2, random_state=0).fit(X, (X[:, 0] > 0.3).astype(int)),
-        TAORegressor(3, splits="axis", random_state=0).fit(X, np.stack([X[:, 0], X[:, 1]], axis=1)),
-    ]
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for number, model in enumerate(models):
-            for suffix in (".json", ".npz"):
-                path = Path(folder) / f"{number}{suffix}"
-                save(model, path)
-                found.append((suffix, path.read_bytes()))
-    return found
-
-
-WORDS = (b"NaN", b"Infinity", b"-1", b"1e999", b"1e300", b"null", b"[]", b"{}", b'"x"', b"true", b"99999999999", b"")
-
-
-def mutated(data: bytes, suffix: str, rng: np.random.Generator) -> bytes:
-    """A file with some bytes, numbers, entries or members changed, dropped, repeated or cut."""
-    kind = rng.integers(6)
-    if kind == 0:
-        changed = bytearray(data)
-        for at in rng.integers(len(data), size=rng.integers(1, 8)):
-            changed[at] = rng.integers(256)
-        return bytes(changed)
-    if kind == 1:
-        return data[: rng.integers(len(data))]
-    if kind == 2:
-        first, last = np.sort(rng.integers(len(data), size=2))
-        return data[:first] + data[last:]
-    if suffix == ".npz":
-        with zipfile.ZipFile(io.BytesIO(data)) as members:
-            parts = {name: members.read(name) for name in members.namelist()}
-        name = str(rng.choice(list(parts)))
-        if kind == 3:
-            del parts[name]
-        elif kind == 4:
-            parts[name] = mutated(parts[name], "", rng)
-        else:
-            other = str(rng.choice(list(parts)))
-            parts[name], parts[other] = parts[other], parts[name]
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as members:
-            for name, content in parts.items():
-                members.writestr(name, content)
-        return out.getvalue()
-    content = json.loads(data) if suffix == ".json" else None
-    if content is None or kind == 3:
-        word = bytes(rng.choice(WORDS))
-        at = int(rng.integers(len(data)))
-        return data[:at] + word + data[at + int(rng.integers(6)) :]
-    place: Any = content if rng.random() < 0.3 else content["tree"]
-    key = str(rng.choice(list(place)))
-    place[key] = [None, -1, 1e300, "x", [], {}, [[1, 2], [3]], True, [1e308, -1e308], 10**30][rng.integers(10)]
-    if kind == 5 and isinstance(place, dict):
-        place.pop(str(rng.choice(list(place))))
-    return json.dumps(content).encode()
-
-
-def check_file(data: bytes, suffix: str, folder: Path) -> None:
-    """What loads predicts finite numbers; what does not is refused in a sentence that names the file."""
-    path = folder / f"model{suffix}"
-    path.write_bytes(data)
-    try:
-        with quiet():
-            model = load(path)
-    except ValueError as error:
-        message = str(error)
-    else:
-        message = ""
-    if message:
-        assert "must be a model written by opttree" in message or "must have model version" in message
-        assert len(message) <= 2 * LONGEST
-        return
-    rows = np.random.default_rng(0).normal(size=(5, model.tree.n_features))
-    with quiet():
-        there = model.tree.predict_proba(rows) if model.tree.classes is not None else model.tree.predict(rows)
-        assert model.to_text()
-    assert np.isfinite(np.asarray(there, np.float64)).all()
 
 
 # ---- tables as text -------------------------------------------------------------------------------------------------
