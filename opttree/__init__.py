@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from opttree.estimators import *
     from opttree.estimators.bridge import race as race
+    from opttree.explain.privacy import PrivacyReport as PrivacyReport, privacy_report as privacy_report
     from opttree.export.onnx import to_onnx as to_onnx
     from opttree.methods.costs import Cost as Cost, estimate_cost as estimate_cost
     from opttree.methods.warming import warm_up as warm_up
@@ -90,6 +91,8 @@ _HOMES = {
     "TableReport": "opttree.tables.describe",
     "describe_table": "opttree.tables.describe",
     "read_table": "opttree.tables.reading",
+    "PrivacyReport": "opttree.explain.privacy",
+    "privacy_report": "opttree.explain.privacy",
 }
 _MODULES = (
     "chunks",

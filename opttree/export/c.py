@@ -8,12 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from opttree.export.c_table import Constants, Table, comment, quoted
+from opttree.export.c_table import Constants, Table
+from opttree.export.columns import as_read
 from opttree.export.record import Exporter
 from opttree.model.files import as_saved
 from opttree.model.forest import TINY_SHARE, Forest
+from opttree.model.structure import used_features
 from opttree.model.tree import Tree
+from opttree.runtime.escape import c_comment, c_text
 from opttree.runtime.files import whole_file
+from opttree.tables.encoding import Unread
 
 REAL = {"float64": "double", "float32": "float"}
 
@@ -27,10 +31,13 @@ def to_c(
 
     - ``void NAME_outputs(const REAL *x, REAL *out)``: K numbers, or class scores, of P features;
     - ``void NAME_predict(const REAL *x, REAL *out)``: K numbers, or class probabilities;
-    - ``int NAME_class(const REAL *x)``: the number of the likeliest class, a place in ``NAME_classes``;
+    - ``int NAME_class(const REAL *x)``: the number of the likeliest class, a place in ``NAME_classes``, or -1;
     - ``void NAME_predict_rows(const REAL *x, size_t n, REAL *out)``: `NAME_predict` of n rows in a row;
     - ``void NAME_encode(const NAME_row *row, REAL *x)``, for a model with the encoding of a table: the features of a
-      row of its columns; a number is missing as NaN, a text as a null pointer or "".
+      row of the columns that it reads; a number is missing as NaN, a text as a null pointer or "".
+
+    Where `predict` would refuse a row, all outputs are NaN and the class is -1: for infinity, and for NaN in a model
+    without an encoding. Categories of ``categorical_features`` whose levels are numbers are numbers here, too.
 
     Compiles with ``-std=c99 -Wall -Wextra -Werror -pedantic``; all numbers are constants and no memory is allocated.
     ``make`` makes a shared library of it. It answers as `predict` does, but for rounding.
@@ -74,8 +81,7 @@ def to_c(
     place = Path(folder)
     if not place.is_dir():
         raise ValueError(f"folder must be an existing folder; got {str(folder)!r}")
-    saved = as_saved(model)
-    source = Source(saved.tree, name, REAL[dtype])
+    source = Source(as_read(as_saved(model).tree), name, REAL[dtype])
     files = {f"{name}.h": source.header(), f"{name}.c": source.body(), "Makefile": MAKEFILE.replace("NAME", name)}
     for file_name, text in files.items():
         with whole_file(place / file_name) as file:
@@ -118,6 +124,7 @@ class Source(Constants):
         alone = isinstance(model, Tree) or self.per_tree
         self.softmax = any(tree.link == "softmax" and (tree.mixture or alone) for tree in self.trees)
         self.exp = self.soft or boosted or self.softmax
+        self.read = np.flatnonzero(used_features(model))
 
     # ---- the header -----------------------------------------------------------------------------------------------
 
@@ -133,7 +140,9 @@ class Source(Constants):
         ]  # fmt: skip
         if self.table is not None:
             lines += self.table.structure()
-        names = ", ".join(comment(n) for n in self.model.names())
+        features = () if self.model.encoding is None else self.model.encoding.features
+        hidden = {j for j, feature in enumerate(features) if isinstance(feature, Unread)}
+        names = ", ".join("(not read)" if j in hidden else c_comment(n) for j, n in enumerate(self.model.names()))
         lines += [
             f"/* The outputs, or class scores, of the features: {names}. */",
             f"void {name}_outputs(const {real} *x, {real} *out);", "",
@@ -144,7 +153,8 @@ class Source(Constants):
         if self.model.classes is not None:
             lines += [
                 f"extern const char *const {name}_classes[{self.model.n_outputs}];", "",
-                "/* The number of the likeliest class. */", f"int {name}_class(const {real} *x);", "",
+                "/* The number of the likeliest class, -1 where an output is NaN. */",
+                f"int {name}_class(const {real} *x);", "",
             ]  # fmt: skip
         return "\n".join([*lines, "#endif", ""])
 
@@ -202,6 +212,7 @@ class Source(Constants):
             "typedef struct {\n    int branch, value, n_branches, n_outputs, softmax, mixture;\n"
             f"    {self.real} gate;\n}} tree_t;",
             f"static const tree_t trees[{len(table)}] = {{\n    " + ",\n    ".join(table) + "\n};",
+            self.array("int", "feature_read", self.read) if self.read.size else "",
             self.array("int", "children", np.concatenate(kids) if kids else []),
             self.array("int", "weight_start", starts),
             self.array("int", "weight_feature", places),
@@ -218,9 +229,9 @@ class Source(Constants):
         if self.bounded:
             texts += [self.array(self.real, "lower", lower), self.array(self.real, "upper", upper)]
         if self.model.classes is not None:
-            labels = ", ".join(quoted(str(label)) for label in self.model.classes)
+            labels = ", ".join(c_text(str(label)) for label in self.model.classes)
             texts.append(f"const char *const {self.name}_classes[{self.model.n_outputs}] = {{{labels}}};")
-        return "\n\n".join(texts)
+        return "\n\n".join(text for text in texts if text)
 
     def leaf_scores(self) -> str:
         """The outputs of one leaf."""
@@ -331,12 +342,29 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
         return "\n".join([*lines, "}"]).replace("REAL", self.real)
 
     def outputs(self) -> str:
-        """The function that gives the outputs of the whole model."""
-        real, name, K = self.real, self.name, self.model.n_outputs
+        """The function that gives the outputs: those of the trees, or NaN where a number is not finite."""
+        real, K = self.real, self.model.n_outputs
+        start = f"void {self.name}_outputs(const {real} *x, {real} *out)\n{{\n"
+        if not self.read.size:
+            return f"{self.whole()}\n\n{start}    whole(x, out);\n}}"
+        return f"""{self.whole()}
+
+{start}    {real} doubt = {self.number(0.0)};
+    int k;
+    whole(x, out);
+    for (k = 0; k < {self.read.size}; k++)
+        doubt += x[feature_read[k]] - x[feature_read[k]]; /* 0, or NaN where it is NaN or infinite */
+    for (k = 0; k < {K}; k++)
+        out[k] += doubt;
+}}"""
+
+    def whole(self) -> str:
+        """The function that gives the outputs of the whole model for finite numbers."""
+        real, K = self.real, self.model.n_outputs
         if isinstance(self.model, Tree):
-            return f"void {name}_outputs(const {real} *x, {real} *out)\n{{\n    tree_outputs(&trees[0], x, out);\n}}"
+            return f"static void whole(const {real} *x, {real} *out)\n{{\n    tree_outputs(&trees[0], x, out);\n}}"
         if len(self.layers) == 1:
-            return f"""void {name}_outputs(const {real} *x, {real} *out)
+            return f"""static void whole(const {real} *x, {real} *out)
 {{
     {real} own[{self.most_outputs}];
     int t, k;
@@ -351,7 +379,7 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
         out[k] /= {self.number(float(len(self.trees)))};
 }}"""
         sizes = ", ".join(str(len(layer)) for layer in self.layers)
-        return f"""void {name}_outputs(const {real} *x, {real} *out)
+        return f"""static void whole(const {real} *x, {real} *out)
 {{
     static const int sizes[{len(self.layers)}] = {{{sizes}}};
     {real} row[{self.width}], own[{self.most_outputs}];
@@ -395,7 +423,7 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
                 )
             zero, tiny = self.number(0.0), self.number(TINY_SHARE)
             steps += (
-                f"    for (k = 0; k < {K}; k++) {{\n        out[k] = (out[k] > {zero} ? out[k] : {zero}) + {tiny};\n"
+                f"    for (k = 0; k < {K}; k++) {{\n        out[k] = (out[k] < {zero} ? {zero} : out[k]) + {tiny};\n"
                 "        total += out[k];\n    }\n"
                 f"    for (k = 0; k < {K}; k++)\n        out[k] /= total;\n"
             )
@@ -419,6 +447,8 @@ int {name}_class(const {real} *x)
     {real} out[{K}];
     int k, best = 0;
     {name}_outputs(x, out);
+    if (out[0] != out[0])
+        return -1;
     for (k = 1; k < {K}; k++)
         if (out[k] > out[best])
             best = k;

@@ -1,4 +1,4 @@
-"""How C writes constants and texts, and the encoding of a table as a function of C."""
+"""How C writes constants, and the encoding of a table as a function of C."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from opttree.tables.encoding import Encoding, Levels, Missing
+from opttree.export.columns import Read, codes_of, columns_read, numbers_of, texts_of
+from opttree.runtime.escape import c_comment, c_text
+from opttree.tables.encoding import Encoding, Missing, Value
 
 PER_LINE = 8
 KEYWORDS = {
@@ -23,6 +25,17 @@ static int level_of(const char *text, const char *const *levels, int n)
         return -1;
     for (k = 0; k < n; k++)
         if (strcmp(text, levels[k]) == 0)
+            return k;
+    return n;
+}"""
+CODE_OF = """/* The number of a code among some, -1 if it is missing, their count if it is unknown. */
+static int code_of(REAL code, const REAL *codes, int n)
+{
+    int k;
+    if (code != code)
+        return -1;
+    for (k = 0; k < n; k++)
+        if (code == codes[k])
             return k;
     return n;
 }"""
@@ -55,84 +68,81 @@ class Table(Constants):
     def __init__(self, encoding: Encoding, name: str, real: str) -> None:
         super().__init__(real)
         self.encoding, self.name = encoding, name
-        self.has_text = any(column.kind == "category" for column in encoding.columns)
+        self.columns = columns_read(encoding)
+        self.has_text = any(read.column.kind == "category" for read in self.columns)
 
     def structure(self) -> list[str]:
         """The lines of the header."""
-        lines = ['/* A row of the table: a missing number is NaN, a missing text is NULL or "". */', "typedef struct {"]
-        for column, field in zip(self.encoding.columns, self.fields(), strict=True):
-            kind = "const char *" if column.kind == "category" else f"{self.real} "
-            note = " (days since 1970)" if column.kind == "date" else ""
-            lines.append(f"    {kind}{field}; /* {comment(column.name)}{note} */")
+        start = (
+            '/* The columns of the table that the model reads: a missing number is NaN, a missing text NULL or "". */'
+        )
+        lines = [start, "typedef struct {"]
+        for read, field in zip(self.columns, self.fields(), strict=True):
+            kind = "const char *" if read.column.kind == "category" else f"{self.real} "
+            note = " (days since 1970)" if read.column.kind == "date" else ""
+            lines.append(f"    {kind}{field}; /* {c_comment(read.column.name)}{note} */")
+        if not self.columns:
+            lines.append("    char none; /* the model reads no column */")
         encode = f"void {self.name}_encode(const {self.name}_row *row, {self.real} *x);"
         return [*lines, f"}} {self.name}_row;", "", "/* The features of a row. */", encode, ""]
 
     def fields(self) -> list[str]:
-        """Names of the columns as fields of a structure, all different."""
+        """Names of the columns that are read as fields of a structure, all different."""
         names: list[str] = []
-        for k, column in enumerate(self.encoding.columns):
-            plain = re.sub(r"[^A-Za-z0-9_]", "_", column.name)
+        for read in self.columns:
+            plain = re.sub(r"[^A-Za-z0-9_]", "_", read.column.name)
             usual = re.match(r"[A-Za-z]", plain) and plain not in KEYWORDS and not plain.isupper()  # macros are upper
             plain = plain if usual else f"c_{plain}"
             while plain in names:
-                plain = f"{plain}_{k}"
+                plain = f"{plain}_{read.number}"
             names.append(plain)
         return names
 
     def encode(self) -> str:
         """The function that makes the features of a row."""
         real, name = self.real, self.name
-        fields = self.fields()
-        tables, lines = [], []
-        for column, field in enumerate(fields):
-            features: list[Any] = [(j, f) for j, f in enumerate(self.encoding.features) if f.column == column]
-            if self.encoding.columns[column].kind != "category":
-                for j, feature in features:
-                    x = f"row->{field}"
-                    missing = f"{x} != {x}"
-                    if isinstance(feature, Missing):
-                        lines.append(f"    x[{j}] = {missing} ? {self.number(1.0)} : {self.number(0.0)};")
-                        continue
-                    known = x
-                    if feature.low is not None:
-                        low, high = self.number(feature.low), self.number(feature.high)
-                        known = f"({x} < {low} ? {low} : {x} > {high} ? {high} : {x})"
-                    lines.append(f"    x[{j}] = {missing} ? {self.number(feature.fill)} : {known};")
-                continue
-            if not features:
-                continue
-            levels = sorted({level for _j, f in features if isinstance(f, Levels) for level in f.known})
-            if levels:
-                texts = ", ".join(map(quoted, levels))
-                tables.append(f"static const char *const levels_{column}[{len(levels)}] = {{{texts}}};")
-                call = f"level_of(row->{field}, levels_{column}, {len(levels)})"
+        tables: list[str] = []
+        zero = self.number(0.0)
+        unread = sorted({*range(self.encoding.n_features)} - {j for read in self.columns for j, _f in read.features})
+        lines = [f"    x[{j}] = {zero};" for j in unread]
+        for read, field in zip(self.columns, self.fields(), strict=True):
+            if read.column.is_category:
+                lines += self.category(read, field, tables)
             else:
-                call = f"level_of(row->{field}, NULL, 0)"
-            lines.append(f"    k = {call};")
-            for j, feature in features:
-                if isinstance(feature, Missing):
-                    lines.append(f"    x[{j}] = k < 0 ? {self.number(1.0)} : {self.number(0.0)};")
-                    continue
-                numbers = [feature.number_of(level) for level in levels]
-                tables.append(self.array(real, f"level_number_{j}", [*numbers, feature.other]))
-                lines.append(f"    x[{j}] = k < 0 ? {self.number(feature.missing)} : level_number_{j}[k];")
-        start = ["    int k;"] if any(line.startswith("    k =") for line in lines) else []
-        used = lines or ["    (void)row;", "    (void)x;"]
-        function = [f"void {name}_encode(const {name}_row *row, {real} *x)", "{", *start, *used, "}"]
-        needed = LEVEL_OF if self.has_text and start else ""
-        return "\n\n".join(part for part in ["\n\n".join(tables), needed, "\n".join(function)] if part)
+                lines += [f"    x[{j}] = {self.feature(f, f'row->{field}')};" for j, f in read.features]
+        levels = any(read.column.is_category for read in self.columns)
+        start = ["    int k;"] if levels else [] if self.columns else ["    (void)row;"]
+        function = [f"void {name}_encode(const {name}_row *row, {real} *x)", "{", *start, *lines, "}"]
+        has_code = any(read.column.kind == "code" for read in self.columns)
+        parts = [*tables, LEVEL_OF if self.has_text else "", CODE_OF.replace("REAL", real) if has_code else ""]
+        return "\n\n".join(part for part in [*parts, "\n".join(function)] if part)
 
+    def feature(self, feature: Any, x: str) -> str:
+        """A feature of the number ``x``: NaN, which is ``x - x``, where that is infinite."""
+        if isinstance(feature, Missing):
+            return f"{x} != {x} ? {self.number(1.0)} : {x} - {x}"
+        known = x
+        if isinstance(feature, Value) and feature.low is not None and feature.high is not None:
+            low, high = self.number(feature.low), self.number(feature.high)
+            known = f"{x} - {x} != {self.number(0.0)} ? {x} - {x} : {x} < {low} ? {low} : {x} > {high} ? {high} : {x}"
+        return f"{x} != {x} ? {self.number(feature.fill)} : {known}"
 
-def comment(text: str) -> str:
-    """Text that cannot end a comment: without backslashes, and with no character that could be half of a mark."""
-    plain = "".join(char if char.isprintable() and char not in "\\*?" else " " for char in text)
-    return plain.strip() or "a column"
-
-
-def quoted(text: str) -> str:
-    """Text as a constant of C, in UTF-8."""
-    out = ""
-    for byte in text.encode():
-        char = chr(byte)
-        out += char if 32 <= byte < 127 and char not in '"\\?' else f"\\{byte:03o}"
-    return f'"{out}"'
+    def category(self, read: Read, field: str, tables: list[str]) -> list[str]:
+        """The lines for the features of a category; its levels and their numbers are added to ``tables``."""
+        if read.column.kind == "code":
+            levels = list(codes_of(read))
+            constants = self.array(self.real, f"levels_{read.number}", list(codes_of(read).values()))
+            find = "code_of"
+        else:
+            levels = texts_of(read)
+            texts = ", ".join(map(c_text, levels))
+            constants = f"static const char *const levels_{read.number}[{len(levels)}] = {{{texts}}};"
+            find = "level_of"
+        if levels:
+            tables.append(constants)
+        lines = [f"    k = {find}(row->{field}, {f'levels_{read.number}' if levels else 'NULL'}, {len(levels)});"]
+        for j, feature in read.features:
+            *numbers, missing = numbers_of(feature, levels)
+            tables.append(self.array(self.real, f"level_number_{j}", numbers))
+            lines.append(f"    x[{j}] = k < 0 ? {self.number(missing)} : level_number_{j}[k];")
+        return lines

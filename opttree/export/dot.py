@@ -8,6 +8,7 @@ from opttree.export.record import Exporter, text_file
 from opttree.model.convert import as_tree
 from opttree.model.files import as_saved
 from opttree.model.text import leaf_text, sides
+from opttree.runtime.escape import dot_text
 
 MOST_TERMS = 3
 
@@ -55,21 +56,18 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
     names = saved.names
     lines = ["digraph tree {", '    node [shape=box, style=rounded, fontname="sans-serif"];']
     for node in range(tree.n_nodes):
+        shares = []
         if node < tree.n_branches:
             text = sides(tree, node, names, digits, most_terms, in_words=True)[0]
         else:
             text = leaf_text(tree, node, names, digits, most_terms)
         if tree.share is not None:
-            text += f"\n{100 * tree.share[node]:.3g} % of rows"
-        lines.append(f'    {node} [label="{_escaped(text)}"];')
+            shares.append(f"{100 * tree.share[node]:.3g} % of rows")
+        lines.append(f"    {node} [label={dot_text(text, *shares)}];")
     for branch, kids in enumerate(tree.children.tolist()):
         for word, kid in zip(("yes", "no"), kids, strict=True):
             lines.append(f'    {branch} -> {kid} [label="{word}"];')
     return "\n".join([*lines, "}", ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 EXPORTER = Exporter("dot", (".dot", ".gv"), text_file(lambda model, options: to_dot(model)))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.export.columns import Read, codes_of, columns_read, numbers_of, texts_of
 from opttree.model.forest import TINY_SHARE, Forest
 from opttree.model.tree import Tree
-from opttree.tables.encoding import Encoding, Levels, Missing
+from opttree.tables.encoding import Encoding, Missing, Value
 
 ML = "ai.onnx.ml"
 BRANCH_LEQ, BRANCH_GTE = 0, 2  # modes of the nodes of TreeEnsemble
+FLOAT = 1  # TensorProto.FLOAT
 
 
 class Graph(Protocol):
@@ -32,49 +34,88 @@ class Graph(Protocol):
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def encoded(graph: Graph, encoding: Encoding, inputs: Sequence[str]) -> str:
-    """The features (n, p) of the columns ``inputs``, each (n, 1): numbers with NaN, or texts with "" for missing."""
+def encoded(graph: Graph, encoding: Encoding, inputs: Mapping[int, str], rows: str = "") -> str:
+    """The features (n, p) of columns, each (n, 1), by their numbers: numbers with NaN, or texts with "" for missing.
+
+    Infinity in a column of numbers makes a feature NaN. Features that are not read are 0; where none is read there is
+    one row, or as many as the column ``rows`` has.
+    """
+    p = encoding.n_features
     parts, order = [], []
-    for column, name in enumerate(inputs):
-        features = [(j, f) for j, f in enumerate(encoding.features) if f.column == column]
-        if not features:
-            continue
-        order += [j for j, _feature in features]
-        if encoding.columns[column].kind == "category":
-            parts.append(_categories(graph, [f for _j, f in features], name))
-        else:
-            parts += [_number(graph, feature, name) for _j, feature in features]
+    for read in columns_read(encoding):
+        name = inputs[read.number]
+        order += [j for j, _feature in read.features]
+        parts.append(_levels(graph, read, name) if read.column.is_category else _numbers(graph, read, name))
+    if not parts:
+        if not rows:
+            return graph.constant(np.zeros((1, p), graph.real))
+        n = graph.node("Gather", graph.node("Shape", rows), graph.constant(np.array([0])))
+        shape = graph.node("Concat", n, graph.constant(np.array([p])), axis=0)
+        return graph.node("Expand", real(graph, 0.0), shape)
+    if len(order) < p:
+        first = graph.node("Gather", parts[0], graph.constant(np.array([0])), axis=1)
+        parts.append(graph.node("Mul", first, real(graph, 0.0)))
     whole = graph.node("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
-    if order == sorted(order):
+    if order == list(range(p)):
         return whole
-    return graph.node("Gather", whole, graph.constant(np.argsort(order)), axis=1)
+    place = {j: k for k, j in enumerate(order)}
+    return graph.node("Gather", whole, graph.constant(np.array([place.get(j, len(order)) for j in range(p)])), axis=1)
 
 
-def _number(graph: Graph, feature: Any, name: str) -> str:
+def _numbers(graph: Graph, read: Read, name: str) -> str:
+    """The features (n, q) of a column of numbers: NaN where it is infinite."""
     missing = graph.node("IsNaN", name)
-    if isinstance(feature, Missing):
-        return graph.node("Where", missing, real(graph, 1.0), real(graph, 0.0))
-    known = name
-    if feature.low is not None:
-        known = graph.node("Min", graph.node("Max", name, real(graph, feature.low)), real(graph, feature.high))
-    return graph.node("Where", missing, real(graph, feature.fill), known)
-
-
-def _categories(graph: Graph, features: Sequence[Any], name: str) -> str:
-    levels = sorted({level for f in features if isinstance(f, Levels) for level in f.known})
-    code = graph.node(
-        "LabelEncoder", name, domain=ML, keys_strings=["", *levels], values_int64s=list(range(len(levels) + 1)),
-        default_int64=len(levels) + 1,
-    )  # fmt: skip
-    table = np.zeros((len(levels) + 2, len(features)))
-    for k, feature in enumerate(features):
+    there = graph.node("Where", missing, real(graph, 0.0), name)
+    doubt = graph.node("Mul", there, real(graph, 0.0))  # 0, or NaN for infinity
+    parts = []
+    for _j, feature in read.features:
         if isinstance(feature, Missing):
-            table[0, k] = 1.0
-        else:
-            known = [feature.number_of(level) for level in levels]
-            table[:, k] = [feature.missing, *known, feature.other]
+            part = graph.node("Where", missing, real(graph, 1.0), real(graph, 0.0))
+        elif isinstance(feature, Value):
+            known = there
+            if feature.low is not None and feature.high is not None:
+                known = graph.node("Min", graph.node("Max", there, real(graph, feature.low)), real(graph, feature.high))
+            part = graph.node("Where", missing, real(graph, feature.fill), known)
+        parts.append(graph.node("Add", part, doubt))
+    return graph.node("Concat", *parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+def _levels(graph: Graph, read: Read, name: str) -> str:
+    """The features (n, q) of a category."""
+    if read.column.kind == "code":
+        levels = list(codes_of(read))
+        code = _code(graph, list(codes_of(read).values()), name)
+    else:
+        levels = texts_of(read)
+        places = [*range(len(levels)), len(levels) + 1]
+        code = graph.node(
+            "LabelEncoder", name, domain=ML, keys_strings=[*levels, ""], values_int64s=places, default_int64=len(levels)
+        )
+    table = np.array([numbers_of(feature, levels) for _j, feature in read.features]).T
     numbers = graph.node("Gather", graph.constant(table.astype(graph.real)), code, axis=0)
-    return graph.node("Reshape", numbers, graph.constant(np.array([-1, len(features)])))
+    return graph.node("Reshape", numbers, graph.constant(np.array([-1, len(read.features)])))
+
+
+def _code(graph: Graph, codes: Sequence[float], name: str) -> str:
+    """The place (n, 1) of a number among some; their count if it is none of them, and one more if it is missing."""
+    others = graph.node("Equal", graph.node("IsNaN", name), graph.constant(np.array([False])))
+    columns = [graph.node("Equal", name, real(graph, *codes)), others] if codes else [others]
+    columns = [graph.node("Cast", column, to=FLOAT) for column in columns]
+    columns.append(graph.node("Cast", graph.node("IsNaN", name), to=FLOAT))
+    return graph.node("ArgMax", graph.node("Concat", *columns, axis=1), axis=1, keepdims=1)  # the first that holds
+
+
+def checked(graph: Graph, X: str, used: NDArray[np.bool_]) -> tuple[str, str]:
+    """The features (n, p) with 0 in place of NaN and infinity, and (n, 1) NaN in rows where a used feature was one, 0
+    in others; "" where no feature is used.
+    """
+    doubt = graph.node("Mul", X, real(graph, 0.0))
+    finite = graph.node("Where", graph.node("IsNaN", doubt), real(graph, 0.0), X)
+    if not used.any():
+        return finite, ""
+    if not used.all():
+        doubt = graph.node("Gather", doubt, graph.constant(np.flatnonzero(used)), axis=1)
+    return finite, graph.node("ReduceSum", doubt, graph.constant(np.array([1])), keepdims=1)
 
 
 def real(graph: Graph, *numbers: float) -> str:

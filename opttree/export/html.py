@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
 import re
 from importlib import resources
 from typing import Any
@@ -16,6 +14,7 @@ from opttree.model.files import Model, as_saved
 from opttree.model.text import gate_text, leaf_text, sides
 from opttree.model.tree import Tree
 from opttree.plotting.tree_picture import color_of, leaves_below, mean_answers, short_answer
+from opttree.runtime.escape import html_text, plain, script_data
 
 MOST_TERMS = 2  # in a box; the whole equation is in the note of the node
 OPEN_LEVELS = 3
@@ -63,8 +62,7 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
     notes = [gate_text(tree, digits)] if tree.mixture else []
     data = {"nodes": nodes_of(saved, tree, digits), "open": int(open_levels), "notes": notes}
     page = resources.files("opttree.export").joinpath("tree.html").read_text(encoding="utf-8")
-    written = json.dumps(data).replace("<", "\\u003c")  # so that no text can end the script
-    parts = {"TITLE": html.escape(title), "DATA": written}
+    parts = {"TITLE": html_text(title), "DATA": script_data(data)}
     return re.sub("TITLE|DATA", lambda match: parts[match[0]], page)
 
 
@@ -88,7 +86,7 @@ def nodes_of(saved: Model, tree: Tree, digits: int) -> list[dict[str, Any]]:
         if tree.classes is not None:
             shares = mean[node] / max(float(mean[node].sum()), 1e-300)
             entry["answer"] = ", ".join(f"{c}: {p:.3g}" for c, p in zip(tree.classes, shares, strict=True))
-        nodes.append(entry)
+        nodes.append({key: plain(value) if isinstance(value, str) else value for key, value in entry.items()})
     return nodes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.export import graph as graphs
+from opttree.export.columns import as_read
 from opttree.export.record import Exporter
 from opttree.model.files import as_saved
 from opttree.model.forest import Forest
+from opttree.model.structure import used_features
 from opttree.model.tree import Tree
 from opttree.runtime.files import whole_file
+from opttree.tables.encoding import Encoding
 
 OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
 
@@ -22,8 +26,11 @@ OPSET, ML_OPSET, IR_VERSION = 18, 5, 10
 class OnnxGraph:
     """Nodes and constants of a graph of the package onnx."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, columns: Iterable[str] = ()) -> None:
         self.real: Any = np.dtype(dtype).type
+        self.prefix = "opttree"
+        while any(name.startswith(self.prefix) for name in columns):
+            self.prefix += "_"
         self.has_tree_ensemble = True
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -32,7 +39,7 @@ class OnnxGraph:
         """Add a node with one output."""
         from onnx import helper, numpy_helper
 
-        name = f"opttree {op} {len(self.nodes)}"
+        name = f"{self.prefix} {op} {len(self.nodes)}"
         given = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in attributes.items()}
         self.nodes.append(helper.make_node(op, list(inputs), [name], name, domain=domain, **given))
         return name
@@ -41,7 +48,7 @@ class OnnxGraph:
         """Add an array."""
         from onnx import numpy_helper
 
-        name = f"opttree constant {len(self.constants)}"
+        name = f"{self.prefix} constant {len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
@@ -49,10 +56,14 @@ class OnnxGraph:
 def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float64", "float32"] = "float64") -> Any:
     """ONNX graph of a model.
 
-    Inputs: "X" (n, p); of a model with the encoding of a table, one (n, 1) input for every column, by its name: numbers
-    (NaN where missing; booleans 0 or 1, dates in days since 1970) of type ``dtype``, categories as texts ("" where
-    missing). Outputs: "variable" (n, K), or "label" (n,), booleans as 0 and 1, and "probabilities" (n, K); where a
+    Inputs: "X" (n, p); of a model with the encoding of a table, one (n, 1) input for every column that it reads, by its
+    name: numbers (NaN where missing; booleans 0 or 1, dates in days since 1970) and categories whose levels are numbers
+    of type ``dtype``, other categories as texts ("" where missing). A model that reads none has no inputs, and answers
+    one row. Outputs: "variable" (n, K), or "label" (n,), booleans as 0 and 1, and "probabilities" (n, K); where a
     column has such a name, with "_of_model" after it.
+
+    Where `predict` would refuse a row, its numbers and probabilities are NaN, and its label is "", -2^63 of whole
+    numbers and booleans, or NaN: for infinity, and for NaN in a model without an encoding.
 
     Axis-aligned trees become one operator TreeEnsemble, which returns leaves; oblique ones a matrix product for all
     splits and a walk of Gather operators. In float64 the answers are those of `predict` but for rounding; in float32
@@ -101,23 +112,24 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
     except ImportError as error:
         raise ImportError("to_onnx needs onnx: pip install opttree[export]") from error
     saved = as_saved(model)
-    inside = saved.tree
-    graph = OnnxGraph(dtype)
+    inside = as_read(saved.tree)
     number = TensorProto.DOUBLE if dtype == "float64" else TensorProto.FLOAT
     if inside.encoding is None:
+        graph = OnnxGraph(dtype)
         inputs = [helper.make_tensor_value_info("X", number, [None, inside.n_features])]
         X = "X"
     else:
-        columns = inside.encoding.columns
-        kinds = [TensorProto.STRING if column.kind == "category" else number for column in columns]
+        read = {place: inside.encoding.columns[place] for place in sorted(inside.encoding.read)}
+        graph = OnnxGraph(dtype, [column.name for column in read.values()])
+        kinds = {"category": TensorProto.STRING}
         inputs = [
-            helper.make_tensor_value_info(column.name, kind, [None, 1])
-            for column, kind in zip(columns, kinds, strict=True)
+            helper.make_tensor_value_info(column.name, kinds.get(column.kind, number), [None, 1])
+            for column in read.values()
         ]
-        X = graphs.encoded(graph, inside.encoding, [column.name for column in columns])
+        X = graphs.encoded(graph, inside.encoding, {place: column.name for place, column in read.items()})
     names, types = _answers(graph, inside, X)
     taken = {value.name for value in inputs}
-    types = [(name if name not in taken else f"{name}_of_model", t, s) for name, t, s in types]
+    types = [(_beside(name, taken), t, s) for name, t, s in types]
     outputs = [helper.make_tensor_value_info(name, number if t is None else t, s) for name, t, s in types]
     for name, (out, _t, _s) in zip(names, types, strict=True):
         graph.nodes.append(helper.make_node("Identity", [name], [out]))
@@ -132,11 +144,20 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
     return proto
 
 
+def _beside(name: str, taken: set[str]) -> str:
+    """A name that none of the inputs has."""
+    while name in taken:
+        name += "_of_model"
+    return name
+
+
 def _answers(graph: Any, model: Tree | Forest, X: str) -> tuple[list[str], list[tuple[str, Any, list[Any]]]]:
     """Names of the answers within the graph; name, type (None: a number) and shape of each as an output."""
+    X, doubt = graphs.checked(graph, X, used_features(model))
     outputs = graphs.scores(graph, model, X)
     if model.classes is None:
-        return [outputs], [("variable", None, [None, model.n_outputs])]
+        answers = graph.node("Add", outputs, doubt) if doubt else outputs
+        return [answers], [("variable", None, [None, model.n_outputs])]
     from onnx import TensorProto
 
     labels = model.classes
@@ -145,6 +166,13 @@ def _answers(graph: Any, model: Tree | Forest, X: str) -> tuple[list[str], list[
     table = labels.astype(np.int64 if is_whole else np.float64 if labels.dtype.kind == "f" else object)
     label = graph.node("Gather", graph.constant(table), graph.node("ArgMax", outputs, axis=1, keepdims=0), axis=0)
     shares = graphs.shares(graph, model, outputs)
+    if doubt:
+        none = np.array(
+            [np.iinfo(np.int64).min if is_whole else np.nan if table.dtype.kind == "f" else ""], table.dtype
+        )
+        refused = graph.node("Reshape", graph.node("IsNaN", doubt), graph.constant(np.array([-1])))
+        label = graph.node("Where", refused, graph.constant(none), label)
+        shares = graph.node("Add", shares, doubt)
     return [label, shares], [("label", kind, [None]), ("probabilities", None, [None, len(labels)])]
 
 
@@ -187,7 +215,9 @@ def register_skl2onnx() -> None:
     """Teach skl2onnx all estimators of opttree, so that pipelines with them convert.
 
     Use ``target_opset={"": 18, "ai.onnx.ml": 3}`` or later ones in `skl2onnx.to_onnx`. The numbers of the graph are
-    those of its input, float32 or float64.
+    those of its input, float32 or float64. An estimator that was fitted to a table takes inputs of shape (n, 1)
+    with the names of the columns that it reads; if they have other names, one for every column that it reads, or one
+    for every column of the table, in the order of the table.
 
     Raises
     ------
@@ -232,14 +262,15 @@ def _number_type(operator: Any) -> Any:
 
 def _shapes(operator: Any) -> None:
     """Types and shapes of the outputs of an estimator, for skl2onnx."""
-    from skl2onnx.common.data_types import Int64TensorType, StringTensorType
+    from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType
 
     model = as_saved(operator.raw_operator).tree
     rows, number = operator.inputs[0].get_first_dimension(), _number_type(operator)
     if model.classes is None:
         operator.outputs[0].type = number([rows, model.n_outputs])
         return
-    kind = Int64TensorType if model.classes.dtype.kind in "iub" else StringTensorType
+    kinds = dict.fromkeys("iub", Int64TensorType) | {"f": DoubleTensorType}
+    kind = kinds.get(model.classes.dtype.kind, StringTensorType)
     operator.outputs[0].type = kind([rows])
     operator.outputs[1].type = number([rows, len(model.classes)])
 
@@ -248,21 +279,43 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the operators of an estimator to a graph of skl2onnx."""
     from skl2onnx.common.data_types import DoubleTensorType
 
-    model = as_saved(operator.raw_operator).tree
+    model = as_read(as_saved(operator.raw_operator).tree)
     double = _number_type(operator) is DoubleTensorType
     graph = Skl2OnnxGraph(scope, container, np.float64 if double else np.float32)
     inputs = [variable.full_name for variable in operator.inputs]
-    if model.encoding is not None and len(inputs) == len(model.encoding.columns):
-        X = graphs.encoded(graph, model.encoding, inputs)
-    elif model.encoding is not None:
-        raise ValueError(
-            f"a model of a table needs {len(model.encoding.columns)} inputs, one a column; got {len(inputs)}"
-        )
+    if model.encoding is not None:
+        X = graphs.encoded(graph, model.encoding, _columns(graph, operator, model.encoding), inputs[0])
     else:
         X = inputs[0] if len(inputs) == 1 else graph.node("Concat", *inputs, axis=1)
     names, _types = _answers(graph, model, X)
     for name, variable in zip(names, operator.outputs, strict=True):
         container.add_node("Identity", [name], [variable.full_name], name=scope.get_unique_operator_name("Identity"))
+
+
+def _columns(graph: Any, operator: Any, encoding: Encoding) -> dict[int, str]:
+    """The inputs of the columns that are read, by the numbers of the columns; numbers as those of the graph."""
+    from onnx.helper import np_dtype_to_tensor_dtype
+    from skl2onnx.common.data_types import StringTensorType
+
+    inputs, read = operator.inputs, sorted(encoding.read)
+    named = {variable.raw_name: variable for variable in inputs}
+    if all(encoding.columns[j].name in named for j in read):
+        chosen = [named[encoding.columns[j].name] for j in read]
+    elif len(inputs) == len(read):
+        chosen = inputs
+    elif len(inputs) == len(encoding.columns):
+        chosen = [inputs[j] for j in read]
+    else:
+        raise ValueError(
+            f"a model of a table needs {len(read)} inputs, one for each column that it reads, or "
+            f"{len(encoding.columns)}, one for each column; got {len(inputs)}"
+        )
+    names = {}
+    for j, variable in zip(read, chosen, strict=True):
+        names[j] = variable.full_name
+        if not isinstance(variable.type, StringTensorType):
+            names[j] = graph.node("Cast", names[j], to=int(np_dtype_to_tensor_dtype(np.dtype(graph.real))))
+    return names
 
 
 EXPORTER = Exporter("onnx", (".onnx",), lambda model, path, options: to_onnx(model, path, dtype=options.dtype))

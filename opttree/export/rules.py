@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from opttree.export.record import Exporter
 from opttree.model.convert import as_tree
 from opttree.model.files import as_saved
 from opttree.model.text import leaf_text, sides
+from opttree.runtime.escape import cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,4 +72,9 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-EXPORTER = Exporter("rules", (".csv",), lambda model, path, options: to_rules(model).to_csv(path, index=False))
+def _write(model: Any, path: Path, options: Any) -> None:
+    table = to_rules(model)
+    table.map(cell).rename(columns=cell).to_csv(path, index=False)
+
+
+EXPORTER = Exporter("rules", (".csv",), _write)

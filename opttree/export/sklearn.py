@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.export.columns import as_read
 from opttree.model.convert import check_plain, check_proper
 from opttree.model.files import as_saved
 from opttree.model.forest import Forest
@@ -17,7 +18,8 @@ from opttree.tables.encoder import TableEncoder
 def to_sklearn(model: Any) -> Any:
     """Model of scikit-learn that predicts as the model.
 
-    scikit-learn routes rows in float32: one within the rounding of a threshold may take its other side.
+    scikit-learn routes rows in float32: one within the rounding of a threshold may take its other side. Its trees take
+    NaN, and send it to the right, where a model without the encoding of a table refuses it.
 
     Parameters
     ----------
@@ -27,8 +29,8 @@ def to_sklearn(model: Any) -> Any:
     Returns
     -------
     DecisionTreeRegressor, DecisionTreeClassifier, RandomForestRegressor, RandomForestClassifier or Pipeline
-        A fitted tree, or a random forest of trees; with the encoding of a table, a pipeline of `opttree.TableEncoder`
-        and the tree.
+        A fitted tree, or a random forest of trees; with the encoding of a table, a pipeline of an
+        `opttree.TableEncoder`, which needs those columns alone that the model reads, and the tree.
 
     Raises
     ------
@@ -50,17 +52,25 @@ def to_sklearn(model: Any) -> Any:
     True
     """
     saved = as_saved(model)
-    inside = saved.tree
+    inside = as_read(saved.tree)
     fitted = _forest(inside) if isinstance(inside, Forest) else _tree(inside)
     if inside.encoding is None:
         return fitted
     from sklearn.pipeline import make_pipeline
 
-    encoder = TableEncoder()
-    encoder.encoding_ = inside.encoding
-    encoder.n_features_in_ = len(inside.encoding.columns)
-    encoder.feature_names_in_ = np.array([column.name for column in inside.encoding.columns], object)
-    return make_pipeline(encoder, fitted)
+    read = [inside.encoding.columns[j].name for j in sorted(inside.encoding.read)]
+    reader = Reader()
+    reader.encoding_, reader.left_out_ = inside.encoding, {}
+    reader.n_features_in_, reader.feature_names_in_ = len(read), np.array(read, object)
+    return make_pipeline(reader, fitted)
+
+
+class Reader(TableEncoder):
+    """`opttree.TableEncoder` as a model has it inside: columns that it does not read may be absent from tables."""
+
+    def transform(self, X: Any) -> Any:
+        """Encode rows of a table, or of an array of all columns that the training table had."""
+        return self.encoding_.transform(X)
 
 
 def _values(tree: Tree) -> NDArray[np.float64]:

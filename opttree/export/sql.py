@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from opttree.export.columns import as_read, columns_read
 from opttree.export.record import Exporter, text_file
-from opttree.model.files import as_saved
+from opttree.export.sql_table import as_number, constant, feature_of, is_finite, is_taken, joined, label, own, typed
+from opttree.model.files import Model, as_saved
 from opttree.model.forest import TINY_SHARE, Forest
+from opttree.model.structure import used_features
 from opttree.model.tree import Tree
-from opttree.tables.encoding import Encoding, Levels, Missing
+from opttree.runtime.escape import sql_name
 
 
 def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     """SQL query that predicts every row of a table.
 
     It selects "prediction", or "prediction_0", ... of several outputs; of a classification model "prediction", the
-    label, and "p_LABEL" for every class.
+    label, and "p_LABEL" for every class; names that a column before has, but for upper and lower case, get a "_2" after
+    them, or another number.
 
-    The columns of the table have the names of the model's columns, or features. A missing value is NULL, NaN or an
-    empty text, where the model has the encoding of a table; dates are days since 1970; labels that are booleans are 0
-    and 1. Without ``keep``, the rows must be matched by their order.
+    The columns of the table have the names of the model's columns, or features; those that the model does not read may
+    be absent. Where the model has the encoding of a table, a missing value is NULL, NaN or an empty text; dates are
+    days since 1970, ISO texts, and DATE and TIMESTAMP of DuckDB. Labels that are booleans are 0 and 1. All outputs are
+    NULL where `predict` would refuse the row, and for text in a column of numbers, even such as '1.5': NULL and NaN
+    without an encoding, and infinity. Without ``keep``, the rows must be matched by their order.
+
     Runs in SQLite (3.35 and later) and DuckDB; soft trees and boosted classes need the function EXP, which a SQLite
     without its mathematical functions lacks. It answers as `predict` does, but for rounding.
 
@@ -40,6 +46,12 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     -------
     str
         The query.
+
+    Raises
+    ------
+    ValueError
+        For a column that the model reads whose name differs from that of another in case alone, as databases do not
+        tell them apart.
 
     See Also
     --------
@@ -61,155 +73,135 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     >>> connection.close()
     """
     saved = as_saved(model)
-    inside = saved.tree
-    if inside.encoding is None:
-        features = [f"CAST({_name(name)} AS DOUBLE)" for name in saved.feature_names]
-    else:
-        features = _encoded(inside.encoding)
-    kept = [f"{_name(column)} AS {_own('keep', k)}" for k, column in enumerate(keep)]
-    query = Query(_name(table), [*kept, *(f"{text} AS {_own('x', j)}" for j, text in enumerate(features))])
-    x = [_own("x", j) for j in range(len(features))]
+    inside = as_read(saved.tree)
+    query = Query(table, keep)
+    x, ok = _columns(query, saved, inside)
     scores = _scores(query, inside, x)
-    answers = [f"{_own('keep', k)} AS {_name(column)}" for k, column in enumerate(keep)]
-    target = "prediction"
     if inside.classes is None:
-        names = [target] if len(scores) == 1 else [f"{target}_{k}" for k in range(len(scores))]
-        answers += [f"{score} AS {_name(name)}" for score, name in zip(scores, names, strict=True)]
-        return query.select(answers)
+        names = ["prediction"] if len(scores) == 1 else [f"prediction_{k}" for k in range(len(scores))]
+        return query.select(scores, names, ok)
     s = query.add("s", scores)
     cases = " ".join(_wins(s, k, inside.classes[k]) for k in range(len(s) - 1))
-    label = f"CASE {cases} ELSE {_text(inside.classes[-1])} END" if cases else _text(inside.classes[0])
-    shares = _shares(query, inside, s)
-    answers.append(f"{label} AS {_name(target)}")
-    answers += [f"{p} AS {_name(f'p_{c}')}" for p, c in zip(shares, inside.classes, strict=True)]
-    return query.select(answers)
+    likeliest = f"CASE {cases} ELSE {label(inside.classes[-1])} END" if cases else label(inside.classes[0])
+    names = ["prediction", *(f"p_{c}" for c in inside.classes)]
+    return query.select([likeliest, *_shares(query, inside, s)], names, ok)
 
 
 LEVELS = 6  # of a tree in one expression: parsers have stacks of their own
 
 
 class Query:
-    """A chain of common table expressions, each of which adds columns to the one before.
+    """A chain of common table expressions. The first is the table; each of the others adds columns, or selects some.
 
-    They are materialized, since databases would otherwise repeat the text of a column wherever it is used.
+    They are materialized, since databases would otherwise repeat the text of a column wherever it is used. Columns of
+    the table are named with the first: what is no column of it is then no text either, as SQLite would take it for.
     """
 
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
-        self.steps = [f"step_0 AS MATERIALIZED (SELECT {', '.join(columns)} FROM {table})"]
+    def __init__(self, table: str, keep: Sequence[str]) -> None:
+        self.step = "opttree_step_"
+        while table.lower().startswith(self.step):
+            self.step += "_"
+        self.steps = [f"{self.step}0 AS (SELECT * FROM {sql_name(table)})"]
+        self.keep = keep
         self.counts: dict[str, int] = {}
+
+    def entry(self, column: str) -> str:
+        """A column of the table."""
+        return f"{self.step}0.{sql_name(column)}"
+
+    def only(self, columns: Sequence[tuple[str, str]]) -> None:
+        """Select columns, each an expression and its name, beside those to keep."""
+        names = [own("keep", k) for k in range(len(self.keep))]
+        kept = names if len(self.steps) > 1 else map(self.entry, self.keep)
+        whole = [*zip(kept, names, strict=True), *columns] or [("1", own("row", 0))]
+        self._append(", ".join(f"{text} AS {name}" for text, name in whole))
 
     def add(self, letter: str, texts: Sequence[str]) -> list[str]:
         """Add columns; their names."""
         first = self.counts.get(letter, 0)
         self.counts[letter] = first + len(texts)
-        names = [_own(letter, first + k) for k in range(len(texts))]
-        new = ", ".join(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))
-        number = len(self.steps)
-        self.steps.append(f"step_{number} AS MATERIALIZED (SELECT *, {new} FROM step_{number - 1})")
+        names = [own(letter, first + k) for k in range(len(texts))]
+        self._append(", ".join(["*", *(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))]))
         return names
 
-    def select(self, answers: Sequence[str]) -> str:
-        """The whole query."""
-        return "WITH " + ",\n".join(self.steps) + f"\nSELECT {', '.join(answers)}\nFROM step_{len(self.steps) - 1}"
+    def _append(self, columns: str) -> None:
+        number = len(self.steps)
+        self.steps.append(f"{self.step}{number} AS MATERIALIZED (SELECT {columns} FROM {self.step}{number - 1})")
+
+    def select(self, answers: Sequence[str], names: Sequence[str], ok: str) -> str:
+        """The whole query; the answers are NULL in rows where ``ok`` is not 1."""
+        kept = [own("keep", k) for k in range(len(self.keep))]
+        texts = [f"CASE WHEN {ok} = 1 THEN {answer} END" for answer in answers] if ok else answers
+        different = _different([*self.keep, *names])
+        columns = [f"{text} AS {sql_name(name)}" for text, name in zip([*kept, *texts], different, strict=True)]
+        last = f"SELECT {', '.join(columns)}\nFROM {self.step}{len(self.steps) - 1}"
+        return "WITH " + ",\n".join(self.steps) + f"\n{last}"
 
 
-def _name(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+def _different(names: Sequence[str]) -> list[str]:
+    """The names, the later ones with a number where they differ from another in case alone, or not at all."""
+    found: list[str] = []
+    for name in names:
+        new, count = name, 1
+        while new.lower() in map(str.lower, found):
+            count += 1
+            new = f"{name}_{count}"
+        found.append(new)
+    return found
 
 
-def _own(letter: str, number: int) -> str:
-    """A name that no column has."""
-    return f"opttree_{letter}{number}"
+def _columns(query: Query, saved: Model, model: Tree | Forest) -> tuple[list[str], str]:
+    """The names of the features, and that of the column that is 1 where `predict` takes the row, "" if it takes all."""
+    x = [constant(0.0)] * model.n_features
+    if model.encoding is None:
+        used = [int(j) for j in np.flatnonzero(used_features(model))]
+        _check_names([saved.feature_names[j] for j in used], saved.feature_names)
+        query.only([(as_number(query.entry(saved.feature_names[j])), own("x", j)) for j in used])
+        checks = [is_finite(own("x", j)) for j in used]
+        ok = query.add("ok", [f"CASE WHEN {joined(checks, 'AND')} THEN 1 ELSE 0 END"])[0] if checks else ""
+    else:
+        columns = columns_read(model.encoding)
+        _check_names([read.column.name for read in columns], saved.columns)
+        query.only([pair for read in columns for pair in typed(read, query.entry(read.column.name))])
+        used = [j for read in columns for j, _f in read.features]
+        made = [(feature_of(read, feature), own("x", j)) for read in columns for j, feature in read.features]
+        checks = [is_taken(read) for read in columns if not read.column.is_category]
+        ok = own("ok", 0) if checks else ""
+        whole = [(f"CASE WHEN {joined(checks, 'AND')} THEN 1 ELSE 0 END", ok)] if checks else []
+        if made:
+            query.only([*made, *whole])
+    for j in used:
+        x[j] = own("x", j)
+    return x, ok
 
 
-def _text(value: Any) -> str:
-    """A label as a constant."""
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    if isinstance(value, (int, np.integer)):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
-        return _number(float(value))
-    return "'" + str(value).replace("'", "''") + "'"
-
-
-def _number(value: float) -> str:
-    """A constant of double precision: with an exponent, since others may be decimals."""
-    text = repr(float(value))
-    return text if "e" in text else f"{text}e0"
+def _check_names(read: Sequence[str], names: Sequence[str]) -> None:
+    """ValueError for a column that is read of which another differs in case alone."""
+    for name in read:
+        twin = next((other for other in names if other != name and other.lower() == name.lower()), None)
+        if twin is not None:
+            raise ValueError(f"to_sql needs columns that differ in more than case; got {name!r} and {twin!r}")
 
 
 def _signed(value: float) -> str:
-    return f"({_number(value)})" if value < 0.0 else _number(value)
+    return f"({constant(value)})" if value < 0.0 else constant(value)
 
 
-def _sum(parts: Sequence[str]) -> str:
-    """The sum, in brackets by halves, so that it is not too deep for a parser."""
-    if not parts:
-        return _number(0.0)
-    if len(parts) <= 8:
-        return f"({' + '.join(parts)})"
-    half = len(parts) // 2
-    return f"({_sum(parts[:half])} + {_sum(parts[half:])})"
+def _total(parts: Sequence[str]) -> str:
+    """The sum of parts."""
+    return joined(parts, "+") if parts else constant(0.0)
 
 
 def _dot(weights: Any, x: Sequence[str]) -> str:
     used = np.flatnonzero(weights)
-    return _sum([x[j] if weights[j] == 1.0 else f"{_signed(weights[j])} * {x[j]}" for j in map(int, used)])
+    return _total([x[j] if weights[j] == 1.0 else f"{_signed(weights[j])} * {x[j]}" for j in map(int, used)])
 
 
-def _encoded(encoding: Encoding) -> list[str]:
-    texts = []
-    for feature in encoding.features:
-        column = encoding.columns[feature.column]
-        name = _name(column.name)
-        if column.kind == "category":
-            text = f"CAST({name} AS VARCHAR)"
-            missing = f"{name} IS NULL OR {text} IN ('', 'nan', 'NaN')"
-        else:
-            text = f"CAST({name} AS DOUBLE)"
-            missing = f"{name} IS NULL OR CAST({name} AS VARCHAR) IN ('', 'nan', 'NaN')"
-        if isinstance(feature, Missing):
-            texts.append(f"CASE WHEN {missing} THEN 1e0 ELSE 0e0 END")
-        elif isinstance(feature, Levels):
-            texts.append(f"CASE WHEN {missing} THEN {_number(feature.missing)} {_levels(text, feature)} END")
-        else:
-            known = ""
-            if feature.low is not None and feature.high is not None:
-                low, high = _number(feature.low), _number(feature.high)
-                known = f"WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high} "
-            texts.append(f"CASE WHEN {missing} THEN {_number(feature.fill)} {known}ELSE {text} END")
-    return texts
-
-
-def _levels(text: str, feature: Levels) -> str:
-    """Cases of the known levels; levels of the same number share a case."""
-    groups: dict[float, list[str]] = {}
-    for level, value in _as_stored(feature).items():
-        if value != feature.other:
-            groups.setdefault(value, []).append(level)
-    cases = [f"WHEN {text} IN ({', '.join(map(_text, group))}) THEN {_number(v)}" for v, group in groups.items()]
-    return " ".join([*cases, f"ELSE {_number(feature.other)}"])
-
-
-def _as_stored(feature: Levels) -> dict[str, float]:
-    """The number of each text that a database may make of a level, which may be stored as a number or a boolean."""
-    numbers = dict(feature.known)
-    booleans = set(feature.numbers) <= {"True", "False"}
-    for level, value in feature.known.items():
-        if re.fullmatch(r"-?\d+", level):
-            numbers.setdefault(f"{level}.0", value)
-        if booleans:
-            for text in (level.lower(), "1" if level == "True" else "0"):
-                numbers.setdefault(text, value)
-    return numbers
-
-
-def _wins(s: Sequence[str], k: int, label: Any) -> str:
+def _wins(s: Sequence[str], k: int, name: Any) -> str:
     """The case of the first class with the largest score."""
     rules = [f"{s[k]} >= {other}" for j, other in enumerate(s) if j > k]
     return (
-        f"WHEN {' AND '.join(rules + [f'{s[k]} > {other}' for j, other in enumerate(s) if j < k])} THEN {_text(label)}"
+        f"WHEN {' AND '.join(rules + [f'{s[k]} > {other}' for j, other in enumerate(s) if j < k])} THEN {label(name)}"
     )
 
 
@@ -233,7 +225,7 @@ def _scores(query: Query, model: Tree | Forest, x: list[str]) -> list[str]:
             for k in range(model.n_outputs):
                 totals[k].append(flat[at + k])
             at += len(texts)
-    return [f"{_sum(parts)} / {_number(len(model.trees))}" for parts in totals]
+    return [f"{_total(parts)} / {constant(len(model.trees))}" for parts in totals]
 
 
 def _leaves(query: Query, trees: Sequence[Tree], x: Sequence[str]) -> list[str]:
@@ -261,7 +253,7 @@ def _walk(tree: Tree, node: int, x: Sequence[str], levels: int) -> str:
     if node >= tree.n_branches or levels == 0:
         return str(node)
     left, right = (_walk(tree, int(kid), x, levels - 1) for kid in tree.children[node])
-    return f"CASE WHEN {_dot(tree.A[node], x)} <= {_number(tree.b[node])} THEN {left} ELSE {right} END"
+    return f"CASE WHEN {_dot(tree.A[node], x)} <= {constant(tree.b[node])} THEN {left} ELSE {right} END"
 
 
 def _tree(query: Query, tree: Tree, x: Sequence[str], *, probabilities: bool, leaf: str = "") -> list[str]:
@@ -283,13 +275,13 @@ def _leaf(tree: Tree, leaf: int, k: int, x: Sequence[str]) -> str:
     values, coefs, lower, upper = tree.leaf_arrays
     if not tree.linear_leaves or not np.any(coefs[leaf, k]):
         value = float(values[leaf, k])
-        return _number(
+        return constant(
             float(np.clip(value, lower[leaf, k], upper[leaf, k])) if lower.size and tree.linear_leaves else value
         )
     text = f"({_signed(values[leaf, k])} + {_dot(coefs[leaf, k], x)})"
     if not lower.size:
         return text
-    low, high = _number(lower[leaf, k]), _number(upper[leaf, k])
+    low, high = constant(lower[leaf, k]), constant(upper[leaf, k])
     return f"CASE WHEN {text} < {low} THEN {low} WHEN {text} > {high} THEN {high} ELSE {text} END"
 
 
@@ -319,12 +311,12 @@ def _mixture(query: Query, tree: Tree, x: Sequence[str]) -> list[str]:
         values = [[_leaf(tree, number, k, x) for k in range(tree.n_outputs)] for number in range(tree.n_leaves)]
     else:
         values = [[_signed(v) for v in row] for row in tree._probabilities(tree.values)]
-    return [_sum([f"{share[n]} * {values[n][k]}" for n in range(tree.n_leaves)]) for k in range(tree.n_outputs)]
+    return [_total([f"{share[n]} * {values[n][k]}" for n in range(tree.n_leaves)]) for k in range(tree.n_outputs)]
 
 
 def _softmax(scores: Sequence[str]) -> list[str]:
     """Probabilities of scores: ``1 / sum_j exp(s_j - s_k)``, where what overflows is a probability of 0."""
-    return [f"(1e0 / {_sum([f'EXP({other} - {score})' for other in scores])})" for score in scores]
+    return [f"(1e0 / {_total([f'EXP({other} - {score})' for other in scores])})" for score in scores]
 
 
 def _shares(query: Query, model: Tree | Forest, s: Sequence[str]) -> list[str]:
@@ -343,8 +335,8 @@ def _shares(query: Query, model: Tree | Forest, s: Sequence[str]) -> list[str]:
             ],
         )[0]
         s = query.add("e", [f"EXP({score} - {top})" for score in s])
-    p = query.add("p", [f"CASE WHEN {score} > 0e0 THEN {score} ELSE 0e0 END + {_number(TINY_SHARE)}" for score in s])
-    return [f"{part} / {_sum(p)}" for part in p]
+    p = query.add("p", [f"CASE WHEN {score} > 0e0 THEN {score} ELSE 0e0 END + {constant(TINY_SHARE)}" for score in s])
+    return [f"{part} / {_total(p)}" for part in p]
 
 
 def _statement(model: Any, options: Any) -> str:

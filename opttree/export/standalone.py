@@ -2,25 +2,36 @@
 
 import csv
 import json
+import re
 import sys
 
 import numpy as np
 
-GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+GAPS = {"", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}  # unless it is a level
+BOOLEANS = {"True": 1.0, "False": 0.0}
+
+
+def whole(level):  # 3.0 as 3, and -0.0 as 0
+    return re.sub(r"^(?:-(?=0\.?0*$))?(-?\d+)(\.0+)?$", r"\1", level)
 
 
 def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader reads them
-    Z = np.empty((len(rows), len(encoding["features"])))
+    Z = np.zeros((len(rows), len(encoding["features"])))
     for j, f in enumerate(encoding["features"]):
         (name, kind), numbers = encoding["columns"][f["column"]], f.get("numbers", {})
-        for i, v in enumerate("" if row[name] in GAPS else row[name] for row in rows):
-            if f["kind"] != "value":
-                known = numbers.get(v, numbers.get(v.removesuffix(".0"), f.get("other", 0.0)))
-                Z[i, j] = f.get("missing", 1.0) if v == "" else known
-                continue
-            known = {"": f["fill"], "True": 1.0, "False": 0.0}.get(v, v)
-            known = float(known if kind != "date" or v == "" else np.datetime64(v, "us").astype(float) / 864e8)
-            Z[i, j] = known if v == "" or f["low"] is None else np.clip(known, f["low"], f["high"])
+        known = {v for g in encoding["features"] if g["column"] == f["column"] for v in g.get("numbers", {})}
+        as_level = {"category": whole, "code": float}.get(kind)
+        numbers = {as_level(v): number for v, number in numbers.items()}
+        for i, row in enumerate(rows if f["kind"] != "unread" else ()):
+            v = row[name]
+            if v in GAPS and v not in known:
+                Z[i, j] = f.get("fill", f.get("missing", 1.0))
+            elif as_level:
+                Z[i, j] = numbers.get(as_level(v), f.get("other", 0.0))
+            else:
+                x = np.datetime64(v, "us").astype(float) / 864e8 if kind == "date" else float(BOOLEANS.get(v, v))
+                x = x if f["kind"] == "value" else 0.0 * x  # where it is infinite, it is refused below
+                Z[i, j] = x if f.get("low") is None else np.clip(x, f["low"], f["high"]) + 0.0 * x
     return Z
 
 
@@ -43,10 +54,15 @@ def outputs(tree, X):  # (n, K) outputs, or class probabilities
 
 if __name__ == "__main__":
     with open(sys.argv[1]) as file, open(sys.argv[2], encoding="utf-8") as table:
-        whole, rows = json.load(file), list(csv.DictReader(table))
-    model, names = whole["tree"], whole["feature_names"]
-    layers, plain = model.get("layers", [[model]]), "encoding" not in model
-    X = np.array([[float(r[c]) for c in names] for r in rows]) if plain else encode(model["encoding"], rows)
+        saved, rows = json.load(file), list(csv.DictReader(table))
+    model, names = saved["tree"], saved["feature_names"]
+    layers = model.get("layers", [[model]])
+    parts = [np.reshape(tree[part], (-1, tree["n_features"])) for t in layers for tree in t for part in ("A", "coefs")]
+    used = {int(j) for part in parts for j in np.flatnonzero(part.any(axis=0))}
+    kinds = [{"kind": "value" if j in used else "unread", "column": j, "fill": np.nan} for j in range(len(names))]
+    X = encode(model.get("encoding", {"columns": [(c, "number") for c in names], "features": kinds}), rows)
+    if not np.isfinite(X).all():
+        sys.exit("every number that the model reads must be finite, and there unless it could be missing in training")
     K, classes, total = model.get("n_outputs", len(layers[0][0]["values"][0])), layers[0][0].get("classes"), []
     for layer in layers:
         answers = [outputs(tree, X) for tree in layer]

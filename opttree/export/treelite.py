@@ -17,7 +17,8 @@ def to_treelite(model: Any) -> Any:
 
     Boosted classes agree to single precision, in which treelite takes the softmax.
 
-    Of a model with the encoding of a table, the rows are those that its ``encoding.transform`` makes.
+    Of a model with the encoding of a table, the rows are those that its ``encoding.transform`` makes. treelite answers
+    for NaN and infinity, too, which `predict` refuses: it sends NaN to the left.
 
     Parameters
     ----------

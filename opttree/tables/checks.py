@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,14 @@ class TableWarning(UserWarning):
     >>> import opttree
     >>> warnings.simplefilter("ignore", opttree.TableWarning)
     """
+
+
+def warn(message: str) -> None:
+    """A `TableWarning` at the first caller that is neither of opttree nor of scikit-learn."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("opttree", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, TableWarning, stacklevel=level + 1)
 
 
 def check_columns(X: Any) -> None:
@@ -99,6 +109,8 @@ def check_target(y: Any, numeric: bool) -> None:
     if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
         raise ValueError(f"y must have no missing values; got {int(np.ma.count_masked(y))} masked")
     array = np.asarray(y)
+    if array.dtype.kind in "US" and not isinstance(y, np.ndarray):
+        array = np.asarray(y, object)  # texts of NumPy lose zero bytes at their ends
     if array.dtype.kind in "mM":
         raise ValueError("y must hold numbers or labels; got dates or times: convert them to numbers first")
     if array.dtype.kind == "c":

@@ -14,7 +14,7 @@ import pandas as pd
 
 from opttree.runtime.escape import plain
 from opttree.runtime.words import number, shown
-from opttree.tables.checks import TableWarning, check_names
+from opttree.tables.checks import check_names, warn
 from opttree.tables.encoder import MAX_LEVELS, MIN_LEVEL_ROWS, chosen
 from opttree.tables.encoding import is_table, kind_of, level_text, narwhal, table_names
 from opttree.tables.words import as_dates, as_numbers, marks_in
@@ -24,7 +24,7 @@ __all__ = ["TableReport", "describe_table"]
 WORDS = {"category": "text", "number": "numbers", "boolean": "yes or no", "date": "dates", "code": "codes"}
 MOST_EXACT = 2**53  # whole numbers beyond it are not told apart in double precision
 SENTINELS = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
-ALONE = 0.99  # R2, or share of what the commonest label leaves, from which one column alone predicts the target
+ALONE = 0.97  # R2, or share of what the commonest label leaves, from which one column alone predicts the target
 LOOKED_AT = 2000  # rows by which a column is judged to predict the target
 SAMPLE = 50_000  # rows in which marks are looked for
 MOST_LOOKED_AT = 200  # columns
@@ -232,10 +232,10 @@ def warn_of_table(X: Any, categories: Any = ()) -> None:
             if k in known:
                 continue
             for note in column_notes(frame.get_column(name), str(name)):
-                warnings.warn(f"column {str(name)!r}: {note}", TableWarning, stacklevel=2)
+                warn(f"column {str(name)!r}: {note}")
     elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iu" and X.size and _beyond(X):
         far = int(np.argmax((np.abs(X.astype(object)) > MOST_EXACT).any(axis=0)))
-        warnings.warn(f"column {far}: {FAR}", TableWarning, stacklevel=2)
+        warn(f"column {far}: {FAR}")
 
 
 FAR = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from opttree.tables.checks import TableWarning, as_given, check_names
+from opttree.tables.checks import as_given, check_names, warn
 from opttree.tables.encoding import (
     Column,
     Encoding,
@@ -258,7 +257,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.left_out_ = {columns[j].name: made[j].why for j in range(len(columns)) if made[j].why}
         self.encoding_ = Encoding(columns, tuple(features or [Unread(0)]))
         for name, why in self.left_out_.items():
-            warnings.warn(f"column {name!r} is left out: {why}", TableWarning, stacklevel=3)
+            warn(f"column {name!r} is left out: {why}")
         Z = self.encoding_.encode(raw)
         for place, out_of_fold in folded.items():
             Z[used, place] = out_of_fold

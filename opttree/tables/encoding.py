@@ -72,7 +72,7 @@ class Value:
     >>> import pandas as pd
     >>> from opttree import TAOClassifier
     >>> table = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": [1.0, None, 3.0] * 20})
-    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no"] * 30)
+    >>> model = TAOClassifier(max_depth=2, splits="axis", random_state=0).fit(table, ["yes", "no", "no"] * 20)
     >>> encoding = model.tree_.encoding
     >>> from opttree.encoding import Value
     >>> any(isinstance(feature, Value) for feature in encoding.features)
