@@ -239,8 +239,8 @@ def test_pipelines_take_all_columns_or_those_that_are_read(given):
     labels, shares = session.run(None, fed)
     assert np.array_equal(labels, model.predict(X))
     np.testing.assert_allclose(shares, model.predict_proba(X), **CLOSE)
+    wrong = {**options, "initial_types": [(f"in {name}", kind) for name, kind in types[:2]]}
     with pytest.raises(ValueError, match="needs 3 inputs, one for each column that it reads, or 6"):
-        wrong = {**options, "initial_types": [(f"in {name}", kind) for name, kind in types[:2]]}
         skl2onnx.to_onnx(model, target_opset={"": 18, "ai.onnx.ml": 3}, **wrong)
 
 
@@ -270,7 +270,7 @@ ODD = [None, np.nan, np.inf, -np.inf]
 
 @pytest.mark.parametrize("kind", ["numbers", "oblique", "soft", "boosted", "classes"])
 def test_no_program_answers_what_predict_refuses(kind, tmp_path):
-    model, X = plain(kind)
+    model, _X = plain(kind)
     rows = pd.DataFrame({"age": [0.5, *ODD, 0.5], "income": [0.5] * 6, "rate": [1.0] * 6})
     with pytest.raises(ValueError, match="missing"):
         model.predict(rows.iloc[1:2])
@@ -299,11 +299,11 @@ def test_no_program_answers_what_predict_refuses(kind, tmp_path):
 @pytest.mark.parametrize("mark", ["", "inf", "abc", "1,5"])
 def test_the_file_that_needs_numpy_only_refuses(mark, tmp_path, monkeypatch, capsys):
     model, X = plain("numbers")
-    with pytest.raises((SystemExit, ValueError), match="finite|could not convert"):
+    with pytest.raises((SystemExit, ValueError), match=r"finite|could not convert"):
         alone(model, X.head(3).astype(object).assign(age=["1.0", mark, "2"]), tmp_path, monkeypatch, capsys)
     encoded, table = keyed("numbers")
     if mark != "":
-        with pytest.raises((SystemExit, ValueError), match="finite|could not convert"):
+        with pytest.raises((SystemExit, ValueError), match=r"finite|could not convert"):
             alone(encoded, table.head(3).assign(age=["1.0", mark, "2"]), tmp_path, monkeypatch, capsys)
 
 
@@ -356,13 +356,13 @@ def test_an_absent_column_is_an_error(run, name):
     y = np.where(X["age"] > 0.0, 10.0, 20.0)
     model = opttree.TAORegressor(1, splits="axis", random_state=0).fit(table, y)
     assert alike(rows_in(run, model, table), model.predict(table))
-    with pytest.raises(Exception, match="(?i)column|not found"):
+    with pytest.raises(Exception, match=r"(?i)column|not found"):
         run(table.rename(columns={name: "years"}), export.to_sql(model))
-    with pytest.raises(Exception, match="(?i)column|not found"):
+    with pytest.raises(Exception, match=r"(?i)column|not found"):
         run(table, export.to_sql(model, keep=["years"]))
     gaps = table.assign(**{name: table[name].where(table[name].abs() > 0.1)})
     encoded = opttree.TAORegressor(1, splits="axis", random_state=0).fit(gaps, y)
-    with pytest.raises(Exception, match="(?i)column|not found"):
+    with pytest.raises(Exception, match=r"(?i)column|not found"):
         run(table.rename(columns={name: "years"}), export.to_sql(encoded))
 
 
@@ -447,7 +447,7 @@ def test_codes_are_numbers_in_all_programs(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("kind", ["BIGINT", "REAL", "VARCHAR", "DECIMAL(5,1)", "TINYINT", "FLOAT"])
 def test_codes_may_be_stored_in_any_way(kind):
-    model, rows = coded()
+    model, _rows = coded()
     codes = [0.0, 1.0, -3.0, 7.0] if "INT" in kind else [0.0, -0.0, 1.0, -3.0, 2.5, 7.0]
     expected = model.predict(pd.DataFrame({"code": codes, "other": 0.0}))
     values = ", ".join(
@@ -553,5 +553,5 @@ def test_no_text_of_a_table_is_a_formula_or_ends_its_place(tmp_path):
     assert page.count("</script>") == 1
     data = page[page.index("const model = ") + 14 :].split(";\nconst nodes")[0]
     assert json.loads(data)["nodes"]
-    out, picked = in_c(model, table.head(20), tmp_path / "c")
+    _out, picked = in_c(model, table.head(20), tmp_path / "c")
     assert model.classes_[picked].tolist() == model.predict(table.head(20)).tolist()
