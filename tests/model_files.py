@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +16,8 @@ import pandas as pd
 
 import opttree
 from opttree import Model, Tree, save
+from opttree.model.files import as_saved
+from opttree.tables.form import Form
 
 Place = tuple[str | int, ...]
 
@@ -43,6 +46,8 @@ def models() -> dict[str, Any]:
     large = np.where(size > 1.0, "large", "small")
     forest = {"n_estimators": 2, "max_depth": 2, "random_state": 0}
     boosted = {"n_estimators": 2, "max_depth": 1, "random_state": 0}
+    table = opttree.TAORegressor(2, random_state=0).fit(frame, size)
+    form = Form(";", decimal=",", marks=("?",), dates={"since": "%d.%m.%Y"})
     layers = opttree.SDTRRegressor(1, n_trees=2, n_layers=2, quantile_transform=False, max_batches=40, random_state=0)
     return {
         "oblique": opttree.TAORegressor(2, random_state=0).fit(X, y),
@@ -63,7 +68,8 @@ def models() -> dict[str, Any]:
         "boosted": opttree.BoostedTreesRegressor("axis", **boosted).fit(X, y),
         "boosted, classes": opttree.BoostedTreesClassifier("cart", **boosted).fit(X, three),
         "layers": layers.fit(X, y),
-        "table": opttree.TAORegressor(2, random_state=0).fit(frame, size),
+        "table": table,
+        "table, of a file": replace(as_saved(table), form=form),
         "table, axis, classes": opttree.TAOClassifier(2, splits="axis", random_state=0).fit(frame, large),
         "table, linear": opttree.TAORegressor(1, leaves="linear", random_state=0).fit(frame, size),
         "table, soft": opttree.ORRTRegressor(1, max_iter=5, random_state=0).fit(frame, size),

@@ -18,7 +18,6 @@ FORMAT = "opttree.Tree"
 VERSION = 1
 SOFT_VERSION = 2  # version of trees with gates, which version 1 does not have
 MOST_LEVELS = 500  # deeper trees are not written or read: texts and pictures of them would not be readable, or end
-REACH = 1e6  # times its spread in training: the largest size of a feature for which outputs must be finite
 NEEDED = ("n_features", "children", "A", "b", "values", "coefs", "link")
 OPTIONAL = ("lower", "upper", "share", "spread")
 
@@ -27,26 +26,6 @@ def check_depth(children: NDArray[np.int32]) -> None:
     """ValueError for a tree of more than `MOST_LEVELS` levels."""
     if is_deeper(children, MOST_LEVELS):
         raise ValueError(f"a tree in a file must have at most {MOST_LEVELS} levels; got more")
-
-
-def largest_output(tree: Any) -> float:
-    """A bound on the sum of a tree's outputs where no feature is larger than `REACH` times its spread in training.
-
-    Raises
-    ------
-    ValueError
-        For numbers so large that sums of them overflow there, on the way to a leaf or in it.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        size = REACH * (np.ones(tree.n_features) if tree.spread is None else np.abs(tree.spread))
-        split = (tree.gate or 1.0) * float((np.abs(tree.A) @ size + np.abs(tree.b)).max(initial=0.0))
-        leaf = float(max(tree.values.max(), -tree.values.min()))
-        if tree.linear_leaves:
-            leaf += float((np.abs(tree.coefs) @ size).max())
-        leaf *= tree.n_outputs
-    if not math.isfinite(split) or not math.isfinite(leaf):
-        raise ValueError("a tree must hold numbers whose sums are finite; got too large ones")
-    return leaf
 
 
 def to_dict(tree: Any) -> dict[str, Any]:

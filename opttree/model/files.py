@@ -24,6 +24,7 @@ from opttree.model.convert import as_tree, exportable
 from opttree.model.entries import MOST_BYTES
 from opttree.model.forest import Forest
 from opttree.model.late import late
+from opttree.model.sums import check_sums
 from opttree.model.tree import Tree
 from opttree.runtime.files import whole_file
 from opttree.tables.checks import check_columns
@@ -191,6 +192,22 @@ class Model:
             Probabilities.
         """
         return self.tree.predict_proba(self.table(X))
+
+    def to_html(self, **options: Any) -> str:
+        """The model as an HTML page of branches that open and close.
+
+        Parameters
+        ----------
+        **options : object
+            Options of `opttree.export.to_html`.
+
+        Returns
+        -------
+        str
+            The page.
+        """
+        page: str = late("html")(self, **options)
+        return page
 
     def explain(self, row: Any) -> str:
         """How the model comes to its answer for one row, in words.
@@ -459,7 +476,9 @@ def _model(data: dict[str, Any]) -> Model:
         fill, levels = (entries.entries(data.get(name) or {}, name) for name in ("fill", "levels"))
         tree = tree.with_names(None, _encoding_of(names, fill, levels))
     form = None if data.get("form") is None else Form.from_dict(entries.entries(data["form"], "form"))
-    return Model(tree, names, entries.text(data["target"], "target"), entries.text(data["method"], "method"), form)
+    model = Model(tree, names, entries.text(data["target"], "target"), entries.text(data["method"], "method"), form)
+    check_sums(tree)
+    return model
 
 
 def _encoding_of(names: Sequence[str], fill: Mapping[str, Any], levels: Mapping[str, Any]) -> Encoding:

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from opttree.kernels import records
 from opttree.kernels.leaves import outputs
 from opttree.model import entries
-from opttree.model.dictionary import from_dict, largest_output
 from opttree.model.tree import LINKS, Tree, names_of
 from opttree.tables.encoding import Encoding, check_encoding
 
@@ -460,17 +459,14 @@ class Forest:
             raise ValueError(f"link must be one of {sorted(LINKS)}; got {entries.shown(link)}")
         there = {name: value for name, value in data.items() if value is not None}
         layers = [entries.items(layer, "a layer") for layer in entries.items(data["layers"], "layers")]
-        forest = Forest(
-            tuple(tuple(Tree(**from_dict(entries.entries(tree, "a tree"))) for tree in layer) for layer in layers),
+        return Forest(
+            tuple(tuple(Tree.from_dict(entries.entries(tree, "a tree")) for tree in layer) for layer in layers),
             entries.whole(data["n_outputs"], "n_outputs", 1),
             link=link,
             feature_names=entries.texts(there["feature_names"], "feature_names") if "feature_names" in there else None,
             encoding=Encoding.from_dict(there["encoding"]) if "encoding" in there else None,
             starts=_starts(there["starts"]) if "starts" in there else None,
         )
-        if not np.isfinite(sum(map(largest_output, forest.trees))):
-            raise ValueError("the trees of a forest must hold numbers whose sums are finite; got too large ones")
-        return forest
 
     def with_spread(self, spread: Floats) -> Forest:
         """The same forest with the standard deviations of its features stored in the first layer.

@@ -873,9 +873,7 @@ class Tree:
         ValueError
             For another format or version, or damaged content.
         """
-        tree = Tree(**dictionary.from_dict(data))
-        dictionary.largest_output(tree)
-        return tree
+        return Tree(**dictionary.from_dict(data))
 
     def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
         """The tree as indented text: splits as inequalities, leaves as constants or equations.

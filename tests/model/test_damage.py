@@ -220,8 +220,27 @@ def test_features_of_another_kind_than_their_column_are_refused(check_refused):
 def test_sums_over_a_forest_must_be_finite(check_refused, rng):
     trees = [Tree.constant([1e308], 1), Tree.constant([1e308], 1)]
     check_refused(of_tree(Forest((trees,), 1).to_dict(), ["x"]), "sums are finite; got too large ones")
-    soft = opttree.Tree([[1, 2]], [[1e308, 1e308]], [0.0], [[0.0], [1.0]], gate=1.0, mixture=True)
+    soft = Tree([[1, 2]], [[1e308, 1e308]], [0.0], [[0.0], [1.0]], gate=1.0, mixture=True)
     check_refused(of_tree(soft.to_dict(), ["x", "y"]), "sums are finite; got too large ones")
+
+
+def test_sums_over_the_numbers_of_an_encoding_must_be_finite(check_refused):
+    data = saved("table, soft")
+    for tree in (data["tree"], damaged(data["tree"], ("spread",), None)):
+        wide = {**tree, "coefs": (10.0 * np.sign(tree["coefs"])).tolist()}
+        for j, feature in enumerate(data["tree"]["encoding"]["features"]):
+            for key in ("fill", "other", "missing"):
+                if key in feature:
+                    too_large = damaged(wide, ("encoding", "features", j, key), -1e308)
+                    check_refused({**data, "tree": too_large}, "sums are finite; got too large ones")
+
+
+def test_features_that_are_only_counted_take_no_memory(check_refused):
+    tree = Tree.constant([1.0], 1).to_dict()
+    check_refused(
+        of_tree({**tree, "n_features": 10**12}, ["x"]), "feature_names must have 1000000000000 entries; got 1"
+    )
+    check_refused(of_tree({**tree, "n_features": 10**30}, ["x"]), "")
 
 
 def of_tree(tree, names):
