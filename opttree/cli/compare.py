@@ -105,11 +105,13 @@ def _result(model: Any, X: Any, y: Any, task: str, depth: int, seed: int) -> Any
     return bridge.solvers.solve(problem, bridge.solvers.CartInit(), random_state=seed)
 
 
-def _n_parameters(model: Any) -> int:
+def _n_parameters(model: Any) -> int | None:
     if isinstance(model, Pipeline):
         return _n_parameters(model[-1])
     if hasattr(model, "forest_"):
         return model.forest_.n_parameters
     if hasattr(model, "estimators_"):
-        return sum(_n_parameters(tree) for tree in model.estimators_)
+        return sum(_n_parameters(tree) or 0 for tree in model.estimators_)
+    if not hasattr(model, "tree_"):
+        return None  # of other libraries
     return (model.tree_ if isinstance(model.tree_, Tree) else Tree.from_sklearn(model)).n_parameters

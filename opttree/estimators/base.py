@@ -103,8 +103,10 @@ class TreeEstimator(Options, BaseEstimator):
             Numbers, or labels.
         sample_weight : array-like of shape (n,), optional
             Weights >= 0 of the rows; by default all are 1.
-        eval_set : tuple of (X, y), optional
-            Validation rows in place of a share of the training rows, for estimators that stop early.
+        eval_set : tuple of (X, y), list or dict of such tuples, optional
+            Validation rows in place of a share of the training rows, for estimators that stop early; of several, the
+            last stops the fit. ``evals_result_`` then has, for each by its name ("validation_0" and so on, or that of
+            the dict), "rmse" or "log_loss": of boosted trees after each tree, else of the model.
 
         Returns
         -------
@@ -296,6 +298,23 @@ class TreeEstimator(Options, BaseEstimator):
         if getattr(self, "encoder_", None) is not None:
             return self.tree_.to_text()
         return self.tree_.to_text(getattr(self, "feature_names_in_", None))
+
+    def to_html(self, **options: Any) -> str:
+        """The fitted model as an HTML page of branches that open and close.
+
+        Parameters
+        ----------
+        **options : object
+            Options of `opttree.export.to_html`.
+
+        Returns
+        -------
+        str
+            The page.
+        """
+        check_is_fitted(self, "result_")
+        page: str = late("html")(self, **options)
+        return page
 
     def explain(self, row: Any) -> str:
         """How the model comes to its answer for one row, in words.

@@ -130,7 +130,7 @@ class _GETTree(TreeEstimator):
     starts_compete = True
     takes_eval_set = True
 
-    max_depth: int | Literal["cv"] = groups.max_depth()
+    max_depth: int | Literal["cv"] | None = groups.max_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     init: Tree | None = groups.init()

@@ -114,7 +114,7 @@ class _GradTree(TreeEstimator):
     leaves = "constant"
     takes_eval_set = True
 
-    max_depth: int | Literal["cv"] = groups.max_depth(8)
+    max_depth: int | Literal["cv"] | None = groups.max_depth(8)
     _: KW_ONLY
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()

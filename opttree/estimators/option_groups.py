@@ -16,8 +16,8 @@ def max_depth(default: Any = 6, doc: str | None = None, **rule: Any) -> Any:
     """The depth of a single tree."""
     usual = """Largest depth of the tree. "cv": the depth up to 12 with the best mean score on held-out rows (the search
         stops after 4 depths without improvement); each depth is warm-started from the one before, or at least no worse
-        on its training rows. See ``best_depth_`` and ``cv_results_``."""
-    return option(default, doc or usual, **({"least": 1} | rule))
+        on its training rows. See ``best_depth_`` and ``cv_results_``. None is "cv"."""
+    return option(default, doc or usual, **({"least": 1, "words": "an integer >= 1 or 'cv'"} | rule))
 
 
 def cv() -> Any:

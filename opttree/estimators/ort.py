@@ -144,7 +144,7 @@ class _OptimalTree(TreeEstimator):
     leaves = "constant"
     starts_compete = True
 
-    max_depth: int | Literal["cv"] = groups.max_depth(3)
+    max_depth: int | Literal["cv"] | None = groups.max_depth(3)
     _: KW_ONLY
     cv: Any = groups.cv()
     init: Tree | None = groups.init()

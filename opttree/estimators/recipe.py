@@ -135,6 +135,11 @@ def is_printed(options: Estimator) -> bool:
     return getattr(options, "preset", "default") == "paper"
 
 
+def searches_depth(options: Estimator) -> bool:
+    """Whether the depth of the tree is chosen on held-out rows."""
+    return options.recipe.depth is None and options.max_depth in (None, "cv")
+
+
 def is_ordered(options: Estimator) -> bool:
     """Whether the tree depends on the order of features alone: axis-aligned splits over constant leaves."""
     return bool(options.splits == "axis" and options.leaves == "constant")

@@ -40,7 +40,7 @@ class _Gradient(TreeEstimator):
     splits = "oblique"
     starts_compete = True
 
-    max_depth: int | Literal["cv"] = groups.max_depth()
+    max_depth: int | Literal["cv"] | None = groups.max_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     init: Tree | None = groups.init()
@@ -320,7 +320,7 @@ class HRTRegressor(RegressionTree, TreeEstimator):
     recipe = Recipe(solver=_hrt_solver, terms=_hrt_terms)
     splits, leaves, loss = "oblique", "linear", "squared"
 
-    max_depth: int | Literal["cv"] = groups.max_depth()
+    max_depth: int | Literal["cv"] | None = groups.max_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     init: Tree | None = groups.init(None, "A tree on raw features that is the result if none is better.")

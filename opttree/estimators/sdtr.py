@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import ForestEstimator, build_solver
-from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, Rows, is_printed
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, Rows, is_printed, searches_depth
 from opttree.estimators.steps import fit as fits
 from opttree.estimators.steps.model import as_forest
 from opttree.estimators.steps.solve import solve_lowest
@@ -75,8 +75,8 @@ class SDTRStream(Stream):
         self.options = options
         fits.check(options)
         options.encoder_ = None
-        if options.max_depth == "cv":
-            raise ValueError("max_depth must be an integer to train in chunks; got 'cv'")
+        if searches_depth(options):
+            raise ValueError(f"max_depth must be an integer to train in chunks; got {options.max_depth!r}")
         numbers = is_regressor(options)
         y = np.asarray(y, np.float64 if numbers else None)
         X, y = validate_data(options, X, y, dtype=np.float64, order="C", multi_output=numbers)
@@ -123,7 +123,7 @@ class _SDTR(ForestEstimator):
     loss = "squared"
     takes_eval_set = True
 
-    max_depth: int | Literal["cv"] = groups.max_depth(
+    max_depth: int | Literal["cv"] | None = groups.max_depth(
         7, 'Levels of splits (the paper\'s depth less one); "cv" as in `TAORegressor`.'
     )
     _: KW_ONLY

@@ -67,7 +67,7 @@ class _SoftTree(TreeEstimator):
     loss = "squared"
     printed_l2: ClassVar[Any] = "paper, sum"  # in place of "auto" under the paper's preset
 
-    max_depth: int | Literal["cv"] = groups.max_depth(3)
+    max_depth: int | Literal["cv"] | None = groups.max_depth(3)
     _: KW_ONLY
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()

@@ -103,7 +103,7 @@ class _TAOTree(TreeEstimator):
 
     recipe = RECIPE
 
-    max_depth: int | Literal["cv"] = groups.max_depth()
+    max_depth: int | Literal["cv"] | None = groups.max_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()

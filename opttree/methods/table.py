@@ -41,7 +41,10 @@ class Method:
         """The class for a task, "regression" or "classification", or None."""
         place = self.regressor if task == "regression" else self.classifier
         module, _colon, name = place.partition(":")
-        return getattr(import_module(module), name) if place else None
+        try:
+            return getattr(import_module(module), name) if place else None
+        except ImportError as error:
+            raise ValueError(f"{name} needs {module}: pip install {module}") from error
 
 
 def estimator(family: str, **declared: Any) -> Callable[[_Class], _Class]:
@@ -95,6 +98,9 @@ def _found() -> dict[str, Method]:
     return found
 
 
+_PEER: dict[str, Any] = {"is_forest": True, "has_depth": False}  # with the defaults of their libraries
+_QUIET = {"lightgbm": {"verbose": -1}, "catboost": {"verbose": 0, "allow_writing_files": False}}
+
 METHODS: dict[str, Method] = {
     "cart": Method(
         "scikit-learn's CART tree", "sklearn.tree:DecisionTreeRegressor", "sklearn.tree:DecisionTreeClassifier"
@@ -106,6 +112,9 @@ METHODS: dict[str, Method] = {
         is_forest=True,
         has_depth=False,
     ),
+    "lightgbm": Method("LightGBM's boosted trees", "lightgbm:LGBMRegressor", "lightgbm:LGBMClassifier", **_PEER),
+    "xgboost": Method("XGBoost's boosted trees", "xgboost:XGBRegressor", "xgboost:XGBClassifier", **_PEER),
+    "catboost": Method("CatBoost's trees", "catboost:CatBoostRegressor", "catboost:CatBoostClassifier", **_PEER),
     **_found(),
 }
 
@@ -147,6 +156,8 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         options["max_depth"] = depth
     if chosen.family:
         options["n_jobs"] = jobs
-    elif method == "rf":
-        options["n_jobs"] = jobs or -1
+    elif method == "catboost":
+        options |= {"thread_count": jobs or -1, **_QUIET[method]}
+    elif method != "cart":
+        options |= {"n_jobs": jobs or -1, **_QUIET.get(method, {})}
     return kind(random_state=seed, **chosen.options, **options)

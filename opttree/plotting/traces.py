@@ -26,7 +26,7 @@ def plot_trace(
 
     Parameters
     ----------
-    results : Result, sequence or mapping of str to Result
+    results : Result or fitted estimator, sequence or mapping of str to these
         What to draw; a mapping has the labels.
     ax : matplotlib.axes.Axes or None, default None
         Axes to draw on; by default new ones.
@@ -59,11 +59,12 @@ def plot_trace(
     """
     if not isinstance(results, Mapping):
         several = list(results) if isinstance(results, Sequence) else [results]
-        names = [str(getattr(result, "solver", "")).split("(")[0] for result in several]
+        names = [str(getattr(result, "solver", type(result).__name__)).split("(")[0] for result in several]
         results = {
             name if names.count(name) == 1 else f"{name} {k + 1}": result
             for k, (name, result) in enumerate(zip(names, several, strict=True))
         }
+    results = {label: getattr(result, "result_", result) for label, result in results.items()}
     for result in results.values():
         if not hasattr(result, "trace"):
             raise ValueError(f"results must hold what solve returns, Result; got {result!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -59,6 +60,8 @@ def choose_depth(options: Estimator, rows: Rows, seed: int | None) -> dict[str, 
     least = 1 if options.recipe.least_depth is None else options.recipe.least_depth(y)
     depths = range(min(least, DEEPEST), DEEPEST + 1)
     for depth in depths:
+        if options.verbose:
+            print(f"{type(options).__name__}, search: depth {depth}, {len(folds)} folds", file=sys.stderr)
         if scores and costs.lack_of_memory(options, len(y), n_features, depth) is not None:
             break
         folded: list[Any] = [None] * len(folds)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from opttree.estimators.recipe import Estimator, Fit, Recipe, Rows
+from opttree.estimators.recipe import Estimator, Fit, Recipe, Rows, searches_depth
 from opttree.estimators.steps.depth import choose_depth
+from opttree.estimators.steps.evals import history, named_sets
 from opttree.estimators.steps.model import described, single_tree
-from opttree.estimators.steps.rows import check_eval_set, read_eval_set, read_rows
+from opttree.estimators.steps.rows import read_eval_set, read_rows
 from opttree.estimators.steps.shrink import solve_shrunk
 from opttree.estimators.steps.solve import as_seed, solve_once
 from opttree.estimators.steps.state import depth_for, state, transformer_of
@@ -23,7 +24,7 @@ from opttree.runtime.clock import now
 from opttree.runtime.compiling.ahead import compiled_ahead
 from opttree.runtime.interrupts import InterruptedFitWarning, noted_interrupts
 
-OF_A_FIT = ("best_depth_", "cv_results_", "validation_loss_")  # attributes that not every fit sets
+OF_A_FIT = ("best_depth_", "cv_results_", "validation_loss_", "evals_result_")  # attributes that not every fit sets
 
 
 def fit(
@@ -34,10 +35,13 @@ def fit(
     After Ctrl-C a warning, at the caller ``stacklevel`` frames up, says that the model is the best so far, and
     KeyboardInterrupt is raised again unless ``on_interrupt`` is "keep".
     """
-    check_eval_set(options, eval_set)
+    sets = named_sets(options, eval_set)
+    eval_set = list(sets.values())[-1] if sets else None
     rows = read_rows(options, X, y, sample_weight, eval_set)
     with noted_interrupts() as interrupted, compiled_ahead(options):
         record = fit_rows(options, rows, eval_set)
+    if sets:
+        options.evals_result_ = history(options, sets)
     if interrupted():
         report_interrupt(options, stacklevel + 1)
     return record
@@ -57,7 +61,7 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
         raise MemoryError(reason)
     seed = as_seed(options.random_state)
     search: dict[str, Any] = {}
-    if recipe.depth is None and options.max_depth == "cv":  # on the table, so that folds learn encodings of their own
+    if searches_depth(options):  # on the table, so that folds learn encodings of their own
         search = choose_depth(options, rows, seed)
         set_attributes(options, search)
 
@@ -97,7 +101,7 @@ def start_of(options: Estimator, record: Fit) -> Tree | None:
     """``init`` in the units of the problem, if it is a tree; None where a depth is searched and it is deeper."""
     init = getattr(options, "init", None)
     problem = record.problem
-    if not isinstance(init, Tree) or (options.max_depth == "cv" and init.depth > problem.depth):
+    if not isinstance(init, Tree) or (searches_depth(options) and init.depth > problem.depth):
         return None
     if init.n_features != problem.n_features:
         raise ValueError(f"init must be a tree of {problem.n_features} features, those of X; got {init.n_features}")

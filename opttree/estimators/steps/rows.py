@@ -101,16 +101,6 @@ def read_new(options: Estimator, X: Any) -> Floats:
     return Z
 
 
-def check_eval_set(options: Estimator, eval_set: Any) -> None:
-    """ValueError where validation rows are no pair ``(X, y)``, or have no use."""
-    if eval_set is None:
-        return
-    if not options.takes_eval_set:
-        raise ValueError(f"eval_set is for estimators that stop early; got it for {type(options).__name__}")
-    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-        raise ValueError(f"eval_set must be a pair (X, y) of validation rows; got {type(eval_set).__name__}")
-
-
 def read_eval_set(options: Estimator, eval_set: Any, fit: Fit) -> TreeProblem | None:
     """The problem on validation rows ``(X, y)``, or None."""
     if eval_set is None:

@@ -15,7 +15,7 @@ from scipy.special import softmax
 from sklearn.base import clone, is_classifier
 
 from opttree.estimators import bridge
-from opttree.estimators.recipe import Estimator, Fit, Outcome, Shrink
+from opttree.estimators.recipe import Estimator, Fit, Outcome, Shrink, searches_depth
 from opttree.estimators.steps.rows import encode, read_new
 from opttree.estimators.steps.solve import run
 from opttree.estimators.steps.state import state
@@ -62,7 +62,7 @@ def by_leaves(options: Estimator) -> bool:
 
 def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit], Outcome]) -> Outcome:
     """Solve, and then choose the strength, for which a share of the time is kept."""
-    asked, searched = strength_of(options), options.max_depth == "cv"
+    asked, searched = strength_of(options), searches_depth(options)
     if fit.valid is not None and options.leaf_shrinkage is None:  # validation rows choose the tree
         asked = 0.0
     shrinks = refusal(fit.problem) is None

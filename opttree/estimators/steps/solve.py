@@ -30,7 +30,8 @@ def run(
     watch: Watch | None = None,
 ) -> Any:
     """The result of a solver, within the estimator's threads; ``watch(step, trace)`` sees every step."""
-    with limited(count(options.n_jobs)), progress(options.verbose, type(options).__name__, watch) as callback:
+    title = f"{type(options).__name__}, {type(solver).__name__} of depth {problem.depth}, {problem.n_samples} rows"
+    with limited(count(options.n_jobs)), progress(options.verbose, title, watch) as callback:
         return bridge.solvers.solve(
             problem, solver, start=start, time_limit=time_limit, random_state=seed, callback=callback
         )

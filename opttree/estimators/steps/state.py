@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
 
-from opttree.estimators.recipe import Estimator, Recipe, is_ordered, standardised
+from opttree.estimators.recipe import Estimator, Recipe, is_ordered, searches_depth, standardised
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.units import Scaling, moments
 from opttree.statement import TreeProblem
@@ -69,4 +69,4 @@ def depth_for(options: Estimator, n_samples: int) -> int:
     """The depth of the problem of so many rows; of a tree whose depth is searched, the one that was found."""
     if options.recipe.depth is not None:
         return int(options.recipe.depth(options, n_samples))
-    return int(getattr(options, "best_depth_", 1) if options.max_depth == "cv" else options.max_depth)
+    return int(getattr(options, "best_depth_", 1) if searches_depth(options) else options.max_depth)
