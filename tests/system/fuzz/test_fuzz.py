@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.system.fuzz.campaign import PARTS, run
 
-EXAMPLES = {"estimators": 250, "limits": 15, "solvers": 150, "oracle": 100, "files": 300, "tables as text": 60}
+EXAMPLES = {"estimators": 250, "limits": 15, "solvers": 150, "oracle": 100, "files": 1500, "tables as text": 60}
 
 
 @pytest.mark.slow
