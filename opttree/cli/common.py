@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opttree.runtime.escape import plain
 from opttree.runtime.words import shown
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def task_of(args: argparse.Namespace, y: pd.Series) -> str:
         return task
     if task == "classification" and y.dtype.kind in "iuf":
         values = sorted(y.unique())
-        print(f"{args.target} is {values[0]:g} or {values[1]:g}: classification (--task regression for numbers)")
+        print(f"{plain(args.target)} is {values[0]:g} or {values[1]:g}: classification (--task regression for numbers)")
     return task
 
 

@@ -23,6 +23,7 @@ from opttree.cli.models import add_parsers as add_models
 from opttree.cli.race import add_parser as add_race
 from opttree.cli.solve import add_parser as add_solve
 from opttree.methods.table import METHODS
+from opttree.runtime.escape import cell, plain
 
 if TYPE_CHECKING:
     from opttree.tables.datasets import Dataset
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, TypeError, OSError, MemoryError, RuntimeError) as error:
-        print(f"opttree: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"opttree: {plain(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("opttree: interrupted", file=sys.stderr)
@@ -59,7 +60,6 @@ def _shown(usual: Callable[..., None]) -> Callable[..., None]:
     """What shows warnings: those about tables in one line, others as usual."""
 
     def show(message: Any, category: Any, *where: Any, **more: Any) -> None:
-        from opttree.runtime.escape import plain
         from opttree.tables.checks import TableWarning
 
         if issubclass(category, TableWarning):
@@ -154,6 +154,9 @@ def _predict(args: argparse.Namespace) -> None:
     else:
         names = [model.target] if answer.ndim == 1 else [f"{model.target}_{k}" for k in range(answer.shape[1])]
         out = pd.DataFrame(answer.reshape(len(frame), -1), columns=names)
+        if answer.dtype.kind in "OU":
+            out = out.map(cell)
+    out.columns = [cell(str(name)) for name in out.columns]
     if args.out:
         with whole_file(args.out) as file:
             _unless_interrupted(args, lambda: out.to_csv(file, index=False))

@@ -11,6 +11,7 @@ from opttree.model.files import Model, as_saved
 from opttree.model.forest import Forest
 from opttree.model.text import leaf_text, sides
 from opttree.model.tree import Tree
+from opttree.runtime.escape import plain
 from opttree.runtime.words import number
 from opttree.tables.encoding import is_table, raw_columns
 
@@ -93,7 +94,7 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
             lines.append(f"  {words}: {way} by {number(abs(gap), 3)}; {_largest(inside, node, x, names, most_terms)}")
         node = int(inside.children[node, side])
     lines.append(f"  leaf {node}: {leaf_text(inside, node, names, digits, most_terms)}")
-    return "\n".join(lines)
+    return "\n".join(map(plain, lines))
 
 
 def one_row(saved: Model, row: Any) -> NDArray[np.float64]:

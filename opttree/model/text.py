@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.runtime.escape import plain
 from opttree.runtime.words import number
 
 Tree = Any  # an `opttree.Tree`, which imports this module
@@ -29,7 +30,7 @@ def tree_text(tree: Tree, names: Sequence[str], digits: int = 4, *, in_words: bo
         walk(right, prefix + "    ")
 
     walk(0, "")
-    return "\n".join(lines)
+    return "\n".join(map(plain, lines))
 
 
 def sides(

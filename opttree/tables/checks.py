@@ -106,6 +106,8 @@ def check_target(y: Any, numeric: bool) -> None:
     ValueError
         In one sentence.
     """
+    if y is None:
+        return  # scikit-learn says that it is required
     if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
         raise ValueError(f"y must have no missing values; got {int(np.ma.count_masked(y))} masked")
     array = np.asarray(y)
@@ -114,7 +116,7 @@ def check_target(y: Any, numeric: bool) -> None:
     if array.dtype.kind in "mM":
         raise ValueError("y must hold numbers or labels; got dates or times: convert them to numbers first")
     if array.dtype.kind == "c":
-        raise ValueError("y must hold real numbers or labels; got complex numbers")
+        raise ValueError("Complex data not supported: y must hold real numbers or labels")
     if array.dtype.kind == "f" and array.size and np.isnan(array).any():
         raise ValueError(f"y must have no missing values; got {int(np.isnan(array).sum())} NaN")
     if array.dtype.kind not in "OUST":
@@ -130,7 +132,7 @@ def check_target(y: Any, numeric: bool) -> None:
                 raise ValueError(f"y must hold numbers or labels; got {shown(value)} in row {_row(array, k)}")
             if numeric and isinstance(value, (str, bytes)) and not _is_number(value):
                 raise ValueError(f"y must hold numbers; got {shown(value)} in row {_row(array, k)}")
-            if not isinstance(value, (str, bytes)) and not hasattr(value, "__float__"):
+            if isinstance(value, bytes) or (not isinstance(value, str) and not hasattr(value, "__float__")):
                 raise ValueError(f"y must hold numbers or labels; got {shown(value)} in row {_row(array, k)}")
     if numeric:
         return

@@ -295,17 +295,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             groups = {level: k for k, level in enumerate(kept)}
             other, missing = len(groups), len(groups) + 1
             code = np.array([missing if v == "" else groups.get(v, other) for v in values])
-            made = self._statistics(j, kept, code, target, rest if many else None)
+            rare = n_rare / max(len(values), 1)
+            made = self._statistics(j, kept, code, target, rest if many else None, rare)
             return made if made.features else Made(gaps, why=f"its {n_levels} levels {USELESS}")
         if len(kept) == 2 and not n_rare and not gaps:
-            return Made([Levels(j, {kept[1]: 1.0}, 0.0, 0.0)])
-        features: list[Feature] = [Levels(j, {level: 1.0}, 0.0, 0.0) for level in kept]
+            return Made([Levels(j, {kept[1]: 1.0}, 0.0, 0.0, rare=1.0)])  # the other level is not named
+        rare = n_rare / len(values)
+        features: list[Feature] = [Levels(j, {level: 1.0}, 0.0, 0.0, rare=rare) for level in kept]
         if pooled and len(kept) > 1:
-            features.append(Levels(j, dict.fromkeys(kept, 0.0), 1.0, 0.0))
+            features.append(Levels(j, dict.fromkeys(kept, 0.0), 1.0, 0.0, rare=rare))
         return Made([*features, *gaps])
 
     def _statistics(
-        self, j: int, kept: list[str], code: NDArray[np.intp], target: NDArray[Any], rest: list[Floats] | None
+        self,
+        j: int,
+        kept: list[str],
+        code: NDArray[np.intp],
+        target: NDArray[Any],
+        rest: list[Floats] | None,
+        rare: float,
     ) -> Made:
         """Target statistics of a category for each output, or each class; out of fold where there is a ``rest``.
 
@@ -327,7 +335,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             statistic = cells.statistic(Y, strength)
             for i, name in enumerate(names):
                 numbers = dict(zip(kept, statistic[:, i].tolist(), strict=False))
-                made.features.append(Levels(j, numbers, float(statistic[-2, i]), float(statistic[-1, i]), name))
+                made.features.append(Levels(j, numbers, float(statistic[-2, i]), float(statistic[-1, i]), name, rare))
         return made
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.runtime.words import number, shown
-from opttree.tables.checks import as_given
+from opttree.tables.checks import as_given, warn
 
 __all__ = ["Encoding", "Levels", "Missing", "Unread", "Value"]
 
@@ -25,6 +25,7 @@ WHOLE = re.compile(r"(-?\d+)\.0+")  # a whole number that a program has written 
 DAY = 86_400.0  # seconds
 EPOCH = datetime.datetime(1970, 1, 1)
 MOST_NAMED = 8  # levels of a category that a text lists
+MOST_NEW, FEWEST_NEW = 0.3, 20  # share of rows with levels that a model does not know, and rows, that give a warning
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ class Levels:
     of : str, default "indicator"
         What the numbers are. "indicator": 1 for the levels in ``numbers``, 0 for the others. Else the mean of the
         target in each category, or the share of a class, which ``of`` names.
+    rare : float, default 0.0
+        Share of the training rows whose categories were too rare to be known.
 
     See Also
     --------
@@ -153,6 +156,7 @@ class Levels:
     other: float
     missing: float
     of: str = "indicator"
+    rare: float = 0.0
 
     def number_of(self, level: str) -> float:
         """Number of a category.
@@ -329,7 +333,25 @@ class Encoding:
         ValueError
             For a column that is absent, or holds text where numbers are needed, or infinity.
         """
-        return self.encode(raw_columns(X, self.columns, self.read))
+        raw = raw_columns(X, self.columns, self.read)
+        self._warn_of_new_levels(raw)
+        return self.encode(raw)
+
+    def _warn_of_new_levels(self, raw: Sequence[Any]) -> None:
+        """A `TableWarning` for each column of which many more rows than in training have levels that are not known."""
+        for c in self.read:
+            if not self.columns[c].is_category or len(raw[c]) < FEWEST_NEW:
+                continue
+            of_column = [feature for feature in self.features if feature.column == c]
+            levels = {level for feature in of_column if isinstance(feature, Levels) for level in feature.numbers}
+            if not levels or any(isinstance(feature, Unread) for feature in of_column):  # not all that it knew
+                continue
+            rare = max(feature.rare for feature in of_column if isinstance(feature, Levels))
+            new = sum(level != "" and level not in levels for level in raw[c])
+            if new > (rare + MOST_NEW) * len(raw[c]):
+                first = next(level for level in raw[c] if level != "" and level not in levels)
+                known = f"{new} of {len(raw[c])} rows have levels that the model does not know"
+                warn(f"column {self.columns[c].name!r}: {known}, such as {shown(first)}")
 
     def encode(self, raw: Sequence[Any]) -> Floats:
         """Features of columns.
@@ -553,6 +575,7 @@ def _check_feature(feature: Feature, column: Column) -> None:
             _check_finite(f"the number of level {shown(level)}", value)
         _check_finite("other", feature.other)
         _check_finite("missing", feature.missing)
+        _check_finite("rare", feature.rare)
     elif not isinstance(feature, (Missing, Unread)):
         raise ValueError(f"a feature must be one of {', '.join(FEATURES)}; got {shown(feature)}")
 

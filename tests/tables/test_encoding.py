@@ -325,3 +325,17 @@ def test_a_level_has_one_meaning(written):
     assert model.predict(pd.DataFrame({"code": [written]})) == pytest.approx(5.0)
     assert model.predict(pd.DataFrame({"code": [-0.0]})) == pytest.approx(3.0)
     assert model.tree_.encoding.columns[0].kind == "code"
+
+
+def test_rows_of_unknown_levels_are_said():
+    X = pd.DataFrame({"city": ["Bonn", "Ulm", "Trier"] * 20})
+    model = TAORegressor(2, splits="axis", random_state=0).fit(X, [1.0, 2.0, 5.0] * 20)
+    with pytest.warns(TableWarning, match="column 'city': 40 of 60 rows have levels that the model does not know"):
+        model.predict(pd.DataFrame({"city": ["bonn", "ULM", "Trier"] * 20}))
+    model.predict(X)
+
+
+def test_texts_for_terminals_have_no_escape_sequences():
+    X = pd.DataFrame({"a\x1b[31m": ["x\x1b[2J", "y"] * 30})
+    model = TAORegressor(1, splits="axis", random_state=0).fit(X, [1.0, 2.0] * 30)
+    assert "\x1b" not in model.to_text() + model.explain(X[:1]) + str(opttree.describe_table(X))

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_ordered
+from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
 from opttree.statement.numbers import check_numbers
 from opttree.tables.checks import as_given, check_columns, check_target
@@ -75,7 +76,11 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
             if eval_set is not None:
                 raise ValueError("eval_set is for one output; got y of several")
             y, several = joint(y, options.class_weight)
-        check_classification_targets(y)
+        try:
+            check_classification_targets(y)
+        except ValueError as error:
+            rule = "Unknown label type: y must hold texts, booleans or whole numbers as labels"
+            raise ValueError(f"{rule}; got {shown(y.ravel()[:5].tolist())}") from error
     return Rows(X, y, check_sample_weight(sample_weight, X), table, several)
 
 
