@@ -4,8 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, make_friedman1
+from sklearn.metrics import log_loss
 
-from opttree import BoostedTreesRegressor, GETRegressor, GradTreeClassifier, SDTRRegressor, TAORegressor
+from opttree import (
+    BoostedTreesClassifier,
+    BoostedTreesRegressor,
+    GETRegressor,
+    GradTreeClassifier,
+    SDTRRegressor,
+    TAORegressor,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +46,39 @@ def test_classes_of_the_validation_rows_must_be_known():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="eval_set must have classes of y"):
         GradTreeClassifier(2, epochs=20).fit(X[:100], y[:100], eval_set=(X[100:], y[100:]))
+
+
+def test_several_eval_sets_have_names_and_a_history():
+    X, y = make_friedman1(400, random_state=0)
+    train, first, second = (X[:200], y[:200]), (X[200:300], y[200:300]), (X[300:], y[300:])
+    model = BoostedTreesRegressor(base="axis", n_estimators=20, random_state=0)
+    model.fit(*train, eval_set=[first, second])
+    assert list(model.evals_result_) == ["validation_0", "validation_1"]
+    losses = model.evals_result_["validation_1"]["rmse"]
+    assert len(losses) == model.n_estimators_
+    assert losses[-1] == pytest.approx(np.sqrt(np.mean((model.predict(second[0]) - second[1]) ** 2)))
+    assert losses[-1] == min(losses)
+    alone = BoostedTreesRegressor(base="axis", n_estimators=20, random_state=0).fit(*train, eval_set=second)
+    np.testing.assert_array_equal(alone.predict(X), model.predict(X))
+    labels = y > np.median(y)
+    named = BoostedTreesClassifier(base="axis", n_estimators=5, random_state=0)
+    named.fit(X[:200], labels[:200], eval_set={"held out": (X[200:], labels[200:])})
+    assert named.evals_result_["held out"]["log_loss"][-1] == pytest.approx(
+        log_loss(labels[200:], named.predict_proba(X[200:]))
+    )
+    single = GETRegressor(2, n_starts=1, random_state=0).fit(*train, eval_set=first)
+    assert len(single.evals_result_["validation_0"]["rmse"]) == 1
+    for wrong, words in (
+        ([], "at least one|must be a pair"),
+        ({"a": 3}, "a mapping of names to pairs"),
+        (3, "must be a pair"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            model.fit(*train, eval_set=wrong)
+
+
+def test_no_depth_is_a_search_for_it():
+    X, y = make_friedman1(150, random_state=0)
+    given, searched = (TAORegressor(depth, cv=2, random_state=0).fit(X, y) for depth in (None, "cv"))
+    assert given.best_depth_ == searched.best_depth_
+    assert given.to_html().startswith("<!DOCTYPE html>")
