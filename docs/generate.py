@@ -151,10 +151,11 @@ def methods() -> str:
     """The table of methods, with links to their estimators."""
     rows = []
     for name, method in METHODS.items():
+        if not method.family:
+            continue
         classes = [method.estimator_class(task) for task in ("regression", "classification")]
         links = ", ".join(f"{{py:obj}}`~opttree.{c.__name__}`" for c in classes if c is not None)
-        if method.family:
-            rows.append((f"`{name}`", method.doc, links))
+        rows.append((f"`{name}`", method.doc, links))
     return _table(("name", "what it is", "estimators"), rows)
 
 
