@@ -574,8 +574,6 @@ def _said_of_texts(texts: Sequence[str], counts: Sequence[int]) -> list[str]:
         said.append(
             f"text, though {n_numeric} of {total} entries are numbers: {_quoted(others)} ({n_others} rows) are not"
         )
-    elif marks:
-        said.append(f"{_quoted(marks)} may mark missing values ({sum(rows[m] for m in marks)} rows; --na {marks[0]})")
     return said
 
 
