@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,6 @@ from scipy.special import fdtrc
 from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeRegressor
@@ -49,7 +49,7 @@ CHOICES = ("auto", "drop", "keep")
 FOLDS = 5
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the shrinkage of target statistics, in rows
 CHANCE = 0.01  # of a column that says nothing to be taken for one that does
-FEWEST_ROWS, MOST_ROWS, MOST_FEATURES = 20, 20_000, 30  # of the models by which statistics are judged
+FEWEST_ROWS, MOST_ROWS, MOST_ROWS_OF_TREES, MOST_FEATURES = 20, 200_000, 5000, 30  # of models that judge statistics
 USELESS = "do not predict the target (high_cardinality='keep' keeps them)"
 
 
@@ -245,7 +245,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 large.append(j)
         rest = None
         for j in large:  # are judged by what the others leave unexplained
-            if rest is None and target is not None:
+            if rest is None and target is not None and self.high_cardinality == "keep":
+                rest = [np.zeros((len(used), 0))] * target.shape[1]  # none is judged
+            elif rest is None and target is not None:
                 others = Encoding(columns, tuple(feature for one in made.values() for feature in one.features))
                 rest = _rest(others.encode(raw)[used], target)
             made[j] = self._category(j, [raw[j][i] for i in used], target, rest)
@@ -266,8 +268,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _number(self, j: int, values: Floats) -> list[Feature]:
         """The features of a number, a boolean or a date."""
         there = values[~np.isnan(values)]
-        fill = SimpleImputer(strategy="median", keep_empty_features=True).fit(values[:, None]).statistics_[0]
-        fill = 0.0 if there.size == 0 else float(fill)
+        fill = float(np.median(there)) if there.size else 0.0
         if there.size == values.size:
             return [Value(j, fill)]
         if not self.ordered:
@@ -401,25 +402,31 @@ class _Cells:
 def _rest(Z: Floats, target: NDArray[Any]) -> list[Floats]:
     """For each output the numbers (n, q) less what other features predict of them on other folds.
 
-    Of a linear model and a tree the better one counts, and of many features those that go along with the output most:
-    against less noise, weaker effects of levels show.
+    Of a linear model and, of few rows, a tree the better one counts, and of many features those that go along with an
+    output most: against less noise, weaker effects of levels show.
     """
     outputs = [_numbers_of(output)[1] for output in target.T]
     n = len(Z)
     Z = Z[:, Z.std(axis=0) > 0.0]
     if not FEWEST_ROWS <= n <= MOST_ROWS or not Z.shape[1]:
         return outputs
-    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
-    left = []
-    for Y in outputs:
-        strongest = np.argsort(-np.abs(Z.T @ (Y - Y.mean(axis=0))).max(axis=1), kind="stable")[:MOST_FEATURES]
-        folds = KFold(FOLDS, shuffle=True, random_state=0)
-        models = Ridge(1.0), DecisionTreeRegressor(max_depth=6, min_samples_leaf=5, random_state=0)
-        with config_context(enable_metadata_routing=False, transform_output="default"):
-            guesses = [cross_val_predict(m, Z[:, strongest], Y, cv=folds).reshape(Y.shape) for m in models]
-        rests = [Y, *(Y - guess for guess in guesses)]
-        left.append(min(rests, key=lambda rest: float((rest.var(axis=0) * _precision(Y)).sum())))
-    return left
+    Y = np.concatenate(outputs, axis=1)
+    scale = _precision(Y)
+    along = np.abs((Z - Z.mean(axis=0)).T @ ((Y - Y.mean(axis=0)) * np.sqrt(scale))) / Z.std(axis=0)[:, None]
+    strongest = np.argsort(-along.max(axis=1), kind="stable")[:MOST_FEATURES]
+    Z = (Z[:, strongest] - Z[:, strongest].mean(axis=0)) / Z[:, strongest].std(axis=0)
+    models: list[Any] = [Ridge(1.0)]
+    if n <= MOST_ROWS_OF_TREES:
+        models.append(DecisionTreeRegressor(max_depth=6, min_samples_leaf=5, random_state=0))
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    with config_context(enable_metadata_routing=False, transform_output="default"):
+        rests = [Y, *(Y - cross_val_predict(model, Z, Y, cv=folds).reshape(Y.shape) for model in models)]
+    ends = np.cumsum([0, *(output.shape[1] for output in outputs)])
+    parts = [slice(first, last) for first, last in pairwise(ends)]
+    return [
+        min((rest[:, part] for rest in rests), key=lambda one: float((one.var(axis=0) * scale[part]).sum()))
+        for part in parts
+    ]
 
 
 def _numbers_of(output: NDArray[Any]) -> tuple[list[str], Floats]:
