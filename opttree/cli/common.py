@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def reading_of(args: argparse.Namespace, path: str, text: Any = (), like: Any = None) -> Reading:
+def reading_of(args: argparse.Namespace, path: str, text: Any = (), like: Any = None, known: Any = None) -> Reading:
     """The table of a file, by the options that say how it is written."""
     from opttree.tables.reading import read
 
@@ -61,7 +62,7 @@ def reading_of(args: argparse.Namespace, path: str, text: Any = (), like: Any = 
     options = {name: getattr(args, name) for name in ("decimal", "thousands", "encoding", "na", "header", "dates")}
     drop = names_in(args.drop)
     try:
-        return read(path, sep=sep, drop=drop, text=text, like=like, **options)
+        return read(path, sep=sep, drop=drop, text=text, like=like, known=known, **options)
     except ValueError as error:
         name = str(error).partition(" ")[0]
         raise ValueError(f"--{error}" if name in ("sep", "drop", *options) else str(error)) from error
@@ -69,9 +70,16 @@ def reading_of(args: argparse.Namespace, path: str, text: Any = (), like: Any = 
 
 def table_for(args: argparse.Namespace, model: Any) -> pd.DataFrame:
     """The rows of a file for a saved model: texts where it was trained on texts, the others as they were read then."""
+    from opttree.tables.form import Form
+
     columns = () if model.encoding is None else model.encoding.columns
     text = {column.name for column in columns if column.is_category}
-    return reading_of(args, args.data, text=text, like=model.form).frame
+    known = {column.name: column.kind for column in columns} or dict.fromkeys(model.feature_names, "number")
+    like = model.form or Form(separator="", decimal="")  # of a model that Python has saved, the file tells
+    reading = reading_of(args, args.data, text=text, like=like, known=known)
+    for note in reading.notes:
+        print(f"opttree: {plain(note)}", file=sys.stderr)
+    return reading.frame
 
 
 def table_of(args: argparse.Namespace) -> tuple[pd.DataFrame, pd.Series]:

@@ -50,6 +50,9 @@ FOLDS = 5
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the shrinkage of target statistics, in rows
 CHANCE = 0.01  # of a column that says nothing to be taken for one that does
 FEWEST_ROWS, MOST_ROWS, MOST_ROWS_OF_TREES, MOST_FEATURES = 20, 200_000, 5000, 30  # of models that judge statistics
+MOST_RESTS = 10  # times that what is left unexplained is found anew, as columns join
+MOST_BESIDE = 3  # features beside which levels may matter
+FEWEST_LEVELS, JUDGED_ROWS = 4, 30  # of a category of fewer rows a level that must show that it matters
 USELESS = "do not predict the target (high_cardinality='keep' keeps them)"
 
 
@@ -66,9 +69,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     level, shrunk towards that of all rows by ``(n mean + m all) / (n + m)`` for a level of n rows. Training rows get
     the statistic of the other folds, so that no row sees its own y; m has the least squared error there.
 
-    A category of more than ``max_levels`` levels is left out, with a `TableWarning`, where no level has enough rows, as
-    in columns of names and keys, or where its levels do not differ by more than chance in what the other columns leave
-    unexplained (by a linear model or a tree, on other folds). Whether it is missing is kept.
+    A category of more than ``max_levels`` levels, or of four and more with fewer than 30 rows each, is left out, with
+    a `TableWarning`, where no level has enough rows, as in columns of names and keys, or where its levels do not differ
+    by more than chance in what the other columns leave unexplained (by a linear model or a tree, on other folds).
+    Whether it is missing is kept.
 
     With ``ordered``, for axis-aligned splits: categories are ordered by the target statistic, so that a threshold parts
     them into two sets, of which one is the best for numbers and two classes (Breiman et al. 1984, section 4.2); up to
@@ -239,18 +243,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for j, column in enumerate(columns):
             if not column.is_category:
                 made[j] = Made(self._number(j, raw[j][used]))
-            elif target is None or len({*raw[j]} - {""}) <= self.max_levels:
+            elif target is None or not self._is_judged([raw[j][i] for i in used]):
                 made[j] = self._category(j, [raw[j][i] for i in used], target)
             else:
                 large.append(j)
-        rest = None
-        for j in large:  # are judged by what the others leave unexplained
-            if rest is None and target is not None and self.high_cardinality == "keep":
-                rest = [np.zeros((len(used), 0))] * target.shape[1]  # none is judged
-            elif rest is None and target is not None:
-                others = Encoding(columns, tuple(feature for one in made.values() for feature in one.features))
-                rest = _rest(others.encode(raw)[used], target)
-            made[j] = self._category(j, [raw[j][i] for i in used], target, rest)
+        beside = [feature for one in made.values() for feature in one.features]
+        large.sort(key=lambda j: len({*raw[j]}))
+        rest, known = None, -1
+        for count, j in enumerate(large):  # are judged by what the others leave unexplained
+            values = [raw[j][i] for i in used]
+            if target is not None and self.high_cardinality == "keep":
+                rest = [np.zeros((len(used), 0))] * target.shape[1], np.zeros((len(used), 0))  # none is judged
+            elif target is not None and len(beside) > known and count % (1 + len(large) // MOST_RESTS) == 0:
+                rest, known = _rest(Encoding(columns, tuple(beside)).encode(raw)[used], target), len(beside)
+            made[j] = self._category(j, values, target, rest)
+            if made[j].features and not made[j].folded:
+                beside += [Levels(j, {level: 1.0}, 0.0, 0.0) for level in sorted({*values} - {""})]
         features: list[Feature] = []
         folded: dict[int, Floats] = {}  # out-of-fold values, by number of the feature
         for j in range(len(columns)):
@@ -268,6 +276,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _number(self, j: int, values: Floats) -> list[Feature]:
         """The features of a number, a boolean or a date."""
         there = values[~np.isnan(values)]
+        if 0 < there.size < min(self.min_level_rows, values.size):  # too few to tell anything but that
+            return [Missing(j)]
         fill = float(np.median(there)) if there.size else 0.0
         if there.size == values.size:
             return [Value(j, fill)]
@@ -276,6 +286,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         low, high = (float(there.min()), float(there.max())) if there.size else (0.0, 0.0)
         beside = max(float(there.std()) if there.size else 0.0, 1e-3 * max(abs(low), abs(high), 1e-3))
         return [Value(j, low - beside, low, high), Value(j, high + beside, low, high)]
+
+    def _is_judged(self, values: list[str]) -> bool:
+        """Whether a category must show that it matters: of many levels, or of few rows a level."""
+        levels = {*values} - {""}
+        few = len(levels) >= FEWEST_LEVELS and len(values) - values.count("") < JUDGED_ROWS * len(levels)
+        return len(levels) > self.max_levels or few
 
     def _category(self, j: int, values: list[str], target: NDArray[Any] | None, rest: Any = None) -> Made:
         """The features of a category; ``rest`` is what other columns leave unexplained of each output."""
@@ -297,8 +313,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             other, missing = len(groups), len(groups) + 1
             code = np.array([missing if v == "" else groups.get(v, other) for v in values])
             rare = n_rare / max(len(values), 1)
-            made = self._statistics(j, kept, code, target, rest if many else None, rare)
+            made = self._statistics(j, kept, code, target, rest, many, rare)
             return made if made.features else Made(gaps, why=f"its {n_levels} levels {USELESS}")
+        if rest is not None and self.high_cardinality != "keep":
+            groups = {level: k for k, level in enumerate(kept)}
+            code = np.array([len(groups) + (v == "") if v not in groups else groups[v] for v in values])
+            cells = _Cells(code, np.zeros(len(code), np.intp), len(groups) + 2, self.min_level_rows)
+            if not any(cells.differ(one, rest[1]) for one in rest[0]):
+                return Made(gaps, why=f"its {n_levels} levels {USELESS}")
         if len(kept) == 2 and not n_rare and not gaps:
             return Made([Levels(j, {kept[1]: 1.0}, 0.0, 0.0, rare=1.0)])  # the other level is not named
         rare = n_rare / len(values)
@@ -313,24 +335,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         kept: list[str],
         code: NDArray[np.intp],
         target: NDArray[Any],
-        rest: list[Floats] | None,
+        rest: tuple[list[Floats], Floats] | None,
+        fold: bool,
         rare: float,
     ) -> Made:
-        """Target statistics of a category for each output, or each class; out of fold where there is a ``rest``.
+        """Target statistics of a category for each output, or each class; with ``fold``, out of fold.
 
         ``code`` numbers the levels of the rows, those that are pooled and the missing ones behind ``kept``. There are
         no features where the levels out of fold say nothing of the rest.
         """
         made = Made([])
         n_groups = len(kept) + 2
-        folds = np.zeros(len(code), np.intp) if rest is None else _folds(code, n_groups, self.random_state)
+        folds = _folds(code, n_groups, self.random_state) if fold else np.zeros(len(code), np.intp)
         cells = _Cells(code, folds, n_groups, self.min_level_rows)
         for k, output in enumerate(target.T):
             names, Y = _numbers_of(output)
             strength = 0.0
-            if rest is not None:
-                if self.high_cardinality != "keep" and not cells.differ(rest[k]):
-                    continue
+            judged = rest is not None and self.high_cardinality != "keep"
+            if judged and not cells.differ(rest[0][k], np.zeros((len(code), 0)) if fold else rest[1]):  # type: ignore[index]
+                continue
+            if fold:
                 strength, values = cells.out_of_fold(Y)
                 made.folded.update({len(made.features) + i: values[:, i] for i in range(Y.shape[1])})
             statistic = cells.statistic(Y, strength)
@@ -379,10 +403,11 @@ class _Cells:
                 best = error, strength, values
         return best[1:]
 
-    def differ(self, Y: Floats) -> bool:
-        """Whether some of the numbers (n, q) differ between groups by more than chance would: an F test of their ranks,
-        which single large numbers do not sway.
+    def differ(self, Y: Floats, beside: Floats) -> bool:
+        """Whether some of the numbers (n, q), or their products with the features ``beside`` (n, s), differ between
+        groups by more than chance would: an F test of their ranks, which single large numbers do not sway.
         """
+        Y = np.concatenate([Y, *(Y * beside[:, [k]] for k in range(beside.shape[1]))], axis=1)
         known = ~self.few[self.code, 0, 0]
         code = self.code[known]
         counts = np.bincount(code)
@@ -399,8 +424,9 @@ class _Cells:
         return least * Y.shape[1] < CHANCE
 
 
-def _rest(Z: Floats, target: NDArray[Any]) -> list[Floats]:
-    """For each output the numbers (n, q) less what other features predict of them on other folds.
+def _rest(Z: Floats, target: NDArray[Any]) -> tuple[list[Floats], Floats]:
+    """For each output the numbers (n, q) less what other features predict of them on other folds; and some of these
+    features, beside which levels may matter.
 
     Of a linear model and, of few rows, a tree the better one counts, and of many features those that go along with an
     output most: against less noise, weaker effects of levels show.
@@ -409,7 +435,7 @@ def _rest(Z: Floats, target: NDArray[Any]) -> list[Floats]:
     n = len(Z)
     Z = Z[:, Z.std(axis=0) > 0.0]
     if not FEWEST_ROWS <= n <= MOST_ROWS or not Z.shape[1]:
-        return outputs
+        return [output - output.mean(axis=0) for output in outputs], np.zeros((n, 0))
     Y = np.concatenate(outputs, axis=1)
     scale = _precision(Y)
     along = np.abs((Z - Z.mean(axis=0)).T @ ((Y - Y.mean(axis=0)) * np.sqrt(scale))) / Z.std(axis=0)[:, None]
@@ -420,13 +446,17 @@ def _rest(Z: Floats, target: NDArray[Any]) -> list[Floats]:
         models.append(DecisionTreeRegressor(max_depth=6, min_samples_leaf=5, random_state=0))
     folds = KFold(FOLDS, shuffle=True, random_state=0)
     with config_context(enable_metadata_routing=False, transform_output="default"):
-        rests = [Y, *(Y - cross_val_predict(model, Z, Y, cv=folds).reshape(Y.shape) for model in models)]
+        rests = [
+            Y - Y.mean(axis=0),
+            *(Y - cross_val_predict(model, Z, Y, cv=folds).reshape(Y.shape) for model in models),
+        ]
     ends = np.cumsum([0, *(output.shape[1] for output in outputs)])
     parts = [slice(first, last) for first, last in pairwise(ends)]
-    return [
+    left = [
         min((rest[:, part] for rest in rests), key=lambda one: float((one.var(axis=0) * scale[part]).sum()))
         for part in parts
     ]
+    return left, Z[:, :MOST_BESIDE]
 
 
 def _numbers_of(output: NDArray[Any]) -> tuple[list[str], Floats]:

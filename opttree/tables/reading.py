@@ -12,7 +12,7 @@ import lzma
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from opttree.runtime.words import shown
-from opttree.tables.form import Form
+from opttree.tables.form import Form, Written
 from opttree.tables.words import (
     DATE_ORDERS,
     MANY,
@@ -55,6 +55,7 @@ ENCODINGS = [
 REGULAR = 0.9  # share of the lines that have as many values as most
 COMMA_NUMBER = re.compile(r"-?\d{1,3}(\.\d{3})*,\d+|-?\d+,\d+")
 POINT_NUMBER = re.compile(r"-?\d*\.(\d{1,2}|\d{4,})")
+BLANKS = ["", "NA", "N/A", "#N/A", "#NA", "<NA>", "NULL", "null", "NaN", "nan", "n/a", "-NaN", "-nan", "#N/A N/A"]
 MOST_LISTED = 5  # texts that a note quotes
 MOST_TITLES = 20  # lines before the names of the columns
 Rows = list[tuple[int, list[str]]]
@@ -161,6 +162,7 @@ def read(
     dates: str = "auto",
     text: Collection[str] = (),
     like: Form | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> Reading:
     """`read_table`, with what there is to say of it.
 
@@ -169,7 +171,9 @@ def read(
     text : collection of str, default ()
         Columns that stay texts.
     like : Form or None, default None
-        How the table of the training was written: numbers and dates are read in the same way.
+        How the table of the training was written: this one is read in the same way, and keeps all of its rows.
+    known : mapping of str to str or None, default None
+        With ``like``: the columns of the training, and whether they held a "number", a "date" or something else.
 
     Returns
     -------
@@ -186,9 +190,10 @@ def read(
             raise ValueError(f"{str(path)!r} must be a readable Parquet file; {_first_line(error)}") from error
     else:
         if like is not None:
-            decimal, thousands = decimal or like.decimal, thousands or like.thousands or None
+            decimal, thousands = decimal or like.decimal or None, thousands or like.thousands or None
             na = (*na, *like.marks)
-        frame, form, notes = _text_table(path, sep, decimal, thousands, encoding, tuple(na), header, set(text))
+        given = _Given(path, sep, decimal, thousands, encoding, tuple(na), header, frozenset(text), like, known or {})
+        frame, form, notes = _text_table(given)
     of_columns: dict[str, list[str]] = {}
     frame = _named(frame, notes, of_columns)
     for name in drop:
@@ -199,17 +204,36 @@ def read(
         notes.append(f"left out as asked: {', '.join(map(repr, drop))}")
     if not frame.shape[1] or frame.empty:
         raise ValueError(f"{str(path)!r} must hold at least one row; got none")
-    forms = {} if like is None else like.dates
-    found: dict[str, str] = {}
+    written = {} if like is None else dict(like.columns)
+    for name, kind in (known or {}).items():
+        if kind == "number" and name not in written:
+            written[name] = Written("number", form.decimal)
+    found: dict[str, Written] = {}
     for name in frame.columns:
         if name in text or not _is_text(frame[name]):
             continue
-        frame[name], said, made = _typed(frame[name], form, decimal, thousands, dates, forms.get(name))
+        frame[name], said, made = _typed(frame[name], form, decimal, thousands, dates, written.get(name))
         of_columns.setdefault(name, []).extend(said)
-        if made:
+        if made is not None:
             found[name] = made
-    form = Form(form.separator, form.encoding, form.decimal, form.thousands, form.header, tuple(na), found)
+    form = replace(form, marks=tuple(na), columns=found)
     return Reading(frame, form, tuple(notes), {name: tuple(said) for name, said in of_columns.items() if said})
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What is known of a text file, see `read`."""
+
+    path: Path
+    sep: str | None
+    decimal: str | None
+    thousands: str | None
+    encoding: str | None
+    na: tuple[str, ...]
+    header: bool | None
+    text: frozenset[str]
+    like: Form | None
+    known: Mapping[str, str]
 
 
 def _check(sep: Any, decimal: Any, thousands: Any, encoding: Any, dates: Any) -> None:
@@ -231,52 +255,35 @@ def _check(sep: Any, decimal: Any, thousands: Any, encoding: Any, dates: Any) ->
 # ---- files ------------------------------------------------------------------------------------------------------
 
 
-def _text_table(
-    path: Path, sep: str | None, decimal: str | None, thousands: str | None, encoding: str | None,
-    na: tuple[str, ...], header: bool | None, text: set[str],
-) -> tuple[pd.DataFrame, Form, list[str]]:  # fmt: skip
+def _text_table(given: _Given) -> tuple[pd.DataFrame, Form, list[str]]:
     """The table of a text file, whose columns are numbers, booleans or texts, and the form of the file."""
     notes: list[str] = []
+    path, like = given.path, given.like
     opened = OPEN.get(path.suffix.lower(), open)
     try:
         with opened(path, "rb") as file:
             head = file.read(HEAD)
             whole = len(head) < HEAD
-            raw = head if whole else None
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise ValueError(f"{str(path)!r} must be a readable CSV file with a header; {_first_line(error)}") from error
-    guessed = encoding is None
-    if encoding is None:
-        encoding = _encoding(head, whole)
-        if encoding not in ("utf-8", "utf-8-sig", "ascii"):
-            notes.append(f"encoding {encoding}, by its bytes (--encoding names another)")
+    encoding = given.encoding or _encoding(head, whole)
+    if given.encoding is None and encoding not in ("utf-8", "utf-8-sig", "ascii"):
+        notes.append(f"encoding {encoding}, by its bytes (--encoding names another)")
     try:
-        lines = codecs.getincrementaldecoder(encoding)("replace" if guessed else "strict").decode(head, final=whole)
+        errors = "strict" if given.encoding else "replace"
+        lines = codecs.getincrementaldecoder(encoding)(errors).decode(head, final=whole)
     except (UnicodeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is not of encoding {encoding}; --encoding names another") from error
-    if "\ufffd" in lines:
-        notes.append(f"some bytes are not of encoding {encoding}, and were replaced (--encoding names another)")
     if "\x00" in lines:
         raise ValueError(f"{str(path)!r} must be a text file with a table; it holds zero bytes")
     skipped, named, lines = _without_comments(lines, notes)
     if not lines.strip():
         raise ValueError(f"{str(path)!r} must be a readable CSV file with a header; it is empty")
-    if sep is None:
-        sep = named or _separator(lines)
-        if sep != ",":
-            notes.append(f"separator {NAMES.get(sep, repr(sep))}")
-    numbered = _rows(lines, sep)
-    if header is not False:
-        numbered = _without_titles(numbered, notes)
+    sep, numbered, header = _parted(given, lines, named, notes)
     rows = [row for _line, row in numbered]
     width = _width(numbered[1:] or numbered)
-    if header is None:
-        header = _has_header(rows)
-        if not header:
-            notes.append(
-                "no header: the first line holds numbers; columns are called x0, x1, ... (--header: it has names)"
-            )
     cells = [cell.strip() for row in rows[int(header) :] for cell in row]
+    decimal = given.decimal
     if decimal is None and sep != "," and _is_comma_decimal(cells):
         decimal = ","
         notes.append("decimal comma (--decimal . if it is not)")
@@ -287,33 +294,84 @@ def _text_table(
             names = [*names, ""]
         elif len({row[0] for row in longer}) == len(longer) > 1:  # names of rows, as R writes them
             names = ["", *names]
-    as_texts = decimal == "," or thousands is not None
-    dtype: Any = str if as_texts else {k: str for k, name in enumerate(names) if name in text}
-    widest = max(len(row) for row in rows)
-    if widest > len(names):
+    if (widest := max(len(row) for row in rows)) > len(names):
         raise ValueError(
             f"{str(path)!r} must have no more values in a row than names in its header; got {widest} values for "
             f"{len(names)} names, with {NAMES.get(sep, repr(sep))} between columns (--sep names another)"
         )
-    start = numbered[int(header)][0] if len(numbered) > int(header) else int(header)
+    as_texts = decimal == "," or given.thousands is not None
+    codes = {k for k in range(len(names)) if _is_code([row[k].strip() for row in rows[int(header) :] if k < len(row)])}
+    texts = {k for k, name in enumerate(names) if name in given.text or (like is not None and name in like.columns)}
+    for k in codes - texts if given.decimal is None else ():
+        notes.append(f"column {names[k] or k + 1}: numbers with leading zeros are codes, and stay text")
+    start = numbered[int(header)][0] if len(numbered) > int(header) else numbered[-1][0] + 1
+    source: Any = path
+    if whole:
+        source = io.BytesIO(head.rstrip(b"\r\n") if encoding.startswith(("utf-8", "cp", "latin", "ascii")) else head)
+    options: dict[str, Any] = {
+        "sep": r"\s+" if sep == " " else sep, "header": None, "skiprows": skipped + start, "names": range(len(names)),
+        "dtype": str if as_texts else dict.fromkeys(texts | codes, str), "index_col": False, "keep_default_na": False,
+        "na_values": [*BLANKS, *given.na], "skipinitialspace": True, "low_memory": False, "on_bad_lines": "error",
+        "compression": None if whole else "infer", "skip_blank_lines": like is None,
+    }  # fmt: skip
     try:
-        frame = pd.read_csv(
-            path if raw is None else io.BytesIO(raw), sep=r"\s+" if sep == " " else sep, encoding=encoding, header=None,
-            skiprows=skipped + start, names=range(len(names)), dtype=dtype, index_col=False, na_values=list(na),
-            skipinitialspace=True, low_memory=False, on_bad_lines="error",
-            compression="infer" if raw is None else None, encoding_errors="replace" if guessed else "strict",
-        )  # fmt: skip
+        try:
+            frame = pd.read_csv(source, encoding=encoding, **options)
+        except UnicodeError:
+            if given.encoding:
+                raise
+            if not whole:  # what follows the head is of another encoding
+                with opened(path, "rb") as file:
+                    encoding = _encoding(file.read(), True)
+            notes.append(f"some bytes are not of encoding {encoding}, and were replaced (--encoding names another)")
+            source = path if not whole else io.BytesIO(head)
+            frame = pd.read_csv(source, encoding=encoding, encoding_errors="replace", **options)
     except UnicodeError as error:
         raise ValueError(f"{str(path)!r} is not of encoding {encoding}; --encoding names another") from error
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{str(path)!r} must hold at least one row; got none") from error
     except (pd.errors.ParserError, ValueError, OSError) as error:
         raise ValueError(_of_rows(path, error, len(names), sep)) from error
-    frame = _without_empty_rows(frame, names, notes)
+    if like is None:
+        frame = _without_empty_rows(frame, names, notes)
     frame.columns = pd.Index(names)
-    if not header and frame.shape[1] > 1 and frame.iloc[:, -1].isna().all():
+    if not header and frame.shape[1] > 1 and like is None and frame.iloc[:, -1].isna().all():
         frame = frame.iloc[:, :-1]
-    return frame, Form(sep, encoding, decimal or ".", thousands or "", header), notes
+    return frame, Form(sep, encoding, decimal or ".", given.thousands or "", header), notes
+
+
+def _parted(given: _Given, lines: str, named: str, notes: list[str]) -> tuple[str, Rows, bool]:
+    """The separator, the rows from that with the names, and whether there are names."""
+    if given.like is not None:
+        usual = given.sep or given.like.separator
+        for sep in dict.fromkeys([*filter(None, [usual]), *SEPARATORS]):
+            rows = _rows(lines, sep)
+            for k, (_line, row) in enumerate(rows[:MOST_TITLES]):
+                if {cell.strip() for cell in row} & set(given.known):
+                    return sep, rows[k:], True
+        sep = usual or _separator(lines)
+        if not given.like.header and given.header is not True:
+            return sep, _rows(lines, sep), False
+        return sep, _rows(lines, sep), True  # whose names will be missed
+    sep = given.sep or named or _separator(lines)
+    if sep != "," and given.sep is None:
+        notes.append(f"separator {NAMES.get(sep, repr(sep))}")
+    rows = _rows(lines, sep)
+    if given.header is not False:
+        rows = _without_titles(rows, notes)
+    header = given.header
+    if header is None:
+        header = _has_header([row for _line, row in rows])
+        if not header:
+            words = "the first line holds numbers; columns are called x0, x1, ... (--header: it has names)"
+            notes.append(f"no header: {words}")
+    return sep, rows, header
+
+
+def _is_code(cells: Sequence[str]) -> bool:
+    """Whether the values of a column are numbers of which some begin with a zero, such as postal codes."""
+    there = [cell for cell in cells if cell]
+    return all(cell.isdigit() for cell in there) and any(len(cell) > 2 and cell[0] == "0" for cell in there)
 
 
 def _without_empty_rows(frame: pd.DataFrame, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
@@ -395,7 +453,7 @@ def _without_titles(rows: Rows, notes: list[str]) -> Rows:
     width = _width(rows)
     filled = [sum(cell.strip() != "" for cell in row) for _line, row in rows[:MOST_TITLES]]
     first = next((k for k, count in enumerate(filled) if count >= 0.8 * width), 0)
-    if first == 0 or width < 3 or any(count > 0.5 * width for count in filled[:first]):
+    if first == 0 or width < 2 or any(count > max(width // 4, 1) for count in filled[:first]):
         return rows
     notes.append(f"left out: {first} lines before the names of the columns")
     return rows[first:]
@@ -413,15 +471,15 @@ def _first(lines: str) -> tuple[str, str]:
 
 
 def _rows(lines: str, sep: str) -> Rows:
-    """The first rows that are not blank, each with the number of lines before it."""
+    """The first rows that are not blank, each with the number of rows before it, of which quotes may hold several
+    lines.
+    """
     rows: Rows = []
     reader = csv.reader(io.StringIO(lines, newline=""), delimiter=sep, skipinitialspace=True)
     with contextlib.suppress(csv.Error):
-        before = 0
-        for row in reader:
+        for before, row in enumerate(reader):
             if row:
                 rows.append((before, row))
-            before = reader.line_num
             if len(rows) > LINES:
                 break
     if len(lines) >= HEAD // 4 and len(rows) <= LINES:
@@ -430,22 +488,22 @@ def _rows(lines: str, sep: str) -> Rows:
 
 
 def _separator(lines: str) -> str:
-    """What stands between columns: by which most rows have the same number of values."""
-    best, chosen = (0.0, 1), ","
-    for sep in SEPARATORS:
+    """What stands between columns: by which most rows have as many values as the line with the names, or as most."""
+    found = []
+    for preference, sep in enumerate(SEPARATORS):
         rows = _rows(lines, sep)
         width = _width(rows)
         if width < 2:
             continue
         alike = sum(len(row) in (width, width - 1) for _line, row in rows) / len(rows)
-        score = (alike if alike >= REGULAR else 0.5 * alike, width)
-        if score[0] > best[0] + 0.02 or (abs(score[0] - best[0]) <= 0.02 and width > best[1]):
-            best, chosen = score, sep
-    if best[1] == 1:
-        widths = Counter(len(row) for _line, row in _rows(lines, " ")).most_common(1)[0]
-        if widths[0] > 1 and widths[1] >= REGULAR * len(_rows(lines, " ")):
-            return " "
-    return chosen
+        headed = any(len(row) in (width, width - 1) and len(row) > 1 for _line, row in rows[:1])
+        found.append((alike >= REGULAR, headed, round(alike, 1), width if headed else 0, -preference, sep))
+    if found and max(found)[0]:
+        return max(found)[-1]
+    widths = Counter(len(row) for _line, row in _rows(lines, " ")).most_common(1)[0]
+    if not found and widths[0] > 1 and widths[1] >= REGULAR * len(_rows(lines, " ")):
+        return " "
+    return max(found)[-1] if found else ","
 
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -485,14 +543,16 @@ def _named(frame: pd.DataFrame, notes: list[str], of_columns: dict[str, list[str
     """The table with different names, without columns of no name that are empty, or that count or name the rows."""
     names: list[str] = []
     kept: list[int] = []
-    for k, given in enumerate(map(str, frame.columns)):
-        name = given.strip()
+    given = [str(name).strip() for name in frame.columns]
+    nameless = [name == "" or re.fullmatch(r"Unnamed: \d+(\.\d+)?", name) is not None for name in given]
+    leading = next((k for k, one in enumerate(nameless) if not one), 0)
+    index = list(range(leading)) if leading > 1 and not frame.iloc[:, :leading].duplicated().any() else []
+    for k, name in enumerate(given):
         column = frame.iloc[:, k]
-        nameless = name == "" or re.fullmatch(r"Unnamed: \d+(\.\d+)?", name) is not None
-        if nameless and column.isna().all():
+        if nameless[k] and column.isna().all():
             notes.append(f"left out: column {k + 1}, which has no name and is empty")
             continue
-        if nameless and (column.is_unique and (k == 0 or _counts_rows(column))):
+        if nameless[k] and (k in index or _counts_rows(column) or (k == 0 and column.is_unique)):
             what = "counts" if _counts_rows(column) else "names"
             notes.append(f"left out: column {k + 1}, which has no name and {what} the rows")
             continue
@@ -511,11 +571,13 @@ def _named(frame: pd.DataFrame, notes: list[str], of_columns: dict[str, list[str
 
 
 def _counts_rows(column: pd.Series) -> bool:
-    """Whether a column is 0, 1, 2, ... or goes on from another number."""
+    """Whether a column counts up or down by one, or starts again at 0 or 1 as parts of a table do."""
     if column.dtype.kind not in "iuf" or len(column) < 2:
         return False
     numbers = column.to_numpy(np.float64)
-    return bool(np.all(np.diff(numbers) == 1.0))
+    steps = np.diff(numbers)
+    again = (steps == 1.0) | ((steps < 0.0) & np.isin(numbers[1:], (0.0, 1.0)))
+    return bool(np.all(again) and np.any(steps == 1.0)) or bool(np.all(steps == -1.0))
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -523,41 +585,55 @@ def _is_text(column: pd.Series) -> bool:
 
 
 def _typed(
-    column: pd.Series, form: Form, decimal: str | None, thousands: str | None, dates: str, known: str | None
-) -> tuple[pd.Series, list[str], str]:
-    """A column of texts as numbers or dates if all are, with what there is to say, and the format of dates."""
+    column: pd.Series, form: Form, decimal: str | None, thousands: str | None, dates: str, known: Written | None
+) -> tuple[pd.Series, list[str], Written | None]:
+    """A column of texts as numbers or dates if all are, what there is to say, and how they are written.
+
+    With ``known`` they are read as those of the training were, or stay texts.
+    """
     there = column.dropna()
-    if not len(there) or not all(isinstance(value, str) for value in there):
-        return column, [], ""
+    if not all(isinstance(value, str) for value in there) or (known is None and not len(there)):
+        return column, [], None
     stripped = column.map(lambda text: text.strip(), na_action="ignore")
     counts = stripped[stripped != ""].value_counts(sort=False)
     texts = [str(text) for text in counts.index]
     numbers = [int(count) for count in counts]
-    found: Found | None = None
-    if known is None:
-        usual = decimal or ("," if form.decimal == "," else None)
-        if len(texts) > MANY:
-            found = as_plain_numbers(texts, usual, thousands)
-        found = found or as_numbers(texts, numbers, usual, thousands) or as_clock(texts)
-        if found is None and usual is not None and decimal is None:
-            found = as_numbers(texts, numbers)
-    if found is None and dates != "none":
-        found = as_dates(texts, dates, known) or (as_dates(texts, dates) if known else None)
+    found, kind = _found(texts, numbers, decimal or ("," if form.decimal == "," else None), thousands, dates, known)
+    if found is None and known is None and decimal is None and form.decimal == ",":
+        found, kind = _found(texts, numbers, None, thousands, "none", None)
     if found is None:
-        said = _said_of_texts(texts, numbers)
-        return stripped.where(stripped != "", None), said, ""
+        return stripped.where(stripped != "", None), _said_of_texts(texts, numbers), None
     values = {**found.values, "": np.nan}
     typed = pd.Series(
         [values[text] if isinstance(text, str) else np.nan for text in stripped], column.index, name=column.name
     )
-    typed = pd.to_datetime(typed) if found.form else typed.astype(np.float64)
-    said = [f"read as {found.how}"] if found.form or found.how != "numbers" or form.decimal != "," else []
-    if found.how == "numbers":
-        said = []
+    typed = pd.to_datetime(typed) if kind == "date" else typed.astype(np.float64)
+    said = [] if found.how == "numbers" else [f"read as {found.how}"]
     if found.marks:
         rows = sum(count for text, count in zip(texts, numbers, strict=True) if text in found.marks)
         said.append(f"missing where it says {_quoted(found.marks)} ({rows} rows)")
-    return typed, said, found.form
+    return typed, said, Written(kind, found.form, found.marks)
+
+
+def _found(
+    texts: Sequence[str], counts: Sequence[int], decimal: str | None, thousands: str | None, dates: str,
+    known: Written | None,
+) -> tuple[Found | None, str]:  # fmt: skip
+    """What texts are written of, and its kind."""
+    if known is not None:
+        if known.kind == "number":
+            return as_numbers(texts, counts, known.form or decimal, thousands, known.blanks), "number"
+        if known.kind == "clock":
+            return as_clock(texts, known.blanks), "clock"
+        return as_dates(texts, dates, known.form, known.blanks), "date"
+    found = as_plain_numbers(texts, decimal, thousands) if len(texts) > MANY else None
+    found = found or as_numbers(texts, counts, decimal, thousands)
+    if found is not None:
+        return found, "number"
+    found = as_clock(texts)
+    if found is not None:
+        return found, "clock"
+    return (None if dates == "none" else as_dates(texts, dates)), "date"
 
 
 def _said_of_texts(texts: Sequence[str], counts: Sequence[int]) -> list[str]:

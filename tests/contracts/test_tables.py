@@ -212,11 +212,11 @@ def test_a_search_for_the_depth_learns_the_encoding_in_each_fold():
         rng = np.random.default_rng(seed)
         frame = pd.DataFrame({"code": [f"c{k}" for k in rng.integers(0, 15, 150)], "x": rng.normal(size=150)})
         y = rng.integers(0, 2, 150)
-        model = TAOClassifier("cv", splits="axis", random_state=0).fit(frame, y)
+        model = TAOClassifier("cv", splits="axis", high_cardinality="keep", random_state=0).fit(frame, y)
         best.append(model.cv_results_["mean_score"][0])  # of depth 1, which is not chosen
     assert np.mean(best) < 0.54
     leaked = TAOClassifier("cv", splits="axis", random_state=0).fit(
-        TableEncoder(ordered=True).fit_transform(frame, y), y
+        TableEncoder(ordered=True, high_cardinality="keep").fit_transform(frame, y), y
     )
     assert leaked.cv_results_["mean_score"][0] >= model.cv_results_["mean_score"][0]
 

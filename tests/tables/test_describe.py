@@ -81,7 +81,8 @@ def test_estimators_warn_by_the_same_checks():
     with warnings.catch_warnings():
         warnings.simplefilter("error", TableWarning)
         TAORegressor(2, random_state=0).fit(table[["x", "mark"]], table["y"])
-        TAORegressor(2, categorical_features=["far"], random_state=0).fit(table[["x", "far"]], table["y"])
+        far = {"categorical_features": ["far"], "high_cardinality": "keep"}
+        TAORegressor(2, **far, random_state=0).fit(table[["x", "far"]], table["y"])
     with pytest.warns(TableWarning, match=r"column 0: has whole numbers beyond 2\*\*53"):
         TAORegressor(2, random_state=0).fit(2**53 + 2**40 * np.arange(40)[:, None], np.arange(40.0))
 

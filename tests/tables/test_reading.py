@@ -104,7 +104,9 @@ def test_numbers_as_people_write_them(texts, values):
     [
         ("2024-03-01", "2024-03-01"),
         ("2024-03-01T10:30:00", "2024-03-01 10:30"),
-        ("2024-03-01T10:30:00+02:00", "2024-03-01 08:30"),
+        ("2024-03-01T10:30:00+02:00", "2024-03-01 10:30"),
+        ("25.05.65", "1965-05-25"),
+        ("Sat May 25 06:30:00 2024", "2024-05-25 06:30"),
         ("31.12.2024", "2024-12-31"),
         ("31/12/2024 12:30", "2024-12-31 12:30"),
         ("12/31/2024", "2024-12-31"),
@@ -129,7 +131,7 @@ def test_dates_that_may_be_meant_in_two_ways_are_said_and_stay_as_they_were(tmp_
     (tmp_path / "a.csv").write_text("when,y\n" + "".join(f"{d:02d}/03/2024,{d}\n" for d in range(1, 29)))
     (tmp_path / "b.csv").write_text("when,y\n05/03/2024,1\n")
     reading = read(tmp_path / "a.csv")
-    assert reading.form.dates == {"when": "%d/%m/%Y"}
+    assert reading.form.columns["when"].form == "%d/%m/%Y"
     assert read(tmp_path / "b.csv", like=reading.form).frame["when"][0] == pd.Timestamp("2024-03-05")
     assert as_clock(["14:30", "00:15:36"]).values["14:30"] == 14.5
 
@@ -212,3 +214,108 @@ def test_blank_targets_are_refused_or_left_out(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{i},name {i}\n" for i in range(60)))
     assert main(fit) == 2
     assert "must have labels with some rows each; got 60 different ones in 60 rows" in capsys.readouterr().err
+
+
+def fitted(folder, text, target="y", *options):
+    """The path of a model of a file."""
+    from opttree.cli import main
+
+    (folder / "train.csv").write_text(text, newline="")
+    model = str(folder / "m.json")
+    fit = ["fit", str(folder / "train.csv"), "--target", target, "--method", "tao-axis", "--test", "0", "--out", model]
+    assert main([*fit, *options]) == 0
+    return model
+
+
+def answers(folder, model, text, capsys):
+    """What a model answers for a file, or the sentence by which it refuses."""
+    from opttree.cli import main
+
+    (folder / "new.csv").write_text(text, newline="")
+    capsys.readouterr()
+    code = main(["predict", model, str(folder / "new.csv")])
+    out, err = capsys.readouterr()
+    return [float(line) for line in out.splitlines()[1:]] if code == 0 else err
+
+
+def test_all_columns_may_have_a_decimal_comma(tmp_path):
+    for separator in (";", "\t"):
+        for n in (5, 60, 200):
+            (tmp_path / "a.csv").write_text(
+                f"a{separator}b{separator}y\n" + f"1,50{separator}2,25{separator}3,00\n" * n
+            )
+            assert opttree.read_table(tmp_path / "a.csv").iloc[0].tolist() == [1.5, 2.25, 3.0]
+
+
+def test_new_rows_are_read_as_those_of_the_training(tmp_path, capsys):
+    values = [0.5 * i for i in range(120)]
+    german = "a;y\n" + "".join(f"{v:.2f};{v:.0f}\n".replace(".", ",") for v in values)
+    model = fitted(tmp_path, german)
+    found = answers(tmp_path, model, "a\n12,50\n13,70\n30,90\n", capsys)
+    assert found == pytest.approx([12.5, 13.7, 30.9], abs=3.0)
+    assert answers(tmp_path, model, "a\n12,50\n", capsys) == pytest.approx([12.5], abs=3.0)
+    bare = fitted(tmp_path, "".join(f"{v},{v * 2}\n" for v in values), "x1")
+    assert answers(tmp_path, bare, "1.5,3.0\n", capsys) == pytest.approx([3.0], abs=6.0)
+    thousands = fitted(tmp_path, "a;y\n" + "".join(f"{i}.{i:03d};{i}\n" for i in range(1, 120)))
+    assert answers(tmp_path, thousands, "a\n60.340\n", capsys) == pytest.approx([60.0], abs=6.0)
+    quoted = fitted(tmp_path, "a,y\n" + "".join(f'"{v:.3f}",{v}\n'.replace(".", ",", 1) for v in values))
+    assert answers(tmp_path, quoted, 'a\n"3,125"\n"12,5"\n', capsys) == pytest.approx([3.0, 12.5], abs=4.0)
+    money = fitted(tmp_path, "a;y\n" + "".join(f"1.{i:03d},50 €;{i}\n" for i in range(120)))
+    assert answers(tmp_path, money, "a\n1.003,50 €\n1.100 €\n", capsys) == pytest.approx([3.0, 100.0], abs=8.0)
+
+
+def test_marks_of_the_training_are_marks_of_new_rows(tmp_path, capsys):
+    texts = [str(i) if i % 10 else "pending" for i in range(120)]
+    model = fitted(tmp_path, "x,y\n" + "".join(f"{text},{i}\n" for i, text in enumerate(texts)))
+    for mark in ("pending", "?", ""):
+        found = answers(tmp_path, model, f"x,z\n{mark},1\n55,1\n", capsys)
+        assert found[1] == pytest.approx(55.0, abs=6.0)
+    assert np.isfinite(answers(tmp_path, model, "x\npending\n", capsys)).all()
+    assert "must hold numbers" in answers(tmp_path, model, "x\nsoon\n", capsys)
+
+
+def test_dates_keep_their_meaning(tmp_path, capsys):
+    text = "when,y\n" + "".join(f"{1 + i % 12:02d}/{1 + i % 9:02d}/2024,{i % 12}\n" for i in range(120))
+    model = fitted(tmp_path, text)
+    march = answers(tmp_path, model, "when\n03/04/2024\n", capsys)
+    assert march == pytest.approx([2.0], abs=0.6)
+    assert "must hold dates" in answers(tmp_path, model, "when\n03/04/2024\n25/12/2024\n", capsys)
+
+
+def test_no_row_is_lost(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text('x,"size\n(m)",y\n' + "".join(f"{i},{i},{i}\n" for i in range(200)))
+    assert opttree.read_table(tmp_path / "a.csv").shape == (200, 3)
+    text = "x,z,y\n" + "".join(f"{i if i % 7 else ''},{i if i % 5 else ''},{i}\n" for i in range(120))
+    model = fitted(tmp_path, text)
+    assert len(answers(tmp_path, model, "x,z\n1,2\n,\n30,4\n", capsys)) == 3
+    assert len(answers(tmp_path, model, "x,z\n,\n", capsys)) == 1
+    single = fitted(tmp_path, "x,y\n" + "".join(f"{i if i % 7 else ''},{i}\n" for i in range(120)))
+    assert len(answers(tmp_path, single, "x\n1\n\n30\n", capsys)) == 3
+    city = fitted(
+        tmp_path, "city,y\n" + "".join(f"{'New York' if i % 2 else 'Los Angeles'},{i % 2}.5\n" for i in range(60))
+    )
+    assert answers(tmp_path, city, "city\n" + "New York\n" * 20, capsys) == pytest.approx([1.5] * 20)
+    titled = fitted(tmp_path, "Prices,,\n" + "x,z,y\n" + "".join(f"{i},{i % 3},{i}\n" for i in range(60)))
+    assert answers(tmp_path, titled, "Prices,\nx,z\n30,1\n", capsys) == pytest.approx([30.0], abs=4.0)
+
+
+def test_indices_of_several_columns_and_of_parts_are_left_out(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=40), "y": rng.normal(size=40)})
+    frame.set_index(pd.MultiIndex.from_product([range(8), range(5)])).to_csv(tmp_path / "a.csv")
+    assert list(opttree.read_table(tmp_path / "a.csv").columns) == ["x", "y"]
+    pd.concat([frame[:20].reset_index(drop=True)] * 2).to_csv(tmp_path / "a.csv")
+    assert list(opttree.read_table(tmp_path / "a.csv").columns) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["0A", "1A", "2A"], ["1K", "500"], ["5%", "0.05"], ["€5", "$5"], ["030 10001", "030 10002"], ["3. März 2024"]],
+)
+def test_texts_that_are_no_numbers_stay_texts(texts):
+    assert as_numbers(texts, [20] * len(texts)) is None
+
+
+def test_codes_with_leading_zeros_stay_texts(tmp_path):
+    (tmp_path / "a.csv").write_text("zip,y\n" + "".join(f"{i % 90:05d},{i}\n" for i in range(100)))
+    assert opttree.read_table(tmp_path / "a.csv")["zip"][1] == "00001"
