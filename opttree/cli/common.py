@@ -101,6 +101,7 @@ def parted(args: argparse.Namespace, reading: Reading) -> tuple[pd.DataFrame, pd
         y = frame[args.target]
     elif blank.any():
         hint = ": --skip-blank-targets leaves these rows out" if hasattr(args, "skip_blank_targets") else ""
+        hint += "".join(f"; {note}" for note in reading.of_columns.get(args.target, ()))
         raise ValueError(f"target column {args.target!r} must have no missing values; got {int(blank.sum())}{hint}")
     if y.dtype.kind in "mM":
         raise ValueError(

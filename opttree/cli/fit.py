@@ -83,13 +83,14 @@ def _look(args: argparse.Namespace) -> None:
     print(_report(reading, args.target))
 
 
-def _report(reading: Any, target: str | None) -> Any:
+def _report(reading: Any, target: str | None, categorical: Any = ()) -> Any:
     from dataclasses import replace
 
     from opttree.tables.describe import describe_table
 
     report = describe_table(reading.frame, target, notes=reading.of_columns)
-    return replace(report, notes=reading.notes)
+    columns = [replace(column, notes=()) if column.name in categorical else column for column in report.columns]
+    return replace(report, columns=tuple(columns), notes=reading.notes)
 
 
 def _fit(args: argparse.Namespace) -> None:
@@ -98,8 +99,10 @@ def _fit(args: argparse.Namespace) -> None:
     from opttree.cli.doubts import doubts
     from opttree.estimators.steps.solve import as_seed
     from opttree.model import files as io
+    from opttree.model.files import as_saved
     from opttree.runtime.interrupts import InterruptedFitWarning
     from opttree.tables.checks import TableWarning
+    from opttree.tables.describe import COUNTS, EACH
 
     check_place("--out", args.out)
     io.check_suffix(Path(args.out), "--out")
@@ -116,7 +119,8 @@ def _fit(args: argparse.Namespace) -> None:
     options["categorical_features"] = categorical
     model = make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
     as_seed(args.seed)  # checks it
-    print(_report(reading, args.target), flush=True)
+    report = _report(reading, args.target, categorical)
+    print(report, flush=True)
     go_on(args)
     held_out = None
     if args.test and len(X) * min(args.test, 1.0 - args.test) >= FEWEST_HELD_OUT:
@@ -140,6 +144,11 @@ def _fit(args: argparse.Namespace) -> None:
     print(f"{method}, {task}: training {score} {scores[0]:.4f} on {len(X)} rows{test}, {seconds:.2f} s")
     print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
     print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))
+    encoding = as_saved(model).encoding
+    used = set(X) if encoding is None else {encoding.columns[j].name for j in encoding.read}
+    for column in report.columns:
+        for note in {COUNTS, EACH} & {*column.notes} if column.name in used else ():
+            print(f"opttree: look again: the model uses {plain(column.name)!r}, which {note}", file=sys.stderr)
     for doubt in doubts(task, scores, X, y.to_numpy(), held_out):
         print(f"opttree: look again: {doubt}", file=sys.stderr)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from collections import Counter
@@ -26,11 +27,16 @@ MOST_EXACT = 2**53  # whole numbers beyond it are not told apart in double preci
 SENTINELS = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
 ALONE = 0.97  # R2, or share of what the commonest label leaves, from which one column alone predicts the target
 LOOKED_AT = 2000  # rows by which a column is judged to predict the target
+LARGEST = 1e30  # number that a tree of scikit-learn takes
 SAMPLE = 50_000  # rows in which marks are looked for
 MOST_LOOKED_AT = 200  # columns
 KEY = re.compile(
-    r"(^|[_\W])(id|ids|key|uuid|guid|index|nr|no|number|row|rownum)($|[_\W])|[a-z](Id|ID)$|^unnamed", re.IGNORECASE
+    r"(^|[_\W])(id|ids|key|uuid|guid|rownum)$|^(id|key|index|row|uuid|guid)$|[_\W](no|nr)$|[a-z](Id|ID)$|^unnamed",
+    re.IGNORECASE,
 )
+OF_TIME = re.compile(r"year|month|week|day|hour|minute|second|time|date|^t$|jahr|monat|tag|stunde", re.IGNORECASE)
+COUNTS = "counts the rows: a key says nothing of new ones (leave it out)"
+EACH = "has a number for each row: a key says nothing of new ones (leave it out)"
 
 
 @dataclass(frozen=True)
@@ -171,33 +177,49 @@ def describe_table(X: Any, target: Any = None, *, notes: Mapping[str, Sequence[s
     """
     if not is_table(X):
         raise ValueError(f"X must be a table with names of columns; got {type(X).__name__}")
-    names = [str(name) for name in table_names(X) or []]
+    check_names(X)
     frame = narwhal(X)
-    y = target
-    if isinstance(target, str):
-        if target not in names:
+    owns = table_names(X) or []
+    names = [str(name) for name in owns]
+    if not len(frame):
+        raise ValueError("X must hold at least one row; got none")
+    y, of = target, None
+    if isinstance(target, (str, int, np.integer)):
+        if str(target) not in names:
             raise ValueError(f"target must be a column of X: {', '.join(names)}; got {target!r}")
-        y = frame.get_column(target).to_numpy()
-    alone = {} if y is None else _alone(frame, names, target if isinstance(target, str) else None, np.asarray(y))
+        of = str(target)
+        y = np.array([None, *_entries(frame.get_column(owns[names.index(of)]))], object)[1:]
+    elif target is not None:
+        y = np.asarray(target, object)
+        if y.shape != (len(frame),):
+            raise ValueError(f"target must have one value for each of the {len(frame)} rows; got shape {y.shape}")
+    alone = {} if y is None else _alone(frame, dict(zip(names, owns, strict=True)), of, y)
     columns = []
-    for name, own in zip(names, table_names(X) or [], strict=True):
+    for name, own in zip(names, owns, strict=True):
         values = frame.get_column(own)
-        said = [*((notes or {}).get(name, ())), *column_notes(values, name, judged=True), *alone.get(name, ())]
-        kind = _kind(values, name)
-        different = values.drop_nulls().unique(maintain_order=True)
-        texts = [_text(v) for v in different.head(4).to_list() if level_text(v) != ""]
-        example = ", ".join(texts[:3]) + (", ..." if len(different) > 3 else "")
-        n_missing = int(values.is_null().sum()) + sum(isinstance(v, float) and v != v for v in _floats(values))
-        columns.append(ColumnReport(name, kind, n_missing, len(different), example, tuple(dict.fromkeys(said))))
-    return TableReport(frame.shape[0], tuple(columns), target if isinstance(target, str) else None)
+        found = column_notes(values, name, judged=True, is_target=name == of)
+        said = [*((notes or {}).get(name, ())), *found, *alone.get(name, ())]
+        entries = _entries(values)
+        texts = dict.fromkeys(_text(v) for v in entries if level_text(v) != "")
+        example = ", ".join(list(texts)[:3]) + (", ..." if len(texts) > 3 else "")
+        n_missing = sum(level_text(v) == "" for v in entries)
+        columns.append(
+            ColumnReport(name, _kind(values, name), n_missing, _different(entries), example, tuple(dict.fromkeys(said)))
+        )
+    return TableReport(len(frame), tuple(columns), of)
 
 
-def _floats(values: Any) -> list[Any]:
-    """The NaN of a column of a library that tells them from blanks."""
-    if not values.dtype.is_float() or values.is_null().any():
-        return []
-    numbers = values.to_numpy()
-    return list(numbers[np.isnan(numbers)])
+def _entries(values: Any) -> list[Any]:
+    """The entries of a column of narwhals."""
+    return list(values.to_list())
+
+
+def _different(entries: Sequence[Any]) -> int:
+    """How many different entries there are that are not missing."""
+    try:
+        return len({v for v in entries if level_text(v) != ""})
+    except TypeError:  # lists and the like
+        return len({repr(v) for v in entries})
 
 
 def _kind(values: Any, name: str) -> str:
@@ -210,8 +232,10 @@ def _kind(values: Any, name: str) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return str(value)
-    if isinstance(value, (int, float, np.number)):
-        return number(float(value)) if abs(float(value)) < MOST_EXACT else str(value)
+    if isinstance(value, (float, np.floating)) or (
+        isinstance(value, (int, np.integer)) and abs(int(value)) < MOST_EXACT
+    ):
+        return number(float(value))
     text = str(value).removesuffix(" 00:00:00")
     return text if len(text) <= 24 else f"{text[:21]}..."
 
@@ -233,9 +257,16 @@ def warn_of_table(X: Any, categories: Any = ()) -> None:
                 continue
             for note in column_notes(frame.get_column(name), str(name)):
                 warn(f"column {str(name)!r}: {note}")
-    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iu" and X.size and _beyond(X):
-        far = int(np.argmax((np.abs(X.astype(object)) > MOST_EXACT).any(axis=0)))
-        warn(f"column {far}: {FAR}")
+    elif isinstance(X, (np.ndarray, list, tuple)):
+        with contextlib.suppress(ValueError, TypeError):
+            array = np.asarray(X)
+            if array.ndim == 2 and array.dtype.kind in "iuO":
+                for j in range(array.shape[1]):
+                    column = array[:, j]
+                    if array.dtype.kind != "O" or all(_is_real(v) for v in column):
+                        numbers = np.array([_double(v) for v in column]) if array.dtype.kind == "O" else column
+                        if _beyond(numbers.astype(np.float64)):
+                            warn(f"column {j}: {FAR}")
 
 
 FAR = (
@@ -245,33 +276,52 @@ FAR = (
 
 
 def _beyond(numbers: Any) -> bool:
-    return bool(numbers.size) and (int(numbers.max()) > MOST_EXACT or int(numbers.min()) < -MOST_EXACT)
+    """Whether whole numbers are not all told apart in double precision; not of numbers that are large throughout."""
+    there = numbers[np.isfinite(numbers)]
+    return MOST_EXACT <= np.abs(there).max(initial=0.0) < 1e20 and bool(np.all(np.mod(there, 1.0) == 0.0))
 
 
-def column_notes(values: Any, name: str, *, judged: bool = False) -> list[str]:
+def column_notes(values: Any, name: str, *, judged: bool = False, is_target: bool = False) -> list[str]:
     """What may be meant otherwise in a column of narwhals; with ``judged`` also what a fit takes care of itself."""
     notes: list[str] = []
-    kind = values.dtype
-    if kind.is_integer() and not values.is_null().any():
-        numbers = values.to_numpy()
-        if len(numbers) > 2 and numbers[1] - numbers[0] == 1 and bool(np.all(np.diff(numbers) == 1)):
-            notes.append("counts the rows: a key says nothing of new ones (leave it out)")
-        elif judged and KEY.search(name) and len(np.unique(numbers)) == len(numbers) > MIN_LEVEL_ROWS:
-            notes.append("a number for each row: a key says nothing of new ones (leave it out)")
-        if numbers.dtype.itemsize == 8 and _beyond(numbers):
+    kind = _kind(values, name)
+    if kind == "number" and not is_target:
+        numbers = _numbers(values)
+        whole = values.dtype.is_integer() and len(numbers) > 2 and not np.isnan(numbers).any()
+        if whole and np.all(np.diff(numbers) == 1.0):
+            if KEY.search(name) or (numbers[0] in (0.0, 1.0) and not OF_TIME.search(name)):
+                notes.append(COUNTS)
+        elif whole and judged and KEY.search(name) and len(np.unique(numbers)) == len(numbers) > MIN_LEVEL_ROWS:
+            notes.append(EACH)
+        if _beyond(numbers):
             notes.append(FAR)
-    if judged and kind.is_numeric():
-        notes += _of_numbers(values)
-    if _kind(values, name) == "category":
-        notes += _of_texts([v for v in values.to_list() if level_text(v) != ""], judged)
-    if judged and len(values.drop_nulls().unique()) <= 1:
-        notes.append("one value alone: says nothing")
+        if judged:
+            notes += _of_numbers(numbers)
+    entries = _entries(values) if judged or kind == "category" else []
+    if kind == "category":
+        notes += _of_texts([v for v in entries if level_text(v) != ""], judged)
+    if judged and _different(entries) <= 1:
+        notes.append("all entries are blank" if _different(entries) == 0 else "one value alone: says nothing")
     return notes
 
 
-def _of_numbers(values: Any) -> list[str]:
+def _numbers(values: Any) -> Any:
+    """A column of numbers in double precision, NaN where it is missing or too large."""
+    if values.dtype.is_numeric() and not values.is_null().any():
+        return values.to_numpy().astype(np.float64)
+    return np.array([_double(v) for v in values.to_list()], np.float64)
+
+
+def _double(value: Any) -> float:
+    try:
+        return float("nan") if level_text(value) == "" else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
+
+
+def _of_numbers(numbers: Any) -> list[str]:
     """Numbers that may stand for blanks: one that is far from the others, and common."""
-    there = np.asarray(values.head(SAMPLE).drop_nulls().to_numpy(), np.float64)
+    there = numbers[:SAMPLE]
     there = there[np.isfinite(there)]
     if len(there) < 20:
         return []
@@ -323,27 +373,25 @@ def _of_texts(entries: Sequence[Any], judged: bool) -> list[str]:
     return notes
 
 
-def _alone(frame: Any, names: Sequence[str], target: str | None, y: Any) -> dict[str, list[str]]:
+def _alone(frame: Any, owns: Mapping[str, Any], target: str | None, y: Any) -> dict[str, list[str]]:
     """Columns that predict the target alone, by a tree on the other of two folds."""
     from sklearn.model_selection import cross_val_predict
-    from sklearn.preprocessing import LabelEncoder
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-    missing = np.array([level_text(v) == "" for v in y.tolist()])
-    rows = np.flatnonzero(~missing)
+    rows = np.flatnonzero([level_text(v) != "" for v in y])
     rows = np.random.default_rng(0).permutation(rows)[:LOOKED_AT]
-    if len(rows) < 20 or y.ndim != 1:
+    truth = _codes([y[i] for i in rows])
+    is_number = all(_is_real(y[i]) for i in rows) and len(np.unique(truth)) > MAX_LEVELS
+    if len(rows) < 20 or not np.isfinite(truth).all():
         return {}
-    truth = y[rows]
-    is_number = y.dtype.kind in "iuf" and len(np.unique(truth)) > MAX_LEVELS
-    truth = truth.astype(np.float64) if is_number else LabelEncoder().fit_transform([level_text(v) for v in truth])
-    least = float(np.mean((truth - truth.mean()) ** 2)) if is_number else 1.0 - np.bincount(truth).max() / len(truth)
+    truth = truth if is_number else np.unique(truth, return_inverse=True)[1]
+    least = float(np.var(truth)) if is_number else 1.0 - np.bincount(truth).max() / len(truth)
     if least <= 0.0:
         return {}
     found: dict[str, list[str]] = {}
     sample = frame[rows]
-    for name in [one for one in names if one != target][:MOST_LOOKED_AT]:
-        column = _codes(sample.get_column(name).to_list())
+    for name in [one for one in owns if one != target][:MOST_LOOKED_AT]:
+        column = np.clip(_codes(_entries(sample.get_column(owns[name]))), -LARGEST, LARGEST)
         kind = DecisionTreeRegressor if is_number else DecisionTreeClassifier
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -354,8 +402,12 @@ def _alone(frame: Any, names: Sequence[str], target: str | None, y: Any) -> dict
     return found
 
 
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
 def _codes(entries: Sequence[Any]) -> np.ndarray:
     """A column as numbers, levels by their order."""
-    if all(isinstance(v, (int, float, np.number)) or level_text(v) == "" for v in entries):
-        return np.array([np.nan if level_text(v) == "" else float(v) for v in entries])
+    if all(_is_real(v) or level_text(v) == "" for v in entries):
+        return np.array([_double(v) for v in entries])
     return np.unique([level_text(v) for v in entries], return_inverse=True)[1].astype(np.float64)

@@ -767,7 +767,7 @@ def _raw(values: Any, column: Column) -> Any:
             if values.is_null().any():
                 numbers = np.array([np.nan if _is_missing(v) else float(v) for v in values.to_list()])
             else:
-                numbers = values.cast(nw.Float64).to_numpy()
+                numbers = values.to_numpy().astype(np.float64)
             return _finite(_no_dates(numbers, column), column)
         values = np.array([None, *values.to_list()], object)[1:]
     elif values.dtype.kind in "biuf":

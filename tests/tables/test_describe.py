@@ -38,7 +38,7 @@ def frame(n=200):
 
 EXPECTED = {
     "id": "counts the rows",
-    "customer_id": "a number for each row",
+    "customer_id": "has a number for each row",
     "price": "numbers with 'EUR' within text",
     "when": "dates like '1.03.2024'",
     "answer": "blanks around them, such as ' yes'",
@@ -92,3 +92,57 @@ def test_wrong_targets_of_a_report():
         opttree.describe_table(frame(), "z")
     with pytest.raises(ValueError, match="X must be a table"):
         opttree.describe_table(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "words"),
+    [
+        (pd.DataFrame({"a": []}), None, "X must hold at least one row"),
+        (pd.DataFrame({"a": [1, 2]}), [1.0, 2.0, 3.0], "target must have one value for each of the 2 rows"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), None, "different names; got 'a' twice"),
+    ],
+)
+def test_odd_tables_are_one_sentence(table, target, words):
+    with pytest.raises(ValueError, match=words):
+        opttree.describe_table(table, target)
+
+
+def test_odd_columns_are_described():
+    n = 40
+    table = pd.DataFrame(
+        {1: np.arange(n) % 3, None: np.arange(n), "list": [[1, 2]] * n, "inf": [np.inf, 1e300] * (n // 2)}
+    )
+    table["date"], table["blank"], table["large"] = pd.Timestamp("2024-01-01"), None, [10**400] * n
+    for target in (None, 1, "inf", "date", np.arange(n)):
+        assert len(opttree.describe_table(table, target).columns) == 7
+    assert "all entries are blank" in notes(table)["blank"]
+    polars = pl.DataFrame({"a": [[1, 2]] * n, "b": [{"c": 1}] * n})
+    assert len(opttree.describe_table(polars).columns) == len(opttree.describe_table(polars.to_arrow()).columns) == 2
+
+
+def test_columns_that_count_time_are_no_keys():
+    n = 60
+    table = pd.DataFrame({"year": 1960 + np.arange(n), "day": np.arange(n), "no_claim_amount": np.arange(n) * 3 + 1})
+    table["size"] = 38 + np.arange(n) % 3
+    table["y"] = np.arange(n)
+    assert set(notes(table.drop(columns="no_claim_amount"), "y").values()) <= {
+        "",
+        "predicts the target alone: is it known before the target is?",
+    }
+    assert "key" not in notes(table)["no_claim_amount"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series([2**53 + 1, None] * 20, dtype="Int64"),
+        pd.Series([2**53 + 1, 2**60 + 1] * 20, dtype=object),
+        pd.Series([2.0**53 + 2, np.nan] * 20),
+        pl.Series([2**53 + 1, None] * 20),
+    ],
+)
+def test_whole_numbers_that_are_not_told_apart_are_said(values):
+    frame = pd.DataFrame({"k": values}) if isinstance(values, pd.Series) else pl.DataFrame({"k": values})
+    assert "beyond 2**53" in notes(frame)["k"]
+    with pytest.warns(TableWarning, match=r"beyond 2\*\*53"):
+        TAORegressor(1, splits="axis").fit(frame, np.arange(40.0))

@@ -72,6 +72,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         check_numbers("y", y)
     else:
         y = y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
+        y = y.astype(np.float64) if y.dtype.kind == "f" else y
         if y.ndim == 2:
             if eval_set is not None:
                 raise ValueError("eval_set is for one output; got y of several")
