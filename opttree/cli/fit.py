@@ -79,7 +79,8 @@ def _look(args: argparse.Namespace) -> None:
     reading = reading_of(args, args.data)
     go_on(args)
     if args.target is not None and args.target not in reading.frame.columns:
-        raise ValueError(f"--target must be a column of {args.data}; got {args.target!r}")
+        columns = ", ".join(reading.frame.columns)
+        raise ValueError(f"--target must be a column of {args.data}: {columns}; got {args.target!r}")
     print(_report(reading, args.target))
 
 

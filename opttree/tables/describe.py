@@ -6,7 +6,7 @@ import contextlib
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,8 @@ __all__ = ["TableReport", "describe_table"]
 WORDS = {"category": "text", "number": "numbers", "boolean": "yes or no", "date": "dates", "code": "codes"}
 MOST_EXACT = 2**53  # whole numbers beyond it are not told apart in double precision
 SENTINELS = (-1.0, -9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
-ALONE = 0.97  # R2, or share of what the commonest label leaves, from which one column alone predicts the target
+ALONE, ALONE_OF_LABELS = 0.97, 0.9  # R2, or share of what the commonest label leaves, of a column that predicts alone
+EXAMPLES = 200  # rows from which examples of values are taken
 LOOKED_AT = 2000  # rows by which a column is judged to predict the target
 LARGEST = 1e30  # number that a tree of scikit-learn takes
 SAMPLE = 50_000  # rows in which marks are looked for
@@ -188,7 +189,7 @@ def describe_table(X: Any, target: Any = None, *, notes: Mapping[str, Sequence[s
         if str(target) not in names:
             raise ValueError(f"target must be a column of X: {', '.join(names)}; got {target!r}")
         of = str(target)
-        y = np.array([None, *_entries(frame.get_column(owns[names.index(of)]))], object)[1:]
+        y = np.array([None, *_entries(frame.get_column(owns[names.index(of)]).head(SAMPLE))], object)[1:]
     elif target is not None:
         y = np.asarray(target, object)
         if y.shape != (len(frame),):
@@ -199,12 +200,11 @@ def describe_table(X: Any, target: Any = None, *, notes: Mapping[str, Sequence[s
         values = frame.get_column(own)
         found = column_notes(values, name, judged=True, is_target=name == of)
         said = [*((notes or {}).get(name, ())), *found, *alone.get(name, ())]
-        entries = _entries(values)
-        texts = dict.fromkeys(_text(v) for v in entries if level_text(v) != "")
-        example = ", ".join(list(texts)[:3]) + (", ..." if len(texts) > 3 else "")
-        n_missing = sum(level_text(v) == "" for v in entries)
+        texts = dict.fromkeys(_text(v) for v in _entries(values.head(EXAMPLES)) if level_text(v) != "")
+        n_missing, different = _counts(values)
+        example = ", ".join(list(texts)[:3]) + (", ..." if different > min(len(texts), 3) else "")
         columns.append(
-            ColumnReport(name, _kind(values, name), n_missing, _different(entries), example, tuple(dict.fromkeys(said)))
+            ColumnReport(name, _kind(values, name), n_missing, different, example, tuple(dict.fromkeys(said)))
         )
     return TableReport(len(frame), tuple(columns), of)
 
@@ -214,12 +214,23 @@ def _entries(values: Any) -> list[Any]:
     return list(values.to_list())
 
 
-def _different(entries: Sequence[Any]) -> int:
-    """How many different entries there are that are not missing."""
+def _counts(values: Any) -> tuple[int, int]:
+    """How many entries are missing, and how many different ones there are besides."""
+    import narwhals as nw
+
+    kind = values.dtype
+    if kind.is_numeric() or isinstance(kind, (nw.Boolean, nw.Date, nw.Datetime, nw.String)):
+        there = values.drop_nulls()
+        if kind.is_float():
+            there = there.filter(~there.is_nan())
+        elif isinstance(kind, nw.String):
+            there = there.filter(there != "")
+        return len(values) - len(there), len(there.unique())
+    there = [v for v in _entries(values) if level_text(v) != ""]
     try:
-        return len({v for v in entries if level_text(v) != ""})
+        return len(values) - len(there), len(set(there))
     except TypeError:  # lists and the like
-        return len({repr(v) for v in entries})
+        return len(values) - len(there), len(set(map(repr, there)))
 
 
 def _kind(values: Any, name: str) -> str:
@@ -252,7 +263,8 @@ def warn_of_table(X: Any, categories: Any = ()) -> None:
         frame = narwhal(X)
         names = table_names(X) or []
         known = set() if isinstance(categories, str) else chosen(categories, [str(name) for name in names])
-        for k, name in enumerate(names):
+        for k in _suspects(X):
+            name = names[k]
             if k in known:
                 continue
             for note in column_notes(frame.get_column(name), str(name)):
@@ -267,6 +279,18 @@ def warn_of_table(X: Any, categories: Any = ()) -> None:
                         numbers = np.array([_double(v) for v in column]) if array.dtype.kind == "O" else column
                         if _beyond(numbers.astype(np.float64)):
                             warn(f"column {j}: {FAR}")
+
+
+def _suspects(X: Any) -> Iterable[int]:
+    """Numbers of the columns that are worth a look; of a large table of numbers, this is quickly found out."""
+    kinds = getattr(X, "dtypes", None)
+    plain_kinds = hasattr(kinds, "tolist") and all(isinstance(k, np.dtype) and k.kind in "iuf" for k in kinds.tolist())
+    if not plain_kinds or len(X) < 2:
+        return range(X.shape[1])
+    array = X.to_numpy()
+    with np.errstate(invalid="ignore", over="ignore"):
+        far = np.fmax(np.abs(np.fmax.reduce(array)), np.abs(np.fmin.reduce(array))) >= MOST_EXACT
+        return np.flatnonzero(far | (array[1] - array[0] == 1)).tolist()
 
 
 FAR = (
@@ -297,11 +321,11 @@ def column_notes(values: Any, name: str, *, judged: bool = False, is_target: boo
             notes.append(FAR)
         if judged:
             notes += _of_numbers(numbers)
-    entries = _entries(values) if judged or kind == "category" else []
     if kind == "category":
-        notes += _of_texts([v for v in entries if level_text(v) != ""], judged)
-    if judged and _different(entries) <= 1:
-        notes.append("all entries are blank" if _different(entries) == 0 else "one value alone: says nothing")
+        notes += _of_texts([v for v in _entries(values) if level_text(v) != ""], judged)
+    different = _counts(values)[1] if judged else 2
+    if different <= 1:
+        notes.append("all entries are blank" if different == 0 else "one value alone: says nothing")
     return notes
 
 
@@ -397,7 +421,7 @@ def _alone(frame: Any, owns: Mapping[str, Any], target: str | None, y: Any) -> d
             warnings.simplefilter("ignore")
             guess = cross_val_predict(kind(min_samples_leaf=2, random_state=0), column[:, None], truth, cv=2)
         left = float(np.mean((truth - guess) ** 2)) if is_number else float(np.mean(truth != guess))
-        if 1.0 - left / least >= ALONE:
+        if 1.0 - left / least >= (ALONE if is_number else ALONE_OF_LABELS):
             found[name] = ["predicts the target alone: is it known before the target is?"]
     return found
 

@@ -257,7 +257,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             elif target is not None and len(beside) > known and count % (1 + len(large) // MOST_RESTS) == 0:
                 rest, known = _rest(Encoding(columns, tuple(beside)).encode(raw)[used], target), len(beside)
             made[j] = self._category(j, values, target, rest)
-            if made[j].features and not made[j].folded:
+            if not made[j].why and not made[j].folded:
                 beside += [Levels(j, {level: 1.0}, 0.0, 0.0) for level in sorted({*values} - {""})]
         features: list[Feature] = []
         folded: dict[int, Floats] = {}  # out-of-fold values, by number of the feature
@@ -308,60 +308,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if len(kept) + pooled < 2:
             few = f"{n_levels} levels in {n_there} rows, fewer than two of them with {self.min_level_rows} rows or more"
             return Made(gaps, why=few if n_levels > 1 else "")
-        if target is not None and (self.ordered or many):
+        rare = n_rare / len(values)
+        if target is not None:
             groups = {level: k for k, level in enumerate(kept)}
-            other, missing = len(groups), len(groups) + 1
-            code = np.array([missing if v == "" else groups.get(v, other) for v in values])
-            rare = n_rare / max(len(values), 1)
-            made = self._statistics(j, kept, code, target, rest, many, rare)
-            return made if made.features else Made(gaps, why=f"its {n_levels} levels {USELESS}")
-        if rest is not None and self.high_cardinality != "keep":
-            groups = {level: k for k, level in enumerate(kept)}
-            code = np.array([len(groups) + (v == "") if v not in groups else groups[v] for v in values])
-            cells = _Cells(code, np.zeros(len(code), np.intp), len(groups) + 2, self.min_level_rows)
-            if not any(cells.differ(one, rest[1]) for one in rest[0]):
+            code = np.array([groups.get(v, len(kept) + (v == "")) for v in values])  # rare ones, missing ones
+            folds = _folds(code, self.random_state) if many else np.zeros(len(code), np.intp)
+            cells = _Cells(code, folds, len(kept) + 2, self.min_level_rows)
+            matters = [True] * target.shape[1]
+            if rest is not None and self.high_cardinality != "keep":
+                matters = [cells.differ(one, rest[1][:, :0] if many else rest[1]) for one in rest[0]]
+            if not any(matters):
                 return Made(gaps, why=f"its {n_levels} levels {USELESS}")
+            if self.ordered or many:
+                return _statistics(j, kept, cells, target[:, matters], many, rare)
         if len(kept) == 2 and not n_rare and not gaps:
             return Made([Levels(j, {kept[1]: 1.0}, 0.0, 0.0, rare=1.0)])  # the other level is not named
-        rare = n_rare / len(values)
         features: list[Feature] = [Levels(j, {level: 1.0}, 0.0, 0.0, rare=rare) for level in kept]
         if pooled and len(kept) > 1:
             features.append(Levels(j, dict.fromkeys(kept, 0.0), 1.0, 0.0, rare=rare))
         return Made([*features, *gaps])
-
-    def _statistics(
-        self,
-        j: int,
-        kept: list[str],
-        code: NDArray[np.intp],
-        target: NDArray[Any],
-        rest: tuple[list[Floats], Floats] | None,
-        fold: bool,
-        rare: float,
-    ) -> Made:
-        """Target statistics of a category for each output, or each class; with ``fold``, out of fold.
-
-        ``code`` numbers the levels of the rows, those that are pooled and the missing ones behind ``kept``. There are
-        no features where the levels out of fold say nothing of the rest.
-        """
-        made = Made([])
-        n_groups = len(kept) + 2
-        folds = _folds(code, n_groups, self.random_state) if fold else np.zeros(len(code), np.intp)
-        cells = _Cells(code, folds, n_groups, self.min_level_rows)
-        for k, output in enumerate(target.T):
-            names, Y = _numbers_of(output)
-            strength = 0.0
-            judged = rest is not None and self.high_cardinality != "keep"
-            if judged and not cells.differ(rest[0][k], np.zeros((len(code), 0)) if fold else rest[1]):  # type: ignore[index]
-                continue
-            if fold:
-                strength, values = cells.out_of_fold(Y)
-                made.folded.update({len(made.features) + i: values[:, i] for i in range(Y.shape[1])})
-            statistic = cells.statistic(Y, strength)
-            for i, name in enumerate(names):
-                numbers = dict(zip(kept, statistic[:, i].tolist(), strict=False))
-                made.features.append(Levels(j, numbers, float(statistic[-2, i]), float(statistic[-1, i]), name, rare))
-        return made
 
 
 @dataclass(frozen=True)
@@ -371,6 +336,22 @@ class Made:
     features: list[Feature]
     folded: dict[int, Floats] = field(default_factory=dict)
     why: str = ""
+
+
+def _statistics(j: int, kept: list[str], cells: _Cells, target: NDArray[Any], fold: bool, rare: float) -> Made:
+    """Target statistics of a category for each output, or each class; with ``fold``, out of fold."""
+    made = Made([])
+    for output in target.T:
+        names, Y = _numbers_of(output)
+        strength = 0.0
+        if fold:
+            strength, values = cells.out_of_fold(Y)
+            made.folded.update({len(made.features) + i: values[:, i] for i in range(Y.shape[1])})
+        statistic = cells.statistic(Y, strength)
+        for i, name in enumerate(names):
+            numbers = dict(zip(kept, statistic[:, i].tolist(), strict=False))
+            made.features.append(Levels(j, numbers, float(statistic[-2, i]), float(statistic[-1, i]), name, rare))
+    return made
 
 
 class _Cells:
@@ -470,7 +451,7 @@ def _numbers_of(output: NDArray[Any]) -> tuple[list[str], Floats]:
     return (["mean"], shares[:, -1:]) if len(classes) <= 2 else ([level_text(c) for c in classes], shares)
 
 
-def _folds(code: NDArray[np.intp], n_groups: int, random_state: Any) -> NDArray[np.intp]:
+def _folds(code: NDArray[np.intp], random_state: Any) -> NDArray[np.intp]:
     """(n,) the fold of each row, drawn so that every level has rows in all folds."""
     order = np.random.default_rng(random_state).permutation(len(code))
     order = order[np.argsort(code[order], kind="stable")]
