@@ -283,7 +283,7 @@ def warn_of_table(X: Any, categories: Any = ()) -> None:
 
 def _suspects(X: Any) -> Iterable[int]:
     """Numbers of the columns that are worth a look; of a large table of numbers, this is quickly found out."""
-    kinds = getattr(X, "dtypes", None)
+    kinds: Any = getattr(X, "dtypes", None)
     plain_kinds = hasattr(kinds, "tolist") and all(isinstance(k, np.dtype) and k.kind in "iuf" for k in kinds.tolist())
     if not plain_kinds or len(X) < 2:
         return range(X.shape[1])
