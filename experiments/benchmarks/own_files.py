@@ -97,7 +97,3 @@ def main(
             except (ValueError, TypeError) as error:
                 row["error"] = str(error)[:100]
         yield row
-
-
-if __name__ == "__main__":
-    main()
