@@ -80,9 +80,9 @@ class TreeEstimator(Options, BaseEstimator):
     )
     high_cardinality: Literal["auto", "drop", "keep"] = option(
         "auto",
-        """What becomes of text of many levels, see `TableEncoder`. "auto": columns whose levels do not predict the
-        target, such as keys, are left out with an `opttree.TableWarning`; "drop": so are those of fewer than
-        ``min_level_rows`` rows a level on average; "keep": none is.""",
+        """What becomes of text of many levels, or of few rows a level, see `TableEncoder`. "auto": columns whose levels
+        do not predict the target, such as keys, are left out with an `opttree.TableWarning`; "drop": so are those of
+        many levels with fewer than ``min_level_rows`` rows on average; "keep": none is.""",
     )
 
     if TYPE_CHECKING:
