@@ -17,7 +17,7 @@ import pandas as pd
 import opttree
 from opttree import Model, Tree, save
 from opttree.model.files import as_saved
-from opttree.tables.form import Form
+from opttree.tables.form import Form, Written
 
 Place = tuple[str | int, ...]
 
@@ -47,7 +47,7 @@ def models() -> dict[str, Any]:
     forest = {"n_estimators": 2, "max_depth": 2, "random_state": 0}
     boosted = {"n_estimators": 2, "max_depth": 1, "random_state": 0}
     table = opttree.TAORegressor(2, random_state=0).fit(frame, size)
-    form = Form(";", decimal=",", marks=("?",), dates={"since": "%d.%m.%Y"})
+    form = Form(";", decimal=",", marks=("?",), columns={"since": Written("date", "%d.%m.%Y", ("?",))})
     layers = opttree.SDTRRegressor(1, n_trees=2, n_layers=2, quantile_transform=False, max_batches=40, random_state=0)
     return {
         "oblique": opttree.TAORegressor(2, random_state=0).fit(X, y),

@@ -21,4 +21,4 @@ def test_wrong_words_are_one_sentence(table, kind):
     with pytest.raises(ValueError, match="random_state must be an integer >= 0, a RandomState or None; got -1"):
         kind(random_state=-1).fit(table[0], table[1] > 0.0)
     with pytest.raises(ValueError, match="max_depth must be an integer"):
-        kind(None).fit(table[0], table[1] > 0.0)
+        kind("deep").fit(table[0], table[1] > 0.0)

@@ -115,8 +115,8 @@ def run(*command, cwd=None, check=True):
     return done.stdout + done.stderr
 
 
-def test_start_has_five_commands():
-    assert len(commands()) == 5
+def test_start_has_six_commands():
+    assert len(commands()) == 6
 
 
 def test_version_is_told_alike():
