@@ -52,7 +52,7 @@ CHANCE = 0.01  # of a column that says nothing to be taken for one that does
 FEWEST_ROWS, MOST_ROWS, MOST_ROWS_OF_TREES, MOST_FEATURES = 20, 200_000, 5000, 30  # of models that judge statistics
 MOST_RESTS = 10  # times that what is left unexplained is found anew, as columns join
 MOST_BESIDE = 3  # features beside which levels may matter
-FEWEST_LEVELS, JUDGED_ROWS = 4, 30  # of a category of fewer rows a level that must show that it matters
+FEWEST_LEVELS, JUDGED_ROWS, JUDGED_ROWS_OF_MANY = 4, 30, 100  # of categories of fewer rows a level that are judged
 USELESS = "do not predict the target (high_cardinality='keep' keeps them)"
 
 
@@ -69,8 +69,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     level, shrunk towards that of all rows by ``(n mean + m all) / (n + m)`` for a level of n rows. Training rows get
     the statistic of the other folds, so that no row sees its own y; m has the least squared error there.
 
-    A category of more than ``max_levels`` levels, or of four and more with fewer than 30 rows each, is left out, with
-    a `TableWarning`, where no level has enough rows, as in columns of names and keys, or where its levels do not differ
+    A category of four levels and more, with fewer than 30 rows each, or 100 above ``max_levels``, is left out, with a
+    `TableWarning`, where no level has enough rows, as in columns of names and keys, or where its levels do not differ
     by more than chance in what the other columns leave unexplained (by a linear model or a tree, on other folds).
     Whether it is missing is kept.
 
@@ -288,10 +288,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return [Value(j, low - beside, low, high), Value(j, high + beside, low, high)]
 
     def _is_judged(self, values: list[str]) -> bool:
-        """Whether a category must show that it matters: of many levels, or of few rows a level."""
+        """Whether a category must show that it matters: of few rows a level."""
         levels = {*values} - {""}
-        few = len(levels) >= FEWEST_LEVELS and len(values) - values.count("") < JUDGED_ROWS * len(levels)
-        return len(levels) > self.max_levels or few
+        enough = JUDGED_ROWS if len(levels) <= self.max_levels else JUDGED_ROWS_OF_MANY
+        return len(levels) >= FEWEST_LEVELS and len(values) - values.count("") < enough * len(levels)
 
     def _category(self, j: int, values: list[str], target: NDArray[Any] | None, rest: Any = None) -> Made:
         """The features of a category; ``rest`` is what other columns leave unexplained of each output."""
