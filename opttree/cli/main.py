@@ -248,6 +248,8 @@ def _compare(args: argparse.Namespace) -> None:
         data = datasets.Dataset(X, target, task_of(args, target), Path(args.file).name.split(".")[0], args.file)
     else:
         data = datasets.load(args.data)
+    for method in methods:  # a library that is absent is named before any work
+        METHODS[method].estimator_class(data.task)
     X, y = _compared(data)
     if len(X) < args.cv:
         raise ValueError(f"--cv must be at most the number of rows, {len(X)}; got {args.cv}")

@@ -1,5 +1,7 @@
 """opttree compare: a table and a figure."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,3 +47,19 @@ def test_forests_can_be_compared_and_saved(csv, tmp_path, capsys):
     assert main(["show", model, "--tree", "3"]) == 0
     assert "if " in capsys.readouterr().out
     assert main(["show", model, "--tree", "30"]) == 2
+
+
+def test_a_library_that_is_absent_is_named_before_any_work(csv, capsys, monkeypatch):
+    from opttree.cli import compare
+
+    monkeypatch.setitem(sys.modules, "catboost", None)  # as if it were not installed
+    monkeypatch.setattr(compare, "cross_validate", lambda *args, **options: pytest.fail("work has begun"))
+    assert main(["compare", str(csv / "number.csv"), "--target", "y", "--methods", "cart,catboost"]) == 2
+    assert "CatBoostRegressor needs catboost: pip install catboost" in capsys.readouterr().err
+
+
+def test_other_libraries_are_compared(csv, tmp_path, capsys):
+    pytest.importorskip("xgboost")
+    command = ["compare", str(csv / "number.csv"), "--target", "y", "--methods", "cart,xgboost", "--cv", "2"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    assert "xgboost" in capsys.readouterr().out
