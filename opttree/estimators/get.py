@@ -136,6 +136,7 @@ class _GETTree(TreeEstimator):
     init: Tree | None = groups.init()
     l1_ratio: float = groups.l1_ratio()
     min_samples_leaf: int = groups.min_samples_leaf()
+    max_leaf_nodes: int | None = groups.max_leaf_nodes()
     leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(
         "constant",

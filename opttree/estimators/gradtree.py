@@ -119,6 +119,7 @@ class _GradTree(TreeEstimator):
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()
     min_samples_leaf: int = groups.min_samples_leaf()
+    max_leaf_nodes: int | None = groups.max_leaf_nodes()
     learning_rates: tuple[float, float, float] | None = option(
         None,
         """Learning rates of feature logits, thresholds and leaves. None: .01, .05 and .05, and for the paper's preset,

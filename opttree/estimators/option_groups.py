@@ -41,6 +41,16 @@ def min_samples_leaf(default: Any = 1, doc: str = "Fewest training rows in a lea
     return option(default, doc, least=1)
 
 
+def max_leaf_nodes() -> Any:
+    """The largest number of leaves."""
+    return option(
+        None,
+        """Largest number of leaves, or None. The weakest pairs of leaves are joined, those by which the objective rises
+        least, and passes of TAO adapt the tree that is left: before TAO begins, and after other methods.""",
+        least=2,
+    )
+
+
 def preset(
     doc: str = """"default": the best method we found. "paper": the method as printed, see ``paper`` of its solver;
         options that are None then have the paper's values.""",

@@ -42,7 +42,7 @@ def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None)
         n_thresholds="auto" if options.n_thresholds == "all" else options.n_thresholds,
     )
     mip = build_solver(options, bridge.solvers.MIP, init="auto")
-    if problem.constraints:
+    if any(isinstance(c, Monotone) for c in problem.constraints):
         if options.solver not in ("auto", "mip"):
             raise ValueError(f"monotonic_cst needs solver='auto' or 'mip'; got solver={options.solver!r}")
         return replace(mip, formulation="auto" if options.formulation == "hyperflow" else options.formulation)
@@ -165,6 +165,9 @@ class _OptimalTree(TreeEstimator):
     )
     cp: float = option(0.0, "Complexity price of a split, as a share of the loss of the best constant.", least=0)
     max_splits: int | None = option(None, "Largest number of splits, or None.")
+    max_leaf_nodes: int | None = option(
+        None, "Largest number of leaves, one more than of splits, or None. If both are set, both hold.", least=2
+    )
     n_thresholds: int | Literal["all"] = option(
         "all",
         """Candidate thresholds per feature; a proof covers trees of these thresholds. Local search tries this many

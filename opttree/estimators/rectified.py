@@ -45,6 +45,7 @@ class _Gradient(TreeEstimator):
     cv: Any = groups.cv()
     init: Tree | None = groups.init()
     min_samples_leaf: int = groups.min_samples_leaf()
+    max_leaf_nodes: int | None = groups.max_leaf_nodes()
     leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(
         "constant",

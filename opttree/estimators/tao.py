@@ -110,6 +110,7 @@ class _TAOTree(TreeEstimator):
     split_penalty: float = groups.split_penalty()
     l1_ratio: float = groups.l1_ratio()
     min_samples_leaf: int = groups.min_samples_leaf()
+    max_leaf_nodes: int | None = groups.max_leaf_nodes()
     leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(
         "constant",

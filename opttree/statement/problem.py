@@ -23,6 +23,7 @@ from opttree.statement.joint_leaves import fit_jointly
 from opttree.statement.losses import NAMED, Loss
 from opttree.statement.numbers import LARGEST_SINGLE, SMALLEST, check_numbers, in_same_order
 from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
+from opttree.statement.pruning import with_splits
 from opttree.tables.weights import check_weight
 
 Floats = NDArray[np.float64]
@@ -937,6 +938,21 @@ class TreeProblem:
         if trimmed.n_leaves == live.n_leaves:
             return trimmed
         return self.fit_leaves(trimmed) if refit else self.bound_leaves(trimmed)
+
+    def enforce_max_splits(self, tree: Tree) -> Tree:
+        """Join leaves, the weakest pair first, until the tree is within `max_splits`; see `opttree.statement.pruning`.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        Tree
+            The tree as it is, or a smaller one with leaves fitted again.
+        """
+        return tree if self.max_splits is None else with_splits(self, tree, self.max_splits)
 
     def enforce_min_leaf(self, tree: Tree) -> Tree:
         """Remove the leaves that hold fewer than ``min_leaf`` rows; their rows go to the sibling subtree.

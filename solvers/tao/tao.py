@@ -12,6 +12,7 @@ from numpy.random import Generator as Rng
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import L1, L2, TreeProblem
+from opttree.statement.constraints import MaxSplits
 from solvers.core.base import Solver, Step, Steps, last_step
 from solvers.core.result import Termination
 from solvers.initial import Initial, RandomInit
@@ -28,7 +29,8 @@ class TAO(Solver):
     classifier of its reduced set, each leaf as a regressor (or class frequencies) of its reduced set.
 
     The node problems include the l1 and l2 penalties. A `SplitPrice` or a user-defined penalty counts in the objective
-    by which the best tree is kept, but is ignored when nodes are refitted.
+    by which the best tree is kept, but is ignored when nodes are refitted. Under `opttree.constraints.MaxSplits` the
+    weakest pairs of leaves of the first tree are joined, and no pass adds a split.
 
     See Also
     --------
@@ -53,6 +55,7 @@ class TAO(Solver):
     """
 
     needs = ("value", "constant")
+    respects = (MaxSplits,)
 
     max_iter: int = option(40, "Largest number of passes over the tree; 40 in the paper.", least=0)
     init: Initial = option(factory=RandomInit, doc="The initial tree, if `solve` is given no start.")
@@ -159,7 +162,7 @@ class TAO(Solver):
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes axis-aligned problems if the node solver is axis-aligned, and the penalties that it takes."""
-        if (reason := self.init.refusal(problem)) is not None:
+        if (reason := self.init.refusal(problem.restated(constraints=()))) is not None:
             return reason
         solver = self.nodes(problem)
         if problem.splits == "axis" and not solver.axis_aligned:
@@ -176,13 +179,13 @@ class TAO(Solver):
         """Algorithm 1; yields the pruned tree after each pass over the levels, and None between groups of nodes."""
         node_solver = self.nodes(problem)
         if start is None:
-            for tree in self.init.growth(problem, rng):
+            for tree in self.init.growth(problem.restated(constraints=()), rng):
                 yield None
                 start = tree
             assert start is not None  # growth ends with a tree
         constant_first = problem.leaves == "linear" and not start.linear_leaves
         given = {name: getattr(self, name) for name in ("split_lasso", "leaf_lasso", "clip")}
-        feasible = problem.enforce_min_leaf(start)
+        feasible = problem.enforce_max_splits(problem.enforce_min_leaf(start))
         state = State(problem, feasible, self.min_linear_rows, self.accept == "improve", **given)
         if self.accept == "always" or constant_first:
             state.fit_leaves(linear=problem.leaves == "linear" and not constant_first)

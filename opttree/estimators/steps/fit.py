@@ -15,7 +15,7 @@ from opttree.estimators.steps.evals import history, named_sets
 from opttree.estimators.steps.model import described, single_tree
 from opttree.estimators.steps.rows import read_eval_set, read_rows
 from opttree.estimators.steps.shrink import solve_shrunk
-from opttree.estimators.steps.solve import as_seed, solve_once
+from opttree.estimators.steps.solve import as_seed, solve_once, within_leaves
 from opttree.estimators.steps.state import depth_for, state, transformer_of
 from opttree.methods import costs
 from opttree.model.tree import Tree
@@ -76,7 +76,7 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
 
     # solve, shrink, model, description
     solve = recipe.solve or solve_once
-    outcome = solve(options, record) if recipe.shrink is None else solve_shrunk(options, record, solve)
+    outcome = within_leaves(options, record, solve) if recipe.shrink is None else solve_shrunk(options, record, solve)
     fitted = (recipe.model or single_tree)(options, record, outcome)
     attributes = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **outcome.attributes}
     if transformer is not None or recipe.transform is not None:
@@ -106,7 +106,7 @@ def start_of(options: Estimator, record: Fit) -> Tree | None:
     if init.n_features != problem.n_features:
         raise ValueError(f"init must be a tree of {problem.n_features} features, those of X; got {init.n_features}")
     start: Tree = record.scaling.scale(init)
-    return start
+    return problem.enforce_max_splits(start)
 
 
 def set_attributes(options: Estimator, attributes: dict[str, Any]) -> None:

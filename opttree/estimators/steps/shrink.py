@@ -17,7 +17,7 @@ from sklearn.base import clone, is_classifier
 from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit, Outcome, Shrink, searches_depth
 from opttree.estimators.steps.rows import encode, read_new
-from opttree.estimators.steps.solve import run
+from opttree.estimators.steps.solve import run, within_leaves
 from opttree.estimators.steps.state import state
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
@@ -70,7 +70,7 @@ def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit],
     chosen = chosen and (fit.time_limit is None or fit.time_limit >= LEAST_TIME)
     began = now()
     share = fit.time_limit if fit.time_limit is None or not chosen else (1.0 - SHARE) * fit.time_limit
-    outcome = solve(options, replace(fit, time_limit=share))
+    outcome = within_leaves(options, replace(fit, time_limit=share), solve)
     strength, temperature = 0.0, 1.0
     if chosen:
         left = None if fit.time_limit is None else max(fit.time_limit - (now() - began), 0.0)
@@ -127,7 +127,11 @@ def answer_fold(
     """Fill ``answers (strengths, m, K)`` of the rows of a fold, by a tree of the others; False after Ctrl-C."""
     train, held = parts.train(k), parts.fold == k
     solver, stated = options.recipe.shrink.trial(options, train)
-    result = run(options, solver, stated, None, seed, limit)
+    if solver.refusal(stated) is None or stated.max_splits is None:
+        result = run(options, solver, stated, None, seed, limit)
+    else:
+        result = run(options, solver, stated.restated(constraints=()), None, seed, limit)
+        result = replace(result, tree=stated.enforce_max_splits(as_tree(result.tree)))
     if result.termination.name == "INTERRUPTED":
         return False
     train.forget_order()

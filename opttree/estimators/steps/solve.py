@@ -12,8 +12,9 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit, Outcome
+from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
-from opttree.runtime.clock import told_of_compilation
+from opttree.runtime.clock import now, told_of_compilation
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
 
@@ -41,6 +42,32 @@ def run_recipe(options: Estimator, fit: Fit, watch: Watch | None = None) -> Any:
     """The result of the recipe's solver."""
     solver = options.recipe.solver(options, fit.problem, fit.valid)
     return run(options, solver, fit.problem, fit.start, fit.seed, fit.time_limit, watch)
+
+
+def within_leaves(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit], Outcome]) -> Outcome:
+    """Solve under ``max_leaf_nodes``: where the solver does not take it, `TAO` starts from the solver's tree.
+
+    Its passes only improve the objective, once the weakest pairs of leaves are joined.
+    """
+    problem = fit.problem
+    if problem.max_splits is None or options.recipe.solver(options, problem, fit.valid).refusal(problem) is None:
+        return solve(options, fit)
+    began = now()
+    free = None if fit.valid is None else fit.valid.restated(constraints=())
+    outcome = solve(options, replace(fit, problem=problem.restated(constraints=()), valid=free))
+    return replace(outcome, result=with_fewer_leaves(options, fit, outcome.result, began))
+
+
+def with_fewer_leaves(options: Estimator, fit: Fit, result: Any, began: float) -> Any:
+    """The result of a run without ``max_leaf_nodes``, which ``began`` then, with a tree that has no more leaves."""
+    tree, problem = as_tree(result.tree), fit.problem
+    start = problem.enforce_max_splits(problem.trim(tree))
+    if start.n_branches == tree.n_branches:
+        return result
+    limit = None if fit.time_limit is None else max(fit.time_limit - (now() - began), 1e-3)
+    better = run(options, bridge.solvers.TAO(accept="improve"), problem, start, fit.seed, limit)
+    ended = result.termination if better.termination.name != "INTERRUPTED" else better.termination
+    return replace(result, tree=better.tree, objective=better.objective, termination=ended)
 
 
 def solve_once(options: Estimator, fit: Fit) -> Outcome:

@@ -12,6 +12,7 @@ from opttree.estimators.recipe import Estimator, Recipe, is_ordered, searches_de
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.units import Scaling, moments
 from opttree.statement import TreeProblem
+from opttree.statement.constraints import MaxSplits
 from opttree.statement.numbers import in_same_order
 from opttree.tables.weights import check_weight
 
@@ -45,7 +46,13 @@ def state(
     if options.splits == "axis":
         in_same_order(X, Z)
     terms = {} if recipe.terms is None else recipe.terms(options, weight, X.shape[1], scaling.y_scale)
-    usual = {"leaves": options.leaves, "loss": options.loss, "min_leaf": getattr(options, "min_samples_leaf", 1)}
+    most = getattr(options, "max_leaf_nodes", None)
+    usual = {
+        "leaves": options.leaves,
+        "loss": options.loss,
+        "min_leaf": getattr(options, "min_samples_leaf", 1),
+        "constraints": () if most is None else (MaxSplits(most - 1),),
+    }
     problem = TreeProblem(
         Z,
         scaling.outputs(y) if is_regressor(options) else y,

@@ -72,6 +72,7 @@ def with_missing(X: Floats, y: NDArray[Any], missing: NDArray[Any]) -> tuple[Flo
 
 def fit_chunks(options: Estimator, chunks: Chunks, epochs: int, sample_rows: int, stacklevel: int) -> None:
     """Train on a sample, then on all rows chunk by chunk, and keep the best model."""
+    refuse_few_leaves(options)
     seed = check_random_state(options.random_state).randint(2**31 - 1)
     with noted_interrupts() as interrupted:
         X, y, n_rows = chunks.sample(sample_rows, np.random.default_rng(seed))
@@ -88,8 +89,15 @@ def fit_chunks(options: Estimator, chunks: Chunks, epochs: int, sample_rows: int
         fits.report_interrupt(options, stacklevel + 1)
 
 
+def refuse_few_leaves(options: Estimator) -> None:
+    """ValueError if ``max_leaf_nodes`` is set, since trees that learn from chunks are not pruned."""
+    if (most := getattr(options, "max_leaf_nodes", None)) is not None:
+        raise ValueError(f"max_leaf_nodes must be None to train in chunks; got {most}")
+
+
 def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
     """Train on more rows; the first are a fit."""
+    refuse_few_leaves(options)
     stream: Stream | None = vars(options).get("_stream")
     if getattr(options, "encoder_", None) is not None and stream is not None:
         X = read_new(options, X)
