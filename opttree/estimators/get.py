@@ -92,7 +92,7 @@ class GETStream(Stream):
     def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         self.options = options
         X, y, weight = with_missing(X, y, missing)
-        fit = fits.fit(options, X, y, weight, stacklevel=4)
+        fit = fits.fit(options, X, y, weight, stacklevel=4, streams=True)
         rng, tree = np.random.default_rng(len(X)), options.result_.tree
         self.learner = bridge.solvers.streaming.TreeStream(fit.problem, tree, rng, options.device)
         self.fit = replace(fit, problem=self.learner.problem)
@@ -111,6 +111,7 @@ def _shrinks(options: Estimator) -> bool:
 
 
 RECIPE = Recipe(
+    depths=(2, 4, 6),
     solver=_solver,
     terms=_terms,
     features=_features,
@@ -130,12 +131,13 @@ class _GETTree(TreeEstimator):
     starts_compete = True
     takes_eval_set = True
 
-    max_depth: int | Literal["cv"] | None = groups.max_depth()
+    max_depth: int | Literal["auto", "cv"] | None = groups.auto_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     init: Tree | None = groups.init()
     l1_ratio: float = groups.l1_ratio()
     min_samples_leaf: int = groups.min_samples_leaf()
+    floor: bool | None = groups.floor()
     max_leaf_nodes: int | None = groups.max_leaf_nodes()
     leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(

@@ -96,6 +96,8 @@ def _restate(
 
 
 RECIPE = Recipe(
+    depths=(4, 8),
+    usual_depth=8,
     solver=_solver,
     terms=_terms,
     features=lambda options, X, weight: moments(X, weight),
@@ -114,11 +116,12 @@ class _GradTree(TreeEstimator):
     leaves = "constant"
     takes_eval_set = True
 
-    max_depth: int | Literal["cv"] | None = groups.max_depth(8)
+    max_depth: int | Literal["auto", "cv"] | None = groups.auto_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()
     min_samples_leaf: int = groups.min_samples_leaf()
+    floor: bool | None = groups.floor()
     max_leaf_nodes: int | None = groups.max_leaf_nodes()
     learning_rates: tuple[float, float, float] | None = option(
         None,

@@ -20,6 +20,30 @@ def max_depth(default: Any = 6, doc: str | None = None, **rule: Any) -> Any:
     return option(default, doc or usual, **({"least": 1, "words": "an integer >= 1 or 'cv'"} | rule))
 
 
+def auto_depth() -> Any:
+    """The depth of a single tree, chosen by default."""
+    doc = """Largest depth of the tree. "auto": chosen on held-out rows, with a ``floor``. "cv": the depth up to 12 with
+        the best mean score on held-out rows (the search stops after 4 depths without improvement); each depth is
+        warm-started from the one before, or at least no worse on its training rows. See ``best_depth_`` and
+        ``cv_results_``. None is "cv"."""
+    return option("auto", doc, least=1, words="an integer >= 1, 'auto' or 'cv'")
+
+
+def floor() -> Any:
+    """Whether a linear model and CART's tree are tried beside the method's."""
+    return option(
+        None,
+        """Whether the tree is compared on held-out rows (three folds, five of fewer than 500 rows, at most 10,000 rows)
+        with a ridge regression, or a multinomial logistic one, and with CART's trees. Where it is not better than the
+        linear model by more than a standard error, ``tree_`` is a single leaf with this model, ``fallback_`` is
+        "linear"; where CART's tree is better, ``tree_`` is that, and ``fallback_`` is "cart"; else it is None. In
+        regression a tree of constant leaves is also tried on what the ridge regression leaves, and ``tree_`` is their
+        sum, whose leaves are linear with the same slopes; ``result_`` is of the tree alone. None: with
+        ``max_depth="auto"``. Not for losses other than squared, of several outputs that are labels, under a time limit
+        below a second, and for fewer than 20 rows.""",
+    )
+
+
 def cv() -> Any:
     """How rows are held out for the choice of a depth."""
     return option(

@@ -110,6 +110,7 @@ class Recipe:
     restate : the problem and its units, changed; also from the raw features and weights.
     transform : what transforms features before they are scaled, fitted to rows, or None.
     importances : of each feature of the encoded table; None: by explained variance.
+    depths, usual_depth : depths that ``max_depth="auto"`` chooses from, and the one where it cannot.
     stream : how it learns from chunks of rows, a `steps.stream.Stream`, or None.
     """
 
@@ -127,6 +128,8 @@ class Recipe:
     restate: Callable[[Estimator, TreeProblem, Any, Floats, Floats], tuple[TreeProblem, Any]] | None = None
     transform: Callable[[Estimator, Floats, Floats], Any] | None = None
     importances: Callable[[Estimator, Model], Floats] | None = None
+    depths: tuple[int, ...] = ()
+    usual_depth: int = 6
     stream: Any = None
 
 
@@ -138,6 +141,11 @@ def is_printed(options: Estimator) -> bool:
 def searches_depth(options: Estimator) -> bool:
     """Whether the depth of the tree is chosen on held-out rows."""
     return options.recipe.depth is None and options.max_depth in (None, "cv")
+
+
+def chooses_depth(options: Estimator) -> bool:
+    """Whether the depth is not given, but found: searched, or chosen with the floor."""
+    return searches_depth(options) or (options.recipe.depth is None and options.max_depth == "auto")
 
 
 def is_ordered(options: Estimator) -> bool:

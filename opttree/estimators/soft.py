@@ -67,11 +67,12 @@ class _SoftTree(TreeEstimator):
     loss = "squared"
     printed_l2: ClassVar[Any] = "paper, sum"  # in place of "auto" under the paper's preset
 
-    max_depth: int | Literal["cv"] | None = groups.max_depth(3)
+    max_depth: int | Literal["auto", "cv"] | None = groups.auto_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()
     leaves: Literal["linear", "constant"] = option("linear", "Kind of leaf models; linear in the paper.")
+    floor: bool | None = groups.floor()
     l2: Any = option(
         "auto",
         """"auto", "paper", a float or a pair of floats. l2 penalty: the objective is ``mean loss + l2_splits |A|^2 +
@@ -148,6 +149,8 @@ def _srt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | N
 
 
 SRT = Recipe(
+    depths=(1, 2, 3),
+    usual_depth=3,
     solver=_srt_solver,
     terms=_terms,
     features=_features,
@@ -292,7 +295,7 @@ def _orrt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | 
 class _ORRT(_SoftTree):
     """Common part of the regressor and the classifier."""
 
-    recipe = Recipe(solver=_orrt_solver, terms=_terms, features=_features)
+    recipe = Recipe(solver=_orrt_solver, terms=_terms, features=_features, depths=(1, 2, 3), usual_depth=3)
     printed_l2 = (0.0, 0.0)
 
     method: Literal["L-BFGS-B", "SLSQP"] | None = option(

@@ -89,6 +89,7 @@ def _check(options: Estimator) -> None:
 
 
 RECIPE = Recipe(
+    depths=(2, 4, 6, 8),
     solver=_solver,
     terms=_terms,
     outputs=output_units,
@@ -103,13 +104,14 @@ class _TAOTree(TreeEstimator):
 
     recipe = RECIPE
 
-    max_depth: int | Literal["cv"] | None = groups.max_depth()
+    max_depth: int | Literal["auto", "cv"] | None = groups.auto_depth()
     _: KW_ONLY
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()
     split_penalty: float = groups.split_penalty()
     l1_ratio: float = groups.l1_ratio()
     min_samples_leaf: int = groups.min_samples_leaf()
+    floor: bool | None = groups.floor()
     max_leaf_nodes: int | None = groups.max_leaf_nodes()
     leaf_shrinkage: float | Literal["cv"] | None = groups.leaf_shrinkage()
     leaves: Literal["constant", "linear"] = option(

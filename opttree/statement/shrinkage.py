@@ -59,11 +59,11 @@ def observations(problem: TreeProblem) -> NDArray[np.int64]:
     return order[first]
 
 
-def shrinker(problem: TreeProblem, tree: Tree) -> NodeMoments | Softened:
-    """What shrinks the leaves of a tree of the problem, by its method ``shrunk(strength)``."""
+def shrinker(problem: TreeProblem, tree: Tree, ridge: float | None = None) -> NodeMoments | Softened:
+    """What shrinks the leaves of a tree of the problem, by its method ``shrunk(strength)``; ``ridge`` is the root's."""
     if tree.classes is not None and tree.linear_leaves:
         return Softened(tree)
-    return NodeMoments(problem, tree)
+    return NodeMoments(problem, tree, ROOT_RIDGE if ridge is None else ridge)
 
 
 def softer(shares: Floats, temperature: float) -> Floats:
@@ -96,8 +96,8 @@ class NodeMoments:
     strengths.
     """
 
-    def __init__(self, problem: TreeProblem, tree: Tree) -> None:
-        self.problem, self.tree = problem, tree
+    def __init__(self, problem: TreeProblem, tree: Tree, ridge: float = ROOT_RIDGE) -> None:
+        self.problem, self.tree, self.ridge = problem, tree, ridge
         leaf = problem.leaves_of(tree)
         # leaves of classes with equations hold scores; where a tree of theirs has constant leaves, these are shares
         linear = problem.leaves == "linear" and not problem.is_classification
@@ -133,7 +133,7 @@ class NodeMoments:
             return tree
         own_share = max(strength, LEAST_STRENGTH * float(self.G[0, -1, -1])) * np.eye(used)
         models = np.zeros_like(self.c)
-        root = ROOT_RIDGE * self.G[0, -1, -1] * np.diag([1.0] * (used - 1) + [0.0])
+        root = self.ridge * self.G[0, -1, -1] * np.diag([1.0] * (used - 1) + [0.0])
         models[0] = np.linalg.solve(self.G[0] + root, self.c[0])
         for t in range(tree.n_branches):
             kids = tree.children[t]

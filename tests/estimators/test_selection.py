@@ -25,7 +25,7 @@ def test_depth_by_cross_validation(estimator, options):
         assert model.score(X, y) > 0.85
     with pytest.raises(ValueError, match="cv must be an integer >= 2, a fraction between 0 and 1, or splits; got 1"):
         estimator("cv", cv=1).fit(X, y)
-    with pytest.raises(ValueError, match="max_depth must be an integer >= 1 or 'cv'; got 'best'"):
+    with pytest.raises(ValueError, match="max_depth must be an integer >= 1, 'auto' or 'cv'; got 'best'"):
         estimator("best").fit(X, y)
 
 

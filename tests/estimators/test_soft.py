@@ -94,7 +94,7 @@ def test_printed_penalties_are_the_papers():
         ),
         (SRTRegressor, {"k0": 1.5}, r"k0 must be an integer or None; got 1\.5"),
         (SRTRegressor, {"n_init": 0}, "n_init must be an integer >= 1; got 0"),
-        (SRTRegressor, {"max_depth": 0}, "max_depth must be an integer >= 1 or 'cv'; got 0"),
+        (SRTRegressor, {"max_depth": 0}, "max_depth must be an integer >= 1, 'auto' or 'cv'; got 0"),
         (ORRTRegressor, {"method": "Newton"}, "method must be one of .*; got 'Newton'"),
         (ORRTRegressor, {"init": "hinge"}, "init must be a Tree or None; got 'hinge'"),
     ],

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from opttree.estimators.recipe import Estimator, Fit, Recipe, Rows, searches_depth
+from opttree.estimators.recipe import Estimator, Fit, Recipe, Rows, chooses_depth, searches_depth
 from opttree.estimators.steps.depth import choose_depth
 from opttree.estimators.steps.evals import history, named_sets
+from opttree.estimators.steps.floor import above_floor, choose, has_floor, less
 from opttree.estimators.steps.model import described, single_tree
 from opttree.estimators.steps.rows import read_eval_set, read_rows
 from opttree.estimators.steps.shrink import solve_shrunk
@@ -24,22 +25,37 @@ from opttree.runtime.clock import now
 from opttree.runtime.compiling.ahead import compiled_ahead
 from opttree.runtime.interrupts import InterruptedFitWarning, noted_interrupts
 
-OF_A_FIT = ("best_depth_", "cv_results_", "validation_loss_", "evals_result_")  # attributes that not every fit sets
+OF_A_FIT = (
+    "best_depth_",
+    "cv_results_",
+    "validation_loss_",
+    "evals_result_",
+    "fallback_",
+    "floor_errors_",
+)  # attributes that not every fit sets
 
 
 def fit(
-    options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, eval_set: Any = None, stacklevel: int = 2
+    options: Estimator,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    eval_set: Any = None,
+    stacklevel: int = 2,
+    *,
+    streams: bool = False,
 ) -> Fit:
     """Fit an estimator to a table: its attributes are set, and the record of the fit is returned.
 
     After Ctrl-C a warning, at the caller ``stacklevel`` frames up, says that the model is the best so far, and
-    KeyboardInterrupt is raised again unless ``on_interrupt`` is "keep".
+    KeyboardInterrupt is raised again unless ``on_interrupt`` is "keep". A tree that ``streams`` goes on learning from
+    chunks of rows, and has no floor.
     """
     sets = named_sets(options, eval_set)
     eval_set = list(sets.values())[-1] if sets else None
     rows = read_rows(options, X, y, sample_weight, eval_set)
     with noted_interrupts() as interrupted, compiled_ahead(options):
-        record = fit_rows(options, rows, eval_set)
+        record = fit_rows(options, rows, eval_set, streams=streams)
     if sets:
         options.evals_result_ = history(options, sets)
     if interrupted():
@@ -47,10 +63,10 @@ def fit(
     return record
 
 
-def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
+def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = False) -> Fit:
     """The steps from rows of numbers to the fitted attributes."""
     recipe: Recipe = options.recipe
-    began = now()
+    began, given = now(), rows
     clear(options, *OF_A_FIT)
     check(options)
 
@@ -64,6 +80,13 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
     if searches_depth(options):  # on the table, so that folds learn encodings of their own
         search = choose_depth(options, rows, seed)
         set_attributes(options, search)
+    choice = None
+    if not streams and (has_floor(options) or (recipe.depth is None and options.max_depth == "auto")):
+        choice = choose(options, rows, seed, fit_rows, plain=eval_set is not None)
+        search = choice.attributes
+        set_attributes(options, search)
+        if choice.base is not None:
+            rows = replace(rows, y=less(rows, choice.base))
 
     # units, statement, validation rows, start
     transformer = transformer_of(options, rows.X, rows.weight)
@@ -78,6 +101,8 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any) -> Fit:
     solve = recipe.solve or solve_once
     outcome = within_leaves(options, record, solve) if recipe.shrink is None else solve_shrunk(options, record, solve)
     fitted = (recipe.model or single_tree)(options, record, outcome)
+    if choice is not None:
+        fitted = above_floor(options, given, record, fitted, choice)
     attributes = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **outcome.attributes}
     if transformer is not None or recipe.transform is not None:
         attributes["transformer_"] = transformer
@@ -101,7 +126,7 @@ def start_of(options: Estimator, record: Fit) -> Tree | None:
     """``init`` in the units of the problem, if it is a tree; None where a depth is searched and it is deeper."""
     init = getattr(options, "init", None)
     problem = record.problem
-    if not isinstance(init, Tree) or (searches_depth(options) and init.depth > problem.depth):
+    if not isinstance(init, Tree) or (chooses_depth(options) and init.depth > problem.depth):
         return None
     if init.n_features != problem.n_features:
         raise ValueError(f"init must be a tree of {problem.n_features} features, those of X; got {init.n_features}")

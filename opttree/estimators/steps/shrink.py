@@ -66,6 +66,7 @@ def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit],
     if fit.valid is not None and options.leaf_shrinkage is None:  # validation rows choose the tree
         asked = 0.0
     shrinks = refusal(fit.problem) is None
+    searched = searched or "leaf_shrinkage_" in fit.search
     chosen = asked == "cv" and not searched and shrinks
     chosen = chosen and (fit.time_limit is None or fit.time_limit >= LEAST_TIME)
     began = now()
@@ -79,9 +80,11 @@ def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit],
             strength, temperature = choose_strength(options, replace(fit, time_limit=left))
     elif asked == "cv" and searched:
         strength = fit.search["leaf_shrinkage_"]
+        temperature = fit.search.get("leaf_temperature_", 1.0)
     elif asked != "cv" and shrinks:
         strength = float(asked)
     attributes = {**outcome.attributes, "leaf_shrinkage_": strength, "leaf_temperature_": temperature}
+    attributes["root_ridge_"] = fit.search.get("root_ridge_")
     return Outcome(outcome.result, attributes)
 
 
@@ -178,7 +181,7 @@ def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: A
 def shrunk_tree(problem: TreeProblem, tree: Tree, attributes: Mapping[str, Any]) -> Tree:
     """The tree used for prediction: shrunk and tempered as was found."""
     strength, temperature = attributes.get("leaf_shrinkage_", 0.0), attributes.get("leaf_temperature_", 1.0)
-    tree = tree if strength == 0.0 else shrinker(problem, tree).shrunk(strength)
+    tree = tree if strength == 0.0 else shrinker(problem, tree, attributes.get("root_ridge_")).shrunk(strength)
     return tree if temperature == 1.0 else tempered(tree, temperature)
 
 
@@ -255,26 +258,26 @@ class Parts:
         return train.with_order(self._order, kept) if problem.splits == "axis" else train
 
 
-def parted(problem: TreeProblem) -> Parts:
-    """Each of the `observations` of a problem once, at most `MOST_ROWS` of them, in folds.
+def parted(problem: TreeProblem, folds: int = FOLDS, most: int | None = None) -> Parts:
+    """Each of the `observations` of a problem once, at most so many of them, in folds.
 
     Weights of copies are added up, and the smallest leaf shrinks as the rows do, so that weights and repeated rows
     agree. The rows are in an order which neither their own order nor the units of the features change, and are dealt
     out in turn; in classification class by class.
     """
     rows = observations(problem)
-    n = len(rows)
+    n, most = len(rows), MOST_ROWS if most is None else most
     weight = np.asarray(problem.sample_weight)
     if n < problem.n_samples:  # copies
         codes = codes_of((*problem.X.T, *problem.Y.T), problem.n_samples)
         weight = np.bincount(np.searchsorted(codes[rows], codes), weights=weight)
     else:
         weight = weight[rows]
-    if n > MOST_ROWS:
-        taken = np.linspace(0, n, MOST_ROWS, endpoint=False).astype(np.intp)
+    if n > most:
+        taken = np.linspace(0, n, most, endpoint=False).astype(np.intp)
         rows, weight = rows[taken], weight[taken]
     least = max(1, round(problem.min_leaf * n / problem.n_samples))
     order = np.argsort(problem.Y[rows, 0], kind="stable") if problem.is_classification else np.arange(len(rows))
     fold = np.empty(len(rows), np.int64)
-    fold[order] = np.arange(len(rows)) % FOLDS
+    fold[order] = np.arange(len(rows)) % folds
     return Parts(problem, rows, np.asarray(weight, np.float64), fold, least)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
 
-from opttree.estimators.recipe import Estimator, Recipe, is_ordered, searches_depth, standardised
+from opttree.estimators.recipe import Estimator, Recipe, chooses_depth, is_ordered, standardised
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.units import Scaling, moments
 from opttree.statement import TreeProblem
@@ -76,4 +76,7 @@ def depth_for(options: Estimator, n_samples: int) -> int:
     """The depth of the problem of so many rows; of a tree whose depth is searched, the one that was found."""
     if options.recipe.depth is not None:
         return int(options.recipe.depth(options, n_samples))
-    return int(getattr(options, "best_depth_", 1) if searches_depth(options) else options.max_depth)
+    if not chooses_depth(options):
+        return int(options.max_depth)
+    usual = options.recipe.usual_depth if options.max_depth == "auto" else 1
+    return int(getattr(options, "best_depth_", usual))

@@ -1,0 +1,361 @@
+"""A floor under single trees: on rows held out, their size is chosen, and a linear model and CART's tree are tried.
+
+Folds of the training rows compare trees of the method, of several depths and strengths of shrinkage, alone and on what
+a ridge regression leaves, with this ridge regression (of classes, a multinomial logistic one) and with CART's trees.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_regressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from opttree.estimators import bridge
+from opttree.estimators.recipe import Estimator, Fit, Rows, is_printed
+from opttree.estimators.steps.rows import class_weighted
+from opttree.estimators.steps.shrink import errors_of, parted, strengths_of, temperature_of
+from opttree.estimators.steps.units import Scaling, moments, outputs_name, with_training
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.runtime.clock import now
+from opttree.statement import L2, TreeProblem
+from opttree.statement.shrinkage import refusal, shrinker
+
+Floats = NDArray[np.float64]
+FitRows = Callable[[Estimator, Rows, Any], Fit]
+LOSSES = ("squared", "zero_one", "log")
+FEWEST, MOST_ROWS = 20, 10_000  # rows below which nothing is held out, and of which that many are used
+FOLDS, MORE_FOLDS, FEW_ROWS = 3, 5, 500  # with fewer rows than that there are more folds
+SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below which there is none
+RIDGES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)  # l2 on standardised features, in units of the mean loss
+WIDE = 200  # features, from which every third of them is tried
+CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30), (1, 5, 20)
+CLEARLY = 2.5  # standard errors, by which trees of the first folds are given up
+MARGIN = 0.1  # of the range of y, by which answers of linear leaves may lie beyond it
+STEEP = 1e9  # gate of a tree of hard splits
+WORTH = 0.02  # share of the loss that a linear model must explain before trees begin with it
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the folds chose.
+
+    depth, strength, temperature : of the method's tree.
+    fallback : None for the method's tree, "linear" or "cart".
+    base : the linear model, a tree of one leaf on raw features, to which the method's tree is added, or None.
+    other : the fallback's tree on raw features, or None.
+    ridge : strength of the ridge of linear models of all rows.
+    means : the mean errors by which they were compared.
+    """
+
+    depth: int
+    strength: float | None = None
+    temperature: float = 1.0
+    fallback: str | None = None
+    base: Tree | None = None
+    other: Tree | None = None
+    ridge: float | None = None
+    means: dict[str, float] | None = None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Fitted attributes of the estimator."""
+        found: dict[str, Any] = {"best_depth_": self.depth, "fallback_": self.fallback, "floor_errors_": self.means}
+        if self.strength is not None:
+            found |= {"leaf_shrinkage_": self.strength, "leaf_temperature_": self.temperature}
+            found["root_ridge_"] = self.ridge
+        return found
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Answers (m, K) of a method's trees to the rows held out, their mean error, the best strength and temperature."""
+
+    answers: Floats
+    mean: float
+    strength: float = 0.0
+    temperature: float = 1.0
+
+
+def has_floor(options: Estimator) -> bool:
+    """Whether there is a floor: where ``floor`` is None, if the depth is left to the estimator."""
+    floor = getattr(options, "floor", False)
+    return bool(options.max_depth == "auto" if floor is None else floor)
+
+
+def choose(options: Estimator, rows: Rows, seed: int | None, fit_rows: FitRows, *, plain: bool) -> Choice:
+    """The choice for an estimator on rows, with its ``fit_rows``; ``plain``: trees do not begin with a linear model."""
+    usual, init = options.recipe.usual_depth, getattr(options, "init", None)
+    if options.max_depth != "auto":
+        usual = int(options.max_depth)
+    elif isinstance(init, Tree):
+        usual = max(init.depth, 1)
+    limit, loss = options.time_limit, options.loss
+    given = is_printed(options) or rows.several is not None or loss not in LOSSES
+    if given or np.count_nonzero(rows.weight) < FEWEST or (limit is not None and limit < LEAST_TIME):
+        return Choice(usual)
+    seed = int(np.random.default_rng().integers(2**31 - 1)) if seed is None else seed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Folds(options, rows, seed, fit_rows).choose(rows, usual, plain=plain)
+
+
+class Folds:
+    """Rows in folds: models are fitted to all but one fold, and answer its rows."""
+
+    def __init__(self, options: Estimator, rows: Rows, seed: int, fit_rows: FitRows) -> None:
+        self.options, self.seed, self.fit_rows, self.began = options, seed, fit_rows, now()
+        self.numbers, self.ended = is_regressor(options), False
+        loss = "squared" if self.numbers else "log"
+        used = rows.weight > 0.0
+        whole = TreeProblem(rows.X[used], rows.y[used], 0, loss=loss, sample_weight=rows.weight[used])
+        parts = parted(whole, FOLDS, MOST_ROWS)
+        if len(parts.rows) < FEW_ROWS:
+            parts = parted(whole, MORE_FOLDS, MOST_ROWS)
+        self.sampled = len(parts.rows) == MOST_ROWS
+        self.rows = Rows(rows.X[used][parts.rows], rows.y[used][parts.rows], parts.weight)
+        self.parts = [(np.flatnonzero(parts.fold != k), np.flatnonzero(parts.fold == k)) for k in np.unique(parts.fold)]
+        weight = class_weighted(options, self.rows.y, parts.weight)
+        y, self.unit = self.rows.y, np.ones(1)
+        if self.numbers:
+            Y = y.reshape(len(y), -1)
+            self.unit = moments(Y, weight, outputs_name(Y))[1]
+            y = Y / self.unit
+        self.judge = TreeProblem(np.zeros((len(y), 1)), y, 0, loss=loss, sample_weight=weight)
+        self.n_answers = self.judge.n_outputs
+        self.classes: Any = self.judge.classes
+
+    def late(self) -> bool:
+        """Whether the share of the time limit is used up, or Ctrl-C was pressed."""
+        limit = self.options.time_limit
+        return self.ended or (limit is not None and now() - self.began > SHARE * limit)
+
+    def errors(self, answers: Floats) -> Floats:
+        """(m,) errors: squared, and of classes the 0/1 error and half the squared error of the probabilities."""
+        off = errors_of(self.judge, self.judge.Y, answers / self.unit if self.numbers else answers)
+        if self.numbers:
+            return off
+        return 0.5 * off + (np.argmax(answers, axis=1) != self.judge.Y[:, 0])
+
+    def mean(self, answers: Floats, seen: Any = ...) -> float:
+        """Their weighted mean, over rows that have been ``seen``."""
+        w = self.judge.w[seen]
+        return float(np.sum(w * self.errors(answers)[seen]) / np.sum(w))
+
+    def beats(self, mine: Floats, other: Floats, seen: Any = ..., errors: float = 1.0) -> bool:
+        """Whether answers are better than others by more than so many standard ``errors``."""
+        w = self.judge.w[seen] / np.sum(self.judge.w[seen])
+        gain = (self.errors(other) - self.errors(mine))[seen]
+        mean = float(np.sum(w * gain))
+        return mean > errors * float(np.sqrt(np.sum((w * (gain - mean)) ** 2)))
+
+    def answers_of(self, model: Tree, X: Floats) -> Floats:
+        """(n, K) numbers, or probabilities of all classes."""
+        if self.numbers:
+            return np.asarray(model.predict(X), np.float64).reshape(len(X), -1)
+        found = np.zeros((len(X), self.n_answers))
+        found[:, np.searchsorted(self.classes, np.asarray(model.classes))] = model.predict_proba(X)
+        return found
+
+    # ---- the models that are tried --------------------------------------------------------------------------------
+
+    def choose(self, rows: Rows, usual: int, *, plain: bool) -> Choice:
+        """The choice, with what it needs fitted to all ``rows``."""
+        options, m = self.options, len(self.rows.X)
+        means: dict[str, float] = {}
+        strengths = RIDGES if self.rows.X.shape[1] < WIDE else RIDGES[2::3]
+        by_ridge = np.zeros((len(strengths), m, self.n_answers))
+        bases: list[list[Tree]] = []
+        for train, held in self.parts:
+            bases.append([linear_model(options, self.part(train), s) for s in strengths])
+            for k, model in enumerate(bases[-1]):
+                by_ridge[k, held] = self.answers_of(model, self.rows.X[held])
+        best = int(np.argmin([self.mean(a) for a in by_ridge]))
+        linear, ridge = by_ridge[best], strengths[best]
+        means["linear"] = self.mean(linear)
+        cart, size = self.cart()
+        means["cart"] = self.mean(cart)
+        constant = self.mean(self.constant())
+        begins = (
+            not plain and self.numbers and options.leaves == "constant" and means["linear"] < (1 - WORTH) * constant
+        )
+        floor, fallback = (linear, "linear") if means["linear"] <= means["cart"] else (cart, "cart")
+        tried: dict[tuple[int, bool], Trial] = {}
+
+        def attempt(depth: int, based: bool) -> None:
+            if (depth, based) not in tried and not (tried and self.late()):
+                found = self.method(depth, [b[best] for b in bases] if based else None, floor, ridge)
+                tried[depth, based] = found
+                means[f"depth {depth}, on linear" if based else f"depth {depth}"] = found.mean
+
+        def lowest() -> tuple[int, bool]:
+            return min(tried, key=lambda key: tried[key].mean)
+
+        one = self.sampled or options.max_depth != "auto" or isinstance(getattr(options, "init", None), Tree)
+        depths = (usual,) if one else options.recipe.depths
+        for depth in depths:
+            before = lowest() if tried else None
+            for based in (False, True) if begins and before is None else (before is not None and before[1],):
+                attempt(depth, based)
+            if before is not None and lowest() == before:
+                break
+        if begins:
+            depth, based = lowest()
+            attempt(depth, not based)
+        depth, based = lowest()
+        trial = tried[depth, based]
+        if options.floor is False or (trial.mean < self.mean(floor) and self.beats(trial.answers, linear)):
+            base = linear_model(options, rows, ridge) if based else None
+            return Choice(depth, trial.strength, trial.temperature, None, base, None, ridge, means)
+        if fallback == "linear":
+            other = linear_model(options, rows, ridge)
+        else:
+            other = cart_tree(options, rows if self.sampled else self.rows, *size, self.seed)
+        return Choice(depth, trial.strength, trial.temperature, fallback, None, other, ridge, means)
+
+    def part(self, train: NDArray[np.intp]) -> Rows:
+        """Some of the rows."""
+        return Rows(self.rows.X[train], self.rows.y[train], self.rows.weight[train])
+
+    def constant(self) -> Floats:
+        """Answers of constants."""
+        answers = np.zeros((len(self.rows.X), self.n_answers))
+        for train, held in self.parts:
+            part = self.judge.sample(train)
+            answers[held] = part.best_constant().outputs(np.zeros((1, 1)))[0] * self.unit
+        return answers
+
+    def method(self, depth: int, bases: list[Tree] | None, floor: Floats, ridge: float) -> Trial:
+        """Trees of the method, on what ``bases`` leave; given up once they are clearly worse than ``floor``."""
+        options = self.options
+        changes = {"max_depth": depth, "floor": False, "verbose": 0, "on_interrupt": "keep", "random_state": self.seed}
+        shrinks = options.recipe.shrink is not None and options.leaf_shrinkage in (None, "cv")
+        if shrinks:
+            changes["leaf_shrinkage"] = 0.0
+        if options.time_limit is not None:
+            changes["time_limit"] = max(SHARE * options.time_limit / (2 * len(self.parts)), 1e-2)
+        answers: list[Floats] = []
+        strengths: tuple[float, ...] = (0.0,)
+        seen = np.zeros(len(self.rows.X), bool)
+        for number, (train, held) in enumerate(self.parts):
+            part, X = self.part(train), self.rows.X[held]
+            trial = clone(options).set_params(**changes)
+            trial.encoder_ = None
+            base = None if bases is None else bases[number]
+            record = self.fit_rows(trial, part if base is None else replace(part, y=less(part, base)), None)
+            self.ended = self.ended or trial.result_.termination.name == "INTERRUPTED"
+            trees = [trial.tree_]
+            if shrinks and refusal(record.problem) is None:
+                shrinking = shrinker(record.problem, as_tree(trial.result_.tree), ridge)
+                strengths = strengths_of(record.problem)
+                trees = [record.scaling.unscale(shrinking.shrunk(s)) for s in strengths]
+            if base is not None:
+                trees = [with_base(tree, base, part) for tree in trees]
+            answers = answers or [np.zeros((len(self.rows.X), self.n_answers)) for _ in trees]
+            for found, tree in zip(answers, trees, strict=True):
+                found[held] = self.answers_of(tree, X)
+            seen[held] = True
+            best = int(np.argmin([self.mean(a, seen) for a in answers]))
+            if options.floor is not False and self.beats(floor, answers[best], seen, CLEARLY):
+                return Trial(answers[best], np.inf, strengths[best])
+        tempers = not self.numbers and options.leaves == "constant" and options.recipe.shrink is not None
+        temperature = temperature_of(self.judge.Y, self.judge.w, answers[best]) if tempers else 1.0
+        return Trial(answers[best], self.mean(answers[best]), strengths[best], temperature)
+
+    def cart(self) -> tuple[Floats, tuple[int, int]]:
+        """Answers of CART's trees of the best depth and smallest leaf, and these two."""
+        kind = DecisionTreeRegressor if self.numbers else DecisionTreeClassifier
+        found = {(d, s): np.zeros((len(self.rows.X), self.n_answers)) for d in CART_DEPTHS for s in CART_LEAVES}
+        for train, held in self.parts:
+            part = self.part(train)
+            weight = class_weighted(self.options, part.y, part.weight)
+            for fewest in CART_LEAVES:
+                model = kind(min_samples_leaf=fewest, random_state=self.seed, max_depth=CART_DEPTHS[-1])
+                model.fit(part.X, part.y, sample_weight=weight)
+                path = model.decision_path(self.rows.X[held])
+                level = np.asarray(path.sum(axis=1)).ravel() - 1
+                values = model.tree_.value.reshape(model.tree_.node_count, -1)
+                for depth in CART_DEPTHS:  # nodes of a path are numbered from the root down
+                    at = path.indices[path.indptr[:-1] + np.minimum(level, depth)]
+                    if self.numbers:
+                        found[depth, fewest][held] = values[at]
+                    else:
+                        columns = np.searchsorted(self.classes, model.classes_)
+                        found[depth, fewest][np.ix_(held, columns)] = values[at]
+        best = min(found, key=lambda key: self.mean(found[key]))
+        return found[best], best
+
+
+def less(rows: Rows, base: Tree) -> Floats:
+    """What a linear model leaves of the targets, in their shape."""
+    left: Floats = rows.y - np.asarray(base.predict(rows.X)).reshape(rows.y.shape)
+    return left
+
+
+def linear_model(options: Estimator, rows: Rows, ridge: float) -> Tree:
+    """The tree of one linear leaf on raw features, under a ridge."""
+    weight = class_weighted(options, rows.y, rows.weight)
+    numbers = is_regressor(options)
+    units = (np.zeros(1), np.ones(1))
+    if numbers:
+        Y = rows.y.reshape(len(rows.y), -1)
+        units = moments(Y, weight, outputs_name(Y))
+    scaling = Scaling(*moments(rows.X, weight), *units)
+    problem = TreeProblem(
+        scaling.features(rows.X),
+        scaling.outputs(rows.y) if numbers else rows.y,
+        depth=0,
+        leaves="linear",
+        loss="squared" if numbers else "log",
+        sample_weight=weight,
+        penalties=(L2(leaves=ridge),),
+    )
+    start = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
+    leaf: Tree = scaling.unscale(problem.fit_leaves(start, min_rows=1))
+    return bounded(leaf, rows)
+
+
+def cart_tree(options: Estimator, rows: Rows, depth: int, fewest: int, seed: int) -> Tree:
+    """CART's tree of all rows, on raw features."""
+    weight = class_weighted(options, rows.y, rows.weight)
+    loss = "squared" if is_regressor(options) else "log"
+    problem = TreeProblem(rows.X, rows.y, depth, splits="axis", loss=loss, sample_weight=weight)
+    return bridge.solvers.CartInit(min_rows=fewest).build(problem, np.random.default_rng(seed))
+
+
+def with_base(tree: Tree, base: Tree, rows: Rows) -> Tree:
+    """The sum of a tree of constant leaves and a linear model, as one tree whose leaves are bounded."""
+    coefs = np.repeat(base.leaf_arrays[1], tree.n_leaves, axis=0)
+    return bounded(replace(tree, values=tree.values + base.values, coefs=coefs), rows)
+
+
+def bounded(tree: Tree, rows: Rows) -> Tree:
+    """A tree of linear leaves whose answers are at most a tenth of the range of y beyond that of the rows."""
+    if not tree.linear_leaves or tree.classes is not None:
+        return tree
+    y = rows.y[rows.weight > 0.0].reshape(-1, tree.n_outputs)
+    low, high = y.min(axis=0), y.max(axis=0)
+    margin = MARGIN * (high - low)
+    lower, upper = (np.tile(bound, (tree.n_leaves, 1)) for bound in (low - margin, high + margin))
+    return replace(tree, lower=lower, upper=upper)
+
+
+def above_floor(options: Estimator, rows: Rows, record: Fit, fitted: dict[str, Any], choice: Choice) -> dict[str, Any]:
+    """The fitted attributes with the tree that was chosen; ``rows`` are those of the fit, ``record`` is of what the
+    linear model left of them.
+    """
+    if choice.other is not None:
+        tree, own = choice.other, fitted["tree_"]
+        if own.gate is not None:  # one leaf, or gates as steep as the splits of CART's tree
+            tree = replace(tree, gate=own.gate if choice.fallback == "linear" else STEEP)
+    elif choice.base is not None:
+        tree = with_base(fitted["tree_"], choice.base, rows)
+    else:
+        return fitted
+    return fitted | {"tree_": with_training(tree, rows.X, rows.weight)}
