@@ -21,7 +21,7 @@ from opttree.estimators.steps.depth import SEARCH_SHARE, folds_of
 from opttree.estimators.steps.model import as_forest
 from opttree.estimators.steps.solve import Watch, keep_last, run
 from opttree.estimators.steps.units import Scaling, spread, with_training
-from opttree.estimators.tasks import ClassificationTree, RegressionTree
+from opttree.estimators.tasks import ClassificationTree, RegressionTree, check_coverage
 from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
@@ -450,7 +450,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
 
     loss = "squared"
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+    def predict_interval(self, X: Any, coverage: float = 0.9, calibration: tuple[Any, Any] | None = None) -> Floats:
         """Prediction interval.
 
         The prediction plus and minus a multiple of ``sqrt(v + mean v)``, where v is the variance of the trees'
@@ -463,6 +463,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
             Rows.
         coverage : float, default 0.9
             Probability that an outcome is in the interval.
+        calibration : tuple of (X, y) or None, default None
+            Rows that were not in training, for an interval of one width as of `TAORegressor.predict_interval`.
 
         Returns
         -------
@@ -483,8 +485,9 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         >>> bool(0.6 < ((low <= y[350:]) & (y[350:] <= high)).mean() < 1.0)
         True
         """
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage must be between 0 and 1; got {coverage!r}")
+        check_coverage(coverage)
+        if calibration is not None:
+            return super().predict_interval(X, coverage, calibration)
         X = self._validated(X)
         if not self._outside_errors.size:
             raise ValueError(

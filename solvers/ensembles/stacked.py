@@ -1,10 +1,10 @@
-"""`StackedForest`: a forest of trees of several kinds, as many of each as held-out rows say."""
+"""`StackedForest`: a forest of trees of several kinds and of a linear model, as many of each as held-out rows say."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -14,13 +14,48 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
-from opttree.statement import TreeProblem
+from opttree.statement import L2, TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.result import Termination
 from solvers.ensembles.forest import KINDS, Tally, TAOForest
+from solvers.ensembles.growth import Shared
 
 Floats = NDArray[np.float64]
 SUM = 1e3  # weight of the condition that the weights add to one, against the data
+RIDGES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)  # of the linear model, in units of the mean loss
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear model: the strength of its ridge, and its answers (n, K) to rows held out."""
+
+    ridge: float
+    answers: Floats
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A tree that stands for a grown one."""
+
+    fixed: Tree
+
+    def tree(self, number: int, classes: NDArray[Any] | None) -> Tree:
+        """The tree, whatever the shrinkage."""
+        return replace(self.fixed, classes=classes)
+
+
+def ridge_leaf(problem: TreeProblem, Y: Floats, ridge: float) -> Tree:
+    """The tree of one leaf with a ridge regression of ``Y (n, K)`` on the features of a problem.
+
+    Of classes, its answers are within 0 and 1.
+    """
+    stated = TreeProblem(
+        problem.X, Y, 0, leaves="linear", sample_weight=problem.sample_weight, penalties=(L2(leaves=ridge),)
+    )
+    tree = stated.fit_leaves(Tree.constant(np.zeros(Y.shape[1]), problem.n_features), min_rows=1)
+    if not problem.is_classification:
+        return tree
+    return replace(tree, lower=np.zeros_like(tree.values), upper=np.ones_like(tree.values))
 
 
 def usual_members() -> tuple[TAOForest, ...]:
@@ -35,7 +70,8 @@ class StackedForest(Solver):
     In each of ``folds`` parts a small forest of every kind predicts the rows that are left out. The shares are the
     weights, nonnegative and adding to one, of least squares from these predictions to the outputs (class indicators
     in classification): stacking (Breiman, "Stacked regressions", 1996). Then the trees are grown on all rows, each
-    kind its share of ``n_trees``, and averaged.
+    kind its share of ``n_trees``, and averaged. With ``linear``, one of the kinds is a ridge regression (of classes, of
+    their indicators, within 0 and 1), its strength chosen on the same parts: trees of one leaf, all the same.
 
     For squared loss and classification. ``step.info`` holds the expected squared error of new rows, from the rows that
     each tree leaves out ("oob", as in `TAOForest`), and each kind's number of trees ("oblique", "axis", ...).
@@ -71,6 +107,7 @@ class StackedForest(Solver):
     )
     folds: int = option(4, "Parts of the rows that are held out in turn.", least=2)
     fold_trees: int = option(10, "Trees of each kind in each fold.", least=1)
+    linear: bool = option(True, "Whether a linear model is one of the kinds; for oblique splits only.")
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes what all members take."""
@@ -98,37 +135,59 @@ class StackedForest(Solver):
         others.
         """
         seeds = rng.spawn(len(self.members))
-        weights = yield from self._weights(problem, rng, early)
+        weights, linear = yield from self._weights(problem, rng, early)
         exact = weights * self.n_trees
         counts = np.floor(exact).astype(int)
         counts[np.argsort(counts - exact, kind="stable")[: self.n_trees - counts.sum()]] += 1
         for k in np.argsort(-counts, kind="stable"):  # the largest share first, in case time runs out
-            if counts[k]:
+            if counts[k] and k == len(self.members):
+                grown["linear"] = self._copies(problem, int(counts[k]), linear)
+            elif counts[k]:
                 yield from replace(self.members[k], n_trees=int(counts[k])).growth(problem, seeds[k], grown)
 
-    def _weights(self, problem: TreeProblem, rng: Rng, early: dict[str, Tally]) -> Generator[None, Any, Floats]:
-        """The weights of the members, nonnegative, which add to one."""
+    def _weights(
+        self, problem: TreeProblem, rng: Rng, early: dict[str, Tally]
+    ) -> Generator[None, Any, tuple[Floats, Linear]]:
+        """The weights of the members and of the linear model, nonnegative, which add to one; and that model."""
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
         answers = np.zeros((len(self.members), *Y.shape))
+        by_ridge = np.zeros((len(RIDGES) if self.linear and problem.splits == "oblique" else 0, *Y.shape))
         n_folds = min(self.folds, problem.n_samples)
         if n_folds < 2:  # nothing can be left out
-            return np.eye(len(self.members))[0]
+            return np.eye(len(self.members))[0], Linear(0.0, Y)
         rare = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() < n_folds
         kind = StratifiedKFold if problem.is_classification and not rare else KFold
         cuts = kind(n_folds, shuffle=True, random_state=int(rng.integers(2**31 - 1)))
         for train, valid in cuts.split(problem.X, problem.Y[:, 0]):
             part = problem.sample(train)
+            for k, strength in enumerate(RIDGES[: len(by_ridge)]):
+                by_ridge[k, valid] = ridge_leaf(part, Y[train], strength).outputs(problem.X[valid])
             for k, member in enumerate(self.members):
                 few = replace(member, n_trees=self.fold_trees)
                 tallies: dict[str, Tally] = {} if early else early
                 yield from few.growth(part, rng.spawn(1)[0], tallies)
                 (tally,) = tallies.values()
                 answers[k, valid] = tally.forest(tally.best(self.n_trees), part).outputs(problem.X[valid])
+        linear = Linear(0.0, Y)
+        if len(by_ridge):
+            best = int(np.argmin([np.sum(problem.w[:, None] * (answer - Y) ** 2) for answer in by_ridge]))
+            linear = Linear(RIDGES[best], by_ridge[best])
+            answers = np.concatenate([answers, by_ridge[best][None]])
         root = np.sqrt(problem.w)[:, None]
         table = np.column_stack([(root * answer).ravel() for answer in answers])
         unit = max(float(np.linalg.norm(table)), 1e-300)
         weights = nnls(np.vstack([table / unit, np.full(len(answers), SUM)]), np.append(root * Y / unit, SUM))[0]
-        return weights / weights.sum()
+        return weights / weights.sum(), linear
+
+    def _copies(self, problem: TreeProblem, number: int, linear: Linear) -> Tally:
+        """So many copies of the linear model of all rows; their errors are those of the rows held out."""
+        tally = Tally(Shared.of(problem, self.members[0], (np.nan,), None, None))
+        tree = ridge_leaf(problem, tally.shared.Y.astype(np.float64), linear.ridge)
+        tally.grown = dict.fromkeys(range(number), cast(Any, Fixed(tree)))
+        errors = linear.answers - tally.shared.Y
+        tally.residuals[0], tally.squares[0] = number * errors, number * np.square(errors).sum(axis=1)
+        tally.counts[:] = number
+        return tally
 
     def _step(self, problem: TreeProblem, tallies: dict[str, Tally]) -> Step:
         """The forest of all trees, each kind at its best shrinkage."""

@@ -32,6 +32,7 @@ OF_A_FIT = (
     "evals_result_",
     "fallback_",
     "floor_errors_",
+    "_held_out_errors",
 )  # attributes that not every fit sets
 
 

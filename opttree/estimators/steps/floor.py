@@ -33,7 +33,18 @@ LOSSES = ("squared", "zero_one", "log")
 FEWEST, MOST_ROWS = 20, 10_000  # rows below which nothing is held out, and of which that many are used
 FOLDS, MORE_FOLDS, FEW_ROWS = 3, 5, 500  # with fewer rows than that there are more folds
 SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below which there is none
-RIDGES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)  # l2 on standardised features, in units of the mean loss
+RIDGES = (
+    1e-6,
+    1e-4,
+    1e-3,
+    3e-3,
+    1e-2,
+    3e-2,
+    0.1,
+    0.3,
+    1.0,
+    10.0,
+)  # l2 on standardised features, in units of the mean loss
 WIDE = 200  # features, from which every third of them is tried
 CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30), (1, 5, 20)
 CLEARLY = 2.5  # standard errors, by which trees of the first folds are given up
@@ -52,6 +63,7 @@ class Choice:
     other : the fallback's tree on raw features, or None.
     ridge : strength of the ridge of linear models of all rows.
     means : the mean errors by which they were compared.
+    errors : (m, K) sizes of the errors on the rows held out, in regression.
     """
 
     depth: int
@@ -62,11 +74,14 @@ class Choice:
     other: Tree | None = None
     ridge: float | None = None
     means: dict[str, float] | None = None
+    errors: Floats | None = None
 
     @property
     def attributes(self) -> dict[str, Any]:
         """Fitted attributes of the estimator."""
         found: dict[str, Any] = {"best_depth_": self.depth, "fallback_": self.fallback, "floor_errors_": self.means}
+        if self.errors is not None:
+            found["_held_out_errors"] = self.errors
         if self.strength is not None:
             found |= {"leaf_shrinkage_": self.strength, "leaf_temperature_": self.temperature}
             found["root_ridge_"] = self.ridge
@@ -143,6 +158,10 @@ class Folds:
             return off
         return 0.5 * off + (np.argmax(answers, axis=1) != self.judge.Y[:, 0])
 
+    def sizes(self, answers: Floats) -> Floats | None:
+        """(m, K) sizes of the errors in units of y, in regression."""
+        return np.abs(answers - self.judge.Y * self.unit) if self.numbers else None
+
     def mean(self, answers: Floats, seen: Any = ...) -> float:
         """Their weighted mean, over rows that have been ``seen``."""
         w = self.judge.w[seen]
@@ -183,7 +202,11 @@ class Folds:
         means["cart"] = self.mean(cart)
         constant = self.mean(self.constant())
         begins = (
-            not plain and self.numbers and options.leaves == "constant" and means["linear"] < (1 - WORTH) * constant
+            not plain
+            and options.floor is not False
+            and self.numbers
+            and options.leaves == "constant"
+            and means["linear"] < (1 - WORTH) * constant
         )
         floor, fallback = (linear, "linear") if means["linear"] <= means["cart"] else (cart, "cart")
         tried: dict[tuple[int, bool], Trial] = {}
@@ -210,14 +233,19 @@ class Folds:
             attempt(depth, not based)
         depth, based = lowest()
         trial = tried[depth, based]
-        if options.floor is False or (trial.mean < self.mean(floor) and self.beats(trial.answers, linear)):
+        better = self.beats(trial.answers, linear) and trial.mean < means["cart"]
+        if size[0] <= depth:  # CART's tree is the smaller one
+            better = better and self.beats(trial.answers, cart)
+        if options.floor is False or better:
             base = linear_model(options, rows, ridge) if based else None
-            return Choice(depth, trial.strength, trial.temperature, None, base, None, ridge, means)
+            sizes = self.sizes(trial.answers)
+            return Choice(depth, trial.strength, trial.temperature, None, base, None, ridge, means, sizes)
         if fallback == "linear":
             other = linear_model(options, rows, ridge)
         else:
             other = cart_tree(options, rows if self.sampled else self.rows, *size, self.seed)
-        return Choice(depth, trial.strength, trial.temperature, fallback, None, other, ridge, means)
+        sizes = self.sizes(floor)
+        return Choice(depth, trial.strength, trial.temperature, fallback, None, other, ridge, means, sizes)
 
     def part(self, train: NDArray[np.intp]) -> Rows:
         """Some of the rows."""
@@ -257,6 +285,7 @@ class Folds:
                 trees = [record.scaling.unscale(shrinking.shrunk(s)) for s in strengths]
             if base is not None:
                 trees = [with_base(tree, base, part) for tree in trees]
+            trees = [bounded(tree, part) for tree in trees]
             answers = answers or [np.zeros((len(self.rows.X), self.n_answers)) for _ in trees]
             for found, tree in zip(answers, trees, strict=True):
                 found[held] = self.answers_of(tree, X)
@@ -318,7 +347,7 @@ def linear_model(options: Estimator, rows: Rows, ridge: float) -> Tree:
     )
     start = Tree.constant(np.zeros(problem.n_outputs), problem.n_features, problem.classes)
     leaf: Tree = scaling.unscale(problem.fit_leaves(start, min_rows=1))
-    return bounded(leaf, rows)
+    return bounded(replace(leaf, lower=None, upper=None), rows)
 
 
 def cart_tree(options: Estimator, rows: Rows, depth: int, fewest: int, seed: int) -> Tree:
@@ -332,12 +361,12 @@ def cart_tree(options: Estimator, rows: Rows, depth: int, fewest: int, seed: int
 def with_base(tree: Tree, base: Tree, rows: Rows) -> Tree:
     """The sum of a tree of constant leaves and a linear model, as one tree whose leaves are bounded."""
     coefs = np.repeat(base.leaf_arrays[1], tree.n_leaves, axis=0)
-    return bounded(replace(tree, values=tree.values + base.values, coefs=coefs), rows)
+    return bounded(replace(tree, values=tree.values + base.values, coefs=coefs, lower=None, upper=None), rows)
 
 
 def bounded(tree: Tree, rows: Rows) -> Tree:
     """A tree of linear leaves whose answers are at most a tenth of the range of y beyond that of the rows."""
-    if not tree.linear_leaves or tree.classes is not None:
+    if not tree.linear_leaves or tree.classes is not None or tree.lower is not None:
         return tree
     y = rows.y[rows.weight > 0.0].reshape(-1, tree.n_outputs)
     low, high = y.min(axis=0), y.max(axis=0)
@@ -356,6 +385,8 @@ def above_floor(options: Estimator, rows: Rows, record: Fit, fitted: dict[str, A
             tree = replace(tree, gate=own.gate if choice.fallback == "linear" else STEEP)
     elif choice.base is not None:
         tree = with_base(fitted["tree_"], choice.base, rows)
+    elif choice.strength is not None:
+        return fitted | {"tree_": bounded(fitted["tree_"], rows)}
     else:
         return fitted
     return fitted | {"tree_": with_training(tree, rows.X, rows.weight)}

@@ -1,0 +1,166 @@
+"""A floor under single trees: what ``max_depth="auto"`` and ``floor`` choose on rows held out."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import train_test_split
+from sklearn.tree import DecisionTreeRegressor
+
+import opttree
+
+SINGLE = [
+    ("TAO", {}),
+    ("TAO", {"leaves": "linear"}),
+    ("GET", {}),
+    ("GET", {"leaves": "linear"}),
+    ("SRT", {}),
+    ("ORRT", {}),
+]
+
+
+def drawn(kind, seed, n=400):
+    """Rows of which the noise, a linear model, a few boxes, or both are all that there is to learn."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 6))
+    noise = 0.3 * rng.normal(size=n)
+    boxes = 2.0 * (X[:, 0] > 0.3) + 3.0 * ((X[:, 1] > 0) & (X[:, 0] <= 0.3))
+    line = X @ [1.0, -2.0, 0.5, 0.0, 3.0, 0.0]
+    return X, {"noise": noise, "linear": line + noise, "boxes": boxes + noise, "both": line + boxes + noise}[kind]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("family", "options"), SINGLE)
+def test_no_default_is_below_a_linear_model_and_cart(family, options, seed):
+    for kind in ("noise", "linear", "boxes"):
+        X, y = drawn(kind, seed)
+        X, X_test, y, y_test = train_test_split(X, y, test_size=0.4, random_state=seed)
+        model = getattr(opttree, f"{family}Regressor")(random_state=seed, **options).fit(X, y)
+        linear = LinearRegression().fit(X, y).score(X_test, y_test)
+        cart = DecisionTreeRegressor(max_depth=3, min_samples_leaf=5, random_state=0).fit(X, y).score(X_test, y_test)
+        assert model.score(X_test, y_test) > max(linear, cart, 0.0) - 0.05
+
+
+def test_trees_of_classes_fall_back_too():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8))
+    y = np.where(X @ rng.normal(size=8) + rng.logistic(size=300) > 0, "yes", "no")
+    model = opttree.GETClassifier(leaves="linear", random_state=0).fit(X, y)
+    assert model.fallback_ == "linear"
+    assert model.tree_.n_leaves == 1
+    assert set(model.predict(X)) == {"yes", "no"}
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    boxes = np.where((X[:, 0] > 0) ^ (X[:, 1] > 0), 2, 7)
+    cut = opttree.SRTClassifier(random_state=0).fit(np.round(X, 1), boxes)
+    assert cut.score(np.round(X, 1), boxes) > 0.9
+    assert cut.predict_soft(np.round(X, 1)).shape == (300,)
+    np.testing.assert_allclose(cut.leaf_proba(np.round(X, 1)).sum(axis=1), 1.0)
+
+
+def test_what_a_linear_model_leaves_is_for_a_tree_of_one_slope(tmp_path):
+    X, y = drawn("both", 0, 600)
+    model = opttree.TAORegressor(random_state=0).fit(X[:400], y[:400])
+    tree = model.tree_
+    assert model.fallback_ is None
+    assert tree.linear_leaves
+    assert tree.n_leaves > 1
+    np.testing.assert_allclose(tree.coefs, np.broadcast_to(tree.coefs[:1], tree.coefs.shape))
+    assert model.score(X[400:], y[400:]) > LinearRegression().fit(X[:400], y[:400]).score(X[400:], y[400:]) + 0.05
+    margin = 0.1 * np.ptp(y[:400])
+    far = model.predict(np.full((1, 6), 1e6))
+    assert y[:400].min() - margin - 1e-9 <= far[0] <= y[:400].max() + margin + 1e-9
+    opttree.save(model, tmp_path / "model.json")
+    np.testing.assert_allclose(opttree.load(tmp_path / "model.json").predict(X), model.predict(X))
+
+
+def test_a_given_depth_has_no_floor_unless_it_is_asked_for():
+    X, y = drawn("linear", 1)
+    given = opttree.TAORegressor(3, random_state=0).fit(X, y)
+    assert not hasattr(given, "fallback_")
+    assert given.tree_.n_leaves == 8
+    asked = opttree.TAORegressor(3, floor=True, random_state=0).fit(X, y)
+    assert asked.best_depth_ == 3
+    assert asked.fallback_ == "linear" or asked.tree_.linear_leaves
+    free = opttree.TAORegressor(floor=False, random_state=0).fit(X, y)
+    assert free.fallback_ is None
+    assert not free.tree_.linear_leaves
+    assert free.best_depth_ in (2, 4, 6, 8)
+    assert set(free.floor_errors_) >= {"linear", "cart", "depth 2"}
+
+
+def test_presets_of_papers_and_other_losses_have_none():
+    X, y = drawn("linear", 2, 200)
+    assert opttree.TAORegressor(preset="paper", random_state=0).fit(X, y).fallback_ is None
+    other = opttree.TAORegressor(loss="absolute", splits="axis", random_state=0).fit(X, y)
+    assert other.fallback_ is None
+    assert other.best_depth_ == 6
+
+
+def test_a_refit_forgets_the_floor():
+    X, y = drawn("linear", 0)
+    model = opttree.TAORegressor(random_state=0).fit(X, y)
+    model.set_params(max_depth=2).fit(X, y)
+    assert not hasattr(model, "fallback_")
+    with pytest.raises(
+        ValueError, match=r"predict_interval needs calibration=\(X, y\), rows that were not in training"
+    ):
+        model.predict_interval(X)
+
+
+def test_a_start_tree_gives_the_depth():
+    X, y = load_diabetes(return_X_y=True)
+    start = opttree.TAORegressor(3, random_state=0).fit(X, y).tree_
+    model = opttree.TAORegressor(init=start, random_state=0).fit(X, y)
+    assert model.best_depth_ == 3
+
+
+def test_short_limits_small_tables_and_several_outputs():
+    X, y = drawn("both", 0)
+    late = opttree.TAORegressor(time_limit=0.5, random_state=0).fit(X, y)
+    assert late.best_depth_ == 6  # nothing was held out
+    few = opttree.TAORegressor(random_state=0).fit(X[:12], y[:12])
+    assert few.fallback_ is None
+    several = opttree.TAORegressor(random_state=0).fit(X, np.column_stack([y, -y, X[:, 0]]))
+    assert several.predict(X).shape == (400, 3)
+    assert several.predict_interval(X, 0.8).shape == (400, 3, 2)
+    iris, kinds = load_iris(return_X_y=True)
+    both = opttree.TAOClassifier(random_state=0).fit(iris, np.column_stack([kinds, kinds > 0]))
+    assert both.fallback_ is None
+
+
+def test_chunks_go_on_from_the_methods_own_tree():
+    X, y = drawn("linear", 0, 600)
+    model = opttree.GETRegressor(random_state=0)
+    for part in (slice(0, 300), slice(300, 600)):
+        model.partial_fit(X[part], y[part])
+    assert not model.tree_.linear_leaves
+
+
+@pytest.mark.parametrize("kind", ["TAORegressor", "GETRegressor", "BoostedTreesRegressor", "TAOForestRegressor"])
+def test_intervals_cover_what_they_say(kind):
+    inside, at_calibration = [], []
+    for seed in range(3):
+        X, y = drawn("both", seed, 1200)
+        model = getattr(opttree, kind)(random_state=seed).fit(X[:400], y[:400])
+        if kind != "BoostedTreesRegressor":
+            low, high = model.predict_interval(X[800:], 0.9).T
+            inside.append(np.mean((low <= y[800:]) & (y[800:] <= high)))
+        low, high = model.predict_interval(X[800:], 0.9, calibration=(X[400:800], y[400:800])).T
+        at_calibration.append(np.mean((low <= y[800:]) & (y[800:] <= high)))
+    assert abs(np.mean(at_calibration) - 0.9) < 0.03
+    assert not inside or abs(np.mean(inside) - 0.9) < 0.05
+    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1; got 1\.5"):
+        model.predict_interval(X, 1.5)
+    assert np.isinf(model.predict_interval(X[:1], 0.99, calibration=(X[400:405], y[400:405]))).all()
+
+
+def test_the_forest_has_a_linear_model_among_its_kinds():
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(700, 30)), rng.normal(size=700)
+    for y, least in ((noise, -0.02), (X @ np.linspace(-1, 1, 30) + noise, 0.8)):
+        forest = opttree.TAOForestRegressor(random_state=0).fit(X[:350], y[:350])
+        assert forest.score(X[350:], y[350:]) > least
+        assert forest.kind_ == "stacked"
+        assert len(forest.forest_.trees) == 30
+        assert np.isfinite(forest.oob_loss_)
+        assert forest.oob_loss_ == pytest.approx(np.mean((forest.predict(X[350:]) - y[350:]) ** 2), rel=0.35)
