@@ -7,9 +7,9 @@ DATA ?= diabetes friedman1
 .PHONY: demo test quick lint docs lowest clean
 
 demo: $(VENV)/.installed
-	$(BIN)/opttree warm-up tao-c tao-l get get-linear
+	$(BIN)/opttree warm-up forest boosted tao-c tao-l get get-linear
 	for name in $(DATA); do \
-		$(BIN)/opttree compare --data $$name --methods cart,rf,tao-c,tao-l,get,get-linear --depth 4 --cv 4 --out out || exit; \
+		$(BIN)/opttree compare --data $$name --methods forest,boosted,tao-l,tao-c,get-linear,get,linear,cart,rf --depth auto --cv 4 --out out || exit; \
 	done
 
 # all rings: rooms, contracts, pages and system; build/tests.xml has the seconds of every test

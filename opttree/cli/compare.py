@@ -15,7 +15,7 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.utils import _safe_indexing as rows_of
 
 from opttree.estimators import bridge
-from opttree.methods.table import METHODS, make_estimator
+from opttree.methods.table import METHODS, USUAL_DEPTH, make_estimator
 from opttree.model.tree import Tree
 from opttree.tables.encoder import TableEncoder
 
@@ -92,15 +92,16 @@ def _folds_of_method(
     return {**frame.mean(), "test_std": frame["test"].std()}, first
 
 
-def _result(model: Any, X: Any, y: Any, task: str, depth: int, seed: int) -> Any:
+def _result(model: Any, X: Any, y: Any, task: str, depth: int | str, seed: int) -> Any:
     """The result of a fitted model, or None.
 
     CART's tree is evaluated in the problem that tao-c solves, which gives its objective and a trace of one step.
     """
     if isinstance(model, Pipeline):
-        X, model = model[0].transform(X), model[-1]
+        X, model = model[:-1].transform(X), model[-1]
     if not isinstance(model, BaseDecisionTree):
         return getattr(model, "result_", None)
+    depth = USUAL_DEPTH if depth == "auto" else depth
     problem, _scaling = make_estimator("tao-c", task, depth, seed).state(X, y)
     return bridge.solvers.solve(problem, bridge.solvers.CartInit(), random_state=seed)
 

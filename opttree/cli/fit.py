@@ -23,7 +23,7 @@ def add_parsers(commands: Any) -> None:
     fit.add_argument("--target", required=True, metavar="COLUMN", help="column to predict")
     fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help="tao is tao-c; default %(default)s")
     fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target")
-    tree_options(fit)
+    tree_options(fit, "auto")
     fit.add_argument("--out", required=True, metavar="MODEL", help="model file, .json or .npz")
     share = "share of the rows held out to test the model, which does not see them; default %(default)s; 0: none"
     fit.add_argument("--test", type=float, default=0.25, metavar="SHARE", help=share)
@@ -49,14 +49,31 @@ def fit_methods() -> dict[str, str]:
     return {"tao": "tao-c", **ours}
 
 
+def choosing() -> list[str]:
+    """Methods of single trees that choose their depth."""
+    return [name for name, method in METHODS.items() if method.chooses_depth]
+
+
 def on_gpu() -> list[str]:
     """Methods that take ``--device``."""
     return [name for name, method in METHODS.items() if method.has_device]
 
 
-def tree_options(parser: argparse.ArgumentParser) -> None:
+def depth_of(text: str) -> int | str:
+    """A depth, or "auto"."""
+    return text if text == "auto" else int(text)
+
+
+def tree_options(parser: argparse.ArgumentParser, depth: int | str = 4) -> None:
     """Add the options of all trees."""
-    parser.add_argument("--depth", type=int, default=4, metavar="D", help="largest depth, >= 1; default %(default)s")
+    parser.add_argument(
+        "--depth",
+        type=depth_of,
+        default=depth,
+        metavar="D",
+        help=f"largest depth, >= 1, or auto: {', '.join(choosing())} choose it, and do no worse than a linear model or "
+        "CART on rows held out; the others take 4; default %(default)s",
+    )
     parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
     parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
     where = (
@@ -143,6 +160,9 @@ def _fit(args: argparse.Namespace) -> None:
     for name, why in getattr(model.encoder_, "left_out_", {}).items():
         print(f"column {plain(name)} is left out: {plain(why)}")
     print(f"{method}, {task}: training {score} {scores[0]:.4f} on {len(X)} rows{test}, {seconds:.2f} s")
+    if getattr(model, "fallback_", None):
+        better = {"linear": "a linear model", "cart": "CART's tree"}[model.fallback_]
+        print(f"on rows held out {better} answers as well as trees of {method} or better: it is the model")
     print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
     print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))
     encoding = as_saved(model).encoding

@@ -232,7 +232,7 @@ def _compare(args: argparse.Namespace) -> None:
     unknown = [m for m in methods if m not in METHODS]
     if unknown or not methods:
         raise ValueError(f"--methods must be among {', '.join(METHODS)}; got {unknown[0] if unknown else 'none'!r}")
-    if args.depth < 1:
+    if args.depth != "auto" and args.depth < 1:
         raise ValueError(f"--depth must be >= 1; got {args.depth}")
     check_device(args.device, methods)
     if args.cv < 2:

@@ -193,6 +193,7 @@ class _GETTree(TreeEstimator):
 @estimator(
     "get",
     solver="GET",
+    chooses_depth=True,
     has_device=True,
     methods={
         "get": ("GET, whole-tree gradients, constant leaves", {}),

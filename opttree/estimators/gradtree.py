@@ -234,6 +234,7 @@ class GradTreeClassifier(ClassificationTree, _GradTree):
 @estimator(
     "gradtree",
     solver="GradTree",
+    chooses_depth=True,
     has_device=True,
     methods={
         "gradtree": ("GradTree, axis-aligned splits, constant leaves, by straight-through gradients", {}),

@@ -33,14 +33,19 @@ def floor() -> Any:
     """Whether a linear model and CART's tree are tried beside the method's."""
     return option(
         None,
-        """Whether the tree is compared on held-out rows (three folds, five of fewer than 500 rows, at most 10,000 rows)
-        with a ridge regression, or a multinomial logistic one, and with CART's trees. Where it is not better than the
-        linear model by more than a standard error, ``tree_`` is a single leaf with this model, ``fallback_`` is
-        "linear"; where CART's tree is better, ``tree_`` is that, and ``fallback_`` is "cart"; else it is None. In
-        regression a tree of constant leaves is also tried on what the ridge regression leaves, and ``tree_`` is their
-        sum, whose leaves are linear with the same slopes; ``result_`` is of the tree alone. None: with
-        ``max_depth="auto"``. Not for losses other than squared, of several outputs that are labels, under a time limit
-        below a second, and for fewer than 20 rows.""",
+        """Whether the tree is compared on rows held out with a ridge regression (of classes, a logistic one)
+        and with CART's trees: in three folds, five of fewer than 2,000 rows, and of at most 10,000 rows.
+
+        - Where the tree is not better than the linear model by more than a standard error, ``tree_`` is one leaf with
+          that model and ``fallback_`` "linear"; where it is not better than CART's tree, by a standard error if this is
+          not deeper, ``tree_`` is CART's and ``fallback_`` "cart". Otherwise ``fallback_`` is None.
+        - In regression, trees of constant leaves are also tried on what the ridge regression leaves: ``tree_`` is then
+          the sum, whose leaves are linear with the same slopes, and ``result_`` is of the tree alone.
+        - Linear leaves answer at most a tenth of the range of y beyond it, those of mixtures the range.
+
+        ``floor_errors_`` has the errors. None: with ``max_depth="auto"``. There is none for losses other than
+        "squared", "zero_one" and "log", for several outputs of labels, for a time limit below a second, for fewer than
+        20 rows, in the paper's preset, and in `fit_chunks` and `partial_fit`.""",
     )
 
 

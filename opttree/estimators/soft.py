@@ -208,6 +208,7 @@ class _SRT(_SoftTree):
 @estimator(
     "srt",
     solver="NODEC",
+    chooses_depth=True,
     has_device=True,
     methods={"srt": ("SRT, soft tree by node-based decomposition, linear leaves", {})},
 )
@@ -309,6 +310,7 @@ class _ORRT(_SoftTree):
 @estimator(
     "orrt",
     solver="ORRT",
+    chooses_depth=True,
     has_device=True,
     methods={"orrt": ("ORRT, soft tree that answers with the mixture of its linear leaves", {})},
 )

@@ -154,6 +154,7 @@ class _TAOTree(TreeEstimator):
 @estimator(
     "tao",
     solver="TAO",
+    chooses_depth=True,
     methods={
         "tao-c": ("TAO, oblique splits, constant leaves", {}),
         "tao-l": ("TAO, oblique splits, linear leaves", {"leaves": "linear"}),

@@ -25,6 +25,7 @@ class Method:
     options : the options that define it within its family.
     is_forest : whether its model is a forest.
     has_depth, has_device : whether it takes ``--depth`` and ``--device``.
+    chooses_depth : whether it chooses the depth where this is "auto".
     """
 
     doc: str
@@ -36,6 +37,7 @@ class Method:
     is_forest: bool = False
     has_depth: bool = True
     has_device: bool = False
+    chooses_depth: bool = False
 
     def estimator_class(self, task: str) -> Any:
         """The class for a task, "regression" or "classification", or None."""
@@ -105,6 +107,12 @@ METHODS: dict[str, Method] = {
     "cart": Method(
         "scikit-learn's CART tree", "sklearn.tree:DecisionTreeRegressor", "sklearn.tree:DecisionTreeClassifier"
     ),
+    "linear": Method(
+        "scikit-learn's ridge regression, or its logistic one, of a strength by cross-validation",
+        "sklearn.linear_model:RidgeCV",
+        "sklearn.linear_model:LogisticRegressionCV",
+        has_depth=False,
+    ),
     "rf": Method(
         "scikit-learn's random forest of 100 trees",
         "sklearn.ensemble:RandomForestRegressor",
@@ -134,7 +142,10 @@ def estimators() -> dict[str, str]:
     return {name: module for module, _colon, name in (place.partition(":") for place in places)}
 
 
-def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | None = None, **options: Any) -> Any:
+USUAL_DEPTH = 4  # of methods that do not choose theirs, where it is left to them
+
+
+def make_estimator(method: str, task: str, depth: int | str, seed: int, jobs: int | None = None, **options: Any) -> Any:
     """The estimator that ``method`` (a key of `METHODS`) names, for a task.
 
     ``options`` are passed to it; ``device`` only if it has this option.
@@ -152,8 +163,10 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
         options.pop("device", None)
     if method == "auto" and options.get("time_limit", 0) is None:
         del options["time_limit"]  # keep the estimator's default
+    if method == "linear":
+        return _linear(kind, task)
     if chosen.has_depth:
-        options["max_depth"] = depth
+        options["max_depth"] = USUAL_DEPTH if depth == "auto" and not chosen.chooses_depth else depth
     if chosen.family:
         options["n_jobs"] = jobs
     elif method == "catboost":
@@ -161,3 +174,13 @@ def make_estimator(method: str, task: str, depth: int, seed: int, jobs: int | No
     elif method != "cart":
         options |= {"n_jobs": jobs or -1, **_QUIET.get(method, {})}
     return kind(random_state=seed, **chosen.options, **options)
+
+
+def _linear(kind: Any, task: str) -> Any:
+    """A linear model of standardised features, of the strength that cross-validation finds best."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    strengths = [10.0**k for k in range(-3, 5)]
+    model = kind(strengths) if task == "regression" else kind(Cs=strengths[:6], max_iter=500)
+    return make_pipeline(StandardScaler(), model)

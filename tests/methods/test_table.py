@@ -35,7 +35,7 @@ def test_every_row_of_the_table_can_be_made(name):
         model = make_estimator(name, task, 2, 0, 1, device="cpu")
         options = model.get_params()
         assert options.get("max_depth") == (2 if method.has_depth else kind().get_params().get("max_depth"))
-        assert options["random_state"] == 0
+        assert name == "linear" or options["random_state"] == 0
         assert ("device" in options) == method.has_device or not method.family
         assert hasattr(solvers, method.solver) == bool(method.family)
 

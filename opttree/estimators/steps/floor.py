@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 FitRows = Callable[[Estimator, Rows, Any], Fit]
 LOSSES = ("squared", "zero_one", "log")
 FEWEST, MOST_ROWS = 20, 10_000  # rows below which nothing is held out, and of which that many are used
-FOLDS, MORE_FOLDS, FEW_ROWS = 3, 5, 500  # with fewer rows than that there are more folds
+FOLDS, MORE_FOLDS, FEW_ROWS = 3, 5, 2000  # with fewer rows than that there are more folds
 SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below which there is none
 RIDGES = (
     1e-6,
@@ -49,6 +49,7 @@ WIDE = 200  # features, from which every third of them is tried
 CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30), (1, 5, 20)
 CLEARLY = 2.5  # standard errors, by which trees of the first folds are given up
 MARGIN = 0.1  # of the range of y, by which answers of linear leaves may lie beyond it
+DEEP_ENOUGH = 3  # from here on, a depth that is no better is the last
 STEEP = 1e9  # gate of a tree of hard splits
 WORTH = 0.02  # share of the loss that a linear model must explain before trees begin with it
 
@@ -226,7 +227,7 @@ class Folds:
             before = lowest() if tried else None
             for based in (False, True) if begins and before is None else (before is not None and before[1],):
                 attempt(depth, based)
-            if before is not None and lowest() == before:
+            if before is not None and lowest() == before and depth >= DEEP_ENOUGH:
                 break
         if begins:
             depth, based = lowest()
@@ -365,12 +366,15 @@ def with_base(tree: Tree, base: Tree, rows: Rows) -> Tree:
 
 
 def bounded(tree: Tree, rows: Rows) -> Tree:
-    """A tree of linear leaves whose answers are at most a tenth of the range of y beyond that of the rows."""
+    """A tree of linear leaves, not bounded before, whose answers are at most a tenth of the range of y beyond it.
+
+    Leaves of a mixture, which balance each other, may answer at most the range beyond it.
+    """
     if not tree.linear_leaves or tree.classes is not None or tree.lower is not None:
         return tree
     y = rows.y[rows.weight > 0.0].reshape(-1, tree.n_outputs)
     low, high = y.min(axis=0), y.max(axis=0)
-    margin = MARGIN * (high - low)
+    margin = (1.0 if tree.mixture else MARGIN) * (high - low)
     lower, upper = (np.tile(bound, (tree.n_leaves, 1)) for bound in (low - margin, high + margin))
     return replace(tree, lower=lower, upper=upper)
 
