@@ -77,8 +77,14 @@ class RegressionTree(MultiOutputMixin, RegressorMixin, _Fitted):
         check_coverage(coverage)
         answers = self.predict(X).reshape(len(X), -1)
         if calibration is not None:
-            given, y = calibration
-            errors = np.abs(np.asarray(y, np.float64).reshape(len(y), -1) - self.predict(given).reshape(len(y), -1))
+            found = self.predict(calibration[0]).reshape(-1, answers.shape[1])
+            y = np.asarray(calibration[1], np.float64)
+            if y.reshape(len(y), -1).shape != found.shape or np.isnan(y).any():
+                rule = (
+                    f"calibration must be (X, y) with {answers.shape[1]} numbers of y for each of its {len(found)} rows"
+                )
+                raise ValueError(f"{rule}; got y of shape {y.shape}{', with nan' if np.isnan(y).any() else ''}")
+            errors = np.abs(y.reshape(found.shape) - found)
         else:
             errors = vars(self).get("_held_out_errors", np.zeros((0, 1)))
             if not errors.size:

@@ -107,7 +107,7 @@ class StackedForest(Solver):
     )
     folds: int = option(4, "Parts of the rows that are held out in turn.", least=2)
     fold_trees: int = option(10, "Trees of each kind in each fold.", least=1)
-    linear: bool = option(True, "Whether a linear model is one of the kinds; for oblique splits only.")
+    linear: bool = option(False, "Whether a linear model is one of the kinds; for oblique splits only.")
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes what all members take."""

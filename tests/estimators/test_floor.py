@@ -164,3 +164,45 @@ def test_the_forest_has_a_linear_model_among_its_kinds():
         assert len(forest.forest_.trees) == 30
         assert np.isfinite(forest.oob_loss_)
         assert forest.oob_loss_ == pytest.approx(np.mean((forest.predict(X[350:]) - y[350:]) ** 2), rel=0.35)
+
+
+def test_carts_tree_keeps_to_the_limits_that_are_given():
+    X, y = drawn("boxes", 0, 300)
+    for limits in ({"max_leaf_nodes": 3}, {"min_samples_leaf": 40}, {"max_depth": 2, "floor": True}):
+        model = opttree.TAORegressor(random_state=0, **limits).fit(X, y)
+        counts = np.bincount(model.apply(X))
+        assert model.tree_.n_leaves <= limits.get("max_leaf_nodes", 99)
+        assert counts[counts > 0].min() >= limits.get("min_samples_leaf", 1) or model.tree_.n_leaves == 1
+        assert model.tree_.depth <= limits.get("max_depth", 99)
+
+
+def test_classes_without_weight_and_large_features():
+    X, y = drawn("boxes", 1, 300)
+    labels = np.where(y > 1.5, "b", "a")
+    labels[::3] = "c"
+    model = opttree.TAOClassifier(random_state=0).fit(X, labels, sample_weight=np.where(labels == "c", 0.0, 1.0))
+    assert model.fallback_ == "cart"
+    assert model.predict_proba(X).shape == (300, 3)
+    assert set(model.predict(X)) == {"a", "b"}
+    X[:, 0] *= 1e39
+    assert opttree.TAORegressor(random_state=0).fit(X, y).score(X, y) > 0.8
+
+
+def test_a_fallback_leaves_like_any_tree(tmp_path):
+    X, y = drawn("boxes", 2, 500)
+    model = opttree.GETRegressor(random_state=0).fit(X, y)
+    assert model.fallback_ == "cart"
+    assert "x" in model.to_text()
+    for name in ("model.json", "model.npz"):
+        opttree.save(model, tmp_path / name)
+        np.testing.assert_array_equal(opttree.load(tmp_path / name).predict(X), model.predict(X))
+
+
+def test_calibration_rows_are_checked():
+    X, y = drawn("linear", 0)
+    model = opttree.TAORegressor(random_state=0).fit(X, y)
+    for wrong in (y[:1], np.column_stack([y[:10], y[:10]]), np.full(10, np.nan)):
+        with pytest.raises(
+            ValueError, match=r"calibration must be \(X, y\) with 1 numbers of y for each of its 10 rows"
+        ):
+            model.predict_interval(X, 0.9, calibration=(X[:10], wrong))

@@ -85,7 +85,7 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
     if not streams and (has_floor(options) or (recipe.depth is None and options.max_depth == "auto")):
         choice = choose(options, rows, seed, fit_rows, plain=eval_set is not None)
         search = choice.attributes
-        set_attributes(options, search)
+        set_attributes(options, {"best_depth_": choice.depth})  # the others once there is a tree
         if choice.base is not None:
             rows = replace(rows, y=less(rows, choice.base))
 
@@ -104,7 +104,7 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
     fitted = (recipe.model or single_tree)(options, record, outcome)
     if choice is not None:
         fitted = above_floor(options, given, record, fitted, choice)
-    attributes = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **outcome.attributes}
+    attributes = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **search, **outcome.attributes}
     if transformer is not None or recipe.transform is not None:
         attributes["transformer_"] = transformer
     if problem.classes is not None:

@@ -25,6 +25,7 @@ from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.statement import L2, TreeProblem
+from opttree.statement.pruning import with_splits
 from opttree.statement.shrinkage import refusal, shrinker
 
 Floats = NDArray[np.float64]
@@ -33,20 +34,11 @@ LOSSES = ("squared", "zero_one", "log")
 FEWEST, MOST_ROWS = 20, 10_000  # rows below which nothing is held out, and of which that many are used
 FOLDS, MORE_FOLDS, FEW_ROWS = 3, 5, 2000  # with fewer rows than that there are more folds
 SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below which there is none
-RIDGES = (
-    1e-6,
-    1e-4,
-    1e-3,
-    3e-3,
-    1e-2,
-    3e-2,
-    0.1,
-    0.3,
-    1.0,
-    10.0,
-)  # l2 on standardised features, in units of the mean loss
+# l2 on standardised features, in units of the mean loss
+RIDGES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0)
 WIDE = 200  # features, from which every third of them is tried
 CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30), (1, 5, 20)
+CART_SHRINKAGE = 1.0  # rows of the parent in a leaf of classes, none of which is then certain
 CLEARLY = 2.5  # standard errors, by which trees of the first folds are given up
 MARGIN = 0.1  # of the range of y, by which answers of linear leaves may lie beyond it
 DEEP_ENOUGH = 3  # from here on, a depth that is no better is the last
@@ -193,13 +185,15 @@ class Folds:
         by_ridge = np.zeros((len(strengths), m, self.n_answers))
         bases: list[list[Tree]] = []
         for train, held in self.parts:
+            if self.late():
+                return Choice(usual)
             bases.append([linear_model(options, self.part(train), s) for s in strengths])
             for k, model in enumerate(bases[-1]):
                 by_ridge[k, held] = self.answers_of(model, self.rows.X[held])
         best = int(np.argmin([self.mean(a) for a in by_ridge]))
         linear, ridge = by_ridge[best], strengths[best]
         means["linear"] = self.mean(linear)
-        cart, size = self.cart()
+        cart, size = self.cart(usual)
         means["cart"] = self.mean(cart)
         constant = self.mean(self.constant())
         begins = (
@@ -214,7 +208,10 @@ class Folds:
 
         def attempt(depth: int, based: bool) -> None:
             if (depth, based) not in tried and not (tried and self.late()):
-                found = self.method(depth, [b[best] for b in bases] if based else None, floor, ridge)
+                try:
+                    found = self.method(depth, [b[best] for b in bases] if based else None, floor, ridge)
+                except MemoryError:  # a tree of this depth does not fit
+                    found = Trial(linear, np.inf)
                 tried[depth, based] = found
                 means[f"depth {depth}, on linear" if based else f"depth {depth}"] = found.mean
 
@@ -244,7 +241,7 @@ class Folds:
         if fallback == "linear":
             other = linear_model(options, rows, ridge)
         else:
-            other = cart_tree(options, rows if self.sampled else self.rows, *size, self.seed)
+            other = with_classes(cart_tree(options, rows if self.sampled else self.rows, *size, self.seed), rows.y)
         sizes = self.sizes(floor)
         return Choice(depth, trial.strength, trial.temperature, fallback, None, other, ridge, means, sizes)
 
@@ -298,20 +295,24 @@ class Folds:
         temperature = temperature_of(self.judge.Y, self.judge.w, answers[best]) if tempers else 1.0
         return Trial(answers[best], self.mean(answers[best]), strengths[best], temperature)
 
-    def cart(self) -> tuple[Floats, tuple[int, int]]:
-        """Answers of CART's trees of the best depth and smallest leaf, and these two."""
+    def cart(self, depth: int) -> tuple[Floats, tuple[int, int]]:
+        """Answers of CART's trees of the best depth, within a ``depth`` that is given, and smallest leaf; these two."""
         kind = DecisionTreeRegressor if self.numbers else DecisionTreeClassifier
-        found = {(d, s): np.zeros((len(self.rows.X), self.n_answers)) for d in CART_DEPTHS for s in CART_LEAVES}
+        least, X = getattr(self.options, "min_samples_leaf", 1), as_singles(self.rows.X)
+        leaves = sorted({max(fewest, least) for fewest in CART_LEAVES})
+        depths = [d for d in CART_DEPTHS if self.options.max_depth == "auto" or d <= depth]
+        limits = {"max_depth": depths[-1], "max_leaf_nodes": getattr(self.options, "max_leaf_nodes", None)}
+        found = {(d, s): np.zeros((len(X), self.n_answers)) for d in depths for s in leaves}
         for train, held in self.parts:
             part = self.part(train)
             weight = class_weighted(self.options, part.y, part.weight)
-            for fewest in CART_LEAVES:
-                model = kind(min_samples_leaf=fewest, random_state=self.seed, max_depth=CART_DEPTHS[-1])
-                model.fit(part.X, part.y, sample_weight=weight)
-                path = model.decision_path(self.rows.X[held])
+            for fewest in leaves:
+                model = kind(min_samples_leaf=fewest, random_state=self.seed, **limits)
+                model.fit(X[train], part.y, sample_weight=weight)
+                path = model.decision_path(X[held])
                 level = np.asarray(path.sum(axis=1)).ravel() - 1
                 values = model.tree_.value.reshape(model.tree_.node_count, -1)
-                for depth in CART_DEPTHS:  # nodes of a path are numbered from the root down
+                for depth in depths:  # nodes of a path are numbered from the root down
                     at = path.indices[path.indptr[:-1] + np.minimum(level, depth)]
                     if self.numbers:
                         found[depth, fewest][held] = values[at]
@@ -356,7 +357,31 @@ def cart_tree(options: Estimator, rows: Rows, depth: int, fewest: int, seed: int
     weight = class_weighted(options, rows.y, rows.weight)
     loss = "squared" if is_regressor(options) else "log"
     problem = TreeProblem(rows.X, rows.y, depth, splits="axis", loss=loss, sample_weight=weight)
-    return bridge.solvers.CartInit(min_rows=fewest).build(problem, np.random.default_rng(seed))
+    tree: Tree = bridge.solvers.CartInit(min_rows=fewest).build(problem, np.random.default_rng(seed))
+    if (most := getattr(options, "max_leaf_nodes", None)) is not None:
+        tree = with_splits(problem, tree, most - 1)
+    return shrinker(problem, tree).shrunk(CART_SHRINKAGE) if problem.is_classification else tree
+
+
+def with_classes(tree: Tree, y: NDArray[Any]) -> Tree:
+    """The tree with all classes of ``y``, those without weight included."""
+    if tree.classes is None:
+        return tree
+    classes = np.unique(y)
+    values = np.zeros((tree.n_leaves, len(classes)))
+    values[:, np.searchsorted(classes, tree.classes)] = tree.values
+    return replace(tree, values=values, classes=classes, coefs=np.zeros((*values.shape, 0)))
+
+
+def as_singles(X: Floats) -> Floats:
+    """The features as scikit-learn's trees take them: their ranks where single precision would not tell them apart."""
+    with np.errstate(over="ignore"):
+        singles = X.astype(np.float32)
+    if np.isfinite(singles).all() and all(
+        np.unique(a).size == np.unique(b).size for a, b in zip(X.T, singles.T, strict=True)
+    ):
+        return X
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in X.T], axis=1).astype(np.float64)
 
 
 def with_base(tree: Tree, base: Tree, rows: Rows) -> Tree:
