@@ -120,6 +120,9 @@ def test_short_limits_small_tables_and_several_outputs():
     assert late.best_depth_ == 6  # nothing was held out
     few = opttree.TAORegressor(random_state=0).fit(X[:12], y[:12])
     assert few.fallback_ is None
+    copies = opttree.TAORegressor(random_state=0).fit(np.repeat(X[:2], 30, axis=0), np.repeat(y[:2], 30))
+    assert copies.best_depth_ == 6
+    assert copies.predict(X[:2]) == pytest.approx(y[:2], abs=0.2 * np.ptp(y[:2]))
     several = opttree.TAORegressor(random_state=0).fit(X, np.column_stack([y, -y, X[:, 0]]))
     assert several.predict(X).shape == (400, 3)
     assert several.predict_interval(X, 0.8).shape == (400, 3, 2)

@@ -31,7 +31,7 @@ from opttree.statement.shrinkage import refusal, shrinker
 Floats = NDArray[np.float64]
 FitRows = Callable[[Estimator, Rows, Any], Fit]
 LOSSES = ("squared", "zero_one", "log")
-FEWEST, MOST_ROWS = 20, 10_000  # rows below which nothing is held out, and of which that many are used
+FEWEST, MOST_ROWS = 20, 10_000  # rows that differ, below which nothing is held out, and of which that many are used
 FOLDS, MORE_FOLDS, FEW_ROWS = 3, 5, 2000  # with fewer rows than that there are more folds
 SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below which there is none
 # l2 on standardised features, in units of the mean loss
@@ -180,6 +180,8 @@ class Folds:
     def choose(self, rows: Rows, usual: int, *, plain: bool) -> Choice:
         """The choice, with what it needs fitted to all ``rows``."""
         options, m = self.options, len(self.rows.X)
+        if m < FEWEST:  # the others are copies
+            return Choice(usual)
         means: dict[str, float] = {}
         strengths = RIDGES if self.rows.X.shape[1] < WIDE else RIDGES[2::3]
         by_ridge = np.zeros((len(strengths), m, self.n_answers))
