@@ -45,7 +45,7 @@ def doubts(task: str, scores: Sequence[float | None], X: Any, y: Any, held_out: 
                 f"the training accuracy, {training:.4f}, is below the share of the commonest label, {least:.4f}: "
                 f"always answering {labels[np.argmax(counts)]!s:.60} would be better"
             )
-    elif training < 0.0:
+    elif training < -1e-6:  # that of the mean is 0 but for rounding
         said.append(f"the training R2, {training:.4f}, is below 0: the mean of all rows would be better")
     if test is None:
         return said
