@@ -404,9 +404,9 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     mean (measured before its trees became sparser), where fits took up to ten seconds.
 
     The defaults are meant to need no tuning, and they are not all TAO: with ``kind="auto"`` some of the trees are
-    extremely randomised ones on small data, and all are scikit-learn's CART trees with our leaf models on larger data
-    where the out-of-bag error is lower; see ``kind_``. The paper's method is ``preset="paper"``, with one of its
-    depths, 5 to 8.
+    extremely randomised ones, or a ridge regression, on small data, and all are scikit-learn's CART trees with our leaf
+    models on larger data where the out-of-bag error is lower; see ``kind_``. The paper's method is ``preset="paper"``,
+    with one of its depths, 5 to 8.
 
     Attributes
     ----------

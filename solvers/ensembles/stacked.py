@@ -162,6 +162,7 @@ class StackedForest(Solver):
             part = problem.sample(train)
             for k, strength in enumerate(RIDGES[: len(by_ridge)]):
                 by_ridge[k, valid] = ridge_leaf(part, Y[train], strength).outputs(problem.X[valid])
+                yield  # with a thousand features each takes a good part of a second
             for k, member in enumerate(self.members):
                 few = replace(member, n_trees=self.fold_trees)
                 tallies: dict[str, Tally] = {} if early else early

@@ -77,7 +77,7 @@ class Choice:
             found["_held_out_errors"] = self.errors
         if self.strength is not None:
             found |= {"leaf_shrinkage_": self.strength, "leaf_temperature_": self.temperature}
-            found["root_ridge_"] = self.ridge
+            found["_root_ridge"] = self.ridge
         return found
 
 

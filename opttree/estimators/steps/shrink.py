@@ -84,7 +84,7 @@ def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit],
     elif asked != "cv" and shrinks:
         strength = float(asked)
     attributes = {**outcome.attributes, "leaf_shrinkage_": strength, "leaf_temperature_": temperature}
-    attributes["root_ridge_"] = fit.search.get("root_ridge_")
+    attributes["_root_ridge"] = fit.search.get("_root_ridge")
     return Outcome(outcome.result, attributes)
 
 
@@ -181,7 +181,7 @@ def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: A
 def shrunk_tree(problem: TreeProblem, tree: Tree, attributes: Mapping[str, Any]) -> Tree:
     """The tree used for prediction: shrunk and tempered as was found."""
     strength, temperature = attributes.get("leaf_shrinkage_", 0.0), attributes.get("leaf_temperature_", 1.0)
-    tree = tree if strength == 0.0 else shrinker(problem, tree, attributes.get("root_ridge_")).shrunk(strength)
+    tree = tree if strength == 0.0 else shrinker(problem, tree, attributes.get("_root_ridge")).shrunk(strength)
     return tree if temperature == 1.0 else tempered(tree, temperature)
 
 
