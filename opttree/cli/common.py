@@ -139,3 +139,10 @@ def draw(axes: Any, path: Path) -> None:
 
     axes.figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(axes.figure)
+
+
+def is_other(model: Any) -> bool:
+    """Whether the model of a floor is not the tree of its result: it is a fallback, or begins with a linear model."""
+    if not hasattr(model, "floor_errors_"):
+        return False
+    return model.fallback_ is not None or model.tree_.linear_leaves != model.result_.tree.linear_leaves

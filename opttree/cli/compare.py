@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils import _safe_indexing as rows_of
 
+from opttree.cli.common import is_other
 from opttree.estimators import bridge
 from opttree.methods.table import METHODS, USUAL_DEPTH, make_estimator
 from opttree.model.tree import Tree
@@ -89,7 +90,8 @@ def _folds_of_method(
             }
         )
     frame = pd.DataFrame(rows).astype(float)
-    return {**frame.mean(), "test_std": frame["test"].std()}, first
+    means = {**frame.mean(), "objective": frame["objective"].mean(skipna=False)}
+    return {**means, "test_std": frame["test"].std()}, first
 
 
 def _result(model: Any, X: Any, y: Any, task: str, depth: int | str, seed: int) -> Any:
@@ -100,7 +102,7 @@ def _result(model: Any, X: Any, y: Any, task: str, depth: int | str, seed: int) 
     if isinstance(model, Pipeline):
         X, model = model[:-1].transform(X), model[-1]
     if not isinstance(model, BaseDecisionTree):
-        return getattr(model, "result_", None)
+        return None if is_other(model) else getattr(model, "result_", None)
     depth = USUAL_DEPTH if depth == "auto" else depth
     problem, _scaling = make_estimator("tao-c", task, depth, seed).state(X, y)
     return bridge.solvers.solve(problem, bridge.solvers.CartInit(), random_state=seed)

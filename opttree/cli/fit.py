@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from opttree.cli.common import add_reading, check_place, go_on, names_in, parted, reading_of, task_of
+from opttree.cli.common import add_reading, check_place, go_on, is_other, names_in, parted, reading_of, task_of
 from opttree.methods.table import METHODS, make_estimator
 from opttree.runtime.escape import plain
 
@@ -71,8 +71,8 @@ def tree_options(parser: argparse.ArgumentParser, depth: int | str = 4) -> None:
         type=depth_of,
         default=depth,
         metavar="D",
-        help=f"largest depth, >= 1, or auto: {', '.join(choosing())} choose it, and do no worse than a linear model or "
-        "CART on rows held out; the others take 4; default %(default)s",
+        help=f"largest depth, >= 1, or auto: {', '.join(choosing())} choose it on rows held out, with a linear "
+        "model and CART beside them; the others take 4; default %(default)s",
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed; default %(default)s")
     parser.add_argument("--jobs", type=int, metavar="N", help="threads; default: all")
@@ -163,7 +163,8 @@ def _fit(args: argparse.Namespace) -> None:
     if getattr(model, "fallback_", None):
         better = {"linear": "a linear model", "cart": "CART's tree"}[model.fallback_]
         print(f"on rows held out {better} answers as well as trees of {method} or better: it is the model")
-    print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
+    whose = "the solver's own tree has the objective" if is_other(model) else "objective"
+    print(f"{_size(model)}; {whose} {model.result_.objective:.6g}. {model.result_.message}")
     print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))
     encoding = as_saved(model).encoding
     used = set(X) if encoding is None else {encoding.columns[j].name for j in encoding.read}

@@ -261,7 +261,8 @@ def _compare(args: argparse.Namespace) -> None:
     print(
         f"{data.name} ({data.source}): {data.task}, n = {X.shape[0]}, p = {X.shape[1]}; "
         f"depth {args.depth}, {args.cv} folds; means over folds; score = {score}, "
-        "objective = mean training loss of the standardised problem plus penalties"
+        "objective = mean training loss of the standardised problem plus penalties, "
+        "- where the model is not the solver's tree alone"
     )
     print(table.to_string(float_format=lambda v: f"{v:.4g}", na_rep="-"))
     folder = Path(args.out)

@@ -63,3 +63,13 @@ def test_other_libraries_are_compared(csv, tmp_path, capsys):
     command = ["compare", str(csv / "number.csv"), "--target", "y", "--methods", "cart,xgboost", "--cv", "2"]
     assert main([*command, "--out", str(tmp_path)]) == 0
     assert "xgboost" in capsys.readouterr().out
+
+
+def test_a_model_that_is_not_its_solvers_tree_alone_has_no_objective(tmp_path, capsys):
+    command = ["compare", "--data", "diabetes", "--methods", "tao-l,tao-c,linear", "--depth", "auto", "--cv", "2"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    assert "- where the model is not the solver's tree alone" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "compare_diabetes_depthauto.csv", index_col=0)
+    assert np.isnan(table.loc["linear", "objective"])
+    assert np.isnan(table.loc["tao-c", "objective"])  # a ridge regression, with or without a tree on what it leaves
+    assert table.loc["tao-c", "test"] > table.loc["linear", "test"] - 0.03
