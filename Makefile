@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 DATA ?= diabetes friedman1
 
-.PHONY: demo test quick lint docs lowest clean
+.PHONY: demo test quick long lint docs lowest clean
 
 demo: $(VENV)/.installed
 	$(BIN)/opttree warm-up forest boosted tao-c tao-l get get-linear
@@ -20,7 +20,12 @@ test: $(VENV)/.installed
 
 # the first ring: the rooms, without what is slow
 quick: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 -m "not slow" --ignore=tests/contracts --ignore=tests/system tests
+	$(BIN)/python -m pytest -n 2 -m "not slow and not long" --ignore=tests/contracts --ignore=tests/system tests
+
+# what takes half a minute or more, test by test
+long: $(VENV)/.installed
+	$(BIN)/opttree warm-up
+	$(BIN)/python -m pytest -n 2 -m long tests
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

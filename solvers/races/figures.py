@@ -33,6 +33,8 @@ DASHES = ("-", "--", "-.", ":")
 def save(figure: Figure, stem: Path) -> list[Path]:
     """``stem.png`` and ``stem.pdf``."""
     paths = [stem.with_suffix(f".{kind}") for kind in ("png", "pdf")]
+    figure.draw_without_rendering()  # lays the figure out
+    figure.set_layout_engine("none")  # once is enough
     for path in paths:
         figure.savefig(path, bbox_inches="tight", metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
     plt.close(figure)

@@ -32,12 +32,12 @@ from opttree import (
 
 VARIANTS = [
     TAORegressor(),
-    TAORegressor(leaves="linear"),
-    TAORegressor(splits="axis"),
-    TAORegressor(loss="absolute"),
-    TAOClassifier(),
-    TAOClassifier(leaves="linear"),
-    TAOClassifier(splits="axis"),
+    TAORegressor(4, leaves="linear"),
+    TAORegressor(4, splits="axis"),
+    TAORegressor(4, loss="absolute"),
+    TAOClassifier(4),
+    TAOClassifier(4, leaves="linear"),
+    TAOClassifier(4, splits="axis"),
     TAOClassifier(loss="log"),
     GETRegressor(2),
     GETRegressor(2, leaves="linear"),

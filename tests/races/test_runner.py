@@ -206,7 +206,7 @@ def assert_same(one: pd.DataFrame, other: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(*frames)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_killed_four_times_ends_in_the_same_store(tmp_path):
     rng = np.random.default_rng(0)
     command = [sys.executable, "-m", "experiments", "run", "smoke", "--jobs", "2", "--quiet"]

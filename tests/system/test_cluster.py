@@ -16,7 +16,7 @@ from tests.conftest import regression_problem
 from tests.races.test_runner import assert_same, run, small
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_grows_the_same_forest_and_survives_the_loss_of_a_worker(needs_data):
     distributed = pytest.importorskip("distributed")

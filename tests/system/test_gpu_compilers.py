@@ -17,24 +17,26 @@ DEFAULT = [variant for variant in registers.variants(depths=(8,), outputs=(1,)) 
 HIPCC = shutil.which("hipcc")
 
 
-def report():
+def report(*, every):
     """What each variant takes, by variant and architecture; `experiments.benchmarks.registers` has more of them.
 
-    Those of default options are compiled for every architecture, the others for one each.
+    All are compiled for one architecture each; or, of ``every``, those of default options for all of them. Else only those of
+    default options are.
     """
     if (reason := registers.missing()) is not None:
         pytest.skip(reason)
-    turns = zip(VARIANTS, itertools.cycle(registers.ARCHITECTURES))
-    jobs = [*dict.fromkeys([*itertools.product(DEFAULT, registers.ARCHITECTURES), *turns])]
+    turns = zip(VARIANTS if every else DEFAULT, itertools.cycle(registers.ARCHITECTURES))
+    jobs = [*dict.fromkeys([*(itertools.product(DEFAULT, registers.ARCHITECTURES) if every else ()), *turns])]
     with ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda job: registers.compiled(job[0].program(registers.SHARED[job[1]]), job[1]), jobs)
         return dict(zip(jobs, found, strict=True))
 
 
 @pytest.mark.slow
-def test_every_kind_of_kernel_is_compiled_and_none_spills_at_default_options():
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_every_kind_of_kernel_is_compiled_and_none_spills_at_default_options(every):
     methods = set()
-    for (variant, architecture), kernels in report().items():
+    for (variant, architecture), kernels in report(every=every).items():
         names = fused_dense.NAMES if variant.name.startswith("dense") else fused.NAMES
         assert set(kernels) == set(names), (variant, architecture)
         assert all(0 < taken.registers <= 255 for taken in kernels.values())

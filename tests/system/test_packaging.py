@@ -83,7 +83,7 @@ def test_sdist_holds_everything(built):
         assert wanted <= held, f"{pattern}: {sorted(wanted - held)[:5]}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wheel_without_extras_does_what_start_says(built, tmp_path):
     (wheel,) = (built / "dist").glob("*.whl")
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
