@@ -20,8 +20,8 @@ HIPCC = shutil.which("hipcc")
 def report(*, every):
     """What each variant takes, by variant and architecture; `experiments.benchmarks.registers` has more of them.
 
-    All are compiled for one architecture each; or, of ``every``, those of default options for all of them. Else only those of
-    default options are.
+    Those of default options are compiled, for one architecture each; with ``every`` for all architectures, and the
+    others for one.
     """
     if (reason := registers.missing()) is not None:
         pytest.skip(reason)
