@@ -31,6 +31,7 @@ __all__ = ["BoostedTreesClassifier", "BoostedTreesRegressor"]
 DEPTHS = {"oblique": 5, "axis": 8, "cart": 6}  # default depth of the trees
 DEPTH = 4  # default depth for other solvers' trees
 PASSES = 6  # TAO passes per tree
+FEW_ROWS = 2000  # below which a linear model is tried as the first term
 ROWS = 10.0  # shrinkage: weight of the parent's model in a leaf, in rows
 
 
@@ -82,24 +83,32 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     problem, seed = fit.problem, fit.seed
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
-    results = {}
     kinds, signs = kinds_of(options), monotone_signs(options)
-    share = None if fit.time_limit is None else fit.time_limit / len(kinds)
-    for kind in kinds:
+    held_out = options.validation_fraction is not None or fit.valid is not None
+    linear = signs is None and problem.leaves == "linear" and problem.loss == "squared"
+    starts = [None, "cv"] if held_out and linear and problem.n_samples < FEW_ROWS else [None]
+    share = None if fit.time_limit is None else fit.time_limit / (len(kinds) + len(starts) - 1)
+    results: dict[tuple[Any, Any], Any] = {}
+
+    def loss(key: tuple[Any, Any]) -> float:
+        result = results[key]
+        return float(result.trace.rows[-1].info.get("validation", np.inf)) if held_out else float(result.objective)
+
+    for number, kind in enumerate(kinds):
         depth = options.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
         stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
-        solver = _boosting(options, kind, fit.valid, signs)
-        results[kind] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
-        if results[kind].termination.name == "INTERRUPTED":
-            break
-
-    def loss(kind: Any) -> float:
-        result = results[kind]
-        held = result.trace.rows[-1].info.get("validation", np.inf)
-        return held if options.validation_fraction is not None or fit.valid is not None else result.objective
-
+        for ridge in [min(results, key=loss)[1]] if number else starts:  # the start that was better for the first kind
+            solver = replace(_boosting(options, kind, fit.valid, signs), ridge=ridge)
+            results[kind, ridge] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
+            if results[kind, ridge].termination.name == "INTERRUPTED":
+                break
+        else:
+            continue
+        break
     best = min(results, key=loss)
-    return Outcome(results[best], {"base_": best, "validation_loss_": loss(best)})
+    return Outcome(
+        results[best], {"base_": best[0], "begins_linear_": best[1] is not None, "validation_loss_": loss(best)}
+    )
 
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
@@ -194,6 +203,8 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
         Number of trees.
     base_ : str
         The kind that ``base="auto"`` chose.
+    begins_linear_ : bool
+        Whether the first term is a linear model, which is tried for squared loss below 2,000 rows.
     validation_loss_ : float
         Mean loss of the standardised outputs on the held-out rows.
     result_ : solvers.Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -18,6 +18,7 @@ from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.driver import solve
 from solvers.core.result import Termination
 from solvers.ensembles.forest import TAOForest
+from solvers.ensembles.linear import best_ridge, linear_term
 
 Floats = NDArray[np.float64]
 REPEATS, FEW_ROWS = 4, 1000
@@ -92,6 +93,13 @@ class Boosting(Solver):
         least=1,
     )
 
+    ridge: float | Literal["cv"] | None = option(
+        None,
+        """Strength of the ridge of a linear model with which the sum begins, in units of the mean loss, for squared
+        loss; "cv": chosen on five folds; None: it begins with a constant.""",
+        above=0,
+    )
+
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes differentiable losses, if ``base`` takes the problem under squared loss."""
         loss = problem.loss_function
@@ -99,6 +107,8 @@ class Boosting(Solver):
             return f"sums of trees may leave the domain of {loss!r}, whose predictions are positive"
         if loss.lacks("smooth") if loss.labels else not loss.can_boost:
             return f"boosting needs a loss with a majorizer, or a gradient and a curvature; {problem.loss!r} has none"
+        if self.ridge is not None and problem.loss != "squared":
+            return f"boosting begins with a linear model for squared loss; the problem has {problem.loss!r}"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
         if problem.float32_refusal is not None:
@@ -116,6 +126,7 @@ class Boosting(Solver):
             if share is None or given is not None
             else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
         )
+        ridge = best_ridge(problem, rng.spawn(1)[0]) if self.ridge == "cv" else self.ridge
         runs: list[Run] = []
 
         def grown() -> Generator[None, Any, Termination]:
@@ -126,7 +137,7 @@ class Boosting(Solver):
                 else:
                     train, valid = problem.split(share, start_rng)
                 runs.append(Run(starting_scores(train), held_out=valid is not None))
-                termination = yield from self._grown(runs[-1], train, valid, start_rng)
+                termination = yield from self._grown(runs[-1], train, valid, start_rng, ridge)
             return termination
 
         def ensemble() -> Step | None:
@@ -138,16 +149,19 @@ class Boosting(Solver):
         return termination
 
     def _grown(
-        self, run: Run, train: TreeProblem, valid: TreeProblem | None, rng: Rng
+        self, run: Run, train: TreeProblem, valid: TreeProblem | None, rng: Rng, ridge: float | None
     ) -> Generator[None, Any, Termination]:
-        """Add trees to ``run``, until the loss on ``valid`` gets no lower."""
+        """Add trees to ``run``, after a linear model under a ``ridge``, until the loss on ``valid`` gets no lower."""
         parts = [train] if valid is None else [train, valid]
         scores = [np.tile(run.offset, (part.n_samples, 1)) for part in parts]
         alone = mean_loss(parts[-1], scores[-1])
         quick = getattr(self.base, "quick_trees", None)
         fit = self._stated(train) if quick is None else quick(train, self.subsample)
-        for _ in range(self.n_trees):
-            tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
+        for number in range(self.n_trees):
+            if number == 0 and ridge is not None:
+                tree = self._linear(train, run.offset, ridge)
+            else:
+                tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
             run.trees.append(tree)
             for part, sums in zip(parts, scores, strict=True):
                 sums += self.learning_rate * tree.outputs(part.X)
@@ -158,6 +172,12 @@ class Boosting(Solver):
             if valid is not None and len(run.losses) - 1 - int(np.argmin(run.losses)) >= self.patience:
                 return Termination.STALLED
         return Termination.ITERATION_LIMIT
+
+    def _linear(self, train: TreeProblem, offset: Floats, ridge: float) -> Tree:
+        """The linear model less the constant, so large that the learning rate brings it back to its size."""
+        tree = linear_term(train, ridge)
+        still, unit = np.zeros(train.n_features), np.ones(train.n_features)
+        return tree.unscale(still, unit, -offset / self.learning_rate, np.full(len(offset), 1.0 / self.learning_rate))
 
     def _step(self, problem: TreeProblem, runs: Sequence[Run]) -> Step:
         """The mean of the runs' sums of trees, each up to its best number on held-out rows, as the mean of a forest of

@@ -14,15 +14,15 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
-from opttree.statement import L2, TreeProblem
+from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.result import Termination
 from solvers.ensembles.forest import KINDS, Tally, TAOForest
 from solvers.ensembles.growth import Shared
+from solvers.ensembles.linear import RIDGES, ridge_leaf
 
 Floats = NDArray[np.float64]
 SUM = 1e3  # weight of the condition that the weights add to one, against the data
-RIDGES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)  # of the linear model, in units of the mean loss
 
 
 @dataclass(frozen=True)
@@ -42,20 +42,6 @@ class Fixed:
     def tree(self, number: int, classes: NDArray[Any] | None) -> Tree:
         """The tree, whatever the shrinkage."""
         return replace(self.fixed, classes=classes)
-
-
-def ridge_leaf(problem: TreeProblem, Y: Floats, ridge: float) -> Tree:
-    """The tree of one leaf with a ridge regression of ``Y (n, K)`` on the features of a problem.
-
-    Of classes, its answers are within 0 and 1.
-    """
-    stated = TreeProblem(
-        problem.X, Y, 0, leaves="linear", sample_weight=problem.sample_weight, penalties=(L2(leaves=ridge),)
-    )
-    tree = stated.fit_leaves(Tree.constant(np.zeros(Y.shape[1]), problem.n_features), min_rows=1)
-    if not problem.is_classification:
-        return tree
-    return replace(tree, lower=np.zeros_like(tree.values), upper=np.ones_like(tree.values))
 
 
 def usual_members() -> tuple[TAOForest, ...]:

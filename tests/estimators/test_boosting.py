@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
-from opttree import BoostedTreesRegressor, TAORegressor
-from solvers import TAO
+from opttree import BoostedTreesRegressor, TAORegressor, TreeProblem
+from solvers import TAO, Boosting, solve
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +39,25 @@ def test_absolute_loss_does_not_mind_outliers(friedman):
         for loss in ("squared", "absolute")
     )
     assert np.mean(abs(absolute.predict(b) - d)) < 0.5 * np.mean(abs(squared.predict(b) - d))
+
+
+def test_a_sum_begins_with_a_linear_model_where_that_pays():
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(600, 8)), rng.normal(size=600)
+    line, boxes = X @ np.arange(8.0), 6.0 * (X[:, 0] > 0) * (X[:, 1] > 0)
+    model = BoostedTreesRegressor(random_state=0).fit(X[:300], (line + 3 * noise)[:300])
+    assert model.begins_linear_
+    assert model.score(X[300:], line[300:]) > 0.985
+    both = BoostedTreesRegressor("axis", random_state=0).fit(X[:300], (line + boxes)[:300])
+    assert both.begins_linear_
+    assert both.score(X[300:], (line + boxes)[300:]) > 0.98
+
+
+def test_the_linear_term_is_a_ridge_regression():
+    X, y = make_friedman1(200, random_state=0)
+    problem = TreeProblem(X, y, depth=2, leaves="linear")
+    result = solve(problem, Boosting(n_trees=1, ridge=0.1, validation=None), random_state=0)
+    ridge = Ridge(alpha=0.1 * problem.n_samples).fit(problem.X, problem.y)
+    np.testing.assert_allclose(result.tree.predict(problem.X), ridge.predict(problem.X), rtol=1e-8)
+    with pytest.raises(ValueError, match="begins with a linear model for squared loss"):
+        solve(problem.restated(loss="absolute"), Boosting(ridge="cv"))

@@ -211,7 +211,7 @@ class Folds:
         def attempt(depth: int, based: bool) -> None:
             if (depth, based) not in tried and not (tried and self.late()):
                 try:
-                    found = self.method(depth, [b[best] for b in bases] if based else None, floor, ridge)
+                    found = self.method(depth, [b[best] for b in bases] if based else None, rivals(), ridge)
                 except MemoryError:  # a tree of this depth does not fit
                     found = Trial(linear, np.inf)
                 tried[depth, based] = found
@@ -219,6 +219,10 @@ class Folds:
 
         def lowest() -> tuple[int, bool]:
             return min(tried, key=lambda key: tried[key].mean)
+
+        def rivals() -> list[Floats]:
+            best = [tried[lowest()].answers] if tried else []
+            return best if options.floor is False else [floor, *best]
 
         one = self.sampled or options.max_depth != "auto" or isinstance(getattr(options, "init", None), Tree)
         depths = (usual,) if one else options.recipe.depths
@@ -259,8 +263,8 @@ class Folds:
             answers[held] = part.best_constant().outputs(np.zeros((1, 1)))[0] * self.unit
         return answers
 
-    def method(self, depth: int, bases: list[Tree] | None, floor: Floats, ridge: float) -> Trial:
-        """Trees of the method, on what ``bases`` leave; given up once they are clearly worse than ``floor``."""
+    def method(self, depth: int, bases: list[Tree] | None, rivals: list[Floats], ridge: float) -> Trial:
+        """Trees of the method, on what ``bases`` leave; given up once they are clearly worse than one of ``rivals``."""
         options = self.options
         changes = {"max_depth": depth, "floor": False, "verbose": 0, "on_interrupt": "keep", "random_state": self.seed}
         shrinks = options.recipe.shrink is not None and options.leaf_shrinkage in (None, "cv")
@@ -291,7 +295,7 @@ class Folds:
                 found[held] = self.answers_of(tree, X)
             seen[held] = True
             best = int(np.argmin([self.mean(a, seen) for a in answers]))
-            if options.floor is not False and self.beats(floor, answers[best], seen, CLEARLY):
+            if any(self.beats(rival, answers[best], seen, CLEARLY) for rival in rivals):
                 return Trial(answers[best], np.inf, strengths[best])
         tempers = not self.numbers and options.leaves == "constant" and options.recipe.shrink is not None
         temperature = temperature_of(self.judge.Y, self.judge.w, answers[best]) if tempers else 1.0
