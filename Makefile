@@ -22,7 +22,7 @@ test: $(VENV)/.installed
 quick: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 -m "not slow and not long" --ignore=tests/contracts --ignore=tests/system tests
 
-# what takes half a minute or more, test by test
+# what takes ten seconds or more and seldom changes, test by test
 long: $(VENV)/.installed
 	$(BIN)/opttree warm-up
 	$(BIN)/python -m pytest -n 2 -m long tests

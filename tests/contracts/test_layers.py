@@ -204,6 +204,7 @@ def test_what_a_race_lacks_is_named(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_race_runs_beside_experiments_of_ones_own(tmp_path):
     put(tmp_path / "experiments.py")
     done = run_beside(tmp_path, "-c", RACE)

@@ -38,7 +38,7 @@ VARIANTS = [
     TAOClassifier(4),
     TAOClassifier(4, leaves="linear"),
     TAOClassifier(4, splits="axis"),
-    TAOClassifier(loss="log"),
+    TAOClassifier(4, loss="log"),
     GETRegressor(2),
     GETRegressor(2, leaves="linear"),
     GETRegressor(1, preset="paper", n_starts=1),

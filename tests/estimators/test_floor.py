@@ -29,7 +29,7 @@ def drawn(kind, seed, n=400):
     return X, {"noise": noise, "linear": line + noise, "boxes": boxes + noise, "both": line + boxes + noise}[kind]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 @pytest.mark.parametrize(("family", "options"), SINGLE)
 def test_no_default_is_below_a_linear_model_and_cart(family, options, seed):
     for kind in ("noise", "linear", "boxes"):
@@ -139,7 +139,7 @@ def test_chunks_go_on_from_the_methods_own_tree():
     assert not model.tree_.linear_leaves
 
 
-@pytest.mark.parametrize("kind", ["TAORegressor", "GETRegressor", "BoostedTreesRegressor", "TAOForestRegressor"])
+@pytest.mark.parametrize("kind", ["TAORegressor", "BoostedTreesRegressor", "TAOForestRegressor"])
 def test_intervals_cover_what_they_say(kind):
     inside, at_calibration = [], []
     for seed in range(2):

@@ -88,6 +88,7 @@ def test_four_pictures_and_a_page(race, tmp_path):
     assert page.count("data:image/png") >= 5
 
 
+@pytest.mark.long
 def test_a_benchmark_for_benchopt(race, tmp_path):
     files = race.to_benchopt(tmp_path / "bench")
     names = {path.relative_to(tmp_path / "bench").as_posix() for path in files}

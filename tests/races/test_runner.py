@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -244,8 +245,10 @@ def test_a_run_killed_four_times_ends_in_the_same_store(tmp_path):
     pd.testing.assert_frame_equal(*traces)
 
 
-def test_a_slice_of_each_runs(tmp_path, needs_data):
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
+def test_a_slice_of_each_runs(tmp_path, needs_data, every):
     stated = reading.read("smoke_papers", "minute")
+    stated = replace(stated, parts=stated.parts[::every])
     store = Store("smoke_papers", tmp_path / "store")
     counts = runner.run(stated, store, jobs=2, progress=False)
     rows = store.rows()

@@ -6,6 +6,7 @@ Where there is one, the same tests run on it (marked ``gpu``).
 
 import sys
 from dataclasses import replace
+from itertools import product
 
 import array_api_compat.numpy
 import numpy as np
@@ -299,9 +300,13 @@ def test_auto_takes_the_gpu_for_large_problems_only(cp, monkeypatch):
         SmoothTreeProblem(small, device="gpu")
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("index", ["entmax", "gumbel", "soft"])
-@pytest.mark.parametrize("loss", ["squared", "zero_one"])
+DENSE = list(product(["squared", "zero_one"], ["entmax", "gumbel", "soft"], ["float64", "float32"]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "index", "dtype"),
+    [case if k % 5 == 0 else pytest.param(*case, marks=pytest.mark.long) for k, case in enumerate(DENSE)],
+)
 def test_dense_trees_descend_as_on_the_cpu(cp, loss, index, dtype):
     dense_descents_alike("gpu", loss, index, dtype)
 

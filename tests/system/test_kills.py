@@ -121,6 +121,7 @@ def _environment():
     return dict(os.environ)
 
 
+@pytest.mark.long
 def test_an_interrupted_command_goes_on_where_it_was(tmp_path):
     pd.DataFrame({"u": np.arange(60.0), "y": np.arange(60.0) % 7}).to_csv(tmp_path / "a.csv", index=False)
     slow = "CartInit();MultiStart(TAO(),n=1000000)"

@@ -25,8 +25,13 @@ def test_there_are_six():
     assert len(NOTEBOOKS) == 6
 
 
+SHORT = ("exact_trees.ipynb", "write_your_own_solver.ipynb")  # the others are run by `make long`
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in NOTEBOOKS]
+)
 @pytest.mark.filterwarnings("ignore")  # of the Jupyter libraries
 def test_a_notebook_runs_with_a_small_budget(name, monkeypatch):
     monkeypatch.setenv("OPTTREE_BUDGET", "small")

@@ -59,7 +59,7 @@ print(model.result_.compile_seconds > model.result_.seconds)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_compilation_is_announced_once(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     first, again = (
@@ -108,7 +108,7 @@ print(1e6 * receiver.recv()[2])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("name", ["tao-axis", "get"])
 def test_memory_is_what_the_model_says(name):
