@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics
 from opttree.problems import ExactTreeProblem
+from opttree.problems.exact.problem import equal_rows
 from opttree.runtime.clock import now
 from opttree.statement import TreeProblem
 from solvers.exact.search import Search
@@ -99,11 +100,15 @@ def _absolute_costs(y: Floats, w: Floats) -> Floats:
 
 def equal_rows_bound(exact: ExactTreeProblem) -> float:
     """The loss that is left where only rows of equal features share a leaf; 0 where no rows are equal."""
-    kernel = exact.kernel
-    if len(kernel.rows) == exact.problem.n_samples or exact.problem.leaves != "constant":
+    kernel, rows = exact.kernel, exact.kernel.rows
+    if exact.by_words:
+        first, group = equal_rows(exact.problem.ranks)
+        rows = np.zeros((first.size, rows.shape[1]))
+        np.add.at(rows, group, kernel.rows)
+    if len(rows) == exact.problem.n_samples or exact.problem.leaves != "constant":
         return 0.0
-    out, width = np.empty(len(kernel.rows)), kernel.rows.shape[1]
-    columns = np.ascontiguousarray(kernel.rows.T)
+    out, width = np.empty(len(rows)), rows.shape[1]
+    columns = np.ascontiguousarray(rows.T)
     statistics.costs(columns, 0, out.size, kernel.leaf, np.empty(width), np.empty(width), out)
     return exact.bound(float(out.sum()))
 

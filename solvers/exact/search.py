@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from opttree.kernels.exact import buckets, intervals, search as kernels
+from opttree.kernels.exact import buckets, intervals, search as kernels, words
 from opttree.kernels.exact.statistics import Node
 from opttree.model.tree import Tree
 from opttree.problems import ExactTreeProblem
@@ -31,15 +31,21 @@ COUNTS = {"nodes": buckets.NODES, "evaluations": buckets.EVALUATIONS, "scans": b
 def new_room(exact: ExactTreeProblem, memory: float) -> kernels.Room:
     """What one thread needs to evaluate cuts."""
     (p, n), n_statistics, depth = exact.kernel.rank.shape, exact.kernel.rows.shape[1], exact.problem.depth
-    held = int(memory * 2**20 / (8.0 * p * buckets.BUCKETS * n_statistics))
-    shape = (n, p, n_statistics, min(max(held, 2), MOST_HELD)) if exact.by_buckets else (1, 1, n_statistics, 1)
+    by_words = exact.by_words and exact.n_splits > 1 and depth > 1
+    bytes_of_cut = 16.0 * p * -(-n // words.BITS) if by_words else 8.0 * p * buckets.BUCKETS * n_statistics
+    held = min(max(int(memory * 2**20 / bytes_of_cut), 2), MOST_HELD)
+    histograms = exact.by_buckets and not by_words
     levels = max(depth - (2 if exact.by_buckets else 1), 0)
     work = kernels.Work(
         np.empty((levels, 2, len(exact.order), n), np.int32),
         np.empty((levels, 2, 2 ** max(depth - 1, 2) - 1, 2), np.int64),
         np.zeros((levels, 2, 2, p, 2), np.int32),
     )
-    return kernels.Room(work, buckets.make_buckets(*shape), np.zeros(4, np.int64))
+    shape = (n, p, n_statistics, held) if histograms else (1, 1, n_statistics, held if by_words else 1)
+    space = words.make_words(*((n, p, exact.problem.n_outputs, held) if by_words else (1, 1, 1, 0)))
+    if by_words:
+        space.label[:] = exact.problem.Y[:, 0]
+    return kernels.Room(work, buckets.make_buckets(*shape), space, np.zeros(4, np.int64))
 
 
 class Cut:
@@ -88,7 +94,7 @@ class Search:
         """Queue and state of a new search."""
         sides = self.node.reach.copy()
         if self.work == self._two_levels:
-            sides[:, 1] = buckets.BUCKETS
+            sides[:, 1] = intervals.EVERY if self.exact.by_words else buckets.BUCKETS
         trees = self.exact.problem.depth, self.exact.n_splits
         return kernels.begin(*trees, self.node, np.inf, sides)
 
@@ -135,7 +141,7 @@ class Search:
         bound late.
         """
         depth = self.exact.problem.depth
-        long = depth >= LONG_DEPTH or (depth == 3 and self.order.size > LARGE)
+        long = depth >= LONG_DEPTH or (depth == 3 and self.order.size > LARGE and not self.exact.by_words)
         lacking = FIRST_LACK if long and self.work == self._rounds else 0.0
         while True:
             self._aim(1.0 - lacking if lacking > self.gap else 1.0 - self.gap)
@@ -199,8 +205,11 @@ class Search:
 
     def _two_levels(self) -> None:
         (room,) = self.rooms
-        where = self.node, self.queue, self.state, self.splits
-        kernels.two_levels(self.exact.n_splits, *where, room.buckets, room.counts)
+        where = self.exact.n_splits, self.node, self.queue, self.state, self.splits
+        if self.exact.by_words:
+            kernels.two_levels_by_words(*where, room)
+        else:
+            kernels.two_levels(*where, room.buckets, room.counts)
         if not room.counts[buckets.STOP]:
             self._end()
 

@@ -20,6 +20,7 @@ from opttree.kernels.exact.buckets import (
     BUCKETS,
     EVALUATIONS,
     NODES,
+    SCANS,
     STOP,
     Side,
     best_of_side,
@@ -53,6 +54,7 @@ from opttree.kernels.exact.intervals import (
 )
 from opttree.kernels.exact.medians import costs_of_rest, link, make_links, median_cost
 from opttree.kernels.exact.statistics import Node, add_row, cost, rounded_up, summed
+from opttree.kernels.exact.words import MANY, NONE, Sides, best_by_words, count_left, fill_words, flip, free_all
 from opttree.kernels.losses.codes import ABSOLUTE
 from opttree.runtime.compiling.compiled import inner, kernel, kernel_without_refcounts
 
@@ -64,8 +66,8 @@ BEST, BOUND, RELAXED, TARGET, OPEN, CHANGES = range(6)
 # 2) of the best trees of both sides, see `two_levels`, S = 2^depth - 1; reaches (levels, 2, 2, p, 2) int32, given and
 # found: first and last rank of each feature's splits that may cost less than the target
 Work = namedtuple("Work", "orders splits reaches")
-# what a thread works in: `Work`, `Buckets`, and numbers of nodes and so on, see `buckets`
-Room = namedtuple("Room", "work buckets counts")
+# what a thread works in: `Work`, `Buckets`, `Words`, and numbers of nodes and so on, see `buckets`
+Room = namedtuple("Room", "work buckets words counts")
 # an evaluated cut: its place in the order; best cost, bound and bound without the smallest leaf (2, 3) of the left and
 # the right side; where its histogram is held; the sides' reach (p, 2) each
 Cut = namedtuple("Cut", "at found held left_reach right_reach")
@@ -416,6 +418,81 @@ def two_levels(n_splits, node, queue, state, splits, buckets, counts):
     return finish(queue, node, state)
 
 
+@kernel()
+def two_levels_by_words(n_splits, node, queue, state, splits, room):
+    """`two_levels` for 0/1 loss where all rows count alike, by `opttree.kernels.exact.words`; for a reach of the sides
+    in cells, see `all_ranks`.
+    """
+    _work, buckets, words, counts = room
+    order, m, problem = node.order, node.m, node.problem
+    rank, p, price, K = problem.rank, problem.rank.shape[0], problem.price, words.counts.shape[0]
+    splits[:, 0] = -1
+    counts[NODES] += 1
+    if queue.size[0] == 0:
+        return finish(queue, node, state)
+    fill_words(node, words)
+    free_all(buckets, words)
+    interval = new_interval(p)
+    place, values, left_reach, right_reach = interval
+    sides = Sides(
+        np.zeros((2, K), np.int64),
+        np.empty(2),
+        np.zeros(2, np.bool_),
+        np.empty((2, 2), np.int64),
+        np.zeros((2, p, 2), np.int32),
+        np.zeros((2, p, 2), np.int32),
+    )
+    features, flipped, found = np.empty(p, np.int64), np.empty(p + 1, np.int64), np.empty((2, 3))
+    ends = np.empty((2, 2), np.int64)
+    while True:
+        c = take(queue, node, state, counts[STOP], interval, buckets)
+        if c == 0:
+            break
+        counts[EVALUATIONS] += 1
+        j = place[FEATURE]
+        own = order[j]
+        held = hold(buckets)
+        slot = buckets.free.size if held < 0 else held
+        ends[0, 0], ends[0, 1] = place[LEFT_HELD], c - place[LEFT_AT]
+        ends[1, 0], ends[1, 1] = place[RIGHT_HELD], place[RIGHT_AT] - c
+        # from the nearest of: nothing, all rows, the two cuts at hand
+        near, at, base = c, 0, -1
+        if m - c < near:
+            near, at, base = m - c, m, -2
+        if ends[0, 0] >= 0 and ends[0, 1] < near:
+            near, at, base = ends[0, 1], place[LEFT_AT], ends[0, 0]
+        if ends[1, 0] >= 0 and ends[1, 1] < near:
+            near, at, base = ends[1, 1], place[RIGHT_AT], ends[1, 0]
+        n_features, n_flipped = 0, 1
+        flipped[0] = 0
+        for f in range(p):
+            open_left, open_right = left_reach[f, 0] <= left_reach[f, 1], right_reach[f, 0] <= right_reach[f, 1]
+            if words.kind[f] != NONE and (open_left or open_right):
+                features[n_features] = f
+                n_features += 1
+                if words.kind[f] == MANY and f > 0:
+                    flipped[n_flipped] = f
+                    n_flipped += 1
+        flip(slot, base, own[min(at, c) : max(at, c)], flipped[:n_flipped], words)
+        count_left(j, c, words, sides.total)
+        aim = min(state[BEST] - problem.slack, state[TARGET])
+        for way in range(2):
+            sides.target[way] = aim - price - (values[RIGHT_COST] if way == 0 else values[LEFT_COST])
+            sides.allowed[way] = (place[SHARE] if way == 0 else n_splits - 1 - place[SHARE]) > 0
+            copy_reach(left_reach if way == 0 else right_reach, sides.reach[way])
+        counts[SCANS] += best_by_words(slot, ends, features[:n_features], node, sides, words, found)
+        if found[0, 0] + found[1, 0] + price < state[BEST]:
+            state[CHANGES] += 1
+            state[BEST] = found[0, 0] + found[1, 0] + price
+            splits[0, 0], splits[0, 1] = j, rank[j, own[c - 1]]
+            splits[1], splits[2] = sides.split[0], sides.split[1]
+            state[CHANGES] += 1
+        if queue.size[1] < 2:
+            queue = grown(queue)
+        settle(queue, node, state, interval, Cut(c, found, held, sides.new_reach[0], sides.new_reach[1]), buckets)
+    return finish(queue, node, state)
+
+
 @inner()
 def all_buckets(p):
     """The reach (p, 2) of all buckets."""
@@ -474,7 +551,7 @@ def levels(depth, n_splits, level, side, m, problem, target, room):
     bound : proved lower bound; equal to ``best``, to rounding, or at least ``target``, unless the search was stopped.
     relaxed : lower bound without the smallest leaf.
     """
-    work, buckets, counts = room
+    work, buckets, _words, counts = room
     order, splits = work.orders[level, side], work.splits[level, side]
     node = Node(order, m, problem, work.reaches[level, side, 0], work.reaches[level, side, 1])
     p = problem.rank.shape[0]
@@ -487,8 +564,10 @@ def levels(depth, n_splits, level, side, m, problem, target, room):
         counts[NODES] += 1
         return one_split(node, target, splits[0])
     by_buckets = depth == 2 and problem.leaf.loss != ABSOLUTE
-    sides = all_buckets(p) if by_buckets else all_ranks(p)
+    sides = all_buckets(p) if by_buckets and not problem.by_words else all_ranks(p)
     queue, state = begin(depth, n_splits, node, target, sides)
+    if by_buckets and problem.by_words:
+        return two_levels_by_words(n_splits, node, queue, state, splits, room)
     if by_buckets:
         return two_levels(n_splits, node, queue, state, splits, buckets, counts)
     counts[NODES] += 1

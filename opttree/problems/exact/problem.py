@@ -21,6 +21,7 @@ from opttree.statement.problem import TreeProblem
 Floats = NDArray[np.float64]
 SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
 NOISE = 0.1  # of the slack: rounding errors of a cost
+MOST_WORDS = 200_000  # rows, up to which 0/1 loss is by words of 64 of them
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
 
@@ -51,8 +52,8 @@ class ExactTreeProblem(Checked):
     a feature that depends on others to ten digits counts as dependent.
 
     Costs are in units of the rows' weight, ``unit``, so that the errors of rows of equal weight are whole numbers:
-    objective = ``unit`` times cost. Rows with equal features are one row, unless ``min_leaf`` counts them or the loss
-    is absolute.
+    objective = ``unit`` times cost. Rows with equal features are one row, unless ``min_leaf`` counts them, the loss is
+    absolute, or costs are numbers of errors.
 
     Raises
     ------
@@ -140,6 +141,13 @@ class ExactTreeProblem(Checked):
         return self._form == "errors" and self._equal_weights and not self.problem.price_per_split
 
     @property
+    def by_words(self) -> bool:
+        """Whether costs are numbers of errors, but for the price of splits, so that words of 64 rows serve the two last
+        levels.
+        """
+        return self._form == "errors" and self._equal_weights and self.problem.n_samples <= MOST_WORDS
+
+    @property
     def _form(self) -> str | None:
         return self.problem.loss_function.form
 
@@ -171,7 +179,7 @@ class ExactTreeProblem(Checked):
                 rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
                 most = w * np.square(farthest).sum(axis=1)
         rows[:, 0] = 1.0
-        if problem.min_leaf == 1 and self.by_buckets:
+        if problem.min_leaf == 1 and self.by_buckets and not self.by_words:
             first, group = equal_rows(ranks)
             if first.size < n:
                 merged = np.zeros((first.size, rows.shape[1]))
@@ -188,6 +196,7 @@ class ExactTreeProblem(Checked):
             problem.min_leaf,
             WHOLE if self.is_whole else SLACK * leaf,
             self.is_whole,
+            self.by_words,
         )
 
     def _products(self, Y: Floats, w: Floats) -> tuple[Floats, Floats]:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from opttree import L1, L2, OCTClassifier, ORTRegressor, SplitPrice, Tree, TreeProblem, datasets
 from opttree.problems import ExactTreeProblem
+from opttree.problems.exact import problem as exact_problem
 from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, solve
 from solvers.conformance import regression_problem
 from tests.conftest import real_data
@@ -264,3 +265,29 @@ def test_log_loss_of_rows_of_very_different_weight_is_proved():
     assert result.termination.name == "OPTIMAL"
     sure = Tree.constant(np.array([1.0, 0.0]), 1, np.array([0, 1]))
     assert result.bound <= stated.objective(sure)
+
+
+def drawn_classes(rng):
+    """Up to 260 rows of features of two values, of few, of many with ties, and of values that all differ."""
+    n, p, K = int(rng.choice([20, 63, 64, 65, 129, 260])), int(rng.integers(1, 6)), int(rng.choice([2, 2, 3, 8]))
+    X = rng.normal(size=(n, p))
+    for j in range(p):
+        values = rng.choice([0, 2, 4, 30])
+        X[:, j] = rng.integers(0, values, n) if values else X[:, j]
+    y = np.where(rng.random(n) < rng.uniform(0.1, 1), rng.integers(0, K, n), (X[:, 0] > 0) + (X[:, -1] > X[:, 0]) % K)
+    price = float(rng.choice([0.0, 0.5, 1.3])) / n
+    options = {"penalties": (SplitPrice(price),) if price else (), "min_leaf": int(rng.choice([1, 1, 2, 5]))}
+    return X, y, options
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_words_of_rows_find_what_histograms_find(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    X, y, options = drawn_classes(rng)
+    problem = TreeProblem(X, y, depth=2 + seed % 2, splits="axis", loss="zero_one", **options)
+    solver = BranchAndBound(max_splits=None if rng.random() < 0.6 else int(rng.integers(2, 5)), n_jobs=1 + seed % 2)
+    by_words = solve(problem, solver)
+    assert by_words.termination is Termination.OPTIMAL
+    assert by_words.bound <= by_words.objective + 1e-9
+    monkeypatch.setattr(exact_problem, "MOST_WORDS", 0)
+    assert solve(problem, solver).objective == pytest.approx(by_words.objective, abs=1e-12)
