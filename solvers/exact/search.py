@@ -16,6 +16,7 @@ from opttree.problems import ExactTreeProblem
 from opttree.runtime.clock import now
 from opttree.runtime.threads import available, each, limited, pool
 from solvers.core.base import Step
+from solvers.exact.pairs import Columns, columns_of
 
 ROUND = 8  # cuts that are evaluated before their halves return to the queue, for any number of threads
 LOOK = 0.04  # seconds between two looks at the search
@@ -70,8 +71,11 @@ class Search:
         problem = exact.problem
         self.kernel, self.order = exact.kernel, exact.order
         p, n = self.kernel.rank.shape
+        columns = columns_of(exact) if exact.n_splits > 1 else None
         if exact.n_splits == 1:
             self.work = self._one_level
+        elif columns is not None:
+            self.work = self._by_columns
         elif problem.depth == 2 and exact.by_buckets:
             self.work = self._two_levels
         else:
@@ -87,6 +91,8 @@ class Search:
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
         self.running: Future[None] | None = None
         self.queue, self.state = self._begin()
+        if columns is not None:
+            self.columns = Columns(exact, columns, memory, self.rooms[0].counts)
         if start is not None and self._take(problem.objective(start) / exact.unit):
             self.tree = start
 
@@ -211,6 +217,26 @@ class Search:
         else:
             kernels.two_levels(*where, room.buckets, room.counts)
         if not room.counts[buckets.STOP]:
+            self._end()
+
+    def _by_columns(self) -> None:
+        """Try the columns of a table of few values as the root, for about `LOOK` seconds."""
+        state, until, counts, columns = self.state, now() + LOOK, self.rooms[0].counts, self.columns
+        if columns.depth == 2:
+            columns.todo = columns.todo[:1]
+        while columns.todo and now() < until and not counts[buckets.STOP]:
+            aim = min(state[kernels.BEST] - self.kernel.slack, state[kernels.TARGET])
+            cost, splits = columns.whole() if columns.depth == 2 else columns.below(columns.todo[0], aim)
+            if counts[buckets.STOP]:
+                return
+            columns.todo.pop(0)
+            if splits is not None and self._take(cost):
+                state[kernels.CHANGES] += 1
+                self.splits[:] = splits
+                state[kernels.CHANGES] += 1
+                self.fresh.append(splits)
+            state[kernels.BOUND] = min(state[kernels.BOUND], cost)
+        if not columns.todo:
             self._end()
 
     def _rounds(self) -> None:
