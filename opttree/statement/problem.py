@@ -788,6 +788,10 @@ class TreeProblem:
 
     def best_constant(self) -> Tree:
         """The best tree of one constant leaf."""
+        return self._best_constant
+
+    @cached_property
+    def _best_constant(self) -> Tree:
         return self.one_leaf("constant")
 
     # ---- leaves ---------------------------------------------------------------------------------------------------

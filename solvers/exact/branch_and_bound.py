@@ -25,7 +25,7 @@ from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps, seco
 from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
 from solvers.exact.early import LATE, LEAST, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
-from solvers.exact.search import Search
+from solvers.exact.search import Search, is_quick
 from solvers.initial import CartInit
 
 MOST_DEPTH = 6
@@ -73,7 +73,11 @@ class BranchAndBound(Solver):
 
     respects = (MaxSplits,)
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
-    init: Solver | None = option(factory=CartInit, doc="Solver for the start tree, if `solve` is given none; or None.")
+    init: Solver | None = option(
+        factory=CartInit,
+        doc="""Solver for the start tree, if `solve` is given none; or None. The default is left out where the search
+        takes milliseconds.""",
+    )
     max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
     n_jobs: int | None = option(
         None,
@@ -124,7 +128,7 @@ class BranchAndBound(Solver):
         if start is not None:
             start = exact.fitted(start)
             yield Step(start, phase="start")
-        elif self.init is not None:
+        elif self.init is not None and not (self.init == CartInit() and is_quick(exact)):
             start = yield from self._first(self.init, exact, seeds[0])
         with limited(count(self.n_jobs)):
             begun = partial(Search, exact, start, self.gap, self.memory, self.queue_memory)

@@ -20,6 +20,7 @@ from solvers.exact.pairs import Columns, columns_of
 
 ROUND = 8  # cuts that are evaluated before their halves return to the queue, for any number of threads
 LOOK = 0.04  # seconds between two looks at the search
+SMALL, QUICK, EVERY = 2000, 12_000, 2**62  # numbers in X, and cuts times statistics, that are worth no other thread
 MOST_HELD = 4096  # histograms
 LONG_DEPTH, LARGE = 4, 600_000  # from this depth on, and at depth 3 from so many rows times features on
 FIRST_LACK, LAST_LACK = 0.8, 0.05  # of the incumbent's cost, what the first and the last partial bound lack
@@ -46,7 +47,13 @@ def new_room(exact: ExactTreeProblem, memory: float) -> kernels.Room:
     space = words.make_words(*((n, p, exact.problem.n_outputs, held) if by_words else (1, 1, 1, 0)))
     if by_words:
         space.label[:] = exact.problem.Y[:, 0]
-    return kernels.Room(work, buckets.make_buckets(*shape), space, np.zeros(4, np.int64))
+    return kernels.Room(work, buckets.make_buckets(*shape), space, np.array([0, 0, 0, 0, EVERY]))
+
+
+def is_quick(exact: ExactTreeProblem) -> bool:
+    """Whether the search takes some milliseconds, as a rule."""
+    problem = exact.problem
+    return problem.depth <= 3 and problem.X.size <= SMALL and problem.leaves == "constant" and exact.by_buckets
 
 
 class Cut:
@@ -149,6 +156,8 @@ class Search:
         depth = self.exact.problem.depth
         long = depth >= LONG_DEPTH or (depth == 3 and self.order.size > LARGE and not self.exact.by_words)
         lacking = FIRST_LACK if long and self.work == self._rounds else 0.0
+        if self._quickly():
+            return
         while True:
             self._aim(1.0 - lacking if lacking > self.gap else 1.0 - self.gap)
             while not (self._ended() or self.full):
@@ -162,6 +171,25 @@ class Search:
             evaluated = sum(int(room.counts[buckets.EVALUATIONS]) for room in self.rooms)
             lacking = lacking / 2.0 if evaluated * len(self.order) > LONG and lacking > LAST_LACK else 0.0
             self._again()
+
+    def _quickly(self) -> bool:
+        """Search a small table in this thread, for some milliseconds; returns whether that was all."""
+        if not is_quick(self.exact):
+            return False
+        room = self.rooms[0]
+        self._aim(1.0 - self.gap)
+        room.counts[buckets.MOST] = QUICK // self.kernel.rows.shape[1] // (1 if self.exact.by_words else 3)
+        if self.work == self._rounds:
+            where = self.exact.problem.depth, self.exact.n_splits, self.node, self.queue, self.state, self.splits
+            self.queue = kernels.alone(*where, room)
+        else:
+            self.work()
+        whole = not buckets.stopped(room.counts)
+        room.counts[buckets.MOST] = EVERY
+        if not whole and self.work != self._by_columns:  # what was cut short has bounds that are too low
+            self.step()
+            self._again()
+        return whole and self._ended()
 
     def _aim(self, share: float) -> None:
         """Let the search end where this share of the incumbent's cost is proved as a bound."""
@@ -216,7 +244,7 @@ class Search:
             kernels.two_levels_by_words(*where, room)
         else:
             kernels.two_levels(*where, room.buckets, room.counts)
-        if not room.counts[buckets.STOP]:
+        if not buckets.stopped(room.counts):
             self._end()
 
     def _by_columns(self) -> None:

@@ -16,8 +16,8 @@ from opttree.kernels.losses.codes import SQUARED
 from opttree.runtime.compiling.compiled import kernel_without_refcounts
 
 BUCKETS = 64  # of a feature, at most
-STOP, NODES, EVALUATIONS, SCANS = range(4)  # of ``counts``: whether to stop, set by other threads; searches, evaluated
-# cuts, and buckets whose rows were visited
+STOP, NODES, EVALUATIONS, SCANS, MOST = range(5)  # of ``counts``: whether to stop, set by other threads; searches,
+# evaluated cuts, buckets whose rows were visited; evaluated cuts from which on to stop
 NEAR = np.sqrt(2.0) - 1.0  # of an octagon around the unit circle: its corners are (1, NEAR), (NEAR, 1) and so on
 PER_ROOT = 1.5  # buckets per square root of the number of rows
 
@@ -56,6 +56,12 @@ def make_buckets(n, p, n_statistics, held):
         np.empty(n_statistics),
         np.empty(n_statistics),
     )
+
+
+@kernel_without_refcounts()
+def stopped(counts):
+    """Whether a search is to stop."""
+    return counts[STOP] != 0 or counts[EVALUATIONS] >= counts[MOST]
 
 
 @kernel_without_refcounts()

@@ -21,13 +21,13 @@ from opttree.kernels.exact.buckets import (
     EVALUATIONS,
     NODES,
     SCANS,
-    STOP,
     Side,
     best_of_side,
     fill_buckets,
     hold,
     release,
     shift,
+    stopped,
 )
 from opttree.kernels.exact.intervals import (
     EVERY,
@@ -185,7 +185,7 @@ def take(queue, node, state, stop, interval, buckets):
     while queue.size[0] > 0:
         number = queue.heap[0]
         key = state[OPEN] = queue.values[number, KEY]
-        if key >= min(state[BEST] - problem.slack, state[TARGET]) or stop != 0:
+        if key >= min(state[BEST] - problem.slack, state[TARGET]) or stop:
             return 0
         pop(queue)
         for k in range(place.size):
@@ -365,7 +365,7 @@ def two_levels(n_splits, node, queue, state, splits, buckets, counts):
     )
     features, found = np.empty(p, np.int64), np.empty((2, 3))
     while True:
-        c = take(queue, node, state, counts[STOP], interval, buckets)
+        c = take(queue, node, state, stopped(counts), interval, buckets)
         if c == 0:
             break
         counts[EVALUATIONS] += 1
@@ -445,7 +445,7 @@ def two_levels_by_words(n_splits, node, queue, state, splits, room):
     features, flipped, found = np.empty(p, np.int64), np.empty(p + 1, np.int64), np.empty((2, 3))
     ends = np.empty((2, 2), np.int64)
     while True:
-        c = take(queue, node, state, counts[STOP], interval, buckets)
+        c = take(queue, node, state, stopped(counts), interval, buckets)
         if c == 0:
             break
         counts[EVALUATIONS] += 1
@@ -574,7 +574,7 @@ def levels(depth, n_splits, level, side, m, problem, target, room):
     interval, found = new_interval(p), np.empty((2, 3))
     below = work.reaches[level + 1]
     while True:
-        c = take(queue, node, state, counts[STOP], interval, buckets)
+        c = take(queue, node, state, stopped(counts), interval, buckets)
         if c == 0:
             break
         counts[EVALUATIONS] += 1
@@ -613,3 +613,29 @@ def evaluate(depth, n_splits, node, aim, interval, c, found, room):
         own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
         target = aim - problem.price - other
         found[way] = levels(depth - 1, own, 0 * way, way, rows, problem, target, room)
+
+
+@kernel()
+def alone(depth, n_splits, node, queue, state, splits, room):
+    """Evaluate cuts of the whole tree, one after another, to the end of the search or until it is to stop; ``splits``
+    are those of the best tree. Returns the queue, which may have grown.
+    """
+    work, problem, order = room.work, node.problem, node.order
+    interval, found = new_interval(problem.rank.shape[0]), np.empty((2, 3))
+    while True:
+        if queue.size[1] < 2:
+            queue = grown(queue)
+        c = take(queue, node, state, stopped(room.counts), interval, room.buckets)
+        if c == 0:
+            return queue
+        evaluate(depth, n_splits, node, min(state[BEST] - problem.slack, state[TARGET]), interval, c, found, room)
+        cost = found[0, 0] + found[1, 0] + problem.price
+        if cost < state[BEST]:
+            state[CHANGES] += 1
+            j = interval.place[FEATURE]
+            state[BEST] = cost
+            splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
+            graft(splits, work.splits[0, 0], work.splits[0, 1], depth - 1)
+            state[CHANGES] += 1
+        cut = Cut(c, found, np.int64(-1), work.reaches[0, 0, 1], work.reaches[0, 1, 1])
+        settle(queue, node, state, interval, cut, room.buckets)
