@@ -68,7 +68,10 @@ class PrivacyReport:
         for name, levels in self.levels.items():
             lines.append(f"levels of {plain(name)}: {plain(_listed(levels))}")
         for name, (low, high) in self.extremes.items():
-            lines.append(f"smallest and largest {plain(name)}: {number(low)}, {number(high)}")
+            lines.append(
+                f"range of {plain(name)}, its smallest and largest value or limits that clip it: "
+                f"{number(low)}, {number(high)}"
+            )
         for name, median in self.medians.items():
             lines.append(f"median {plain(name)}: {number(median)}")
         for name, cuts in self.thresholds.items():

@@ -1,6 +1,7 @@
 """A floor under single trees: what ``max_depth="auto"`` and ``floor`` choose on rows held out."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import LinearRegression
@@ -8,6 +9,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeRegressor
 
 import opttree
+from opttree.encoding import Value
 
 SINGLE = [
     ("TAO", {}),
@@ -209,3 +211,46 @@ def test_calibration_rows_are_checked():
             ValueError, match=r"calibration must be \(X, y\) with 1 numbers of y for each of its 10 rows"
         ):
             model.predict_interval(X, 0.9, calibration=(X[:10], wrong))
+
+
+def heavy(n, seed=0):
+    """A linear model of features within limits, beyond which a few values lie far."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    X[rng.random((n, 4)) < 0.004] *= 60.0
+    return X, np.clip(X, -3, 3) @ [2.0, -1.0, 1.0, 0.5] + 0.3 * rng.normal(size=n)
+
+
+def test_heavy_tails_are_clipped_where_that_helps(tmp_path):
+    X, y = heavy(900)
+    model = opttree.TAORegressor(leaves="linear", random_state=0).fit(X[:600], y[:600])
+    limits = [(f.low, f.high) for f in model.tree_.encoding.features]
+    assert limits[0][0] is not None
+    assert all(-60 < low < high < 60 for low, high in limits if low is not None)
+    plain = opttree.TAORegressor(2, leaves="linear", random_state=0).fit(X[:600], y[:600])
+    assert model.score(X[600:], y[600:]) > 0.95 > plain.score(X[600:], y[600:])
+    far = X[600:].copy()
+    far[:, 0] = 1e6
+    near = far.copy()
+    near[:, 0] = limits[0][1]
+    np.testing.assert_array_equal(model.predict(far), model.predict(near))
+    assert np.isfinite(model.predict(np.full((1, 4), np.nan))).all()  # a missing number is the mean
+    opttree.io.save(model, tmp_path / "m.json")
+    np.testing.assert_array_equal(opttree.io.load(tmp_path / "m.json").predict(far), model.predict(far))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(e=np.where(X[:, 0] > 0, "up", "down"))
+    named = opttree.GETRegressor(leaves="linear", random_state=0).fit(frame[:600], y[:600])
+    assert any(f.low is not None for f in named.tree_.encoding.features if isinstance(f, Value))
+    assert named.score(frame[600:], y[600:]) > 0.95
+
+
+def test_useless_features_cost_little(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 40))
+    y = 3.0 * (X[:, 0] + X[:, 1] > 0) - 2.0 * (X[:, 2] - X[:, 1] > 0.5) + 0.3 * rng.normal(size=900)
+    model = opttree.TAORegressor(random_state=0).fit(X[:500], y[:500])
+    assert model.split_penalty_ in (1e-3, 1e-2)
+    assert model.split_penalty == 1e-4  # as it was given
+    given = opttree.TAORegressor(model.best_depth_, random_state=0).fit(X[:500], y[:500])
+    assert model.score(X[500:], y[500:]) > given.score(X[500:], y[500:]) + 0.02
+    own = opttree.TAORegressor(split_penalty=1e-5, random_state=0).fit(X[:500], y[:500])
+    assert own.split_penalty_ is None

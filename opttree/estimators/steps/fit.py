@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from opttree.estimators.steps.rows import read_eval_set, read_rows
 from opttree.estimators.steps.shrink import solve_shrunk
 from opttree.estimators.steps.solve import as_seed, solve_once, within_leaves
 from opttree.estimators.steps.state import depth_for, state, transformer_of
+from opttree.estimators.steps.tails import clipped, keep_limits
 from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime import devices
@@ -32,6 +35,7 @@ OF_A_FIT = (
     "evals_result_",
     "fallback_",
     "floor_errors_",
+    "split_penalty_",
     "_held_out_errors",
 )  # attributes that not every fit sets
 
@@ -86,24 +90,31 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
         choice = choose(options, rows, seed, fit_rows, plain=eval_set is not None)
         search = choice.attributes
         set_attributes(options, {"best_depth_": choice.depth})  # the others once there is a tree
+        if choice.limits is not None:
+            keep_limits(options, rows, choice.limits)
+            rows = given = clipped(rows, choice.limits)
         if choice.base is not None:
             rows = replace(rows, y=less(rows, choice.base))
 
-    # units, statement, validation rows, start
-    transformer = transformer_of(options, rows.X, rows.weight)
-    problem, scaling = state(options, rows.X, rows.y, rows.weight, transformer=transformer)
-    record = Fit(rows, problem, scaling, search=search, transformer=transformer, seed=seed)
-    left = None if options.time_limit is None else max(options.time_limit - (now() - began), 1e-3)
-    record = replace(
-        record, valid=read_eval_set(options, eval_set, record), start=start_of(options, record), time_limit=left
-    )
+    penalty = None if choice is None else choice.penalty
+    with changed(options, **({} if penalty is None else {"split_penalty": penalty, "l1_ratio": 1.0})):
+        # units, statement, validation rows, start
+        transformer = transformer_of(options, rows.X, rows.weight)
+        problem, scaling = state(options, rows.X, rows.y, rows.weight, transformer=transformer)
+        record = Fit(rows, problem, scaling, search=search, transformer=transformer, seed=seed)
+        left = None if options.time_limit is None else max(options.time_limit - (now() - began), 1e-3)
+        record = replace(
+            record, valid=read_eval_set(options, eval_set, record), start=start_of(options, record), time_limit=left
+        )
 
-    # solve, shrink, model, description
-    solve = recipe.solve or solve_once
-    outcome = within_leaves(options, record, solve) if recipe.shrink is None else solve_shrunk(options, record, solve)
-    fitted = (recipe.model or single_tree)(options, record, outcome)
-    if choice is not None:
-        fitted = above_floor(options, given, record, fitted, choice)
+        # solve, shrink, model, description
+        solve = recipe.solve or solve_once
+        outcome = (
+            within_leaves(options, record, solve) if recipe.shrink is None else solve_shrunk(options, record, solve)
+        )
+        fitted = (recipe.model or single_tree)(options, record, outcome)
+        if choice is not None:
+            fitted = above_floor(options, given, record, fitted, choice)
     attributes = {"result_": outcome.result, "n_iter_": outcome.result.n_steps, **search, **outcome.attributes}
     if transformer is not None or recipe.transform is not None:
         attributes["transformer_"] = transformer
@@ -113,6 +124,17 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
         attributes["_several"] = several
     set_attributes(options, attributes | described(options, record, fitted))
     return record
+
+
+@contextmanager
+def changed(options: Estimator, **values: Any) -> Iterator[None]:
+    """Other values of some options, for a while."""
+    before = {name: getattr(options, name) for name in values}
+    set_attributes(options, values)
+    try:
+        yield
+    finally:
+        set_attributes(options, before)
 
 
 def check(options: Estimator) -> None:

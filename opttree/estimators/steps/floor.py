@@ -6,10 +6,11 @@ a ridge regression leaves, with this ridge regression (of classes, a multinomial
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_printed
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.shrink import errors_of, parted, strengths_of, temperature_of
+from opttree.estimators.steps.tails import clipped, limits_of
 from opttree.estimators.steps.units import Scaling, moments, outputs_name, with_training
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
@@ -43,18 +45,37 @@ CLEARLY = 2.5  # standard errors, by which trees of the first folds are given up
 MARGIN = 0.1  # of the range of y, by which answers of linear leaves may lie beyond it
 DEEP_ENOUGH = 3  # from here on, a depth that is no better is the last
 STEEP = 1e9  # gate of a tree of hard splits
+PENALTIES, MANY_FEATURES = (1e-3, 1e-2), 10  # on splits, that are tried from so many features on
+BETTER = 0.99  # of the mean error, which clipping or a penalty must bring it below
 WORTH = 0.02  # share of the loss that a linear model must explain before trees begin with it
+
+
+class Setting(NamedTuple):
+    """What trees of the method are tried with: their depth, whether they begin with a linear model, the l1 penalty on
+    splits (None: as the options say), whether heavy tails are clipped.
+    """
+
+    depth: int
+    based: bool = False
+    penalty: float | None = None
+    clips: bool = False
+
+    def __str__(self) -> str:
+        words = [f"depth {self.depth}", "on linear" if self.based else ""]
+        words += [f"l1 {self.penalty:g}" if self.penalty is not None else "", "clipped" if self.clips else ""]
+        return ", ".join(filter(None, words))
 
 
 @dataclass(frozen=True)
 class Choice:
     """What the folds chose.
 
-    depth, strength, temperature : of the method's tree.
+    depth, strength, temperature, penalty : of the method's tree.
     fallback : None for the method's tree, "linear" or "cart".
     base : the linear model, a tree of one leaf on raw features, to which the method's tree is added, or None.
     other : the fallback's tree on raw features, or None.
     ridge : strength of the ridge of linear models of all rows.
+    limits : (2, p) where features are clipped, or None.
     means : the mean errors by which they were compared.
     errors : (m, K) sizes of the errors on the rows held out, in regression.
     """
@@ -62,10 +83,12 @@ class Choice:
     depth: int
     strength: float | None = None
     temperature: float = 1.0
+    penalty: float | None = None
     fallback: str | None = None
     base: Tree | None = None
     other: Tree | None = None
     ridge: float | None = None
+    limits: Floats | None = None
     means: dict[str, float] | None = None
     errors: Floats | None = None
 
@@ -77,6 +100,7 @@ class Choice:
             found["_held_out_errors"] = self.errors
         if self.strength is not None:
             found |= {"leaf_shrinkage_": self.strength, "leaf_temperature_": self.temperature}
+            found["split_penalty_"] = self.penalty
             found["_root_ridge"] = self.ridge
         return found
 
@@ -120,6 +144,8 @@ class Folds:
     def __init__(self, options: Estimator, rows: Rows, seed: int, fit_rows: FitRows) -> None:
         self.options, self.seed, self.fit_rows, self.began = options, seed, fit_rows, now()
         self.numbers, self.ended = is_regressor(options), False
+        fields = {one.name: one.default for one in dataclasses.fields(cast(Any, options))}
+        self.penalised = "l1_ratio" in fields and options.split_penalty == fields["split_penalty"]  # not given
         loss = "squared" if self.numbers else "log"
         used = rows.weight > 0.0
         whole = TreeProblem(rows.X[used], rows.y[used], 0, loss=loss, sample_weight=rows.weight[used])
@@ -183,17 +209,23 @@ class Folds:
         if m < FEWEST:  # the others are copies
             return Choice(usual)
         means: dict[str, float] = {}
+        limits = limits_of(options, self.rows)
         strengths = RIDGES if self.rows.X.shape[1] < WIDE else RIDGES[2::3]
-        by_ridge = np.zeros((len(strengths), m, self.n_answers))
-        bases: list[list[Tree]] = []
+        by_ridge = np.zeros((1 if limits is None else 2, len(strengths), m, self.n_answers))
+        bases: list[list[list[Tree]]] = []
         for train, held in self.parts:
-            if self.late():
-                return Choice(usual)
-            bases.append([linear_model(options, self.part(train), s) for s in strengths])
-            for k, model in enumerate(bases[-1]):
-                by_ridge[k, held] = self.answers_of(model, self.rows.X[held])
-        best = int(np.argmin([self.mean(a) for a in by_ridge]))
-        linear, ridge = by_ridge[best], strengths[best]
+            bases.append([])
+            for clips in range(len(by_ridge)):
+                if self.late():
+                    return Choice(usual)
+                part, X = self.split(train, held, bool(clips))
+                bases[-1].append([linear_model(options, part, s) for s in strengths])
+                for k, model in enumerate(bases[-1][-1]):
+                    by_ridge[clips, k, held] = self.answers_of(model, X)
+        errors = np.array([[self.mean(a) for a in answers] for answers in by_ridge])
+        clips = len(errors) > 1 and errors[1].min() < BETTER * errors[0].min()
+        best = int(np.argmin(errors[int(clips)]))
+        linear, ridge = by_ridge[int(clips), best], strengths[best]
         means["linear"] = self.mean(linear)
         cart, size = self.cart(usual)
         means["cart"] = self.mean(cart)
@@ -206,50 +238,81 @@ class Folds:
             and means["linear"] < (1 - WORTH) * constant
         )
         floor, fallback = (linear, "linear") if means["linear"] <= means["cart"] else (cart, "cart")
-        tried: dict[tuple[int, bool], Trial] = {}
+        tried: dict[Setting, Trial] = {}
 
-        def attempt(depth: int, based: bool) -> None:
-            if (depth, based) not in tried and not (tried and self.late()):
+        def attempt(setting: Setting) -> None:
+            if setting not in tried and not (tried and self.late()):
+                own = [b[int(setting.clips)][best] for b in bases] if setting.based else None
                 try:
-                    found = self.method(depth, [b[best] for b in bases] if based else None, rivals(), ridge)
+                    tried[setting] = self.method(setting, own, rivals(), ridge)
                 except MemoryError:  # a tree of this depth does not fit
-                    found = Trial(linear, np.inf)
-                tried[depth, based] = found
-                means[f"depth {depth}, on linear" if based else f"depth {depth}"] = found.mean
+                    tried[setting] = Trial(linear, np.inf)
+                means[str(setting)] = tried[setting].mean
 
-        def lowest() -> tuple[int, bool]:
+        def lowest() -> Setting:
             return min(tried, key=lambda key: tried[key].mean)
 
         def rivals() -> list[Floats]:
             best = [tried[lowest()].answers] if tried else []
             return best if options.floor is False else [floor, *best]
 
+        def attempt_other(**changes: Any) -> None:
+            before, setting = lowest(), lowest()._replace(**changes)
+            attempt(setting)
+            if lowest() == setting and tried[setting].mean >= BETTER * tried[before].mean:  # by less than is worth it
+                del tried[setting]
+
         one = self.sampled or options.max_depth != "auto" or isinstance(getattr(options, "init", None), Tree)
         depths = (usual,) if one else options.recipe.depths
         for depth in depths:
             before = lowest() if tried else None
-            for based in (False, True) if begins and before is None else (before is not None and before[1],):
-                attempt(depth, based)
+            for based in (False, True) if begins and before is None else (before is not None and before.based,):
+                attempt(Setting(depth, based))
             if before is not None and lowest() == before and depth >= DEEP_ENOUGH:
                 break
         if begins:
-            depth, based = lowest()
-            attempt(depth, not based)
-        depth, based = lowest()
-        trial = tried[depth, based]
+            attempt(lowest()._replace(based=not lowest().based))
+        hyperplanes = options.splits == "oblique"
+        if limits is not None and (hyperplanes or options.leaves == "linear"):
+            attempt_other(clips=True)
+        if hyperplanes and self.penalised and self.rows.X.shape[1] >= MANY_FEATURES:
+            for penalty in PENALTIES:
+                attempt_other(penalty=penalty)
+        chosen = lowest()
+        depth, trial = chosen.depth, tried[chosen]
         better = self.beats(trial.answers, linear) and trial.mean < means["cart"]
         if size[0] <= depth:  # CART's tree is the smaller one
             better = better and self.beats(trial.answers, cart)
-        if options.floor is False or better:
-            base = linear_model(options, rows, ridge) if based else None
-            sizes = self.sizes(trial.answers)
-            return Choice(depth, trial.strength, trial.temperature, None, base, None, ridge, means, sizes)
-        if fallback == "linear":
+        own = options.floor is False or better
+        clips = chosen.clips if own else clips and fallback == "linear"
+        limits = limits_of(options, rows) if clips else None
+        rows = rows if limits is None else clipped(rows, limits)
+        base = other = None
+        if own:
+            base = linear_model(options, rows, ridge) if chosen.based else None
+        elif fallback == "linear":
             other = linear_model(options, rows, ridge)
         else:
             other = with_classes(cart_tree(options, rows if self.sampled else self.rows, *size, self.seed), rows.y)
-        sizes = self.sizes(floor)
-        return Choice(depth, trial.strength, trial.temperature, fallback, None, other, ridge, means, sizes)
+        return Choice(
+            depth,
+            trial.strength,
+            trial.temperature,
+            chosen.penalty,
+            None if own else fallback,
+            base,
+            other,
+            ridge,
+            limits,
+            means,
+            self.sizes(trial.answers if own else floor),
+        )
+
+    def split(self, train: NDArray[np.intp], held: NDArray[np.intp], clips: bool) -> tuple[Rows, Floats]:
+        """Some of the rows, and the features of others, clipped to the limits of the first or not."""
+        part, X = self.part(train), self.rows.X[held]
+        limits = limits_of(self.options, part) if clips else None
+        return (part, X) if limits is None else (clipped(part, limits), np.clip(X, *limits))
 
     def part(self, train: NDArray[np.intp]) -> Rows:
         """Some of the rows."""
@@ -263,20 +326,28 @@ class Folds:
             answers[held] = part.best_constant().outputs(np.zeros((1, 1)))[0] * self.unit
         return answers
 
-    def method(self, depth: int, bases: list[Tree] | None, rivals: list[Floats], ridge: float) -> Trial:
+    def method(self, setting: Setting, bases: list[Tree] | None, rivals: list[Floats], ridge: float) -> Trial:
         """Trees of the method, on what ``bases`` leave; given up once they are clearly worse than one of ``rivals``."""
         options = self.options
-        changes = {"max_depth": depth, "floor": False, "verbose": 0, "on_interrupt": "keep", "random_state": self.seed}
+        changes = {
+            "max_depth": setting.depth,
+            "floor": False,
+            "verbose": 0,
+            "on_interrupt": "keep",
+            "random_state": self.seed,
+        }
         shrinks = options.recipe.shrink is not None and options.leaf_shrinkage in (None, "cv")
         if shrinks:
             changes["leaf_shrinkage"] = 0.0
+        if setting.penalty is not None:
+            changes |= {"split_penalty": setting.penalty, "l1_ratio": 1.0}
         if options.time_limit is not None:
             changes["time_limit"] = max(SHARE * options.time_limit / (2 * len(self.parts)), 1e-2)
         answers: list[Floats] = []
         strengths: tuple[float, ...] = (0.0,)
         seen = np.zeros(len(self.rows.X), bool)
         for number, (train, held) in enumerate(self.parts):
-            part, X = self.part(train), self.rows.X[held]
+            part, X = self.split(train, held, setting.clips)
             trial = clone(options).set_params(**changes)
             trial.encoder_ = None
             base = None if bases is None else bases[number]
