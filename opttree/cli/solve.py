@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
         "--require", action="append", metavar="COLUMN", help="a split on this column, by mip; repeatable"
     )
     solve.add_argument(
-        "--forbid", action="append", metavar="COLUMN", help="no split on this column, by mip; repeatable"
+        "--forbid", action="append", metavar="COLUMN", help="no split on this column, by bnb or mip; repeatable"
     )
     solve.add_argument("--n-thresholds", default="all", metavar="K", help="candidates per feature; default: all")
     solve.add_argument("--gap", type=float, metavar="G", help="relative gap that counts as proved")

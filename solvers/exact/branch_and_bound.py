@@ -20,7 +20,7 @@ from opttree.runtime.interrupts import in_background
 from opttree.runtime.options import option
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
-from opttree.statement.constraints import MaxSplits
+from opttree.statement.constraints import ForbidSplit, MaxSplits
 from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
 from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
@@ -38,7 +38,8 @@ class BranchAndBound(Solver):
     """Prove an optimal axis-aligned tree over all thresholds by branch and bound on intervals of thresholds.
 
     All losses with constant leaves, squared loss with linear leaves (fitted in every leaf and not clipped, see
-    `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``; depth 1 to 6. Under squared and 0/1 loss
+    `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``, `ForbidSplit`;
+    depth 1 to 6. Under squared and 0/1 loss
     depth 2 takes tenths of a second and depth 3 mostly seconds on thousands of rows, where the features tell much of
     the target. Where it has hardly any signal, proofs take much longer: 45,781 rows of three features with an R2 of
     .0006 are open after 20 s at depth 2. From depth 4 on, the bound at a time limit is the result on all but small
@@ -71,7 +72,7 @@ class BranchAndBound(Solver):
     ('OPTIMAL', 0.0)
     """
 
-    respects = (MaxSplits,)
+    respects = (MaxSplits, ForbidSplit)
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
     init: Solver | None = option(
         factory=CartInit,
@@ -113,6 +114,7 @@ class BranchAndBound(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
         exact, began = ExactTreeProblem(problem, self.max_splits), now()
+        forbids = any(isinstance(c, ForbidSplit) for c in problem.constraints)  # which the start tree may not heed
         large = problem.X.size >= LARGE  # sorting alone takes longer than the first bounds
         floor = outputs_bound(problem, exact.n_splits) if large else 0.0
         one_leaf = Step(exact.fitted(problem.best_constant()), bound=floor, phase="constant")
@@ -128,7 +130,7 @@ class BranchAndBound(Solver):
         if start is not None:
             start = exact.fitted(start)
             yield Step(start, phase="start")
-        elif self.init is not None and not (self.init == CartInit() and is_quick(exact)):
+        elif self.init is not None and not forbids and not (self.init == CartInit() and is_quick(exact)):
             start = yield from self._first(self.init, exact, seeds[0])
         with limited(count(self.n_jobs)):
             begun = partial(Search, exact, start, self.gap, self.memory, self.queue_memory)

@@ -102,7 +102,7 @@ def equal_rows_bound(exact: ExactTreeProblem) -> float:
     """The loss that is left where only rows of equal features share a leaf; 0 where no rows are equal."""
     kernel, rows = exact.kernel, exact.kernel.rows
     if exact.by_words:
-        first, group = equal_rows(exact.problem.ranks)
+        first, group = equal_rows(exact.ranks)
         rows = np.zeros((first.size, rows.shape[1]))
         np.add.at(rows, group, kernel.rows)
     if len(rows) == exact.problem.n_samples or exact.problem.leaves != "constant":

@@ -17,7 +17,7 @@ def columns_of(exact: ExactTreeProblem) -> NDArray[np.int64] | None:
     """(B, 2) feature and last rank on the left of all cuts of a table, those left out that divide the rows as others
     do; None unless the table is one of few values whose tree may have all splits that its depth allows.
     """
-    problem, ranks = exact.problem, exact.problem.ranks
+    problem, ranks = exact.problem, exact.ranks
     cuts = ranks.max(axis=1)
     if not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= MOST_COLUMNS:
         return None
@@ -33,7 +33,7 @@ class Columns:
     def __init__(self, exact: ExactTreeProblem, columns: NDArray[np.int64], memory: float, counts: Any) -> None:
         problem, kernel = exact.problem, exact.kernel
         n, depth = problem.n_samples, problem.depth
-        left = problem.ranks[columns[:, 0]] <= columns[:, 1:]
+        left = exact.ranks[columns[:, 0]] <= columns[:, 1:]
         words = np.zeros((len(columns), -(-n // 64) * 8), np.uint8)
         packed = np.packbits(left, axis=1, bitorder="little")
         words[:, : packed.shape[1]] = packed
@@ -44,7 +44,7 @@ class Columns:
             label, first, own, words.view("<u8").astype(np.uint64), kernel.price, kernel.min_leaf, kernel.slack
         )
         self.levels = kernels.make_levels(n, len(columns), problem.n_outputs, depth)
-        self.known = kernels.make_known(n, depth, memory)
+        self.known = kernels.make_known(n, len(columns), depth, memory)
         self.levels.rows[0], self.levels.size[0] = np.arange(n), n
         np.bitwise_or(words.view("<u8")[0], ~words.view("<u8")[0], out=self.levels.key[0])
         if n % 64:

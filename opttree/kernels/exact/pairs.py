@@ -8,6 +8,7 @@ nearly the same, as each row that leaves takes away one error at most.
 """
 
 from collections import namedtuple
+from math import comb
 
 import numpy as np
 
@@ -51,10 +52,11 @@ def make_levels(n, n_columns, n_classes, depth):
     )
 
 
-def make_known(n, depth, memory):
-    """Room for sets of rows, in so many mebibytes."""
+def make_known(n, n_columns, depth, memory):
+    """Room for the sets of rows that there can be, but in so many mebibytes at most."""
     W, size = -(-n // BITS), 2 ** max(depth - 1, 2) - 1
-    capacity = int(max(memory * 2**20 / (8.0 * W + 4.0 * size + 33.0), 16))
+    sets = sum(comb(n_columns, level) * 2.0**level for level in range(1, depth - 1))
+    capacity = int(min(max(memory * 2**20 / (8.0 * W + 4.0 * size + 33.0), 16), sets + 1))
     table = np.full(2 ** int(np.ceil(np.log2(2.0 * capacity))), EMPTY)
     return Known(
         table,

@@ -14,14 +14,14 @@ from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves
 from opttree.runtime.options import Checked, option
-from opttree.statement.constraints import MaxSplits
+from opttree.statement.constraints import Constraint, ForbidSplit, MaxSplits
 from opttree.statement.penalties import L1, L2, SplitPrice
 from opttree.statement.problem import TreeProblem
 
 Floats = NDArray[np.float64]
 SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
 NOISE = 0.1  # of the slack: rounding errors of a cost
-MOST_WORDS = 200_000  # rows, up to which 0/1 loss is by words of 64 of them
+MOST_WORDS = 50_000_000  # numbers in X, up to which 0/1 loss is by words of 64 rows
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
 
@@ -41,6 +41,11 @@ def equal_rows(ranks: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.i
     place = np.empty(order.size, np.intp)
     place[order] = np.arange(order.size)
     return first[order], place[group]
+
+
+def _is_stated(constraint: Constraint) -> bool:
+    """Whether the search keeps to a side constraint."""
+    return isinstance(constraint, MaxSplits) or (isinstance(constraint, ForbidSplit) and constraint.where is None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +107,9 @@ class ExactTreeProblem(Checked):
         """
         if problem.splits != "axis":
             return "its splits are oblique; branch and bound over thresholds is for axis-aligned ones"
-        other = next((c for c in problem.constraints if not isinstance(c, MaxSplits)), None)
+        other = next((c for c in problem.constraints if not _is_stated(c)), None)
         if other is not None:
-            return f"it has the side constraint {other!r}; the exact search states MaxSplits"
+            return f"it has the side constraint {other!r}; the search states MaxSplits, and ForbidSplit of all levels"
         if (reason := problem.loss_function.refusal("form")) is not None:
             return reason
         if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
@@ -117,6 +122,16 @@ class ExactTreeProblem(Checked):
             if not isinstance(penalty, (L1, L2, SplitPrice)):
                 return f"the penalty {penalty!r} is not known to be a price of splits"
         return None
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int32]:
+        """(p, n) number of each row's value among those of a feature; 0 for all rows where no split is allowed."""
+        forbidden = [c.feature for c in self.problem.constraints if isinstance(c, ForbidSplit)]
+        if not forbidden:
+            return self.problem.ranks
+        ranks = self.problem.ranks.copy()
+        ranks[forbidden] = 0
+        return ranks
 
     @property
     def n_splits(self) -> int:
@@ -145,7 +160,7 @@ class ExactTreeProblem(Checked):
         """Whether costs are numbers of errors, but for the price of splits, so that words of 64 rows serve the two last
         levels.
         """
-        return self._form == "errors" and self._equal_weights and self.problem.n_samples <= MOST_WORDS
+        return self._form == "errors" and self._equal_weights and self.problem.X.size <= MOST_WORDS
 
     @property
     def _form(self) -> str | None:
@@ -158,7 +173,7 @@ class ExactTreeProblem(Checked):
     @cached_property
     def kernel(self) -> Any:
         """The `opttree.kernels.exact.statistics.Problem`."""
-        problem, ranks = self.problem, self.problem.ranks
+        problem, ranks = self.problem, self.ranks
         w = problem.w / self.unit
         n = problem.n_samples
         ridge = np.zeros(0)
@@ -289,7 +304,7 @@ class ExactTreeProblem(Checked):
         Tree
             The tree.
         """
-        X, ranks = self.problem.X, self.problem.ranks
+        X, ranks = self.problem.X, self.ranks
         links: list[tuple[int, int]] = []
         A, b = [], []
         pending = [(0, np.arange(X.shape[0]))]
