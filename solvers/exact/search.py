@@ -180,8 +180,7 @@ class Search:
         self._aim(1.0 - self.gap)
         room.counts[buckets.MOST] = QUICK // self.kernel.rows.shape[1] // (1 if self.exact.by_words else 3)
         if self.work == self._rounds:
-            where = self.exact.problem.depth, self.exact.n_splits, self.node, self.queue, self.state, self.splits
-            self.queue = kernels.alone(*where, room)
+            self.queue = self._evaluated(intervals.new_interval(len(self.node.reach)), 0, np.empty((2, 3)), room, 0.0)
         else:
             self.work()
         whole = not buckets.stopped(room.counts)
@@ -298,11 +297,15 @@ class Search:
         room = self.idle.pop()
         try:
             aim = min(self.state[kernels.BEST] - self.kernel.slack, self.state[kernels.TARGET])
-            where = self.exact.problem.depth, self.exact.n_splits, self.node, aim, cut.interval, cut.at
-            kernels.evaluate(*where, cut.found, room)
+            self._evaluated(cut.interval, cut.at, cut.found, room, aim)
             cut.splits, cut.reach = room.work.splits[0].copy(), room.work.reaches[0, :, 1].copy()
         finally:
             self.idle.append(room)
+
+    def _evaluated(self, interval: Any, at: int, found: Any, room: kernels.Room, aim: float) -> Any:
+        """Evaluate a cut of an interval into ``found``, or for 0 cuts of the queue, which is returned."""
+        where = self.exact.problem.depth, self.exact.n_splits, self.node, aim, interval, at, found, room
+        return kernels.evaluate(*where, self.queue, self.state, self.splits)
 
     def _settle(self, cut: Cut) -> None:
         state, feature = self.state, cut.interval.place[intervals.FEATURE]

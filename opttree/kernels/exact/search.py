@@ -599,41 +599,36 @@ def levels(depth, n_splits, level, side, m, problem, target, room):
 
 
 @kernel()
-def evaluate(depth, n_splits, node, aim, interval, c, found, room):
+def evaluate(depth, n_splits, node, aim, interval, c, found, room, queue, state, splits):
     """Evaluate cut ``c`` of an interval of the whole tree's search: both sides, of up to ``depth - 1`` >= 1 levels,
     with ``aim`` the cost to beat. ``found``, and the sides' splits and reach in ``room.work``, are those of level 0.
+
+    For ``c`` 0 cuts of the ``queue`` are evaluated one after another, to the end of the search or until it is to stop;
+    ``splits`` are those of the best tree. Returns the queue, which may have grown.
     """
     order, m, problem, work = node.order, node.m, node.problem, room.work
-    j, share = interval.place[FEATURE], interval.place[SHARE]
-    divide(order, m, j, c, problem.rank, work.orders[0, 0], work.orders[0, 1])
-    copy_reach(interval.left_reach, work.reaches[0, 0, 0])
-    copy_reach(interval.right_reach, work.reaches[0, 1, 0])
-    for way in range(2):
-        rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
-        own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
-        target = aim - problem.price - other
-        found[way] = levels(depth - 1, own, 0 * way, way, rows, problem, target, room)
-
-
-@kernel()
-def alone(depth, n_splits, node, queue, state, splits, room):
-    """Evaluate cuts of the whole tree, one after another, to the end of the search or until it is to stop; ``splits``
-    are those of the best tree. Returns the queue, which may have grown.
-    """
-    work, problem, order = room.work, node.problem, node.order
-    interval, found = new_interval(problem.rank.shape[0]), np.empty((2, 3))
+    price, alone = problem.price, c == 0
     while True:
-        if queue.size[1] < 2:
-            queue = grown(queue)
-        c = take(queue, node, state, stopped(room.counts), interval, room.buckets)
-        if c == 0:
+        if alone:
+            if queue.size[1] < 2:
+                queue = grown(queue)
+            c = take(queue, node, state, stopped(room.counts), interval, room.buckets)
+            if c == 0:
+                return queue
+            aim = min(state[BEST] - problem.slack, state[TARGET])
+        j, share = interval.place[FEATURE], interval.place[SHARE]
+        divide(order, m, j, c, problem.rank, work.orders[0, 0], work.orders[0, 1])
+        copy_reach(interval.left_reach, work.reaches[0, 0, 0])
+        copy_reach(interval.right_reach, work.reaches[0, 1, 0])
+        for way in range(2):
+            rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
+            own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
+            found[way] = levels(depth - 1, own, 0 * way, way, rows, problem, aim - price - other, room)
+        if not alone:
             return queue
-        evaluate(depth, n_splits, node, min(state[BEST] - problem.slack, state[TARGET]), interval, c, found, room)
-        cost = found[0, 0] + found[1, 0] + problem.price
-        if cost < state[BEST]:
+        if found[0, 0] + found[1, 0] + price < state[BEST]:
             state[CHANGES] += 1
-            j = interval.place[FEATURE]
-            state[BEST] = cost
+            state[BEST] = found[0, 0] + found[1, 0] + price
             splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
             graft(splits, work.splits[0, 0], work.splits[0, 1], depth - 1)
             state[CHANGES] += 1
