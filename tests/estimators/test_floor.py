@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import opttree
 from opttree.encoding import Value
+from opttree.estimators.steps.floor import Folds
 
 SINGLE = [
     ("TAO", {}),
@@ -254,3 +255,18 @@ def test_useless_features_cost_little(tmp_path):
     assert model.score(X[500:], y[500:]) > given.score(X[500:], y[500:]) + 0.02
     own = opttree.TAORegressor(split_penalty=1e-5, random_state=0).fit(X[:500], y[:500])
     assert own.split_penalty_ is None
+
+
+def test_a_depth_that_does_not_fit_into_memory_is_not_taken(monkeypatch):
+    usual = Folds.method
+
+    def method(self, setting, *arguments):
+        if setting.depth > 2:
+            raise MemoryError
+        return usual(self, setting, *arguments)
+
+    monkeypatch.setattr(Folds, "method", method)
+    X, y = drawn("boxes", 0)
+    model = opttree.TAORegressor(random_state=0).fit(X, y)
+    assert model.best_depth_ == 2
+    assert model.floor_errors_["depth 4"] == np.inf

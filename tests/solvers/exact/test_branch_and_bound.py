@@ -291,3 +291,31 @@ def test_words_of_rows_find_what_histograms_find(seed, monkeypatch):
     assert by_words.bound <= by_words.objective + 1e-9
     monkeypatch.setattr(exact_problem, "MOST_WORDS", 0)
     assert solve(problem, solver).objective == pytest.approx(by_words.objective, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_columns_of_few_values_find_what_histograms_find(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    n, K, depth = int(rng.choice([2, 20, 64, 65, 150])), int(rng.choice([2, 2, 3, 8])), int(rng.choice([2, 3, 3, 4]))
+    p = int(rng.integers(1, 8 if depth < 4 else 4))
+    X = np.column_stack([rng.integers(0, rng.choice([2, 2, 3, 5]), n) for _ in range(p)]).astype(float)
+    y = np.where(rng.random(n) < rng.uniform(0.1, 1), rng.integers(0, K, n), X[:, 0] > X[:, -1])
+    price = float(rng.choice([0.0, 0.5, 1.3])) / n
+    options = {"penalties": (SplitPrice(price),) if price else (), "min_leaf": min(int(rng.choice([1, 1, 2, 5])), n)}
+    problem = TreeProblem(X, y, depth=depth, splits="axis", loss="zero_one", **options)
+    found = [solve(problem, BranchAndBound(memory=memory)) for memory in (256.0, 1e-5)]
+    assert all(result.termination is Termination.OPTIMAL for result in found)
+    assert found[0].bound <= found[0].objective + 1e-9
+    monkeypatch.setattr(exact_problem, "MOST_WORDS", 0)
+    best = solve(problem, BranchAndBound()).objective
+    assert [result.objective for result in found] == pytest.approx([best, best], abs=1e-12)
+
+
+def test_a_search_of_columns_that_is_stopped_has_valid_bounds():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 2, (3000, 90)).astype(float), rng.integers(0, 2, 3000)
+    problem = TreeProblem(X, y, depth=5, splits="axis", loss="zero_one")
+    result = solve(problem, BranchAndBound(), time_limit=0.5)
+    assert result.termination is Termination.TIME_LIMIT
+    assert 0.0 <= result.bound < result.objective
+    assert result.seconds < 3.0
