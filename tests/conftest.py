@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ if "OPTTREE_DATA" not in os.environ and _SHARED.is_dir():
 import numba  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from _pytest.mark.structures import ParameterSet  # noqa: E402
 from xdist.scheduler import LoadScopeScheduling  # noqa: E402
 
 from opttree import datasets  # noqa: E402
@@ -75,6 +76,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if SIDE_BY_SIDE:
         order = {piece: (-seconds_of(piece), piece) for piece in {piece_of(item.nodeid) for item in items}}
         items.sort(key=lambda item: order[piece_of(item.nodeid)])
+
+
+def thinned(cases: Iterable[Any], every: int) -> list[Any]:
+    """Cases of a test: every so many-th runs by default, the others are run by ``make long``."""
+    found: list[Any] = []
+    for number, case in enumerate(cases):
+        if number % every == 0:
+            found.append(case)
+        elif isinstance(case, ParameterSet):
+            found.append(pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.long]))
+        else:
+            found.append(pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long))
+    return found
 
 
 def own_clock() -> float:

@@ -85,7 +85,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
         seed = int(np.random.default_rng().integers(2**31 - 1))
     kinds, signs = kinds_of(options), monotone_signs(options)
     held_out = options.validation_fraction is not None or fit.valid is not None
-    linear = signs is None and problem.leaves == "linear" and problem.loss == "squared"
+    linear = signs is None and kinds[0] != "cart" and problem.leaves == "linear" and problem.loss == "squared"
     starts = [None, "cv"] if held_out and linear and problem.n_samples < FEW_ROWS else [None]
     share = None if fit.time_limit is None else fit.time_limit / (len(kinds) + len(starts) - 1)
     results: dict[tuple[Any, Any], Any] = {}

@@ -147,7 +147,7 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
     split's, or a linear leaf's, to its features in proportion to weight times standard deviation. In an axis-aligned
     tree whose leaves predict means this is the decrease of the squared error, or of the Gini impurity, as
     scikit-learn's. In soft trees nodes count every row by its probability. A forest's is the mean of its trees', of
-    those of the first layer. Zeros for a model of one value.
+    those of the first layer; trees of boosting count by the variance of their outputs. Zeros for a model of one value.
 
     Parameters
     ----------
@@ -184,8 +184,17 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
     weight = weight / weight.sum()
     trees = model.layers[0] if isinstance(model, Forest) else (model,)
     spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
-    total = np.sum([_explained(tree, X, weight, spread) for tree in trees], axis=0)
+    boosted = isinstance(model, Forest) and model.starts is not None
+    parts = [
+        (_variance(tree.outputs(X), weight) if boosted else 1.0) * _explained(tree, X, weight, spread) for tree in trees
+    ]
+    total = np.sum(parts, axis=0)
     return total / total.sum() if total.sum() > 0.0 else total
+
+
+def _variance(outputs: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """The variance of outputs (n, K), summed over K, under weights of sum one."""
+    return float(weight @ np.square(outputs - weight @ outputs).sum(axis=1))
 
 
 def _explained(tree: Tree, X: NDArray[np.float64], weight: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray:

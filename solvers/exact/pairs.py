@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opttree.kernels.exact import pairs as kernels
 from opttree.problems import ExactTreeProblem
 
-MOST_COLUMNS = 400  # cuts of a table of few values, at most
+MOST_COLUMNS, MOST_BITS = 400, 20_000_000  # cuts of a table of few values, and these times its rows, at most
 
 
 def columns_of(exact: ExactTreeProblem) -> NDArray[np.int64] | None:
@@ -19,7 +19,8 @@ def columns_of(exact: ExactTreeProblem) -> NDArray[np.int64] | None:
     """
     problem, ranks = exact.problem, exact.ranks
     cuts = ranks.max(axis=1)
-    if not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= MOST_COLUMNS:
+    most = min(MOST_COLUMNS, MOST_BITS // problem.n_samples)
+    if not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= most:
         return None
     columns = np.array([(j, r) for j, n_cuts in enumerate(cuts) for r in range(n_cuts)], np.int64)
     left = ranks[columns[:, 0]] <= columns[:, 1:]

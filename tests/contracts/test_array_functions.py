@@ -23,7 +23,7 @@ from opttree.problems.smooth.batch import SmoothBatch
 from opttree.runtime import devices
 from solvers import GET, ORRT, GreedyInit, solve
 from solvers.descent import Adam, geometric, run_all
-from tests.conftest import regression_problem
+from tests.conftest import regression_problem, thinned
 from tests.device_cases import (
     SHORT,
     SOLVERS,
@@ -164,7 +164,7 @@ def test_estimators_and_the_command_line_take_pytorch(by_arrays, tmp_path):
     assert main(["fit", str(table), "--method", "orrt", *options]) == 0
 
 
-@pytest.mark.parametrize("estimator", STREAMS.values(), ids=STREAMS)
+@pytest.mark.parametrize("estimator", thinned(STREAMS.values(), 2), ids=STREAMS)
 def test_rows_in_parts_are_learnt_by_array_functions(by_arrays, estimator):
     streams_alike(estimator, "torch")
 

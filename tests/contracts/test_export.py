@@ -17,6 +17,7 @@ from opttree import export
 from opttree.export import standalone
 from opttree.model.files import as_saved
 from opttree.tables.encoding import raw_columns
+from tests.conftest import thinned
 from tests.export_models import MODELS, answers, fitted
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -127,7 +128,7 @@ def in_database(name, run):
     np.testing.assert_allclose(found.to_numpy(float), expected, **CLOSE)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 2))
 def test_sqlite_answers_alike(name):
     def run(frame, query):
         with closing(sqlite3.connect(":memory:")) as database:
@@ -137,7 +138,7 @@ def test_sqlite_answers_alike(name):
     in_database(name, run)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 3))
 def test_duckdb_answers_alike(name):
     duckdb = pytest.importorskip("duckdb")
 

@@ -223,7 +223,7 @@ class Own(Solver):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_race_runs_in_any_folder_with_solvers_that_lie_beside_the_script(tmp_path):
     for name in ("experiments", "solvers", "opttree", "random"):  # none of them on the path of the script
         put(tmp_path / "work" / name / "__init__.py")

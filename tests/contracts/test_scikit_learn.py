@@ -69,6 +69,8 @@ VARIANTS = [
     BoostedTreesClassifier("axis", n_estimators=4),
 ]
 
+SHORT = (1, 4, 9, 12, 16, 17, 20, 21, 23, 26, 28, 33, 35)  # an estimator of each family; the others' checks take long
+
 
 # Forests, boosting, GradTree, SDTR: samples, batches and held-out rows are drawn by rows. For the others,
 # hundreds of quasi-Newton steps, and 2-means on repeated rows, tell weights from repetitions by rounding: 1e-6 here,
@@ -89,7 +91,11 @@ def skipped_by_scikit_learn():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize("estimator", VARIANTS, ids=repr)
+@pytest.mark.parametrize(
+    "estimator",
+    [one if k in SHORT else pytest.param(one, marks=pytest.mark.long) for k, one in enumerate(VARIANTS)],
+    ids=repr,
+)
 def test_scikit_learns_own_checks(estimator, skipped_by_scikit_learn):
     drawn = (TAOForestRegressor, TAOForestClassifier, BoostedTreesRegressor, BoostedTreesClassifier)
     late = (RADDTRegressor, RADDTClassifier, DTSemNetRegressor, DTSemNetClassifier)

@@ -37,6 +37,7 @@ from solvers.conformance import (
     example_solvers,
     refusal,
 )
+from tests.conftest import thinned
 
 FORESTS = {method.solver for method in METHODS.values() if method.solver and method.is_forest}  # see test_forest.py
 EXPORTED = {name: getattr(solvers, name) for name in solvers.__all__}
@@ -66,7 +67,7 @@ def test_every_solver_is_in_the_list():
 
 
 @pytest.mark.parametrize(
-    ("solver", "name"), [(solver, name) for solver, names in TAKEN.items() for name in names], ids=repr
+    ("solver", "name"), thinned([(solver, name) for solver, names in TAKEN.items() for name in names], 2), ids=repr
 )
 def test_results_are_feasible_recomputable_and_the_same_on_any_number_of_threads(solver, name):
     check_results(solver, PROBLEMS[name], name)

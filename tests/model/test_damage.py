@@ -13,7 +13,7 @@ import pytest
 
 import opttree
 from opttree import Forest, Tree
-from tests.conftest import own_clock
+from tests.conftest import own_clock, thinned
 from tests.model_files import DAMAGE, check_answers, content, damaged, models, packed, places, unpacked
 from tests.trees import random_tree
 
@@ -63,7 +63,7 @@ def check_file(path):
     assert len(said) < 600
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thinned(NAMES, 3))
 def test_any_value_in_the_place_of_any_entry(name, tmp_path):
     path = tmp_path / "bad.json"
     data = saved(name)

@@ -78,6 +78,7 @@ def test_profiles_and_integrals(race):
     assert "4 solvers on 2 problems" in repr(race) or "3 solvers on 2 problems" in repr(race)
 
 
+@pytest.mark.long
 def test_four_pictures_and_a_page(race, tmp_path):
     assert len(race.plot(tmp_path / "pictures")) == 4
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 4
@@ -141,6 +142,7 @@ def test_a_proof_over_some_trees_is_no_proved_optimum():
     assert whole.references()["reference"].item() < race.references()["reference"].item() + 1e-12
 
 
+@pytest.mark.long
 def test_labels_may_hold_any_sign(tmp_path):
     entrants = {"TAO+": CartInit(), "TAO-": CartInit(min_rows=3), "$_{": RandomInit(), "_x": LocalSearch(n_starts=1)}
     race = opttree.race({"../a/b $": problem()}, entrants, 1.0)
@@ -299,6 +301,7 @@ def test_a_run_that_compiles_may_end_without_a_tree():
     assert opttree.race(PROBLEMS, Late(), 5.0).to_frame()["status"].tolist() == ["ok", "ok"]
 
 
+@pytest.mark.long
 def test_a_bound_above_any_tree_is_refuted_and_said():
     race = opttree.race(PROBLEMS, {"liar": Liar(), "exact": BranchAndBound()}, 5.0)
     fallen = race.proofs.refutations()

@@ -128,6 +128,7 @@ def test_a_method_that_is_not_there_is_skipped_with_the_reason(tmp_path, monkeyp
         methods.estimator_class("nowhere", "regression")
 
 
+@pytest.mark.long
 def test_a_run_that_takes_too_long_is_ended_and_stays_ended_under_the_same_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "GRACE", (1.0, 0.0))
     slow = Method("random-forest", {"n_estimators": 100_000}, depth=False)
@@ -147,6 +148,7 @@ def test_a_run_that_takes_too_much_memory_is_ended(tmp_path):
     assert run(stated, store) == {"kept": 1}
 
 
+@pytest.mark.long
 def test_a_sandbox_that_dies_is_a_failure_and_a_new_one_takes_over(tmp_path):
     one, threads = next(small().runs(Protocol.version())), os.cpu_count()
     sandbox.supervise(Protocol, one, threads)
@@ -245,7 +247,7 @@ def test_a_run_killed_four_times_ends_in_the_same_store(tmp_path):
     pd.testing.assert_frame_equal(*traces)
 
 
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.long)])
 def test_a_slice_of_each_runs(tmp_path, needs_data, every):
     stated = reading.read("smoke_papers", "minute")
     stated = replace(stated, parts=stated.parts[::every])

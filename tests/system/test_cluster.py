@@ -46,6 +46,7 @@ def test_a_cluster_grows_the_same_forest_and_survives_the_loss_of_a_worker(needs
     assert starts.tree == solve(regression_problem(), MultiStart(TAO(max_iter=3), 3), random_state=0).tree
 
 
+@pytest.mark.long
 def test_the_dask_back_end_gives_the_same_rows(tmp_path):
     from distributed import LocalCluster
 

@@ -32,7 +32,7 @@ from opttree.problems.smooth.batch import SmoothBatch
 from opttree.runtime import devices
 from solvers import ORRT, SDTR, GradTree, HingeInit, solve, streaming
 from solvers.descent import LBFGS, Adam, QHAdam, geometric, run_all
-from tests.conftest import classification_problem, regression_problem
+from tests.conftest import classification_problem, regression_problem, thinned
 from tests.device_cases import (
     SOLVERS,
     STREAMS,
@@ -74,7 +74,7 @@ def on_both(problem, dtype, **options):
     return [SmoothTreeProblem(problem, dtype=dtype, device=device, **options) for device in ("cpu", "gpu")]
 
 
-@pytest.mark.parametrize(("options", "aggregation"), CASES)
+@pytest.mark.parametrize(("options", "aggregation"), thinned(CASES, 3))
 def test_value_gradient_and_masses_are_those_of_the_cpu(cp, options, aggregation):
     dtype = "float32" if options["depth"] == 1 else "float64"
     here = SmoothTreeProblem(statement(**options), alpha=2.0, aggregation=aggregation, dtype=dtype)
@@ -195,7 +195,7 @@ DRIVERS = {
 
 
 @pytest.mark.parametrize("loss", ["squared", "log"])
-@pytest.mark.parametrize(("driver", "options"), DRIVERS.values(), ids=DRIVERS)
+@pytest.mark.parametrize(("driver", "options"), thinned(DRIVERS.values(), 2), ids=DRIVERS)
 def test_starts_side_by_side_end_where_they_end_one_by_one(cp, driver, options, loss):
     problem = regression_problem(500, depth=2)
     if loss == "log":
@@ -230,7 +230,7 @@ def test_each_start_is_judged_and_stopped_by_itself(cp):
     close(ends[1], ends[0], "float64", 1e3)
 
 
-@pytest.mark.parametrize(("solver", "options", "n"), SOLVERS.values(), ids=SOLVERS)
+@pytest.mark.parametrize(("solver", "options", "n"), thinned(SOLVERS.values(), 2), ids=SOLVERS)
 def test_a_solver_ends_at_the_objective_of_the_cpu(cp, solver, options, n):
     problem = regression_problem(n, **options)
     results = [solve(problem, solver, random_state=0)]
@@ -305,7 +305,7 @@ DENSE = list(product(["squared", "zero_one"], ["entmax", "gumbel", "soft"], ["fl
 
 @pytest.mark.parametrize(
     ("loss", "index", "dtype"),
-    [case if k % 5 == 0 else pytest.param(*case, marks=pytest.mark.long) for k, case in enumerate(DENSE)],
+    [case if k % 6 == 0 else pytest.param(*case, marks=pytest.mark.long) for k, case in enumerate(DENSE)],
 )
 def test_dense_trees_descend_as_on_the_cpu(cp, loss, index, dtype):
     dense_descents_alike("gpu", loss, index, dtype)

@@ -91,6 +91,7 @@ def race():
     return opttree.race(PROBLEMS, entrants, 5.0, n_jobs=2)
 
 
+@pytest.mark.long
 def test_a_killed_race_loses_nothing_that_was_done(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(

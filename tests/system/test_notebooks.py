@@ -25,7 +25,7 @@ def test_there_are_six():
     assert len(NOTEBOOKS) == 6
 
 
-SHORT = ("exact_trees.ipynb", "write_your_own_solver.ipynb")  # the others are run by `make long`
+SHORT = ("write_your_own_solver.ipynb",)  # the others are run by `make long`
 
 
 @pytest.mark.slow

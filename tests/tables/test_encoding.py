@@ -20,6 +20,7 @@ from opttree import (
     TAORegressor,
 )
 from opttree.tables.encoding import Column, Encoding, Levels, Missing, Unread, Value
+from tests.conftest import thinned
 from tests.export_models import table
 
 
@@ -171,7 +172,9 @@ USELESS = [
 
 
 @pytest.mark.parametrize("model", USELESS, ids=repr)
-@pytest.mark.parametrize(("k", "n"), [(1, 300), (2, 300), (3, 300), (5, 300), (10, 300), (10, 150), (20, 300)])
+@pytest.mark.parametrize(
+    ("k", "n"), thinned([(1, 300), (2, 300), (3, 300), (5, 300), (10, 300), (10, 150), (20, 300)], 3)
+)
 @pytest.mark.filterwarnings("ignore::opttree.TableWarning")
 def test_a_useless_column_of_rare_levels_costs_nothing(model, k, n):
     rng = np.random.default_rng(k)

@@ -183,6 +183,7 @@ print(json.dumps([compiled, model.result_.objective, model.result_.compile_secon
 """
 
 
+@pytest.mark.long
 def test_a_first_fit_loads_what_other_processes_compiled(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name not in (ahead.ALONE, "NUMBA_NUM_THREADS")}
     environment |= {"NUMBA_CACHE_DIR": str(tmp_path)}

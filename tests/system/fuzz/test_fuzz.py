@@ -1,11 +1,11 @@
-"""A minute of fuzzing, with shrinking; a campaign is ``python -m tests.system.fuzz``."""
+"""Half a minute of fuzzing, with shrinking; a campaign is ``python -m tests.system.fuzz``."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.system.fuzz.campaign import PARTS, run
 
-EXAMPLES = {"estimators": 250, "limits": 15, "solvers": 150, "oracle": 100, "files": 1500, "tables as text": 60}
+EXAMPLES = {"estimators": 120, "limits": 8, "solvers": 80, "oracle": 50, "files": 800, "tables as text": 30}
 
 
 @pytest.mark.slow
