@@ -31,7 +31,7 @@ __all__ = ["BoostedTreesClassifier", "BoostedTreesRegressor"]
 DEPTHS = {"oblique": 5, "axis": 8, "cart": 6}  # default depth of the trees
 DEPTH = 4  # default depth for other solvers' trees
 PASSES = 6  # TAO passes per tree
-FEW_ROWS = 2000  # below which a linear model is tried as the first term
+FEW_ROWS, MOST_FEATURES = 2000, 500  # below and up to which a linear model is tried as the first term
 ROWS = 10.0  # shrinkage: weight of the parent's model in a leaf, in rows
 
 
@@ -86,7 +86,8 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     kinds, signs = kinds_of(options), monotone_signs(options)
     held_out = options.validation_fraction is not None or fit.valid is not None
     linear = signs is None and kinds[0] != "cart" and problem.leaves == "linear" and problem.loss == "squared"
-    starts = [None, "cv"] if held_out and linear and problem.n_samples < FEW_ROWS else [None]
+    small = problem.n_samples < FEW_ROWS and problem.n_features <= MOST_FEATURES
+    starts = [None, "cv"] if held_out and linear and small else [None]
     share = None if fit.time_limit is None else fit.time_limit / (len(kinds) + len(starts) - 1)
     results: dict[tuple[Any, Any], Any] = {}
 
@@ -204,7 +205,8 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
     base_ : str
         The kind that ``base="auto"`` chose.
     begins_linear_ : bool
-        Whether the first term is a linear model, which is tried for squared loss below 2,000 rows.
+        Whether the first term is a linear model, which is tried for squared loss below 2,000 rows and up to
+        500 features.
     validation_loss_ : float
         Mean loss of the standardised outputs on the held-out rows.
     result_ : solvers.Result

@@ -45,7 +45,7 @@ def floor() -> Any:
           the error by one percent: the model's encoding then clips new rows, too, and takes a missing number as the
           mean.
         - From ten features on, l1 penalties of .001 and .01 on the splits of TAO and GET trees are tried, unless
-          ``split_penalty`` is given; ``split_penalty_`` is the one that was taken, or None.
+          ``split_penalty`` or ``l1_ratio`` is given; ``split_penalty_`` is the one that was taken, or None.
         - Linear leaves answer at most a tenth of the range of y beyond it, those of mixtures the range.
 
         ``floor_errors_`` has the errors. None: with ``max_depth="auto"``. There is none for losses other than

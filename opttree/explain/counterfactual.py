@@ -274,8 +274,9 @@ def _variables(
             continue
         first, feature = next((j, f) for j, f in made if isinstance(f, Value))
         unit = spread[first]
-        if feature.low is not None and feature.high is not None:  # missing ones are that far beyond the others
-            unit = max(feature.low - feature.fill, feature.fill - feature.high)
+        if feature.low is not None and feature.high is not None:  # missing ones may be that far beyond the others
+            beyond = max(feature.low - feature.fill, feature.fill - feature.high)
+            unit = beyond if beyond > 0.0 else unit
         columns.append(one)
         entries.append((float(value), 1.0 if is_boolean else 1.0 / unit, low, high, is_boolean, c, None))
     if not entries:

@@ -51,8 +51,8 @@ class Column:
 class Value:
     """A number, or a date in days since 1970.
 
-    With ``low`` and ``high``, numbers are clipped to this range and ``fill`` lies outside of it, so that a threshold
-    sends missing ones to one side.
+    With ``low`` and ``high``, numbers are clipped to this range. Where ``fill`` lies outside of it, a threshold sends
+    missing ones to one side; where it lies inside, outlying numbers are clipped and missing ones are like another.
 
     Parameters
     ----------
@@ -419,7 +419,7 @@ class Encoding:
         shown = _date(at) if column.kind == "date" else number(at, digits)
         if column.kind == "boolean" and feature.low is None and 0.0 <= at < 1.0:
             below, above = f"not {name}", name
-        elif feature.low is None or feature.high is None:
+        elif feature.low is None or feature.high is None or feature.low <= feature.fill <= feature.high:
             below, above = f"{name} <= {shown}", f"{name} > {shown}"
             if weight < 0.0:
                 below, above = f"{name} < {shown}", f"{name} >= {shown}"

@@ -126,11 +126,12 @@ class Boosting(Solver):
             if share is None or given is not None
             else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
         )
-        ridge = best_ridge(problem, rng.spawn(1)[0]) if self.ridge == "cv" else self.ridge
         runs: list[Run] = []
 
         def grown() -> Generator[None, Any, Termination]:
-            termination = Termination.ITERATION_LIMIT
+            termination, ridge = Termination.ITERATION_LIMIT, self.ridge
+            if ridge == "cv":
+                ridge = yield from best_ridge(problem, rng.spawn(1)[0])
             for start_rng in [rng] if repeats == 1 else rng.spawn(repeats):
                 if share is None or isinstance(share, TreeProblem):
                     train, valid = problem, given

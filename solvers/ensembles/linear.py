@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -41,13 +43,16 @@ def linear_term(problem: TreeProblem, ridge: float) -> Tree:
     return replace(tree, lower=(low - margin)[None], upper=(high + margin)[None])
 
 
-def best_ridge(problem: TreeProblem, rng: Rng) -> float:
-    """The strength with the lowest squared error on rows held out, five-fold."""
+def best_ridge(problem: TreeProblem, rng: Rng) -> Generator[None, Any, float]:
+    """The strength with the lowest squared error on rows held out, five-fold; yields between regressions."""
+    if problem.n_samples < 2:
+        return RIDGES[-1]
     folds = KFold(min(FOLDS, problem.n_samples), shuffle=True, random_state=int(rng.integers(2**31 - 1)))
     errors = np.zeros(len(RIDGES))
     for train, held in folds.split(problem.X):
         part, rest = problem.sample(train), problem.sample(held)
         for k, ridge in enumerate(RIDGES):
+            yield
             answers = linear_term(part, ridge).outputs(rest.X)
             errors[k] += np.sum(problem.w[held, None] * (rest.Y - answers) ** 2)
     return RIDGES[int(np.argmin(errors))]

@@ -200,7 +200,8 @@ class BranchAndBound(Solver):
         seen, began, asked = None, now(), False
         for _ in search.run():
             yield from search.improved()
-            if not asked and search.bound == 0.0 < search.cost and now() - began > LATE:
+            none = search.bound <= search.exact.objective(search.kernel.price)  # no more than a split costs
+            if not asked and none and search.cost > 0.0 and now() - began > LATE:
                 asked, exact = True, search.exact
                 search.floor = max(outputs_bound(exact.problem, exact.n_splits), equal_rows_bound(exact))
                 yield search.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -117,7 +118,7 @@ def sparse_front(
     Returns
     -------
     SparseFront
-        The trees.
+        The trees; after Ctrl-C those so far.
 
     Raises
     ------
@@ -139,15 +140,19 @@ def sparse_front(
     (True, [0, 1, 2, 3])
     """
     most = 2**problem.depth - 1
-    if max_splits is not None and not (isinstance(max_splits, int) and max_splits >= 0):
+    if max_splits is not None and (
+        isinstance(max_splits, bool) or not isinstance(max_splits, Integral) or max_splits < 0
+    ):
         raise ValueError(f"max_splits must be None or an integer >= 0; got {max_splits!r}")
     if time_limit is not None and not time_limit > 0.0:
         raise ValueError(f"time_limit must be None or > 0 seconds; got {time_limit!r}")
-    most = most if max_splits is None else min(most, max_splits)
+    most = most if max_splits is None else min(most, int(max_splits))
     base, began = BranchAndBound() if solver is None else solver, now()
     results: list[Result] = []
     for k in range(most + 1):
         left = None if time_limit is None else max((time_limit - (now() - began)) / (most + 1 - k), 1e-3)
         start = as_tree(results[-1].tree) if results else None
         results.append(solve(problem, replace(base, max_splits=k), start=start, time_limit=left if k else None))
+        if results[-1].termination is Termination.INTERRUPTED:
+            break
     return SparseFront(tuple(results))

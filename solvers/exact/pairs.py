@@ -11,6 +11,7 @@ from opttree.kernels.exact import pairs as kernels
 from opttree.problems import ExactTreeProblem
 
 MOST_COLUMNS, MOST_BITS = 400, 20_000_000  # cuts of a table of few values, and these times its rows, at most
+MOST_PAIRS = 1e9  # words of pairs that are counted without a look at the clock, at most
 
 
 def columns_of(exact: ExactTreeProblem) -> NDArray[np.int64] | None:
@@ -20,7 +21,8 @@ def columns_of(exact: ExactTreeProblem) -> NDArray[np.int64] | None:
     problem, ranks = exact.problem, exact.ranks
     cuts = ranks.max(axis=1)
     most = min(MOST_COLUMNS, MOST_BITS // problem.n_samples)
-    if not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= most:
+    pairs = cuts.sum() ** 2 * (problem.n_samples / 128) * problem.n_outputs  # words that two levels look at
+    if not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= most or pairs > MOST_PAIRS:
         return None
     columns = np.array([(j, r) for j, n_cuts in enumerate(cuts) for r in range(n_cuts)], np.int64)
     left = ranks[columns[:, 0]] <= columns[:, 1:]

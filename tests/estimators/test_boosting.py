@@ -61,3 +61,11 @@ def test_the_linear_term_is_a_ridge_regression():
     np.testing.assert_allclose(result.tree.predict(problem.X), ridge.predict(problem.X), rtol=1e-8)
     with pytest.raises(ValueError, match="begins with a linear model for squared loss"):
         solve(problem.restated(loss="absolute"), Boosting(ridge="cv"))
+
+
+def test_one_row_of_weight_is_a_constant():
+    X, y = make_friedman1(10, random_state=0)
+    weight = np.zeros(10)
+    weight[3] = 1.0
+    model = BoostedTreesRegressor("axis", n_estimators=3, random_state=0).fit(X, y, sample_weight=weight)
+    assert model.predict(X) == pytest.approx(y[3])

@@ -244,6 +244,30 @@ def test_heavy_tails_are_clipped_where_that_helps(tmp_path):
     assert named.score(frame[600:], y[600:]) > 0.95
 
 
+def test_clipped_models_take_tables_as_others_do():
+    X, y = heavy(900)
+    model = opttree.TAORegressor(leaves="linear", random_state=0).fit(pd.DataFrame(X[:600]), y[:600])  # named 0, 1, ..
+    assert any(f.low is not None for f in model.tree_.encoding.features)
+    np.testing.assert_array_equal(model.predict(pd.DataFrame(X)), model.predict(X))
+    score = model.score(X[600:], y[600:])
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.fit(X[:600], y[:600], sample_weight=np.zeros(600))
+    assert model.score(X[600:], y[600:]) == score  # the model of the earlier fit is whole
+    row = np.zeros((1, 4))
+    answer = model.predict(row)[0]
+    assert not opttree.explain.counterfactual(model, row, (answer - 0.2, answer + 0.2)).changes
+    axis = opttree.TAORegressor(leaves="linear", splits="axis", random_state=0).fit(X[:600], y[:600])
+    assert "missing" not in axis.to_text()
+    weight = np.random.default_rng(0).integers(1, 4, 600)
+    whole = np.repeat(np.arange(600), weight)
+    models = (
+        opttree.TAORegressor(leaves="linear", random_state=0).fit(X[:600], y[:600], sample_weight=weight.astype(float)),
+        opttree.TAORegressor(leaves="linear", random_state=0).fit(X[:600][whole], y[:600][whole]),
+    )
+    one, other = ([f.low for f in m.tree_.encoding.features] for m in models)
+    assert one == other
+
+
 def test_useless_features_cost_little(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 40))
@@ -253,8 +277,8 @@ def test_useless_features_cost_little(tmp_path):
     assert model.split_penalty == 1e-4  # as it was given
     given = opttree.TAORegressor(model.best_depth_, random_state=0).fit(X[:500], y[:500])
     assert model.score(X[500:], y[500:]) > given.score(X[500:], y[500:]) + 0.02
-    own = opttree.TAORegressor(split_penalty=1e-5, random_state=0).fit(X[:500], y[:500])
-    assert own.split_penalty_ is None
+    for options in ({"split_penalty": 1e-5}, {"l1_ratio": 0.5}):
+        assert opttree.TAORegressor(random_state=0, **options).fit(X[:500], y[:500]).split_penalty_ is None
 
 
 def test_a_depth_that_does_not_fit_into_memory_is_not_taken(monkeypatch):

@@ -58,9 +58,15 @@ def fit(
     """
     sets = named_sets(options, eval_set)
     eval_set = list(sets.values())[-1] if sets else None
-    rows = read_rows(options, X, y, sample_weight, eval_set)
-    with noted_interrupts() as interrupted, compiled_ahead(options):
-        record = fit_rows(options, rows, eval_set, streams=streams)
+    before = getattr(options, "encoder_", None)
+    try:
+        rows = read_rows(options, X, y, sample_weight, eval_set)
+        with noted_interrupts() as interrupted, compiled_ahead(options):
+            record = fit_rows(options, rows, eval_set, streams=streams)
+    except BaseException:
+        if before is not None:  # the model of an earlier fit stays, with its encoding
+            options.encoder_ = before
+        raise
     if sets:
         options.evals_result_ = history(options, sets)
     if interrupted():

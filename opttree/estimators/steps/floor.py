@@ -145,7 +145,8 @@ class Folds:
         self.options, self.seed, self.fit_rows, self.began = options, seed, fit_rows, now()
         self.numbers, self.ended = is_regressor(options), False
         fields = {one.name: one.default for one in dataclasses.fields(cast(Any, options))}
-        self.penalised = "l1_ratio" in fields and options.split_penalty == fields["split_penalty"]  # not given
+        given = ("split_penalty", "l1_ratio")
+        self.penalised = all(name in fields and getattr(options, name) == fields[name] for name in given)  # by default
         loss = "squared" if self.numbers else "log"
         used = rows.weight > 0.0
         whole = TreeProblem(rows.X[used], rows.y[used], 0, loss=loss, sample_weight=rows.weight[used])

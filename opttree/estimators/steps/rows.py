@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_ordered
+from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
 from opttree.statement.numbers import check_numbers
@@ -96,8 +97,11 @@ def encode(
 
 def read_new(options: Estimator, X: Any) -> Floats:
     """The features (n, p) of new rows."""
-    X = as_given(X)
-    if getattr(options, "encoder_", None) is not None:
+    X, encoder = as_given(X), getattr(options, "encoder_", None)
+    if isinstance(encoder, Limits):
+        how = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        Z = encoder.encoding_.encode(list(validate_data(options, as_array(X), reset=False, **how).T))
+    elif encoder is not None:
         Z = options.encoder_.encoding_.transform(check_table(options, X, reset=False))
     else:
         X = as_array(X)

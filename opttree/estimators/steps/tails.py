@@ -15,13 +15,20 @@ Floats = NDArray[np.float64]
 TAIL, BEYOND = 0.01, 0.5  # share of the rows in a tail, and how far beyond it values are kept, in ranges between tails
 
 
+class Limits(TableEncoder):
+    """Holds the encoding of a table of numbers of which some are clipped; columns are known by their places."""
+
+
 def limits_of(options: Estimator, rows: Rows) -> Floats | None:
     """(2, p) where features are clipped, infinite for those that are not; None if none is.
 
     A feature is clipped half a range beyond its first and last percentile, the range being that between the two.
     """
-    X = rows.X[rows.weight > 0.0]
-    low, high = np.quantile(X, [TAIL, 1.0 - TAIL], axis=0)
+    X, weight = rows.X[rows.weight > 0.0], rows.weight[rows.weight > 0.0]
+    order = np.argsort(X, axis=0, kind="stable")
+    share = np.cumsum(weight[order], axis=0) / weight.sum()
+    first = np.argmax(share >= TAIL - 1e-12, axis=0), np.argmax(share >= 1.0 - TAIL - 1e-12, axis=0)
+    low, high = (np.take_along_axis(X, order[place, range(X.shape[1])][None], axis=0)[0] for place in first)
     low, high = low - BEYOND * (high - low), high + BEYOND * (high - low)
     least, most = X.min(axis=0), X.max(axis=0)
     heavy = ((least < low) | (most > high)) & (low < high) & _numbers(options, X.shape[1])
@@ -46,7 +53,7 @@ def keep_limits(options: Estimator, rows: Rows, limits: Floats) -> None:
         mean = np.average(np.clip(rows.X, *limits), axis=0, weights=rows.weight)
         features = [replace(f, fill=float(mean[j])) for j, f in enumerate(encoding.features) if isinstance(f, Value)]
         encoding = replace(encoding, features=tuple(features))
-        options.encoder_ = TableEncoder(categorical_features=options.categorical_features)
+        options.encoder_ = Limits(categorical_features=options.categorical_features)
     else:
         encoding = before.encoding_
     low, high = limits

@@ -31,6 +31,7 @@ def test_every_tree_of_the_front_is_optimal(loss):
     assert len(front.plot().lines) >= 1
     plt.close("all")
     assert len(sparse_front(problem, 1).results) == 2
+    assert len(sparse_front(problem, np.int64(1)).results) == 2
     with pytest.raises(ValueError, match="max_splits must be None or an integer >= 0; got -1"):
         sparse_front(problem, -1)
     with pytest.raises(ValueError, match=r"time_limit must be None or > 0 seconds; got 0\.0"):
