@@ -8,7 +8,7 @@ import pytest
 from opttree import Forest, SDTRRegressor, SoftForestProblem, Tree, TreeProblem
 from opttree.runtime.threads import limited
 from solvers import SDTR, CartInit, Chain, solve
-from tests.conftest import regression_problem
+from tests.conftest import regression_problem, thinned
 
 FAST = SDTR(max_batches=200, patience=100)
 
@@ -83,7 +83,7 @@ def by_definition(np_or_torch, forest, theta):
     return (w * (mean - y) ** 2).sum() + penalty
 
 
-@pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("options", thinned(FORMS.values(), 3), ids=FORMS)
 def test_value_and_gradient_are_those_of_the_equations(options):
     forest = forest_problem(**options)
     rng = np.random.default_rng(1)
@@ -102,7 +102,7 @@ def test_value_and_gradient_are_those_of_the_equations(options):
         np.testing.assert_array_equal(shared[1], gradient)
 
 
-@pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("options", thinned(FORMS.values(), 3), ids=FORMS)
 def test_gradient_is_autograds(options):
     torch = pytest.importorskip("torch")
     forest = forest_problem(**options)

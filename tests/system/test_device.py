@@ -48,6 +48,8 @@ from tests.device_cases import (
 from tests.emulation import cupy as emulation
 from tests.problems.test_smooth import CASES, some_theta, statement
 
+pytestmark = pytest.mark.long  # kernels for GPUs on the CPU; the contract of array functions is held by default
+
 
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
 def cp(request, monkeypatch):

@@ -8,6 +8,7 @@ from solvers import MIP, CartInit, solve
 from tests.conftest import regression_problem
 
 pyscipopt = pytest.importorskip("pyscipopt")
+pytestmark = pytest.mark.long
 
 CASES = [
     (form, loss, leaves)
