@@ -77,7 +77,7 @@ def in_c(library, Z, n_outputs, real=np.float64):
     return out
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 2))
 def test_c_answers_alike(name, tmp_path):
     expected, labels, X = answers(name)
     model = fitted(name)[0]
@@ -164,7 +164,7 @@ def test_model_files_answer_alike(name, ending, tmp_path):
         assert np.array_equal(loaded.predict(X), labels)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 2))
 def test_numpy_alone_answers_alike(name, tmp_path, monkeypatch, capsys):
     expected, labels, X = answers(name)
     model = fitted(name)[0]

@@ -222,6 +222,7 @@ def test_the_hash_is_of_the_whole_statement():
     assert fingerprint(problem()) == marks[0]
 
 
+@pytest.mark.long
 def test_the_command_races_files(tmp_path, capsys):
     rng = np.random.default_rng(0)
     for name in ("a", "b"):

@@ -54,6 +54,7 @@ def test_a_table_that_is_replaced_while_it_is_read_is_read_as_it_was(tmp_path, m
     assert not other.exists()
 
 
+@pytest.mark.long
 def test_a_crash_within_compaction_loses_and_doubles_nothing(tmp_path, monkeypatch):
     store = Store("small", tmp_path)
     run(small(seeds=(0, 1)), store)
