@@ -98,7 +98,8 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     for number, kind in enumerate(kinds):
         depth = options.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
         stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
-        for ridge in [min(results, key=loss)[1]] if number else starts:  # the start that was better for the first kind
+        better = [min(results, key=loss)[1]] if number else starts  # the start that was better for the first kind
+        for ridge in better if stated.leaves == "linear" else [None]:
             solver = replace(_boosting(options, kind, fit.valid, signs), ridge=ridge)
             results[kind, ridge] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
             if results[kind, ridge].termination.name == "INTERRUPTED":

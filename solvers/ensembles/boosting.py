@@ -109,6 +109,8 @@ class Boosting(Solver):
             return f"boosting needs a loss with a majorizer, or a gradient and a curvature; {problem.loss!r} has none"
         if self.ridge is not None and problem.loss != "squared":
             return f"boosting begins with a linear model for squared loss; the problem has {problem.loss!r}"
+        if self.ridge is not None and problem.leaves != "linear":
+            return "boosting begins with a linear model where leaves are linear; the problem has constant ones"
         if problem.depth < 1:
             return "boosting needs trees of depth 1 or more; the problem allows 0"
         if problem.float32_refusal is not None:

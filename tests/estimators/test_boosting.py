@@ -69,3 +69,13 @@ def test_one_row_of_weight_is_a_constant():
     weight[3] = 1.0
     model = BoostedTreesRegressor("axis", n_estimators=3, random_state=0).fit(X, y, sample_weight=weight)
     assert model.predict(X) == pytest.approx(y[3])
+
+
+def test_constant_leaves_have_no_linear_term():
+    X, y = make_friedman1(200, random_state=0)
+    problem = TreeProblem(X, y, depth=2)
+    assert "where leaves are linear" in Boosting(ridge=0.1).refusal(problem)
+    for seed in range(2):
+        model = BoostedTreesRegressor(n_estimators=20, random_state=seed).fit(X, y)
+        assert np.isfinite(model.result_.objective)
+        assert not (model.base_ == "cart" and model.begins_linear_)
