@@ -1,7 +1,7 @@
 """The command line: ``opttree fit | look | predict | show | export | explain | compare | solve | race | ...``.
 
 Exit codes: 0 done; 2 bad input, with one sentence on standard error; 3 no tree satisfies the constraints (``solve``);
-130 interrupted.
+4 a claim does not hold (``verify``); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from opttree.cli.fit import add_parsers as add_fit, check_device, tree_options
 from opttree.cli.models import add_parsers as add_models
 from opttree.cli.race import add_parser as add_race
 from opttree.cli.solve import add_parser as add_solve
+from opttree.cli.verify import add_parser as add_verify
 from opttree.methods.table import METHODS
 from opttree.runtime.escape import cell, plain
 
@@ -33,7 +34,7 @@ ROWS_AT_ONCE = 10_000  # predictions written to standard output between two chec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code: 0, 2 for an error, 3 where no tree satisfies the constraints, 130 for Ctrl-C,
+    """Entry point; returns the exit code: 0, 2 for an error, 3 and 4 as said above, 130 for Ctrl-C,
     which is deferred from the first line on, see `noted_interrupts`.
     """
     code = None
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=_compare)
 
     add_solve(commands)
+    add_verify(commands)
     add_race(commands)
     add_models(commands)
 

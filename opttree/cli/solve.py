@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,7 @@ def add_parser(commands: Any) -> None:
         help="of --write, flow or big-m, squared loss: quadratic or tangents (a relaxation); default %(default)s",
     )  # fmt: skip
     solve.add_argument("--save", metavar="TREE", help="save the tree, on raw features, to this file, .json or .npz")
+    solve.add_argument("--claim", metavar="FILE", help="write tree, objective and bound for `opttree verify`")
     solve.add_argument("--out", default="out", metavar="FOLDER", help="where the trace (CSV, PNG) goes")
     solve.set_defaults(run=_solve)
 
@@ -70,8 +72,9 @@ def _solve(args: argparse.Namespace) -> int:
 
         check_place("--save", args.save)
         check_suffix(Path(args.save), "--save")
-    if args.write:
-        check_place("--write", args.write)
+    for option in ("write", "claim"):
+        if getattr(args, option):
+            check_place(f"--{option}", getattr(args, option))
     import numpy as np
 
     from opttree import plotting
@@ -82,6 +85,7 @@ def _solve(args: argparse.Namespace) -> int:
     from opttree.model.structure import with_encoding
     from opttree.problems import MIPTreeProblem
     from opttree.runtime.clock import now
+    from opttree.statement import TreeProblem
     from opttree.tables.encoder import TableEncoder, needs_encoding
 
     if args.method == "local" and args.max_features is not None:
@@ -120,6 +124,8 @@ def _solve(args: argparse.Namespace) -> int:
     usual = "mip" if of_mip or bnb.refusal(problem) is not None else "bnb"
     method = args.method or usual
     solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]
+    if args.claim and (encoder is not None or args.leaves == "linear" or args.cp or np.ndim(y) > 1):
+        raise ValueError("--claim is for tables of numbers, one target, constant leaves and no price of splits")
     if (reason := solver.refusal(problem)) is not None:
         raise ValueError(f"{method} cannot solve this problem: {reason}")
     began, unwritten = now(), ""
@@ -147,6 +153,13 @@ def _solve(args: argparse.Namespace) -> int:
         proof = f"bound {result.bound:.8g}, gap {100.0 * result.gap:.3g} %"
     print(f"incumbent {result.objective:.8g}, {proof}, {result.seconds:.2f} s")
     print(result.message)
+    if args.claim:
+        raw = TreeProblem(X, data.y.to_numpy(), args.depth, splits=args.splits, loss=problem.loss)
+        unit = float(scaling.y_scale[0]) ** 2 if problem.loss == "squared" else 1.0
+        bound = None if result.bound is None else unit * result.bound
+        found = replace(result, tree=tree, objective=raw.objective(tree), bound=bound)
+        Path(args.claim).write_text(json.dumps(solvers.claim(name, raw, found)))
+        print(f"claim: {args.claim}")
     tree = tree.with_share(tree.node_share(X)).with_spread(X.std(axis=0))
     target = str(data.y.name) if data.y.ndim == 1 else "target"
     tree = (

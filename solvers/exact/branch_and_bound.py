@@ -20,11 +20,12 @@ from opttree.runtime.interrupts import in_background
 from opttree.runtime.options import option
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
-from opttree.statement.constraints import ForbidSplit, MaxSplits
+from opttree.statement.constraints import ForbidSplit
 from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
 from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
 from solvers.exact.early import LATE, LEAST, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
+from solvers.exact.restricted import STATED, Restricted, free, is_free
 from solvers.exact.search import Search, is_quick
 from solvers.initial import CartInit
 
@@ -38,13 +39,17 @@ class BranchAndBound(Solver):
     """Prove an optimal axis-aligned tree over all thresholds by branch and bound on intervals of thresholds.
 
     All losses with constant leaves, squared loss with linear leaves (fitted in every leaf and not clipped, see
-    `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``, `ForbidSplit`;
-    depth 1 to 6. Under squared and 0/1 loss
+    `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``; depth 1 to 6. Under squared and 0/1 loss
     depth 2 takes tenths of a second and depth 3 mostly seconds on thousands of rows, where the features tell much of
     the target. Where it has hardly any signal, proofs take much longer: 45,781 rows of three features with an R2 of
     .0006 are open after 20 s at depth 2. From depth 4 on, the bound at a time limit is the result on all but small
     sets. Absolute loss and linear leaves take many times longer. The tree does not depend on the number of threads,
     unless time ends the search.
+
+    Side constraints: `ForbidSplit`, `MaxFeatures`, `FeatureCost`, `RequireSplit`. But for the first at all levels, they
+    take several searches, of trees whose nodes may split on fewer and fewer features. Below the root, `RequireSplit`
+    is proved where a split that is not worth its price costs nothing; where it does, and where too few rows are left
+    for it, the search may end STALLED, with a valid tree and bound.
 
     Where the search has no bound after a tenth of a second, it gets others, that are quick and far from the optimum:
     by the outputs alone, by rows of equal features, by blocks of rows. With linear leaves of more than two levels the
@@ -72,7 +77,7 @@ class BranchAndBound(Solver):
     ('OPTIMAL', 0.0)
     """
 
-    respects = (MaxSplits, ForbidSplit)
+    respects = STATED
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
     init: Solver | None = option(
         factory=CartInit,
@@ -108,11 +113,13 @@ class BranchAndBound(Solver):
         """Takes what `ExactTreeProblem` takes, up to depth 6."""
         if problem.depth > MOST_DEPTH:
             return f"its depth is {problem.depth}, and branch and bound goes to depth {MOST_DEPTH}"
-        reason = ExactTreeProblem.refusal(problem)
+        reason = ExactTreeProblem.refusal(problem if is_free(problem) else free(problem))
         return reason if reason is not None or self.init is None else self.init._refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
+        if not is_free(problem):
+            return (yield from self._restricted(problem, start, rng))
         exact, began = ExactTreeProblem(problem, self.max_splits), now()
         forbids = any(isinstance(c, ForbidSplit) for c in problem.constraints)  # which the start tree may not heed
         large = problem.X.size >= LARGE  # sorting alone takes longer than the first bounds
@@ -138,6 +145,13 @@ class BranchAndBound(Solver):
         search.floor = floor
         return (yield from self._searched(search, seeds[1]))
 
+    def _restricted(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """Incumbents and bounds under side constraints that take several searches."""
+        with limited(count(self.n_jobs)):
+            search = Restricted(problem, self.max_splits, start, self.gap, self.memory, self.queue_memory)
+        yield search.step()
+        return (yield from self._searched(search, rng))
+
     def _first(self, init: Solver, exact: ExactTreeProblem, rng: Rng) -> Generator[Step | None, Any, Tree | None]:
         """The start tree, by ``init``; of a large table by some of its rows."""
         problem = exact.problem
@@ -155,7 +169,7 @@ class BranchAndBound(Solver):
         left = max(min(allowed, seconds_left()), 0.0)
         return min(max(SHARE * left, min(LEAST, 0.5 * left)), LONGEST)
 
-    def _searched(self, search: Search, rng: Rng) -> Steps:
+    def _searched(self, search: Search | Restricted, rng: Rng) -> Steps:
         """Incumbents and bounds of ``search`` to its end."""
         problem, began = search.exact.problem, now()
         p = problem.n_features
@@ -183,6 +197,10 @@ class BranchAndBound(Solver):
             search.stop()
         yield from search.improved()
         last = search.step()
+        if last is None:
+            if math.isinf(search.bound):
+                return Verdict(Termination.INFEASIBLE, words)
+            return Verdict(Termination.STALLED, f"{words} No tree was found that has the required splits.")
         yield last
         if search.full:
             return Verdict(Termination.TOO_LARGE, f"{words} More intervals wait than queue_memory holds.")
@@ -193,7 +211,7 @@ class BranchAndBound(Solver):
             return Verdict(Termination.STALLED, words)
         return Verdict(Termination.OPTIMAL, words)
 
-    def _news(self, search: Search, rng: Rng) -> Iterator[Step | None]:
+    def _news(self, search: Search | Restricted, rng: Rng) -> Iterator[Step | None]:
         """A step whenever the incumbent or the bound has moved, None otherwise. Where the search has no bound yet, it
         is given others, see `solvers.exact.early`, while it goes on.
         """

@@ -22,7 +22,7 @@ def columns_of(exact: ExactTreeProblem) -> NDArray[np.int64] | None:
     cuts = ranks.max(axis=1)
     most = min(MOST_COLUMNS, MOST_BITS // problem.n_samples)
     pairs = cuts.sum() ** 2 * (problem.n_samples / 128) * problem.n_outputs  # words that two levels look at
-    if not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= most or pairs > MOST_PAIRS:
+    if exact.allowed is not None or exact.splits_root or not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= most or pairs > MOST_PAIRS:
         return None
     columns = np.array([(j, r) for j, n_cuts in enumerate(cuts) for r in range(n_cuts)], np.int64)
     left = ranks[columns[:, 0]] <= columns[:, 1:]

@@ -93,7 +93,10 @@ class Search:
         self.changes, self.share, self.proved = 0.0, 1.0, 0.0
         self.floor = 0.0  # a bound on the objective that is known otherwise
         every = np.full((p, 2), (0, intervals.EVERY), np.int32)
+        if exact.allowed is not None:
+            every[~exact.allowed[0]] = intervals.EVERY, -1
         self.node = Node(self.order, n, self.kernel, every, np.zeros_like(every))
+        self.leaf = np.inf if exact.splits_root else kernels.leaf_cost(self.node)
         self.fresh: list[Any] = []  # splits of incumbents nobody has looked at
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
         self.running: Future[None] | None = None
@@ -105,11 +108,10 @@ class Search:
 
     def _begin(self) -> tuple[Any, Any]:
         """Queue and state of a new search."""
-        sides = self.node.reach.copy()
-        if self.work == self._two_levels:
-            sides[:, 1] = intervals.EVERY if self.exact.by_words else buckets.BUCKETS
+        in_buckets = self.work == self._two_levels and not self.exact.by_words
+        sides = kernels.reach_of_sides(0, buckets.BUCKETS if in_buckets else intervals.EVERY, self.kernel)
         trees = self.exact.problem.depth, self.exact.n_splits
-        return kernels.begin(*trees, self.node, np.inf, sides)
+        return kernels.begin(*trees, self.node, self.leaf, np.inf, sides)
 
     # ---- news -----------------------------------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class Search:
         self.queue.size[0], self.state[kernels.OPEN] = 0, np.inf
 
     def _one_level(self) -> None:
-        cost, _bound, _relaxed = kernels.one_split(self.node, np.inf, self.splits[0])
+        cost, _bound, _relaxed = kernels.one_split(self.node, self.leaf, np.inf, self.splits[0])
         self.state[kernels.CHANGES] += 2.0 * self._take(cost)
         self.state[kernels.BOUND] = min(self.state[kernels.BOUND], cost)
         self._end()

@@ -25,9 +25,14 @@ PER_ROOT = 1.5  # buckets per square root of the number of rows
 # the sorted order; top (p, BUCKETS): rank of a bucket's last row; several (p, BUCKETS): whether its rows differ; total
 # (p, BUCKETS, S): histogram of all rows of the node; pool (held, p, BUCKETS, S) of histograms, how many intervals use
 # each, the free ones and their number. Scratch: running sums left and right (S, BUCKETS), costs before and after a
-# bucket's end (BUCKETS,), bound (p, BUCKETS) of splits inside, own, rest and work (S,)
+# bucket's end (BUCKETS,), bound (p, BUCKETS) of splits inside, own, rest and work (S,); for both sides at once the
+# running sums cumulated (p, 4, BUCKETS) of all rows and sums of the left side, value (BUCKETS,) of the ends, bounds
+# (2, p, BUCKETS), open (2,): whether a side is looked at, costs
+# ends_before (BUCKETS + 1,), from none on
 Buckets = namedtuple(
-    "Buckets", "number count ends top several total pool users free n_free left right before after bound own rest work"
+    "Buckets",
+    "number count ends top several total pool users free n_free left right before after bound own rest work cumulated "
+    "sums value bounds open ends_before",
 )
 # of a side of a cut: whether it is the right one, its statistics (S,), its best split (2,), feature and rank, and the
 # reach (p, 2) of its splits, given and found, in buckets
@@ -55,6 +60,12 @@ def make_buckets(n, p, n_statistics, held):
         np.empty(n_statistics),
         np.empty(n_statistics),
         np.empty(n_statistics),
+        np.empty((p, 4, BUCKETS)),
+        np.empty((p, 4, BUCKETS)),
+        np.empty(BUCKETS),
+        np.empty((2, p, BUCKETS)),
+        np.empty(2, np.bool_),
+        np.empty(BUCKETS + 1),
     )
 
 
@@ -128,17 +139,19 @@ def shift(histogram, base, order, sign, some, problem, buckets):
     may be empty, for zero.
     """
     number, count, rows = buckets.number, buckets.count, problem.rows
-    width = rows.shape[1]
+    width = np.uint64(rows.shape[1])
     for j in some:
         for k in range(count[j]):
-            for s in range(width):
+            for s in range(rows.shape[1]):
                 histogram[j, k, s] = base[j, k, s] if base.size else 0.0
-    for e in range(order.size):
-        i = order[e]
-        for j in some:
-            at = (j * BUCKETS + number[i, j]) * width
-            for s in range(0, width, WIDTH):
-                add_four(histogram, at + s, rows, i * width + s, sign)
+    for e in range(order.size):  # numbers without a sign, which no index from the end needs to be told from
+        i = np.uint64(order[e])
+        start = i * width
+        for f in range(some.size):
+            j = np.uint64(some[f])
+            at = (j * np.uint64(BUCKETS) + np.uint64(number[i, j])) * width
+            for s in range(0, rows.shape[1], WIDTH):
+                add_four(histogram, np.int64(at) + s, rows, np.int64(start) + s, sign)
 
 
 @kernel_without_refcounts(error_model="numpy")

@@ -42,6 +42,7 @@ from opttree.kernels.exact.intervals import (
     RIGHT_COST,
     RIGHT_HELD,
     SHARE,
+    Interval,
     Place,
     close,
     copy_reach,
@@ -53,9 +54,10 @@ from opttree.kernels.exact.intervals import (
     widen,
 )
 from opttree.kernels.exact.medians import costs_of_rest, link, make_links, median_cost
+from opttree.kernels.exact.squared import Both, best_of_sides, sum_up
 from opttree.kernels.exact.statistics import Node, add_row, cost, rounded_up, summed
 from opttree.kernels.exact.words import MANY, NONE, Sides, best_by_words, count_left, fill_words, flip, free_all
-from opttree.kernels.losses.codes import ABSOLUTE
+from opttree.kernels.losses.codes import ABSOLUTE, SQUARED
 from opttree.runtime.compiling.compiled import inner, kernel, kernel_without_refcounts
 
 # state of a node's search: the lowest cost found; the lowest bound of what is not looked at any more, for all trees and
@@ -112,7 +114,7 @@ def first_at_least(order, rank, m, value):
     return low
 
 
-@inner()
+@kernel()
 def leaf_cost(node):
     """Cost of the best leaf of a node's rows."""
     order, m, problem = node.order, node.m, node.problem
@@ -123,17 +125,17 @@ def leaf_cost(node):
 
 
 @kernel()
-def begin(depth, n_splits, node, target, side_reach):
-    """The queue and the state of a node's search for trees of up to ``depth`` levels and ``n_splits`` >= 1 splits.
+def begin(depth, n_splits, node, leaf, target, side_reach):
+    """The queue and the state of a node's search for trees of up to ``depth`` levels and ``n_splits`` >= 1 splits;
+    ``leaf`` is the cost of none, infinite where the node must split.
 
     An interval per feature, and for every way to share the splits below between the sides, of the cuts within the reach
-    of the node that leave the smallest leaf on both sides; ``side_reach`` is the reach of both. The queue is empty
+    of the node that leave the smallest leaf on both sides; ``side_reach (2, p, 2)`` is that of both. The queue is empty
     where no split can beat the leaf.
     """
     order, m, problem, reach, new_reach = node
     p, price, fewest = problem.rank.shape[0], problem.price, problem.min_leaf
     below, most = n_splits - 1, (1 << (depth - 1)) - 1
-    leaf = leaf_cost(node)
     bound = min(leaf, target)
     state = np.array([leaf, bound, bound, target, np.inf, 0.0])
     queue = new_queue(START + p, p)
@@ -153,7 +155,7 @@ def begin(depth, n_splits, node, target, side_reach):
                 if queue.size[1] == 0:
                     queue = grown(queue)
                 place = Place(j, low, high, np.int64(0), m, np.int64(-1), np.int64(-1), share)
-                push(queue, price, place, 0.0, 0.0, (side_reach, side_reach))
+                push(queue, price, place, 0.0, 0.0, (side_reach[0], side_reach[1]))
         elif reach[j, 0] <= reach[j, 1] and (low < fewest or high > m - fewest):
             widen(new_reach, j, reach[j, 0], reach[j, 1])
             state[RELAXED] = min(state[RELAXED], price) if fewest > 1 else state[RELAXED]
@@ -288,13 +290,12 @@ def add_costs(order, rank, m, low, high, problem, cut_cost):
 
 
 @kernel()
-def one_split(node, target, split):
-    """The best split of a node's rows, or none, by the costs of all cuts within its reach, those not below ``target``
-    excepted; feature (-1: none) and rank go to ``split (2,)``. Returns what `levels` returns.
+def one_split(node, leaf, target, split):
+    """The best split of a node's rows, or none, at the cost ``leaf``, by the costs of all cuts within its reach, those
+    not below ``target`` excepted; feature (-1: none) and rank go to ``split (2,)``. Returns what `levels` returns.
     """
     order, m, problem, reach, new_reach = node
     rank, rows, fewest = problem.rank, problem.rows, problem.min_leaf
-    leaf = leaf_cost(node)
     best = leaf
     relaxed = min(leaf, target)
     split[0], split[1] = -1, 0
@@ -352,16 +353,21 @@ def two_levels(n_splits, node, queue, state, splits, buckets, counts):
         return finish(queue, node, state)
     fill_buckets(node, buckets)
     total = summed(order[0], m, problem.rows)
-    interval = new_interval(p)
-    place, values, left_reach, right_reach = interval
-    new_left, new_right = np.zeros((p, 2), np.int32), np.zeros((p, 2), np.int32)
+    simple = total.size == 4 and problem.leaf.loss == SQUARED and problem.leaf.ridge.size == 0
+    for f in range(p if simple else 0):
+        sum_up(buckets.total[f], buckets.count[f], buckets.cumulated[f])
+    targets = np.empty(2)
+    both = Both(
+        np.empty((2, total.size)), np.empty((2, 2), np.int64), np.zeros((2, p, 2), np.int32), np.zeros((2, p, 2), np.int32)
+    )
+    left, right, left_reach, right_reach = both.total[0], both.total[1], both.reach[0], both.reach[1]
+    interval = Interval(np.empty(8, np.int32), np.empty(3), left_reach, right_reach)
+    place, values = interval.place, interval.values
     spare = np.empty(buckets.total.shape)
     none = np.empty((0, 0, 0))
-    left, right = np.empty(total.size), np.empty(total.size)
-    split_left, split_right = np.empty(2, np.int64), np.empty(2, np.int64)
     sides = (
-        Side(p < 0, left, split_left, left_reach, new_left),  # not the constants, for which numba would compile anew
-        Side(p > 0, right, split_right, right_reach, new_right),
+        Side(p < 0, left, both.split[0], left_reach, both.new_reach[0]),  # not constants: numba would compile anew
+        Side(p > 0, right, both.split[1], right_reach, both.new_reach[1]),
     )
     features, found = np.empty(p, np.int64), np.empty((2, 3))
     while True:
@@ -398,23 +404,28 @@ def two_levels(n_splits, node, queue, state, splits, buckets, counts):
         for way in range(2):
             side, least = sides[way], values[RIGHT_COST] if way == 0 else values[LEFT_COST]
             n_below = place[SHARE] if way == 0 else n_splits - 1 - place[SHARE]
+            buckets.open[way] = n_below > 0
             if n_below == 0:
                 found[way] = cost(side.total, problem.leaf, buckets.work)
                 side.split[0] = -1
                 close(side.new_reach)
                 continue
-            found[way, 0], found[way, 1], found[way, 2] = best_of_side(
-                histogram, j, r, node, aim - price - least, side, buckets, counts
-            )
+            targets[way] = aim - price - least
+            if not simple:
+                found[way, 0], found[way, 1], found[way, 2] = best_of_side(
+                    histogram, j, r, node, targets[way], side, buckets, counts
+                )
+        if simple:
+            best_of_sides(histogram, j, r, node, targets, both, buckets, counts, found)
         if found[0, 0] + found[1, 0] + price < state[BEST]:
             state[CHANGES] += 1
             state[BEST] = found[0, 0] + found[1, 0] + price
             splits[0, 0], splits[0, 1] = j, r
-            splits[1], splits[2] = split_left, split_right
+            splits[1], splits[2] = both.split[0], both.split[1]
             state[CHANGES] += 1
         if queue.size[1] < 2:
             queue = grown(queue)
-        settle(queue, node, state, interval, Cut(c, found, held, new_left, new_right), buckets)
+        settle(queue, node, state, interval, Cut(c, found, held, both.new_reach[0], both.new_reach[1]), buckets)
     return finish(queue, node, state)
 
 
@@ -493,19 +504,19 @@ def two_levels_by_words(n_splits, node, queue, state, splits, room):
     return finish(queue, node, state)
 
 
-@inner()
-def all_buckets(p):
-    """The reach (p, 2) of all buckets."""
-    reach = np.zeros((p, 2), np.int32)
-    reach[:, 1] = BUCKETS
-    return reach
-
-
-@inner()
-def all_ranks(p):
-    """The reach (p, 2) of all ranks."""
-    reach = np.zeros((p, 2), np.int32)
-    reach[:, 1] = EVERY
+@kernel()
+def reach_of_sides(place, last, problem):
+    """The reach (2, p, 2) of both sides of the node at a ``place`` of the tree, in heap order: up to ``last``, the last
+    rank or bucket, for all features on which the nodes below it may split.
+    """
+    reach = np.zeros((2, problem.rank.shape[0], 2), np.int32)
+    reach[:, :, 1] = last
+    for way in range(2):
+        below = 2 * place + 1 + way
+        if below < problem.allowed.shape[0]:
+            for j in range(problem.rank.shape[0]):
+                if not problem.allowed[below, j]:
+                    reach[way, j, 0], reach[way, j, 1] = EVERY, -1
     return reach
 
 
@@ -520,10 +531,9 @@ def divide(order, m, j, c, rank, left, right):
             i = order[f, e]
             left[f, a] = i
             right[f, b] = i
-            if own[i] <= r:
-                a += 1
-            else:
-                b += 1
+            on_left = own[np.uint64(i)] <= r
+            a += on_left
+            b += not on_left
 
 
 @kernel_without_refcounts()
@@ -538,9 +548,9 @@ def graft(splits, left, right, levels_below):
 
 
 @kernel()
-def levels(depth, n_splits, level, side, m, problem, target, room):
+def levels(depth, n_splits, level, side, place, m, problem, target, room):
     """The best tree of up to ``depth`` >= 1 levels and ``n_splits`` splits on the ``m`` rows ``work.orders[level, side,
-    :, :m]`` of the `Room`.
+    :, :m]`` of the `Room`, which reach the node at a ``place`` of the whole tree, in heap order.
 
     ``target``: the caller has no use for costs of this and above. When ``counts[STOP]`` is set, the search ends soon,
     with valid bounds.
@@ -562,10 +572,10 @@ def levels(depth, n_splits, level, side, m, problem, target, room):
         return leaf, leaf, leaf
     if depth == 1 or n_splits == 1:
         counts[NODES] += 1
-        return one_split(node, target, splits[0])
+        return one_split(node, leaf_cost(node), target, splits[0])
     by_buckets = depth == 2 and problem.leaf.loss != ABSOLUTE
-    sides = all_buckets(p) if by_buckets and not problem.by_words else all_ranks(p)
-    queue, state = begin(depth, n_splits, node, target, sides)
+    sides = reach_of_sides(place, BUCKETS if by_buckets and not problem.by_words else EVERY, problem)
+    queue, state = begin(depth, n_splits, node, leaf_cost(node), target, sides)
     if by_buckets and problem.by_words:
         return two_levels_by_words(n_splits, node, queue, state, splits, room)
     if by_buckets:
@@ -586,7 +596,8 @@ def levels(depth, n_splits, level, side, m, problem, target, room):
         for way in range(2):  # not the constants 0 and 1, for which numba would need other versions of this function
             rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
             own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
-            found[way] = levels(depth - 1, own, level + 1, way, rows, problem, aim - other, room)
+            below_place = 2 * place + 1 + way
+            found[way] = levels(depth - 1, own, level + 1, way, below_place, rows, problem, aim - other, room)
         if found[0, 0] + found[1, 0] + problem.price < state[BEST]:
             state[BEST] = found[0, 0] + found[1, 0] + problem.price
             splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
@@ -623,7 +634,7 @@ def evaluate(depth, n_splits, node, aim, interval, c, found, room, queue, state,
         for way in range(2):
             rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
             own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
-            found[way] = levels(depth - 1, own, 0 * way, way, rows, problem, aim - price - other, room)
+            found[way] = levels(depth - 1, own, 0 * way, way, 1 + way, rows, problem, aim - price - other, room)
         if not alone:
             return queue
         if found[0, 0] + found[1, 0] + price < state[BEST]:

@@ -85,6 +85,10 @@ class ExactTreeProblem(Checked):
 
     problem: TreeProblem = option(doc="The statement; see `refusal`.")
     max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
+    allowed: NDArray[np.bool_] | None = option(
+        None, "Features (2^depth - 1, p) that the nodes, in heap order, may split on, or None for all."
+    )
+    splits_root: bool = option(False, "Whether the root must split.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,6 +131,8 @@ class ExactTreeProblem(Checked):
     def ranks(self) -> NDArray[np.int32]:
         """(p, n) number of each row's value among those of a feature; 0 for all rows where no split is allowed."""
         forbidden = [c.feature for c in self.problem.constraints if isinstance(c, ForbidSplit)]
+        if self.allowed is not None:
+            forbidden += np.flatnonzero(~self.allowed.any(axis=0)).tolist()
         if not forbidden:
             return self.problem.ranks
         ranks = self.problem.ranks.copy()
@@ -212,6 +218,7 @@ class ExactTreeProblem(Checked):
             WHOLE if self.is_whole else SLACK * leaf,
             self.is_whole,
             self.by_words,
+            np.ones((0, problem.n_features), np.bool_) if self.allowed is None else self.allowed,
         )
 
     def _products(self, Y: Floats, w: Floats) -> tuple[Floats, Floats]:

@@ -1,0 +1,355 @@
+"""Instances of published comparisons of exact trees, with their known optima, and a check of what a solver claims."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
+from opttree.tables import datasets
+from solvers.core.result import Result
+
+Floats = NDArray[np.float64]
+FORMAT = "opttree.Claim"
+STATED = Path(__file__).parents[2] / "experiments" / "instances.toml"
+LOSSES = ("zero_one", "squared")
+RTOL = 1e-6  # of sums of squares; errors are whole numbers
+SUFFIXES = (".csv.gz", ".csv", ".txt", ".json")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A table of numbers, the loss of its trees, and the least losses that are known.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    loss : str
+        "zero_one" or "squared".
+    n, p : int
+        Rows and features.
+    table : str or None
+        The name by which `opttree.datasets.load` knows it; None: it is in a file of its name, or of what follows the
+        first "_" of it.
+    optima : mapping of int to float
+        By depth, the least number of errors or sum of squares, of trees of constant leaves over all thresholds.
+    lists : tuple of str
+        The comparisons that have it.
+    """
+
+    name: str
+    loss: str
+    n: int
+    p: int
+    table: str | None
+    optima: Mapping[int, float]
+    lists: tuple[str, ...]
+
+    def load(self, folder: str | os.PathLike[str] | None = None) -> tuple[Floats, NDArray[Any]]:
+        """Features (n, p), those of one value left out, and target (n,).
+
+        Parameters
+        ----------
+        folder : path-like or None, default None
+            Where the file is, else: ``exact`` in the folder OPTTREE_DATA. CSV with the target last; text with the
+            label first, as ConTree and MurTree have it; JSON with Xtrain and Ytrain, as Quant-BnB has it.
+
+        Returns
+        -------
+        X, y
+            The table.
+
+        Raises
+        ------
+        ValueError
+            If there is no such table, or one of other sizes.
+        """
+        X, y = self._read(folder)
+        X = X[:, np.ptp(X, axis=0) > 0.0]
+        if X.shape != (self.n, self.p):
+            sizes = f"{X.shape[0]} and {X.shape[1]}"
+            raise ValueError(f"{self.name} must have {self.n} rows and {self.p} features that vary; got {sizes}")
+        return X, y
+
+    def _read(self, folder: str | os.PathLike[str] | None) -> tuple[Floats, NDArray[Any]]:
+        if self.table is not None:
+            data = datasets.load(self.table)
+            return data.as_arrays()[0], np.asarray(data.y)
+        home = os.environ.get("OPTTREE_DATA")
+        folder = Path(folder) if folder is not None else Path(home) / "exact" if home else Path()
+        files = [folder / (stem + end) for stem in (self.name, self.name.partition("_")[2]) for end in SUFFIXES]
+        path = next((file for file in files if file.is_file()), None)
+        if path is None:
+            raise ValueError(f"{self.name} needs a file {files[1].name}, .txt or .json in {str(folder)!r}; there is none")
+        if path.suffix == ".json":
+            table = json.loads(path.read_text())
+            return np.array(table["Xtrain"], np.float64), np.array(table["Ytrain"], np.float64).ravel()
+        if path.suffix == ".txt":
+            rows = np.loadtxt(path, ndmin=2)
+            return rows[:, 1:], rows[:, 0].astype(np.int64)
+        frame = datasets.read_csv(path)
+        return frame.iloc[:, :-1].to_numpy(np.float64), frame.iloc[:, -1].to_numpy()
+
+    def problem(self, depth: int, folder: str | os.PathLike[str] | None = None) -> TreeProblem:
+        """The statement of trees of a depth.
+
+        Parameters
+        ----------
+        depth : int
+            Largest depth.
+        folder : path-like or None, default None
+            As `load` takes it.
+
+        Returns
+        -------
+        TreeProblem
+            The problem; its objective times ``n`` is the number of errors or the sum of squares.
+        """
+        return TreeProblem(*self.load(folder), depth, splits="axis", loss=self.loss)
+
+
+def instances(path: str | os.PathLike[str] | None = None) -> dict[str, Instance]:
+    """The instances of a file, by name.
+
+    Parameters
+    ----------
+    path : path-like or None, default None
+        The file; None: ``experiments/instances.toml``.
+
+    Returns
+    -------
+    dict of str to Instance
+        The instances.
+
+    See Also
+    --------
+    verify : checks a claim about one
+
+    Examples
+    --------
+    >>> from solvers import instances
+    >>> found = instances()
+    >>> found["wilt"].optima[2], found["wilt"].lists
+    (37, ('ConTree', 'Quant-BnB'))
+    """
+    with Path(STATED if path is None else path).open("rb") as file:
+        stated = tomllib.load(file)
+    found = {}
+    for name, one in stated.items():
+        optima = {int(depth): value for depth, value in one.get("optima", {}).items()}
+        found[name] = Instance(
+            name, one["loss"], one["n"], one["p"], one.get("table"), optima, tuple(one.get("lists", ()))
+        )
+    return found
+
+
+def claim(name: str, problem: TreeProblem, result: Result) -> dict[str, Any]:
+    """What a result claims about an instance, as plain lists and scalars that `json` can write and `verify` checks.
+
+    Parameters
+    ----------
+    name : str
+        Name of the instance, or of a table.
+    problem : TreeProblem
+        The problem that was solved, on raw features, under squared or 0/1 loss.
+    result : Result
+        Its result.
+
+    Returns
+    -------
+    dict
+        The claim: ``instance``, ``depth``, ``loss``, the ``tree``, its ``objective`` and the ``bound``, both as numbers
+        of errors or sums of squares, ``seconds``, ``solver``.
+
+    Raises
+    ------
+    ValueError
+        For another loss, penalties, or rows of different weights.
+
+    See Also
+    --------
+    verify : checks it
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from solvers import BranchAndBound, claim, solve
+    >>> X, y = datasets.load("iris", as_arrays=True)
+    >>> problem = TreeProblem(X, y.astype(int), depth=2, splits="axis", loss="zero_one")
+    >>> stated = claim("iris", problem, solve(problem, BranchAndBound()))
+    >>> stated["objective"], stated["bound"]
+    (6.0, 6.0)
+    """
+    if problem.loss not in LOSSES or problem.penalties or np.ptp(problem.w) > 0.0:
+        got = f"loss {problem.loss!r}, penalties {problem.penalties!r}"
+        raise ValueError(f"a claim is of squared or 0/1 loss alone, on rows of equal weight; got {got}")
+    n = problem.n_samples
+    value = (lambda share: float(np.round(share * n, 6))) if problem.loss == "zero_one" else (lambda mean: float(mean * n))
+    return {
+        "format": FORMAT,
+        "instance": name,
+        "depth": problem.depth,
+        "loss": problem.loss,
+        "objective": value(result.objective),
+        "bound": None if result.bound is None else value(result.bound),
+        "seconds": result.seconds,
+        "solver": result.solver,
+        "tree": as_tree(result.tree).to_dict(),
+    }
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a check of a claim found.
+
+    Parameters
+    ----------
+    objective : float
+        Errors, or sum of squares, of the tree, computed anew.
+    findings : tuple of str
+        Sentences about what was checked and holds.
+    faults : tuple of str
+        Sentences about what does not hold.
+
+    See Also
+    --------
+    verify : returns it
+
+    Examples
+    --------
+    >>> from solvers import Verified
+    >>> Verified(6.0, ("the tree has 6 errors",), ()).holds
+    True
+    """
+
+    objective: float
+    findings: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether all that was checked holds."""
+        return not self.faults
+
+
+def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float | None = None) -> Verified:
+    """Check a claim against a table and, if it is known, the optimum.
+
+    Parameters
+    ----------
+    stated : mapping
+        The claim, by `claim` or another program: ``depth``, ``loss`` ("zero_one" or "squared"), ``objective`` (the
+        number of errors, or the sum of squares), ``bound`` (or None), and a ``tree``: a dictionary of an
+        `opttree.Tree`, or nodes with ``feature`` (counted from 0), ``threshold``, ``left`` (rows at or below the
+        threshold) and ``right``, and leaves with ``value``.
+    X : ndarray of shape (n, p)
+        Features.
+    y : ndarray of shape (n,)
+        Target, of classes those that the tree's leaves name.
+    optimum : float or None, default None
+        The least objective, if it is known.
+
+    Returns
+    -------
+    Verified
+        What holds and what does not.
+
+    Raises
+    ------
+    ValueError
+        For a claim that lacks something or has another form.
+
+    See Also
+    --------
+    claim : what our solvers claim
+    instances : known optima
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from solvers import verify
+    >>> tree = {"feature": 0, "threshold": 0.5, "left": {"value": 0}, "right": {"value": 1}}
+    >>> stated = {"depth": 1, "loss": "zero_one", "objective": 0, "bound": 0, "tree": tree}
+    >>> found = verify(stated, np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 0]))
+    >>> found.objective, found.faults
+    (1.0, ('the tree has 1 errors; 0 are claimed',))
+    """
+    missing = [key for key in ("depth", "loss", "objective", "tree") if key not in stated]
+    if missing:
+        raise ValueError(f"a claim needs the entries {missing}; it lacks them")
+    loss, depth = stated["loss"], stated["depth"]
+    if loss not in LOSSES:
+        raise ValueError(f"the loss of a claim must be one of {', '.join(LOSSES)}; got {loss!r}")
+    claimed, bound = _number(stated, "objective"), _number(stated, "bound") if stated.get("bound") is not None else None
+    found, levels = _answers(stated["tree"], X)
+    errors = loss == "zero_one"
+    unit = "errors" if errors else "of squares"
+    objective = float(np.sum(found != y)) if errors else float(np.sum(np.square(np.asarray(found, np.float64) - y)))
+    near = 0.5 if errors else RTOL * abs(objective) + 1e-12
+    text = "{:.0f}" if errors else "{:.8g}"
+    shown = text.format(objective)
+    checks = [
+        (levels <= depth, f"the tree has {levels} levels", f"the tree has {levels} levels; {depth} are claimed"),
+        (
+            abs(objective - claimed) < near,
+            f"the tree has {shown} {unit}, as claimed",
+            f"the tree has {shown} {unit}; {text.format(claimed)} are claimed",
+        ),
+    ]
+    if bound is not None:
+        low = f"the bound {bound:.8g} is"
+        checks.append((bound < objective + near, f"{low} not above the tree's", f"{low} above the tree's {shown}"))
+    if optimum is not None:
+        known = f"the known optimum {text.format(optimum)}"
+        checks.append((objective > optimum - near, f"{known} is not above the tree's", f"{known} is above the tree's"))
+        if bound is not None:
+            checks.append((bound < optimum + near, f"{low} not above {known}", f"{low} above {known}"))
+    return Verified(
+        objective, tuple(good for holds, good, _bad in checks if holds), tuple(bad for holds, _, bad in checks if not holds)
+    )
+
+
+def _number(stated: Mapping[str, Any], key: str) -> float:
+    """A number of a claim."""
+    if not isinstance(stated[key], (int, float)) or not math.isfinite(stated[key]):
+        raise ValueError(f"{key} must be a finite number; got {stated[key]!r}")
+    return float(stated[key])
+
+
+def _answers(stated: Any, X: Floats) -> tuple[NDArray[Any], int]:
+    """The answers (n,) of a claim's tree, and its levels."""
+    if not isinstance(stated, Mapping):
+        raise ValueError(f"the tree of a claim must be a mapping; got {type(stated).__name__}")
+    if "format" in stated:
+        tree = Tree.from_dict(stated)
+        if not tree.is_axis_aligned or tree.n_features != X.shape[1]:
+            raise ValueError(f"the tree of a claim must have axis-aligned splits of {X.shape[1]} features; got others")
+        return np.asarray(tree.predict(X)).reshape(len(X), -1)[:, 0], tree.depth
+    answers: NDArray[Any] = np.empty(len(X), object)
+    levels, pending = 0, [(stated, np.arange(len(X)), 0)]
+    while pending:
+        node, rows, level = pending.pop()
+        levels = max(levels, level)
+        if "value" in node:
+            answers[rows] = node["value"]
+            continue
+        lacking = [key for key in ("feature", "threshold", "left", "right") if key not in node]
+        if lacking:
+            raise ValueError(f"a node of a claim needs {lacking}, or a value; it has {sorted(node)}")
+        if not isinstance(node["feature"], int) or not 0 <= node["feature"] < X.shape[1]:
+            raise ValueError(f"feature must be a number of 0 to {X.shape[1] - 1}; got {node['feature']!r}")
+        left = X[rows, node["feature"]] <= node["threshold"]
+        pending += [(node["left"], rows[left], level + 1), (node["right"], rows[~left], level + 1)]
+    return np.array(answers.tolist()), levels
