@@ -53,7 +53,7 @@ def _verify(args: argparse.Namespace) -> int:
             raise ValueError(f"RESULT or --instance must name one of {', '.join(sorted(known))}; got {name!r}")
         X, y = known[name].load(args.folder)
         if stated.get("loss") == known[name].loss:
-            optimum = known[name].optima.get(stated.get("depth"))
+            optimum = known[name].optima.get(stated.get("depth", 0))
     found = solvers.verify(stated, X, y, optimum)
     for sentence in found.findings:
         print(f"holds: {sentence}")

@@ -58,7 +58,7 @@ class Instance:
     lists: tuple[str, ...]
 
     def load(self, folder: str | os.PathLike[str] | None = None) -> tuple[Floats, NDArray[Any]]:
-        """Features (n, p), those of one value left out, and target (n,).
+        """Features (n, p), those of one value left out, and target (n,), or (n, K).
 
         Parameters
         ----------
@@ -92,10 +92,13 @@ class Instance:
         files = [folder / (stem + end) for stem in (self.name, self.name.partition("_")[2]) for end in SUFFIXES]
         path = next((file for file in files if file.is_file()), None)
         if path is None:
-            raise ValueError(f"{self.name} needs a file {files[1].name}, .txt or .json in {str(folder)!r}; there is none")
+            raise ValueError(
+                f"{self.name} needs a file {files[1].name}, .txt or .json in {str(folder)!r}; there is none"
+            )
         if path.suffix == ".json":
             table = json.loads(path.read_text())
-            return np.array(table["Xtrain"], np.float64), np.array(table["Ytrain"], np.float64).ravel()
+            y = np.array(table["Ytrain"], np.float64)
+            return np.array(table["Xtrain"], np.float64), y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if path.suffix == ".txt":
             rows = np.loadtxt(path, ndmin=2)
             return rows[:, 1:], rows[:, 0].astype(np.int64)
@@ -196,14 +199,14 @@ def claim(name: str, problem: TreeProblem, result: Result) -> dict[str, Any]:
         got = f"loss {problem.loss!r}, penalties {problem.penalties!r}"
         raise ValueError(f"a claim is of squared or 0/1 loss alone, on rows of equal weight; got {got}")
     n = problem.n_samples
-    value = (lambda share: float(np.round(share * n, 6))) if problem.loss == "zero_one" else (lambda mean: float(mean * n))
+    digits = 6 if problem.loss == "zero_one" else 17  # errors are whole numbers
     return {
         "format": FORMAT,
         "instance": name,
         "depth": problem.depth,
         "loss": problem.loss,
-        "objective": value(result.objective),
-        "bound": None if result.bound is None else value(result.bound),
+        "objective": round(n * result.objective, digits),
+        "bound": None if result.bound is None else round(n * result.bound, digits),
         "seconds": result.seconds,
         "solver": result.solver,
         "tree": as_tree(result.tree).to_dict(),
@@ -256,8 +259,8 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
         threshold) and ``right``, and leaves with ``value``.
     X : ndarray of shape (n, p)
         Features.
-    y : ndarray of shape (n,)
-        Target, of classes those that the tree's leaves name.
+    y : ndarray of shape (n,) or (n, K)
+        Targets, of classes those that the tree's leaves name.
     optimum : float or None, default None
         The least objective, if it is known.
 
@@ -296,7 +299,10 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
     found, levels = _answers(stated["tree"], X)
     errors = loss == "zero_one"
     unit = "errors" if errors else "of squares"
-    objective = float(np.sum(found != y)) if errors else float(np.sum(np.square(np.asarray(found, np.float64) - y)))
+    if errors:
+        objective = float(np.sum(found[:, 0] != y))
+    else:
+        objective = float(np.sum(np.square(found.astype(np.float64) - np.reshape(y, (len(X), -1)))))
     near = 0.5 if errors else RTOL * abs(objective) + 1e-12
     text = "{:.0f}" if errors else "{:.8g}"
     shown = text.format(objective)
@@ -317,7 +323,9 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
         if bound is not None:
             checks.append((bound < optimum + near, f"{low} not above {known}", f"{low} above {known}"))
     return Verified(
-        objective, tuple(good for holds, good, _bad in checks if holds), tuple(bad for holds, _, bad in checks if not holds)
+        objective,
+        tuple(good for holds, good, _bad in checks if holds),
+        tuple(bad for holds, _, bad in checks if not holds),
     )
 
 
@@ -329,14 +337,14 @@ def _number(stated: Mapping[str, Any], key: str) -> float:
 
 
 def _answers(stated: Any, X: Floats) -> tuple[NDArray[Any], int]:
-    """The answers (n,) of a claim's tree, and its levels."""
+    """The answers (n, K) of a claim's tree, and its levels."""
     if not isinstance(stated, Mapping):
         raise ValueError(f"the tree of a claim must be a mapping; got {type(stated).__name__}")
     if "format" in stated:
         tree = Tree.from_dict(stated)
         if not tree.is_axis_aligned or tree.n_features != X.shape[1]:
             raise ValueError(f"the tree of a claim must have axis-aligned splits of {X.shape[1]} features; got others")
-        return np.asarray(tree.predict(X)).reshape(len(X), -1)[:, 0], tree.depth
+        return np.asarray(tree.predict(X)).reshape(len(X), -1), tree.depth
     answers: NDArray[Any] = np.empty(len(X), object)
     levels, pending = 0, [(stated, np.arange(len(X)), 0)]
     while pending:
@@ -352,4 +360,4 @@ def _answers(stated: Any, X: Floats) -> tuple[NDArray[Any], int]:
             raise ValueError(f"feature must be a number of 0 to {X.shape[1] - 1}; got {node['feature']!r}")
         left = X[rows, node["feature"]] <= node["threshold"]
         pending += [(node["left"], rows[left], level + 1), (node["right"], rows[~left], level + 1)]
-    return np.array(answers.tolist()), levels
+    return np.array(answers.tolist()).reshape(len(X), -1), levels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,44 +12,82 @@ from opttree.problems import ExactTreeProblem
 
 MOST_COLUMNS, MOST_BITS = 400, 20_000_000  # cuts of a table of few values, and these times its rows, at most
 MOST_PAIRS = 1e9  # words of pairs that are counted without a look at the clock, at most
+MOST_SUMS = 2e8  # the same of additions to sums, and
+DEEP_SUMS = 4e10  # of those of the whole search, were nothing known of any set of rows
+MOST_BYTES = 2**27  # of the sums of all pairs
 
 
-def columns_of(exact: ExactTreeProblem) -> NDArray[np.int64] | None:
-    """(B, 2) feature and last rank on the left of all cuts of a table, those left out that divide the rows as others
-    do; None unless the table is one of few values whose tree may have all splits that its depth allows.
+class Cuts(NamedTuple):
+    """The cuts of a table: ``columns (B, 2)`` feature and last rank on the left, ``left (rows, B)`` whether a row is,
+    ``swapped (B,)`` whether the column is of the rows on the right, which are fewer.
     """
-    problem, ranks = exact.problem, exact.ranks
-    cuts = ranks.max(axis=1)
-    most = min(MOST_COLUMNS, MOST_BITS // problem.n_samples)
-    pairs = cuts.sum() ** 2 * (problem.n_samples / 128) * problem.n_outputs  # words that two levels look at
-    if exact.allowed is not None or exact.splits_root or not exact.by_words or exact.n_splits < 2**problem.depth - 1 or not 1 <= cuts.sum() <= most or pairs > MOST_PAIRS:
+
+    columns: NDArray[np.int64]
+    left: NDArray[np.bool_]
+    swapped: NDArray[np.bool_]
+
+
+def columns_of(exact: ExactTreeProblem) -> Cuts | None:
+    """All cuts of a table, those left out that divide the rows as others do; None unless the table is one of few
+    values, whose tree may have all splits that its depth allows.
+    """
+    problem = exact.problem
+    free = exact.allowed is None and not exact.splits_root and exact.n_splits == 2**problem.depth - 1
+    if not free or problem.leaves == "linear" or problem.loss_function.form not in ("errors", "quadratic"):
+        return None
+    ranks = exact.ranks if exact.by_words else exact.kernel.rank
+    cuts, n = ranks.max(axis=1), ranks.shape[1]
+    if not 1 <= cuts.sum() <= min(MOST_COLUMNS, MOST_BITS // n):
         return None
     columns = np.array([(j, r) for j, n_cuts in enumerate(cuts) for r in range(n_cuts)], np.int64)
     left = ranks[columns[:, 0]] <= columns[:, 1:]
+    swapped = 2 * left.sum(axis=1) > n
+    if exact.by_words:
+        many = cuts.sum() ** 2 * (n / 128) * problem.n_outputs > MOST_PAIRS
+    else:
+        size = exact.kernel.rows.shape[1]
+        adds = np.sum(np.square((left ^ swapped[:, None]).sum(axis=0, dtype=np.float64))) / 2.0 * (size / 4.0)
+        many = adds > MOST_SUMS or adds * float(cuts.sum()) ** (problem.depth - 2) > DEEP_SUMS
+        many = many or cuts.sum() ** 2 * size * 8.0 > MOST_BYTES
+    if many:
+        return None
     _bits, first = np.unique(np.packbits(left ^ left[:, :1], axis=1), axis=0, return_index=True)
-    return columns[np.sort(first)]
+    first = np.sort(first)
+    return Cuts(columns[first], left[first].T, swapped[first])
 
 
 class Columns:
     """The columns of a table, and what is known of sets of its rows."""
 
-    def __init__(self, exact: ExactTreeProblem, columns: NDArray[np.int64], memory: float, counts: Any) -> None:
+    def __init__(self, exact: ExactTreeProblem, cuts: Cuts, memory: float, counts: Any) -> None:
         problem, kernel = exact.problem, exact.kernel
-        n, depth = problem.n_samples, problem.depth
-        left = exact.ranks[columns[:, 0]] <= columns[:, 1:]
-        words = np.zeros((len(columns), -(-n // 64) * 8), np.uint8)
-        packed = np.packbits(left, axis=1, bitorder="little")
+        ones = (cuts.left ^ cuts.swapped).T
+        n_columns, n = ones.shape
+        depth = problem.depth
+        words = np.zeros((n_columns, -(-n // 64) * 8), np.uint8)
+        packed = np.packbits(ones, axis=1, bitorder="little")
         words[:, : packed.shape[1]] = packed
-        first = np.concatenate([[0], np.cumsum(left.sum(axis=0))]).astype(np.int64)
-        label, own = problem.Y[:, 0].astype(np.int32), np.nonzero(left.T)[1].astype(np.int32)
-        self.columns, self.depth, self.counts = columns, depth, counts
+        first = np.concatenate([[0], np.cumsum(ones.sum(axis=0))]).astype(np.int64)
+        label = problem.Y[:, 0].astype(np.int32) if exact.by_words else np.zeros(0, np.int32)
+        n_sums = 0 if exact.by_words else kernel.rows.shape[1]
+        self.columns, self.swapped, self.depth, self.counts = cuts.columns, cuts.swapped, depth, counts
         self.table = kernels.Table(
-            label, first, own, words.view("<u8").astype(np.uint64), kernel.price, kernel.min_leaf, kernel.slack
+            label,
+            first,
+            np.nonzero(ones.T)[1].astype(np.int32),
+            words.view("<u8").astype(np.uint64),
+            kernel.price,
+            kernel.min_leaf,
+            kernel.slack,
+            exact.by_words,
+            kernel.rows,
+            kernel.most,
+            kernel.leaf,
         )
-        self.levels = kernels.make_levels(n, len(columns), problem.n_outputs, depth)
-        self.known = kernels.make_known(n, len(columns), depth, memory)
+        self.levels = kernels.make_levels(n, n_columns, problem.n_outputs if exact.by_words else 1, depth, n_sums)
+        self.known = kernels.make_known(n, n_columns, depth, memory)
         self.levels.rows[0], self.levels.size[0] = np.arange(n), n
-        np.bitwise_or(words.view("<u8")[0], ~words.view("<u8")[0], out=self.levels.key[0])
+        self.levels.key[0] = np.uint64(2**64 - 1)
         if n % 64:
             self.levels.key[0, -1] = np.uint64(2 ** (n % 64) - 1)
         kernels.enter(0, self.levels, self.table)
@@ -66,7 +104,7 @@ class Columns:
         levels, table, known, depth = self.levels, self.table, self.known, self.depth - 1
         cap, sides = aim - table.price, np.empty((2, levels.key.shape[1]), np.uint64)
         sizes = [kernels.side_key(levels.key[0], column, way, table.every, sides[way]) for way in range(2)]
-        bounds = [kernels.bound_of(side, depth, known, table.min_leaf == 1) for side in sides]
+        bounds = [kernels.bound_of(side, depth, known, table) for side in sides]
         subtrees: list[Any] = [None, None]
         for way in sorted(range(2), key=lambda way: -sizes[way]):
             if sum(bounds) >= cap:
@@ -82,5 +120,10 @@ class Columns:
     def splits(self, found: NDArray[np.int32]) -> NDArray[np.int64]:
         """Splits in heap order by feature and rank, -1 for none."""
         splits = np.full((max(found.size, 3), 2), -1, np.int64)
-        splits[: found.size][found >= 0] = self.columns[found[found >= 0]]
+        pending = [(0, 0)]
+        for at, to in pending:
+            if at < found.size and found[at] >= 0:
+                splits[to] = self.columns[found[at]]
+                swapped = int(self.swapped[found[at]])
+                pending += [(2 * at + 1 + way, 2 * to + 1 + (way ^ swapped)) for way in range(2)]
         return splits

@@ -29,7 +29,9 @@ STATED = (MaxSplits, MaxFeatures, FeatureCost, ForbidSplit, RequireSplit)
 
 def is_free(problem: TreeProblem) -> bool:
     """Whether one search keeps to all side constraints."""
-    return all(isinstance(c, MaxSplits) or (isinstance(c, ForbidSplit) and c.where is None) for c in problem.constraints)
+    return all(
+        isinstance(c, MaxSplits) or (isinstance(c, ForbidSplit) and c.where is None) for c in problem.constraints
+    )
 
 
 def free(problem: TreeProblem) -> TreeProblem:
@@ -192,7 +194,9 @@ class Restricted:
 
     def _is_required(self, part: Part, constraint: RequireSplit) -> bool:
         """Whether a part is one of those of which a constraint holds, if all its required splits are there."""
-        return any(place in part.required and part.allowed[place, constraint.feature] for place in self._places(constraint))
+        return any(
+            place in part.required and part.allowed[place, constraint.feature] for place in self._places(constraint)
+        )
 
     def _with_split(self, part: Part, constraint: RequireSplit) -> Iterator[Part]:
         """The parts of a part in which a node splits on a feature, the first of those that may."""
@@ -229,7 +233,7 @@ class Restricted:
         self._take(self.exact.tree(splits))
 
     def _grow(self, part: Part, path: list[int], rows: NDArray[np.intp], splits: Splits) -> bool:
-        """Add what lacks of the splits on a ``path`` of nodes, whose first has these rows; returns whether they allow it.
+        """Add what lacks of the splits on a ``path`` of nodes, whose first has these rows; whether they allow it.
 
         Features that must be used come first, and cuts that leave most rows to the next node.
         """

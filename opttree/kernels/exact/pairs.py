@@ -1,10 +1,11 @@
-"""Pairs of features of few values: the best tree of two levels by the class counts of all pairs at once, under 0/1 loss
-where all rows count alike, and more levels above it by a search over all splits that remembers sets of rows.
+"""Pairs of features of few values: the best tree of two levels by the statistics of all pairs at once, and more levels
+above it by a search over all splits that remembers sets of rows.
 
-Every cut of a feature is a column of bits, one for each row. Of a node's rows the numbers with both bits of a pair, by
-class, give the errors of all trees of two levels. Above that each split is tried in turn, the most promising one first,
-unless what is known of its sides says that it is too dear: by a set of rows that was solved before, or by a set that is
-nearly the same, as each row that leaves takes away one error at most.
+Every cut of a feature is a column of bits, one for each row. The statistics of the rows of a node that have both bits
+of a pair give the costs of all trees of two levels: under 0/1 loss where all rows count alike, numbers by class,
+counted in words of 64 rows; else sums, to which a row adds for all pairs of its bits. Above that each split is tried in
+turn, the most promising one first, unless what is known of its sides says that it is too dear: by a set of rows that was
+solved before, or by a set that is nearly the same, as each row that leaves takes away what it costs at most.
 """
 
 from collections import namedtuple
@@ -14,6 +15,8 @@ import numpy as np
 
 from opttree.kernels.exact.buckets import EVALUATIONS, NODES, STOP
 from opttree.kernels.exact.states import EMPTY
+from opttree.kernels.exact.statistics import cost as cost_of_sums
+from opttree.kernels.exact.vectors import WIDTH, add_four
 from opttree.kernels.exact.words import BITS, bit, count_ones, errors
 from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 
@@ -21,25 +24,31 @@ RECENT = 8  # sets of rows of each depth that others are compared with
 NOTHING = 1e18
 
 # label (n,); first (n + 1,) and columns: the columns whose bit is set of each row; every (B, W) bits of all rows;
-# price of a split; fewest rows of a leaf; slack: costs that differ by less are equal
-Table = namedtuple("Table", "label first columns every price min_leaf slack")
+# price of a split; fewest rows of a leaf; slack: costs that differ by less are equal; whether numbers by class are
+# counted; else the statistics (n, S) of rows, what a row costs at most (n,), the `Leaf`
+Table = namedtuple("Table", "label first columns every price min_leaf slack by_bits sums most leaf")
 # of each level: rows (L, n), their number (L,), as a set key (L, W), bits (L, B W,) and classes (L, planes W,) of these
 # rows, order (L, B) of the columns, splits (L, S) of the best tree, -1 for none. Scratch of two levels: total (K,),
-# count (B, K), own (4, K), active (B,), best (B, 2) of both sides of each column, and the column of its split
-Levels = namedtuple("Levels", "rows size key bits classes order splits total count own active best split")
+# count (B, K), own (4, K), active (B,), best (B, 2) of both sides of each column, and the column of its split; of sums
+# whole (S,), of_column (B, S), of_pair (B, B, S), parts (5, S), and numbers of active columns number (B,)
+Levels = namedtuple(
+    "Levels",
+    "rows size key bits classes order splits total count own active best split whole of_column of_pair parts number",
+)
 # sets of rows that were searched: hash table of their numbers, keys (C, W), depth (C,), bound (C,) and whether it is
 # the cost (C,), splits (C, S), how many (1,); recent (D, RECENT, W) sets, their bounds (D, RECENT), how many ever (D,)
 Known = namedtuple("Known", "table keys depth bound exact splits count recent recent_bound n_recent")
 
 
-def make_levels(n, n_columns, n_classes, depth):
-    """Work space of a search of so many levels."""
+def make_levels(n, n_columns, n_classes, depth, n_sums):
+    """Work space of a search of so many levels; ``n_sums`` 0 where numbers by class are counted."""
+    bits = n_columns if n_sums == 0 else 0
     W, planes, size = -(-n // BITS), 1 if n_classes == 2 else n_classes, 2**depth - 1
     return Levels(
         np.empty((depth, n), np.int32),
         np.zeros(depth, np.int64),
         np.zeros((depth, W), np.uint64),
-        np.empty((depth, n_columns * W), np.uint64),
+        np.empty((depth, bits * W), np.uint64),
         np.empty((depth, planes * W), np.uint64),
         np.empty((depth, n_columns), np.int64),
         np.full((depth, size), -1, np.int32),
@@ -49,6 +58,11 @@ def make_levels(n, n_columns, n_classes, depth):
         np.empty(n_columns, np.int64),
         np.empty((n_columns, 2)),
         np.empty((n_columns, 2), np.int32),
+        np.empty(n_sums),
+        np.empty((n_columns if n_sums else 0, n_sums)),
+        np.empty((*[n_columns if n_sums else 0] * 2, n_sums)),
+        np.empty((5, n_sums)),
+        np.empty(n_columns, np.int64),
     )
 
 
@@ -74,7 +88,9 @@ def make_known(n, n_columns, depth, memory):
 
 @kernel_without_refcounts()
 def enter(level, levels, table):
-    """Set up the bits of the rows of a level."""
+    """Set up the bits of the rows of a level, where they are counted."""
+    if not table.by_bits:
+        return
     rows, m = levels.rows[level], levels.size[level]
     bits, classes, K = levels.bits[level], levels.classes[level], levels.total.size
     W, n_columns = (m + BITS - 1) // BITS, table.every.shape[0]
@@ -95,10 +111,53 @@ def enter(level, levels, table):
 
 
 @kernel_without_refcounts()
+def sum_columns(level, levels, table):
+    """`count_columns` by sums."""
+    whole, of_column, width = levels.whole, levels.of_column, levels.whole.size
+    whole[:] = 0.0
+    of_column[:] = 0.0
+    for e in range(levels.size[level]):
+        i = levels.rows[level, e]
+        for s in range(0, width, WIDTH):
+            add_four(whole, s, table.sums, i * width + s, 1.0)
+            for at in range(table.first[i], table.first[i + 1]):
+                add_four(of_column, table.columns[at] * width + s, table.sums, i * width + s, 1.0)
+    n_active = 0
+    for j in range(of_column.shape[0]):
+        n = of_column[j, 0]
+        if n >= table.min_leaf and whole[0] - n >= table.min_leaf:
+            levels.active[n_active] = j
+            n_active += 1
+    return n_active
+
+
+@kernel_without_refcounts()
+def cost_of_leaf(levels, table):
+    """The cost of one leaf, after `count_columns`."""
+    return float(errors(levels.total)) if table.by_bits else cost_of_sums(levels.whole, table.leaf, levels.parts[4])
+
+
+@kernel_without_refcounts()
+def cost_of_two(j, levels, table):
+    """The costs of the two leaves of column ``j``, after `count_columns`."""
+    if table.by_bits:
+        own = levels.own[0]
+        for k in range(own.size):
+            own[k] = levels.total[k] - levels.count[j, k]
+        return float(errors(levels.count[j])), float(errors(own))
+    own, work = levels.parts[0], levels.parts[4]
+    for s in range(own.size):
+        own[s] = levels.whole[s] - levels.of_column[j, s]
+    return cost_of_sums(levels.of_column[j], table.leaf, work), cost_of_sums(own, table.leaf, work)
+
+
+@kernel_without_refcounts()
 def count_columns(level, levels, table):
-    """Class counts of the level's rows, and of those whose bit is set, for each column; the columns that divide the
+    """Statistics of the level's rows, and of those whose bit is set, for each column; the columns that divide the
     rows into sides of the smallest leaf at least, of which it returns the number.
     """
+    if not table.by_bits:
+        return sum_columns(level, levels, table)
     bits, classes, total, count = levels.bits[level], levels.classes[level], levels.total, levels.count
     m, K, n_columns = levels.size[level], levels.total.size, table.every.shape[0]
     W, n_active = (m + BITS - 1) // BITS, 0
@@ -137,30 +196,75 @@ def improve(j, way, cost, column, levels):
 
 
 @kernel_without_refcounts()
-def two_levels(level, levels, table):
-    """The cost of the best tree of up to two levels of the rows of a level, and its ``levels.splits``."""
-    price, fewest, K = table.price, table.min_leaf, levels.total.size
-    bits, classes, total, count, active = (
-        levels.bits[level],
-        levels.classes[level],
-        levels.total,
-        levels.count,
-        levels.active,
-    )
-    splits, best, m = levels.splits[level], levels.best, levels.size[level]
-    both, first, second, none = levels.own[0], levels.own[1], levels.own[2], levels.own[3]
-    W = (m + BITS - 1) // BITS
-    n_active = count_columns(level, levels, table)
-    cost = float(errors(total))
-    splits[0] = splits[1] = splits[2] = -1
-    if cost <= price + table.slack:
-        return cost
+def improve_all(i, j, sizes, costs, levels, table):
+    """Note the splits of the sides of two columns by each other, by the ``sizes`` and ``costs`` of their four parts:
+    the rows of both bits, of the first alone, of the second alone, of none.
+    """
+    fewest, price = table.min_leaf, table.price
+    both, first, second, none = sizes
+    if both >= fewest and first >= fewest:
+        improve(i, 0, costs[0] + costs[1] + price, j, levels)
+    if second >= fewest and none >= fewest:
+        improve(i, 1, costs[2] + costs[3] + price, j, levels)
+    if both >= fewest and second >= fewest:
+        improve(j, 0, costs[0] + costs[2] + price, i, levels)
+    if first >= fewest and none >= fewest:
+        improve(j, 1, costs[1] + costs[3] + price, i, levels)
+
+
+@kernel_without_refcounts()
+def add_pairs(level, n_active, levels, table):
+    """Sums over the rows of a level with both bits, for all pairs of active columns in increasing order."""
+    of_pair, number, width, B = levels.of_pair, levels.number, levels.whole.size, levels.number.size
+    number[:] = -1
     for a in range(n_active):
-        j = active[a]
-        for k in range(K):
-            none[k] = total[k] - count[j, k]
-        best[j, 0], best[j, 1] = errors(count[j]), errors(none)
-        levels.split[j, 0] = levels.split[j, 1] = -1
+        number[levels.active[a]] = a
+        for b in range(a + 1, n_active):
+            for s in range(width):
+                of_pair[a, b, s] = 0.0
+    for e in range(levels.size[level]):
+        i = np.int64(levels.rows[level, e])
+        for at in range(table.first[i], table.first[i + 1]):
+            a = number[table.columns[at]]
+            if a < 0:
+                continue
+            for other in range(at + 1, table.first[i + 1]):
+                b = number[table.columns[other]]
+                if b >= 0:
+                    for s in range(0, width, WIDTH):
+                        add_four(of_pair, (a * B + b) * width + s, table.sums, i * width + s, 1.0)
+
+
+@kernel_without_refcounts()
+def pairs_of_sums(level, n_active, levels, table):
+    """Note the best splits of both sides of every column, by sums."""
+    whole, of_column, parts, leaf = levels.whole, levels.of_column, levels.parts, table.leaf
+    add_pairs(level, n_active, levels, table)
+    for a in range(n_active):
+        i = levels.active[a]
+        for b in range(a + 1, n_active):
+            j = levels.active[b]
+            for s in range(whole.size):
+                own = levels.of_pair[a, b, s]
+                parts[0, s], parts[1, s], parts[2, s] = own, of_column[i, s] - own, of_column[j, s] - own
+                parts[3, s] = whole[s] - of_column[i, s] - of_column[j, s] + own
+            sizes = (parts[0, 0], parts[1, 0], parts[2, 0], parts[3, 0])
+            work = parts[4]
+            costs = (
+                cost_of_sums(parts[0], leaf, work),
+                cost_of_sums(parts[1], leaf, work),
+                cost_of_sums(parts[2], leaf, work),
+                cost_of_sums(parts[3], leaf, work),
+            )
+            improve_all(i, j, sizes, costs, levels, table)
+
+
+@kernel_without_refcounts()
+def pairs_of_bits(level, n_active, levels, table):
+    """Note the best splits of both sides of every column, by numbers of ones."""
+    bits, classes, total, count = levels.bits[level], levels.classes[level], levels.total, levels.count
+    both, first, second, none = levels.own[0], levels.own[1], levels.own[2], levels.own[3]
+    active, K, W = levels.active, total.size, (levels.size[level] + BITS - 1) // BITS
     for a in range(n_active):
         i = active[a]
         for b in range(a + 1, n_active):
@@ -174,8 +278,8 @@ def two_levels(level, levels, table):
                 zero = n - one
                 i0, i1, j0, j1 = count[i, 0] - zero, count[i, 1] - one, count[j, 0] - zero, count[j, 1] - one
                 r0, r1 = total[0] - zero - i0 - j0, total[1] - one - i1 - j1
-                e_both, e_i, e_j, e_none = min(zero, one), min(i0, i1), min(j0, j1), min(r0, r1)
-                n_i, n_j, n_none = i0 + i1, j0 + j1, r0 + r1
+                sizes = (n, i0 + i1, j0 + j1, r0 + r1)
+                costs = (min(zero, one), min(i0, i1), min(j0, j1), min(r0, r1))
             else:
                 n = n_i = n_j = n_none = 0
                 for k in range(K):
@@ -188,18 +292,31 @@ def two_levels(level, levels, table):
                     n_i += first[k]
                     n_j += second[k]
                     n_none += none[k]
-                e_both, e_i, e_j, e_none = errors(both), errors(first), errors(second), errors(none)
-            if n >= fewest and n_i >= fewest:
-                improve(i, 0, e_both + e_i + price, j, levels)
-            if n_j >= fewest and n_none >= fewest:
-                improve(i, 1, e_j + e_none + price, j, levels)
-            if n >= fewest and n_j >= fewest:
-                improve(j, 0, e_both + e_j + price, i, levels)
-            if n_i >= fewest and n_none >= fewest:
-                improve(j, 1, e_i + e_none + price, i, levels)
+                sizes = (n, n_i, n_j, n_none)
+                costs = (errors(both), errors(first), errors(second), errors(none))
+            improve_all(i, j, sizes, costs, levels, table)
+
+
+@kernel_without_refcounts()
+def two_levels(level, levels, table):
+    """The cost of the best tree of up to two levels of the rows of a level, and its ``levels.splits``."""
+    splits, best, active = levels.splits[level], levels.best, levels.active
+    n_active = count_columns(level, levels, table)
+    cost = cost_of_leaf(levels, table)
+    splits[0] = splits[1] = splits[2] = -1
+    if cost <= table.price + table.slack:
+        return cost
     for a in range(n_active):
         j = active[a]
-        value = best[j, 0] + best[j, 1] + price
+        best[j, 0], best[j, 1] = cost_of_two(j, levels, table)
+        levels.split[j, 0] = levels.split[j, 1] = -1
+    if table.by_bits:
+        pairs_of_bits(level, n_active, levels, table)
+    else:
+        pairs_of_sums(level, n_active, levels, table)
+    for a in range(n_active):
+        j = active[a]
+        value = best[j, 0] + best[j, 1] + table.price
         if value < cost:
             cost = value
             splits[0], splits[1], splits[2] = j, levels.split[j, 0], levels.split[j, 1]
@@ -229,20 +346,26 @@ def slot_of(key, depth, known):
 
 
 @kernel_without_refcounts()
-def bound_of(key, depth, known, compare):
-    """A lower bound of the cost of a set of rows, by what is known of it and, to ``compare``, of others: not where a
-    smallest leaf forbids trees of one set that another allows.
+def bound_of(key, depth, known, table):
+    """A lower bound of the cost of a set of rows, by what is known of it and of others: not of others where a smallest
+    leaf forbids trees of one set that another allows.
     """
     number = known.table[slot_of(key, depth, known)]
     bound = known.bound[number] if number != EMPTY else 0.0
     if number != EMPTY and known.exact[number]:
         return bound
-    for r in range(min(known.n_recent[depth], RECENT) if compare else 0):
-        if known.recent_bound[depth, r] > bound:
-            away = 0
-            for w in range(key.size):
-                away += count_ones(known.recent[depth, r, w] & ~key[w])
-            bound = max(bound, known.recent_bound[depth, r] - away)
+    for r in range(min(known.n_recent[depth], RECENT) if table.min_leaf == 1 else 0):
+        left = known.recent_bound[depth, r]
+        for w in range(key.size):
+            away = known.recent[depth, r, w] & ~key[w]
+            if table.by_bits:
+                left -= count_ones(away)
+            while not table.by_bits and away != 0 and left > bound:
+                left -= table.most[w * BITS + count_ones((away & (~away + np.uint64(1))) - np.uint64(1))]
+                away &= away - np.uint64(1)
+            if left <= bound:
+                break
+        bound = max(bound, left)
     return bound
 
 
@@ -316,10 +439,8 @@ def ranked_columns(level, levels, table):
     n_active = count_columns(level, levels, table)
     costs = np.empty(n_active)
     for a in range(n_active):
-        j = levels.active[a]
-        for k in range(levels.total.size):
-            levels.own[0, k] = levels.total[k] - levels.count[j, k]
-        costs[a] = errors(levels.count[j]) + errors(levels.own[0])
+        left, right = cost_of_two(levels.active[a], levels, table)
+        costs[a] = left + right
     ranked = np.argsort(costs)
     for a in range(n_active):
         levels.order[level, a] = levels.active[ranked[a]]
@@ -351,7 +472,7 @@ def solve_rows(level, depth, target, levels, table, known, counts):
         return cost, True
     price, order = table.price, levels.order[level]
     n_active = ranked_columns(level, levels, table)
-    best, lowest = float(errors(levels.total)), NOTHING
+    best, lowest = cost_of_leaf(levels, table), NOTHING
     for s in range((1 << depth) - 1):
         splits[s] = -1
     if best <= price + table.slack or n_active == 0:
@@ -367,7 +488,7 @@ def solve_rows(level, depth, target, levels, table, known, counts):
         n_left = side_key(key, j, 0, table.every, sides[0])
         n_right = side_key(key, j, 1, table.every, sides[1])
         for way in range(2):
-            bounds[way] = bound_of(sides[way], depth - 1, known, table.min_leaf == 1)
+            bounds[way] = bound_of(sides[way], depth - 1, known, table)
         cap = min(best - table.slack, target) - price
         if bounds[0] + bounds[1] >= cap:
             lowest = min(lowest, bounds[0] + bounds[1] + price)

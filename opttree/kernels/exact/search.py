@@ -358,7 +358,10 @@ def two_levels(n_splits, node, queue, state, splits, buckets, counts):
         sum_up(buckets.total[f], buckets.count[f], buckets.cumulated[f])
     targets = np.empty(2)
     both = Both(
-        np.empty((2, total.size)), np.empty((2, 2), np.int64), np.zeros((2, p, 2), np.int32), np.zeros((2, p, 2), np.int32)
+        np.empty((2, total.size)),
+        np.empty((2, 2), np.int64),
+        np.zeros((2, p, 2), np.int32),
+        np.zeros((2, p, 2), np.int32),
     )
     left, right, left_reach, right_reach = both.total[0], both.total[1], both.reach[0], both.reach[1]
     interval = Interval(np.empty(8, np.int32), np.empty(3), left_reach, right_reach)

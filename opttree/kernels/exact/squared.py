@@ -33,8 +33,8 @@ def sum_up(histogram, m, sums):
 
 @kernel_without_refcounts(error_model="numpy")
 def costs_of_ends(sums, whole, right, m, total, before, after):
-    """Costs of the rows before and after the ends of the first ``m`` buckets, of the left side, with the running sums ``sums (4, .)``,
-    or of the right one, with ``whole`` less these; ``total (4,)`` of all rows of the side.
+    """Costs of the rows before and after the ends of the first ``m`` buckets, of the left side, with the running sums
+    ``sums (4, .)``, or of the right one, with ``whole`` less these; ``total (4,)`` of all rows of the side.
     """
     sign, share = (-1.0, 1.0) if right else (1.0, 0.0)
     n, w, q, t = total[0], total[1], total[2], total[3]
@@ -51,8 +51,8 @@ def costs_of_ends(sums, whole, right, m, total, before, after):
 
 @kernel_without_refcounts(error_model="numpy", fastmath={"nnan", "nsz"})
 def bounds_of_buckets(before, after, several, price, first, m, inside, value):
-    """Costs ``value`` of cuts at the ends of the first ``m`` buckets, and bounds of those ``inside``; the least of either
-    from the bucket ``first`` on.
+    """Costs ``value`` of cuts at the ends of the first ``m`` buckets, and bounds of those ``inside``; the least of
+    either from the bucket ``first`` on.
     """
     for k in range(m):
         value[k] = before[k + 1] + after[k] + price
@@ -132,7 +132,7 @@ def scan_side(way, histogram, feature, cut, node, target, both, buckets, counts,
     """Look inside the buckets of one side, where their bounds allow a split that is better than ``found (3,)``."""
     totals, split, reach, _new_reach = both
     order, problem = node.order, node.problem
-    rank, slack, price = problem.rank, problem.slack, problem.price
+    slack, price = problem.slack, problem.price
     total, right, own, rest = totals[way], way == 1, buckets.own, buckets.rest
     best, lowest = found[0], found[1]
     for j in range(buckets.count.size):

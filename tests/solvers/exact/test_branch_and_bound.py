@@ -11,7 +11,8 @@ from opttree.problems import ExactTreeProblem
 from opttree.problems.exact import problem as exact_problem
 from solvers import MIP, BranchAndBound, CartInit, LocalSearch, Termination, solve
 from solvers.conformance import regression_problem
-from tests.conftest import real_data
+from solvers.exact import search
+from tests.conftest import real_data, thinned
 from tests.exact import instances, optimum
 
 LOSSES = ("squared", "absolute", "zero_one", "log")
@@ -307,8 +308,31 @@ def test_columns_of_few_values_find_what_histograms_find(seed, monkeypatch):
     assert all(result.termination is Termination.OPTIMAL for result in found)
     assert found[0].bound <= found[0].objective + 1e-9
     monkeypatch.setattr(exact_problem, "MOST_WORDS", 0)
+    by_sums = solve(problem, BranchAndBound()).objective
+    monkeypatch.setattr(search, "columns_of", lambda exact: None)
     best = solve(problem, BranchAndBound()).objective
-    assert [result.objective for result in found] == pytest.approx([best, best], abs=1e-12)
+    assert [by_sums, *(result.objective for result in found)] == pytest.approx([best] * 3, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", thinned(range(60), 3))
+def test_columns_of_few_values_are_searched_by_sums(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.choice([8, 20, 65, 150])), int(rng.integers(1, 6))
+    depth = int(rng.choice([2, 3, 4])) if n < 65 else 3
+    X = np.column_stack([rng.integers(0, rng.choice([2, 3, 5]), n) for _ in range(p)]).astype(float)
+    loss = ["squared", "squared", "zero_one"][seed % 3]
+    y = rng.integers(0, 3, n) if loss == "zero_one" else 1e3 + X[:, [0]] + rng.normal(size=(n, 1 + seed % 2))
+    weight = 10.0 ** rng.uniform(-3, 3, n) if seed % 3 else None
+    price = (SplitPrice(0.01),) if rng.random() < 0.3 else ()
+    options = {"penalties": price, "min_leaf": int(rng.choice([1, 1, 2, 4])), "sample_weight": weight}
+    problem = TreeProblem(X, y, depth, splits="axis", loss=loss, **options)
+    assert search.columns_of(ExactTreeProblem(problem)) is not None
+    result = solve(problem, BranchAndBound())
+    assert result.termination is Termination.OPTIMAL
+    monkeypatch.setattr(search, "columns_of", lambda exact: None)
+    best = solve(problem, BranchAndBound())
+    assert result.objective == pytest.approx(best.objective, rel=1e-7, abs=1e-9)
+    assert result.bound <= best.objective + 1e-9
 
 
 def test_a_search_of_columns_that_is_stopped_has_valid_bounds():
