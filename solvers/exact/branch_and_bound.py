@@ -25,11 +25,13 @@ from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps, seco
 from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
 from solvers.exact.early import LATE, LEAST, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
+from solvers.exact.lookahead import trees_ahead
 from solvers.exact.restricted import STATED, Restricted, free, is_free
 from solvers.exact.search import Search, is_quick
 from solvers.initial import CartInit
 
 MOST_DEPTH = 6
+AHEAD = 0.5  # of the time of a deep search, that is spent on trees by looking two levels ahead, at most
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
 PROOF_RTOL, PROOF_ATOL = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
 
@@ -44,7 +46,7 @@ class BranchAndBound(Solver):
     the target. Where it has hardly any signal, proofs take much longer: 45,781 rows of three features with an R2 of
     .0006 are open after 20 s at depth 2. From depth 4 on, the bound at a time limit is the result on all but small
     sets. Absolute loss and linear leaves take many times longer. The tree does not depend on the number of threads,
-    unless time ends the search.
+    unless time ends the search, and but for equally good ones from depth 4 on.
 
     Side constraints: `ForbidSplit`, `MaxFeatures`, `FeatureCost`, `RequireSplit`. But for the first at all levels, they
     take several searches, of trees whose nodes may split on fewer and fewer features. Below the root, `RequireSplit`
@@ -215,9 +217,16 @@ class BranchAndBound(Solver):
         """A step whenever the incumbent or the bound has moved, None otherwise. Where the search has no bound yet, it
         is given others, see `solvers.exact.early`, while it goes on.
         """
-        seen, began, asked = None, now(), False
+        seen, began, asked, spent = None, now(), False, 0.0
+        deep = isinstance(search, Search) and search.is_deep
+        ahead = trees_ahead(search.exact) if deep else iter(())
         for _ in search.run():
             yield from search.improved()
+            if deep and spent <= AHEAD * (now() - began):
+                started, found = now(), next(ahead, None)
+                if found is not None and isinstance(search, Search):
+                    search.offer(found[0] / search.exact.unit, found[1])
+                spent += now() - started
             none = search.bound <= search.exact.objective(search.kernel.price)  # no more than a split costs
             if not asked and none and search.cost > 0.0 and now() - began > LATE:
                 asked, exact = True, search.exact

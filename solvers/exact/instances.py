@@ -287,7 +287,7 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
     >>> stated = {"depth": 1, "loss": "zero_one", "objective": 0, "bound": 0, "tree": tree}
     >>> found = verify(stated, np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 0]))
     >>> found.objective, found.faults
-    (1.0, ('the tree has 1 errors; 0 are claimed',))
+    (1.0, ('the tree has 1 errors; the claim is 0',))
     """
     missing = [key for key in ("depth", "loss", "objective", "tree") if key not in stated]
     if missing:
@@ -298,7 +298,7 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
     claimed, bound = _number(stated, "objective"), _number(stated, "bound") if stated.get("bound") is not None else None
     found, levels = _answers(stated["tree"], X)
     errors = loss == "zero_one"
-    unit = "errors" if errors else "of squares"
+    has = "the tree has {} errors" if errors else "the tree has a sum of squares of {}"
     if errors:
         objective = float(np.sum(found[:, 0] != y))
     else:
@@ -307,11 +307,11 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
     text = "{:.0f}" if errors else "{:.8g}"
     shown = text.format(objective)
     checks = [
-        (levels <= depth, f"the tree has {levels} levels", f"the tree has {levels} levels; {depth} are claimed"),
+        (levels <= depth, f"the tree has {levels} levels", f"the tree has {levels} levels; the claim is {depth}"),
         (
             abs(objective - claimed) < near,
-            f"the tree has {shown} {unit}, as claimed",
-            f"the tree has {shown} {unit}; {text.format(claimed)} are claimed",
+            f"{has.format(shown)}, as claimed",
+            f"{has.format(shown)}; the claim is {text.format(claimed)}",
         ),
     ]
     if bound is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from contextvars import copy_context
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,7 @@ class Search:
         self.node = Node(self.order, n, self.kernel, every, np.zeros_like(every))
         self.leaf = np.inf if exact.splits_root else kernels.leaf_cost(self.node)
         self.fresh: list[Any] = []  # splits of incumbents nobody has looked at
+        self.lock = Lock()  # of the incumbent's cost and splits, which `offer` changes while the search goes on
         self.active: list[float] = []  # bounds of the intervals that are being evaluated
         self.running: Future[None] | None = None
         self.queue, self.state = self._begin()
@@ -138,6 +140,11 @@ class Search:
         counts = np.sum([room.counts for room in self.rooms], axis=0)
         info = {name: float(counts[place]) for name, place in COUNTS.items()}
         return Step(self.tree, None, bound, "branch and bound", info=info | {"intervals": float(self.queue.size[0])})
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether good trees are long in coming."""
+        return self.exact.problem.depth >= LONG_DEPTH and self.work == self._rounds
 
     def improved(self) -> list[Step]:
         """The incumbents since the last look, so that a trace does not depend on when it looks."""
@@ -228,6 +235,15 @@ class Search:
         self._aim(self.share)
         return True
 
+    def offer(self, cost: float, splits: Any) -> None:
+        """Take a tree as the incumbent if it is better, while the search goes on."""
+        with self.lock:
+            if self._take(cost):
+                self.state[kernels.CHANGES] += 1
+                self.splits[:] = splits
+                self.state[kernels.CHANGES] += 1
+                self.fresh.append(self.splits.copy())
+
     def _end(self) -> None:
         """Nothing waits any more."""
         self.queue.size[0], self.state[kernels.OPEN] = 0, np.inf
@@ -259,11 +275,8 @@ class Search:
             if counts[buckets.STOP]:
                 return
             columns.todo.pop(0)
-            if splits is not None and self._take(cost):
-                state[kernels.CHANGES] += 1
-                self.splits[:] = splits
-                state[kernels.CHANGES] += 1
-                self.fresh.append(splits)
+            if splits is not None:
+                self.offer(cost, splits)
             state[kernels.BOUND] = min(state[kernels.BOUND], cost)
         if not columns.todo:
             self._end()
@@ -311,13 +324,12 @@ class Search:
 
     def _settle(self, cut: Cut) -> None:
         state, feature = self.state, cut.interval.place[intervals.FEATURE]
-        if self._take(cut.found[0, 0] + cut.found[1, 0] + self.kernel.price):
-            state[kernels.CHANGES] += 1
-            last = self.order[feature, cut.at - 1]
-            self.splits[0] = feature, self.kernel.rank[feature, last]
-            kernels.graft(self.splits, *cut.splits, self.exact.problem.depth - 1)
-            state[kernels.CHANGES] += 1
-            self.fresh.append(self.splits.copy())
+        cost = cut.found[0, 0] + cut.found[1, 0] + self.kernel.price
+        if cost < state[kernels.BEST]:
+            splits = np.empty_like(self.splits)
+            splits[0] = feature, self.kernel.rank[feature, self.order[feature, cut.at - 1]]
+            kernels.graft(splits, *cut.splits, self.exact.problem.depth - 1)
+            self.offer(cost, splits)
         evaluated = kernels.Cut(cut.at, cut.found, -1, *cut.reach)
         where = self.queue, self.node, state, cut.interval, evaluated
         kernels.settle(*where, self.rooms[0].buckets)
