@@ -1,34 +1,28 @@
 """CPU seconds to proofs of optimal axis-aligned trees under 0/1 loss, one thread, beside pycontree and pystreed.
 
-Data sets by name, and files of the folder ``exact`` in OPTTREE_DATA; compiled code is warm. A peer that is not
+Data sets, and instances of ``experiments/instances.toml``, by name; compiled code is warm. A peer that is not
 installed is left out; pystreed gets a binary feature for each cut, where there are at most ``columns`` of them. At the
 limit the tree's errors stand without a proof.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from experiments.benchmarks.common import Row, script
 from opttree import TreeProblem, datasets
-from solvers import BranchAndBound, Result, solve
+from solvers import BranchAndBound, Result, instances, solve
 
 
-def table(name: str) -> tuple[Any, Any]:
+def table(name: str, folder: str | None) -> tuple[Any, Any]:
     """Features, and labels as numbers."""
-    file = Path(os.environ.get("OPTTREE_DATA", ".")) / "exact" / f"{name}.csv.gz"
-    if file.exists():
-        frame = datasets.read_csv(file)
-        X, y = frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy()
-    else:
-        X, y = datasets.load(name, as_arrays=True)
+    known = instances()
+    X, y = known[name].load(folder) if name in known else datasets.load(name, as_arrays=True)
     return X, np.unique(y, return_inverse=True)[1]
 
 
@@ -70,10 +64,11 @@ def main(
     limit: float = 60.0,
     columns: int = 400,
     repeats: int = 3,
+    folder: Annotated[str | None, "where files of instances are, if not in exact of OPTTREE_DATA"] = None,
 ) -> Iterator[Row]:
     peers = {name for name in ("pycontree", "pystreed") if find_spec(name) is not None}
     for name in data:
-        X, y = table(name)
+        X, y = table(name, folder)
         for depth in depths:
             problem = TreeProblem(X, y, depth=depth, splits="axis", loss="zero_one")
             solve(problem, BranchAndBound(n_jobs=1), time_limit=0.01)  # loads what is compiled

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opttree.kernels.exact import pairs as kernels
 from opttree.problems import ExactTreeProblem
 
-MOST_COLUMNS, MOST_BITS = 400, 20_000_000  # cuts of a table of few values, and these times its rows, at most
+MOST_COLUMNS, MOST_BITS = 1000, 20_000_000  # cuts of a table of few values, and these times its rows, at most
 MOST_PAIRS = 1e9  # words of pairs that are counted without a look at the clock, at most
 MOST_SUMS = 2e8  # the same of additions to sums, and
 DEEP_SUMS = 4e10  # of those of the whole search, were nothing known of any set of rows
