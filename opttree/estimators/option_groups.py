@@ -50,7 +50,7 @@ def floor() -> Any:
 
         ``floor_errors_`` has the errors. None: with ``max_depth="auto"``. There is none for losses other than
         "squared", "zero_one" and "log", for several outputs of labels, for a time limit below a second, for fewer than
-        20 rows, in the paper's preset, and in `fit_chunks` and `partial_fit`.""",
+        6 rows, in the paper's preset, and in `fit_chunks` and `partial_fit`.""",
     )
 
 

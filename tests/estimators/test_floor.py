@@ -121,7 +121,7 @@ def test_short_limits_small_tables_and_several_outputs():
     X, y = drawn("both", 0)
     late = opttree.TAORegressor(time_limit=0.5, random_state=0).fit(X, y)
     assert late.best_depth_ == 6  # nothing was held out
-    few = opttree.TAORegressor(random_state=0).fit(X[:12], y[:12])
+    few = opttree.TAORegressor(random_state=0).fit(X[:5], y[:5])
     assert few.fallback_ is None
     copies = opttree.TAORegressor(random_state=0).fit(np.repeat(X[:2], 30, axis=0), np.repeat(y[:2], 30))
     assert copies.best_depth_ == 6
@@ -294,3 +294,13 @@ def test_a_depth_that_does_not_fit_into_memory_is_not_taken(monkeypatch):
     model = opttree.TAORegressor(random_state=0).fit(X, y)
     assert model.best_depth_ == 2
     assert model.floor_errors_["depth 4"] == np.inf
+
+
+@pytest.mark.parametrize("cls", [opttree.TAORegressor, opttree.SRTRegressor, opttree.ORRTRegressor])
+def test_a_dozen_rows_have_a_floor_too(cls):
+    scores = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(212, 4)), rng.normal(size=212)
+        scores.append(cls(random_state=0).fit(X[:12], y[:12]).score(X[12:], y[12:]))
+    assert np.mean(scores) > -1.0  # without a floor -2 to -10

@@ -33,19 +33,20 @@ from opttree.statement.shrinkage import refusal, shrinker
 Floats = NDArray[np.float64]
 FitRows = Callable[[Estimator, Rows, Any], Fit]
 LOSSES = ("squared", "zero_one", "log")
-FEWEST, MOST_ROWS = 20, 10_000  # rows that differ, below which nothing is held out, and of which that many are used
+FEWEST, MOST_ROWS = 6, 10_000  # rows that differ, below which nothing is held out, and of which that many are used
 FOLDS, MORE_FOLDS, FEW_ROWS = 3, 5, 2000  # with fewer rows than that there are more folds
 SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below which there is none
 # l2 on standardised features, in units of the mean loss
 RIDGES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0)
 WIDE = 200  # features, from which every third of them is tried
 CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30), (1, 5, 20)
-CART_STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0)  # rows of the parent in a leaf of classes, none of which is then certain
+CART_SHRINKAGE = 3.0  # rows of the parent in a leaf of classes, none of which is then certain
 CLEARLY = 1.0  # standard errors, by which trees of the first folds are given up
 MARGIN = 0.1  # of the range of y, by which answers of linear leaves may lie beyond it
 DEEP_ENOUGH = 3  # from here on, a depth that is no better is the last
 STEEP = 1e9  # gate of a tree of hard splits
 PENALTIES, MANY_FEATURES = (1e-3, 1e-2), 10  # on splits, that are tried from so many features on
+ABOUT = 1.02  # times the lowest mean error
 BETTER = 0.99  # of the mean error, which clipping or a penalty must bring it below
 WORTH = 0.02  # share of the loss that a linear model must explain before trees begin with it
 
@@ -187,13 +188,17 @@ class Folds:
         w = self.judge.w[seen]
         return float(np.sum(w * self.errors(answers)[seen]) / np.sum(w))
 
-    def surprise(self, answers: Floats, seen: Any = ...) -> float:
-        """What chooses strengths of shrinkage: of classes the mean log loss, else the mean error."""
+    def best_of(self, answers: Sequence[Floats], seen: Any = ...) -> int:
+        """The number of the strength of shrinkage with these answers that is best: by the mean error; of classes by the
+        log loss among those whose mean error is about the lowest.
+        """
+        errors = np.array([self.mean(found, seen) for found in answers])
         if self.numbers:
-            return self.mean(answers, seen)
+            return int(np.argmin(errors))
         w, true = self.judge.w[seen], self.judge.Y[seen, 0].astype(np.intp)
-        share = np.take_along_axis(answers[seen], true[:, None], axis=1)[:, 0]
-        return float(np.sum(w * -np.log(np.maximum(share, LEAST_PROBABILITY))) / np.sum(w))
+        shares = [np.take_along_axis(found[seen], true[:, None], axis=1)[:, 0] for found in answers]
+        losses = np.array([np.sum(w * -np.log(np.maximum(share, LEAST_PROBABILITY))) for share in shares])
+        return int(np.argmin(np.where(errors <= ABOUT * errors.min(), losses, np.inf)))
 
     def beats(self, mine: Floats, other: Floats, seen: Any = ..., errors: float = 1.0) -> bool:
         """Whether answers are better than others by more than so many standard ``errors``."""
@@ -302,9 +307,7 @@ class Folds:
         elif fallback == "linear":
             other = linear_model(options, rows, ridge)
         else:
-            whole = rows if self.sampled else self.rows
-            other = cart_trees(options, whole, *size, self.seed, (self.cart_strength(*size),))[0]
-            other = with_classes(other, rows.y)
+            other = with_classes(cart_tree(options, rows if self.sampled else self.rows, *size, self.seed), rows.y)
         return Choice(
             depth,
             trial.strength,
@@ -368,8 +371,6 @@ class Folds:
             if shrinks and refusal(record.problem) is None:
                 shrinking = shrinker(record.problem, as_tree(trial.result_.tree), ridge)
                 strengths = strengths_of(record.problem)
-                if not self.numbers and options.leaves == "constant":
-                    strengths = tuple(s for s in strengths if s > 0.0)  # no leaf is certain
                 trees = [record.scaling.unscale(shrinking.shrunk(s)) for s in strengths]
             if base is not None:
                 trees = [with_base(tree, base, part) for tree in trees]
@@ -378,7 +379,7 @@ class Folds:
             for found, tree in zip(answers, trees, strict=True):
                 found[held] = self.answers_of(tree, X)
             seen[held] = True
-            best = int(np.argmin([self.surprise(a, seen) for a in answers]))
+            best = self.best_of(answers, seen)
             if any(self.beats(rival, answers[best], seen, CLEARLY) for rival in rivals):
                 return Trial(answers[best], np.inf, strengths[best])
         tempers = not self.numbers and options.leaves == "constant" and options.recipe.shrink is not None
@@ -413,18 +414,6 @@ class Folds:
         return found[best], best
 
 
-    def cart_strength(self, depth: int, fewest: int) -> float:
-        """The strength of shrinkage of CART's trees of a size; for numbers, which are not shrunk, 0."""
-        if self.numbers:
-            return 0.0
-        answers = np.zeros((len(CART_STRENGTHS), len(self.rows.X), self.n_answers))
-        for train, held in self.parts:
-            trees = cart_trees(self.options, self.part(train), depth, fewest, self.seed, CART_STRENGTHS)
-            for found, tree in zip(answers, trees, strict=True):
-                found[held] = self.answers_of(tree, self.rows.X[held])
-        return CART_STRENGTHS[int(np.argmin([self.surprise(found) for found in answers]))]
-
-
 def less(rows: Rows, base: Tree) -> Floats:
     """What a linear model leaves of the targets, in their shape."""
     left: Floats = rows.y - np.asarray(base.predict(rows.X)).reshape(rows.y.shape)
@@ -454,20 +443,15 @@ def linear_model(options: Estimator, rows: Rows, ridge: float) -> Tree:
     return bounded(replace(leaf, lower=None, upper=None), rows)
 
 
-def cart_trees(
-    options: Estimator, rows: Rows, depth: int, fewest: int, seed: int, strengths: Sequence[float]
-) -> list[Tree]:
-    """CART's tree of all rows, on raw features, with leaves of classes shrunk by some strengths."""
+def cart_tree(options: Estimator, rows: Rows, depth: int, fewest: int, seed: int) -> Tree:
+    """CART's tree of all rows, on raw features."""
     weight = class_weighted(options, rows.y, rows.weight)
     loss = "squared" if is_regressor(options) else "log"
     problem = TreeProblem(rows.X, rows.y, depth, splits="axis", loss=loss, sample_weight=weight)
     tree: Tree = bridge.solvers.CartInit(min_rows=fewest).build(problem, np.random.default_rng(seed))
     if (most := getattr(options, "max_leaf_nodes", None)) is not None:
         tree = with_splits(problem, tree, most - 1)
-    if not problem.is_classification:
-        return [tree] * len(strengths)
-    shrinking = shrinker(problem, tree)
-    return [shrinking.shrunk(strength) for strength in strengths]
+    return shrinker(problem, tree).shrunk(CART_SHRINKAGE) if problem.is_classification else tree
 
 
 def with_classes(tree: Tree, y: NDArray[Any]) -> Tree:
