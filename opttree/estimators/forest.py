@@ -276,6 +276,9 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     return attributes | (_interval(fit, attributes) if is_regressor(options) else {})
 
 
+CALM = 10.0  # mean variances, to which that of a row is added: errors have other causes than the trees' variance
+
+
 def _interval(fit: Fit, attributes: dict[str, Any]) -> dict[str, Any]:
     """What `TAOForestRegressor.predict_interval` needs: out-of-bag errors relative to the trees' variance."""
     X, y = fit.rows.X, fit.rows.y
@@ -283,7 +286,7 @@ def _interval(fit: Fit, attributes: dict[str, Any]) -> dict[str, Any]:
     answers = np.stack([tree.outputs(X[seen]) for tree in attributes["forest_"].trees])
     errors = abs(attributes["oob_prediction_"][seen] - y.reshape(len(y), -1)[seen])
     variance = answers.var(axis=0)
-    mean = variance.mean(axis=0) + 1e-300 if seen.any() else variance
+    mean = CALM * variance.mean(axis=0) + 1e-300 if seen.any() else variance
     mean_error = max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300) if seen.any() else 1.0
     shrink = np.sqrt(attributes["oob_loss_"] / mean_error) if seen.any() else 1.0
     return {"_mean_variance": mean, "_outside_errors": shrink * errors / np.sqrt(variance + mean)}
@@ -413,7 +416,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     forest_ : opttree.Forest
         The model on raw features; ``tree_`` if it is a single tree.
     oob_prediction_ : ndarray of shape (n, K)
-        Out-of-bag predictions of the training rows; NaN for rows that every tree has seen.
+        Out-of-bag predictions of the training rows, of several kinds of trees by smaller forests of other rows; NaN
+        for rows that every tree has seen.
     oob_loss_ : float
         Expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
         variance.

@@ -105,23 +105,30 @@ class StackedForest(Solver):
         yield from at_hand(problem, start)
         early: dict[str, Tally] = {}
         grown: dict[str, Tally] = {}
+        held_out: list[Floats] = []
 
         def forest() -> Step | None:
             finished = {kind: tally for kind, tally in (grown or early).items() if tally.grown}
-            return self._step(problem, finished) if finished else None
+            return self._step(problem, finished, *held_out) if finished else None
 
-        yield from at_last_call(self._grown(problem, rng, early, grown), forest)
+        yield from at_last_call(self._grown(problem, rng, early, grown, held_out), forest)
         yield forest()
         return Termination.ITERATION_LIMIT
 
     def _grown(
-        self, problem: TreeProblem, rng: Rng, early: dict[str, Tally], grown: dict[str, Tally]
+        self,
+        problem: TreeProblem,
+        rng: Rng,
+        early: dict[str, Tally],
+        grown: dict[str, Tally],
+        held_out: list[Floats],
     ) -> Generator[None]:
         """Grow the trees of all kinds into ``grown``; ``early`` gets those of one kind on the first fold, for want of
-        others.
+        others; ``held_out`` the answers (n, K) of all kinds together to the rows held out.
         """
         seeds = rng.spawn(len(self.members))
-        weights, linear = yield from self._weights(problem, rng, early)
+        weights, linear, answers = yield from self._weights(problem, rng, early)
+        held_out += [] if answers is None else [np.tensordot(weights, answers, axes=1)]
         exact = weights * self.n_trees
         counts = np.floor(exact).astype(int)
         counts[np.argsort(counts - exact, kind="stable")[: self.n_trees - counts.sum()]] += 1
@@ -133,14 +140,16 @@ class StackedForest(Solver):
 
     def _weights(
         self, problem: TreeProblem, rng: Rng, early: dict[str, Tally]
-    ) -> Generator[None, Any, tuple[Floats, Linear]]:
-        """The weights of the members and of the linear model, nonnegative, which add to one; and that model."""
+    ) -> Generator[None, Any, tuple[Floats, Linear, Floats | None]]:
+        """The weights of the members and of the linear model, nonnegative, which add to one; that model; and the answers
+        (kinds, n, K) to the rows held out.
+        """
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
         answers = np.zeros((len(self.members), *Y.shape))
         by_ridge = np.zeros((len(RIDGES) if self.linear and problem.splits == "oblique" else 0, *Y.shape))
         n_folds = min(self.folds, problem.n_samples)
         if n_folds < 2:  # nothing can be left out
-            return np.eye(len(self.members))[0], Linear(0.0, Y)
+            return np.eye(len(self.members))[0], Linear(0.0, Y), None
         rare = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() < n_folds
         kind = StratifiedKFold if problem.is_classification and not rare else KFold
         cuts = kind(n_folds, shuffle=True, random_state=int(rng.integers(2**31 - 1)))
@@ -164,7 +173,7 @@ class StackedForest(Solver):
         table = np.column_stack([(root * answer).ravel() for answer in answers])
         unit = max(float(np.linalg.norm(table)), 1e-300)
         weights = nnls(np.vstack([table / unit, np.full(len(answers), SUM)]), np.append(root * Y / unit, SUM))[0]
-        return weights / weights.sum(), linear
+        return weights / weights.sum(), linear, answers
 
     def _copies(self, problem: TreeProblem, number: int, linear: Linear) -> Tally:
         """So many copies of the linear model of all rows; their errors are those of the rows held out."""
@@ -176,8 +185,12 @@ class StackedForest(Solver):
         tally.counts[:] = number
         return tally
 
-    def _step(self, problem: TreeProblem, tallies: dict[str, Tally]) -> Step:
-        """The forest of all trees, each kind at its best shrinkage."""
+    def _step(self, problem: TreeProblem, tallies: dict[str, Tally], held_out: Floats | None = None) -> Step:
+        """The forest of all trees, each kind at its best shrinkage.
+
+        Its answers to rows held out are those of the folds, where there are any: few of its own trees leave a row out,
+        but all copies of a linear model do.
+        """
         total = sum(len(tally.grown) for tally in tallies.values())
         parts = [(tally, tally.best(total)) for tally in tallies.values()]
         forest, *others = (tally.forest(number, problem) for tally, number in parts)
@@ -187,6 +200,8 @@ class StackedForest(Solver):
         if len(parts[0][0].counts) != problem.n_samples:  # trees of the first fold
             unseen = np.full((problem.n_samples, problem.n_outputs), np.nan), np.zeros(problem.n_samples, np.int64)
             forest, error = replace(forest, outside=unseen), np.nan
+        elif held_out is not None:
+            forest = replace(forest, outside=(held_out, np.full(problem.n_samples, total)))
         info = {"oob": error, "trees": float(total), "kind": float(KINDS.index("stacked"))}
         info |= {kind: float(len(tally.grown)) for kind, tally in tallies.items()}
         return Step(forest, problem.objective(forest), phase="forest", info=info)
