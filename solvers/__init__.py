@@ -26,6 +26,7 @@ from solvers.core.driver import solve as solve
 from solvers.core.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
 from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
 from solvers.exact.certificates import certify as certify
+from solvers.exact.front import SparseFront as SparseFront, sparse_front as sparse_front
 from solvers.exact.instances import (
     Instance as Instance,
     Verified as Verified,
@@ -33,7 +34,6 @@ from solvers.exact.instances import (
     instances as instances,
     verify as verify,
 )
-from solvers.exact.front import SparseFront as SparseFront, sparse_front as sparse_front
 from solvers.get import Anneal as Anneal
 from solvers.soft import ArmijoLineSearch as ArmijoLineSearch
 

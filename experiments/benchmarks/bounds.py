@@ -190,9 +190,10 @@ def check(seed: int) -> list[str]:
                 proofs.append((name, result.objective))
     try:
         if BranchAndBound().refusal(problem) is None:
-            verdict = certify(problem, constant, time_limit=SECONDS, random_state=0)
-            if verdict.bound is not None:
-                bounds.append(("certify", verdict.bound, 0.0))
+            if problem.violation(constant) is None:
+                verdict = certify(problem, constant, time_limit=SECONDS, random_state=0)
+                if verdict.bound is not None:
+                    bounds.append(("certify", verdict.bound, 0.0))
             ranked = problem.with_rows(problem.ranks.T.astype(float), problem.y, problem.sample_weight)
             ranked = ranked.restated(constraints=problem.constraints)
             result = solve(ranked, BranchAndBound(init=None), time_limit=SECONDS, random_state=0)

@@ -141,7 +141,7 @@ class StackedForest(Solver):
     def _weights(
         self, problem: TreeProblem, rng: Rng, early: dict[str, Tally]
     ) -> Generator[None, Any, tuple[Floats, Linear, Floats | None]]:
-        """The weights of the members and of the linear model, nonnegative, which add to one; that model; and the answers
+        """The weights of the members and of the linear model, nonnegative, which add to one; that model; the answers
         (kinds, n, K) to the rows held out.
         """
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y

@@ -47,6 +47,18 @@ class Instance:
         By depth, the least number of errors or sum of squares, of trees of constant leaves over all thresholds.
     lists : tuple of str
         The comparisons that have it.
+
+    See Also
+    --------
+    instances : those that are known
+    verify : checks a claim about one
+
+    Examples
+    --------
+    >>> from solvers import instances
+    >>> bank = instances()["bank"]
+    >>> bank.n, bank.p, bank.optima[3]
+    (1097, 4, 19)
     """
 
     name: str

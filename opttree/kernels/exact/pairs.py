@@ -3,9 +3,9 @@ above it by a search over all splits that remembers sets of rows.
 
 Every cut of a feature is a column of bits, one for each row. The statistics of the rows of a node that have both bits
 of a pair give the costs of all trees of two levels: under 0/1 loss where all rows count alike, numbers by class,
-counted in words of 64 rows; else sums, to which a row adds for all pairs of its bits. Above that each split is tried in
-turn, the most promising one first, unless what is known of its sides says that it is too dear: by a set of rows that was
-solved before, or by a set that is nearly the same, as each row that leaves takes away what it costs at most.
+counted in words of 64 rows; else sums, to which a row adds for all pairs of its bits. Above that each split is tried
+in turn, the most promising one first, unless what is known of its sides says that it is too dear: by a set of rows that
+was solved before, or by a set that is nearly the same, as each row that leaves takes away what it costs at most.
 """
 
 from collections import namedtuple
