@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     solve.add_argument("--max-splits", type=int, metavar="K", help="most splits")
     solve.add_argument("--max-features", type=int, metavar="K", help="most features in splits; hyperflow")
     solve.add_argument(
-        "--require", action="append", metavar="COLUMN", help="a split on this column, by mip; repeatable"
+        "--require", action="append", metavar="COLUMN", help="a split on this column, by bnb or mip; repeatable"
     )
     solve.add_argument(
         "--forbid", action="append", metavar="COLUMN", help="no split on this column, by bnb or mip; repeatable"
@@ -98,6 +98,8 @@ def _solve(args: argparse.Namespace) -> int:
         raise ValueError(f"time_limit must be > 0 seconds; got {args.time_limit}")
     Path(args.out).mkdir(parents=True, exist_ok=True)
     data, X, y, model = _stated(args)
+    if args.claim:
+        _check_claim(args, X, y, model.loss)
     name, encoder = data.name, None
     if needs_encoding(X, "from_dtype"):
         encoder = TableEncoder(ordered=args.splits == "axis" and args.leaves == "constant")
@@ -124,8 +126,6 @@ def _solve(args: argparse.Namespace) -> int:
     usual = "mip" if of_mip or bnb.refusal(problem) is not None else "bnb"
     method = args.method or usual
     solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]
-    if args.claim and (encoder is not None or args.leaves == "linear" or args.cp or np.ndim(y) > 1):
-        raise ValueError("--claim is for tables of numbers, one target, constant leaves and no price of splits")
     if (reason := solver.refusal(problem)) is not None:
         raise ValueError(f"{method} cannot solve this problem: {reason}")
     began, unwritten = now(), ""
@@ -179,6 +179,24 @@ def _solve(args: argparse.Namespace) -> int:
     if unwritten:
         raise ValueError(unwritten)
     return 0
+
+
+def _check_claim(args: argparse.Namespace, X: Any, y: Any, loss: Any) -> None:
+    """ValueError where the problem is not that of a claim: all axis-aligned trees of the depth, and their loss."""
+    import numpy as np
+
+    from opttree.tables.encoder import needs_encoding
+
+    if needs_encoding(X, "from_dtype") or np.ndim(y) > 1 or args.leaves == "linear" or args.splits == "oblique":
+        raise ValueError("--claim is for tables of numbers, one target, splits of one feature and constant leaves")
+    if loss not in ("squared", "zero_one"):
+        raise ValueError(f"--claim is for loss squared or zero_one; got {loss!r}")
+    restricted = [o for o in ("cp", "max_splits", "max_features", "require", "forbid") if getattr(args, o)]
+    restricted += ["min_leaf"] if args.min_leaf > 1 else []
+    restricted += ["n_thresholds"] if args.n_thresholds != "all" else []
+    if restricted:
+        name = restricted[0].replace("_", "-")
+        raise ValueError(f"--claim is about all trees of a depth; it does not go with --{name}")
 
 
 def _constraints(args: argparse.Namespace, names: list[str]) -> list[Any]:

@@ -49,11 +49,11 @@ def _verify(args: argparse.Namespace) -> int:
             raise ValueError(f"--data must be a table of numbers; {error}") from error
     else:
         name, known = args.instance or stated.get("instance"), solvers.instances()
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise ValueError(f"RESULT or --instance must name one of {', '.join(sorted(known))}; got {name!r}")
         X, y = known[name].load(args.folder)
-        if stated.get("loss") == known[name].loss:
-            optimum = known[name].optima.get(stated.get("depth", 0))
+        if stated.get("loss") == known[name].loss and isinstance(stated.get("depth"), int):
+            optimum = known[name].optima.get(stated["depth"])
     found = solvers.verify(stated, X, y, optimum)
     for sentence in found.findings:
         print(f"holds: {sentence}")

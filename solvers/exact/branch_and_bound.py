@@ -51,7 +51,7 @@ class BranchAndBound(Solver):
     Side constraints: `ForbidSplit`, `MaxFeatures`, `FeatureCost`, `RequireSplit`. But for the first at all levels, they
     take several searches, of trees whose nodes may split on fewer and fewer features. Below the root, `RequireSplit`
     is proved where a split that is not worth its price costs nothing; where it does, and where too few rows are left
-    for it, the search may end STALLED, with a valid tree and bound.
+    for it, the search may end STALLED, with a valid bound, and on a few rows without a tree.
 
     Where the search has no bound after a tenth of a second, it gets others, that are quick and far from the optimum:
     by the outputs alone, by rows of equal features, by blocks of rows. With linear leaves of more than two levels the
@@ -121,7 +121,9 @@ class BranchAndBound(Solver):
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
         if not is_free(problem):
-            return (yield from self._restricted(problem, start, rng))
+            if problem.depth > 0:
+                return (yield from self._restricted(problem, start, rng))
+            problem = free(problem)
         exact, began = ExactTreeProblem(problem, self.max_splits), now()
         forbids = any(isinstance(c, ForbidSplit) for c in problem.constraints)  # which the start tree may not heed
         large = problem.X.size >= LARGE  # sorting alone takes longer than the first bounds

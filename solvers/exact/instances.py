@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
+from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
 from opttree.tables import datasets
 from solvers.core.result import Result
@@ -24,7 +25,9 @@ Floats = NDArray[np.float64]
 FORMAT = "opttree.Claim"
 STATED = Path(__file__).parents[2] / "experiments" / "instances.toml"
 LOSSES = ("zero_one", "squared")
-RTOL = 1e-6  # of sums of squares; errors are whole numbers
+RTOL = 1e-6  # of an objective, and
+SMALL = 1e-3  # of what one constant leaves: differences that do not count
+MOST_LEVELS = 500
 SUFFIXES = (".csv.gz", ".csv", ".txt", ".json")
 
 
@@ -109,6 +112,8 @@ class Instance:
             )
         if path.suffix == ".json":
             table = json.loads(path.read_text())
+            if not isinstance(table, dict) or not {"Xtrain", "Ytrain"} <= set(table):
+                raise ValueError(f"{str(path)!r} must hold Xtrain and Ytrain; it does not")
             y = np.array(table["Ytrain"], np.float64)
             return np.array(table["Xtrain"], np.float64), y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if path.suffix == ".txt":
@@ -180,7 +185,7 @@ def claim(name: str, problem: TreeProblem, result: Result) -> dict[str, Any]:
     problem : TreeProblem
         The problem that was solved, on raw features, under squared or 0/1 loss.
     result : Result
-        Its result.
+        Its result, by a solver without restrictions of its own.
 
     Returns
     -------
@@ -191,7 +196,7 @@ def claim(name: str, problem: TreeProblem, result: Result) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        For another loss, penalties, or rows of different weights.
+        For another loss, penalties, rows of different weights, other trees, and a result without a tree.
 
     See Also
     --------
@@ -210,6 +215,11 @@ def claim(name: str, problem: TreeProblem, result: Result) -> dict[str, Any]:
     if problem.loss not in LOSSES or problem.penalties or np.ptp(problem.w) > 0.0:
         got = f"loss {problem.loss!r}, penalties {problem.penalties!r}"
         raise ValueError(f"a claim is of squared or 0/1 loss alone, on rows of equal weight; got {got}")
+    if problem.splits != "axis" or problem.leaves != "constant" or problem.constraints or problem.min_leaf > 1:
+        got = f"{problem.splits} splits, {problem.leaves} leaves, min_leaf {problem.min_leaf}, {problem.constraints!r}"
+        raise ValueError(f"a claim is about all axis-aligned trees of constant leaves of a depth; got {got}")
+    if result.tree is None:
+        raise ValueError(f"a claim needs a tree; the result has none: {result.message}")
     n = problem.n_samples
     digits = 6 if problem.loss == "zero_one" else 17  # errors are whole numbers
     return {
@@ -307,16 +317,17 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
     loss, depth = stated["loss"], stated["depth"]
     if loss not in LOSSES:
         raise ValueError(f"the loss of a claim must be one of {', '.join(LOSSES)}; got {loss!r}")
+    if not isinstance(depth, int) or isinstance(depth, bool) or not 0 <= depth <= MOST_LEVELS:
+        raise ValueError(f"the depth of a claim must be a whole number of 0 to {MOST_LEVELS}; got {depth!r}")
+    X, y = _table(X, y, loss)
     claimed, bound = _number(stated, "objective"), _number(stated, "bound") if stated.get("bound") is not None else None
     found, levels = _answers(stated["tree"], X)
     errors = loss == "zero_one"
     has = "the tree has {} errors" if errors else "the tree has a sum of squares of {}"
-    if errors:
-        objective = float(np.sum(found[:, 0] != y))
-    else:
-        objective = float(np.sum(np.square(found.astype(np.float64) - np.reshape(y, (len(X), -1)))))
-    near = 0.5 if errors else RTOL * abs(objective) + 1e-12
-    text = "{:.0f}" if errors else "{:.8g}"
+    off = found[:, 0] != y if errors else np.square(_numbers(found, y.shape[1]) - y)
+    objective = float(np.sum(off))
+    near = RTOL * (max(objective, 1.0) if errors else objective + SMALL * float(np.sum(np.square(y - y.mean(axis=0)))))
+    text = "{:.8g}"
     shown = text.format(objective)
     checks = [
         (levels <= depth, f"the tree has {levels} levels", f"the tree has {levels} levels; the claim is {depth}"),
@@ -341,11 +352,39 @@ def verify(stated: Mapping[str, Any], X: Floats, y: NDArray[Any], optimum: float
     )
 
 
+def _table(X: Any, y: Any, loss: str) -> tuple[Floats, NDArray[Any]]:
+    """The table as arrays (n, p), and (n,) of labels or (n, K) of numbers; ValueError for other tables."""
+    try:
+        X, y = np.asarray(X, np.float64), np.asarray(y) if loss == "zero_one" else np.asarray(y, np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"the table of a claim must hold numbers; {error}") from error
+    y = y.reshape(len(y), -1) if loss == "squared" and y.ndim else y
+    if X.ndim != 2 or y.ndim != (1 if loss == "zero_one" else 2) or len(X) != len(y) or not np.isfinite(X).all():
+        got = f"{X.shape} and {y.shape}"
+        raise ValueError(f"the table of a claim must have finite features (n, p) and a target of each row; got {got}")
+    if loss == "squared" and not np.isfinite(y).all():
+        raise ValueError("the target of a claim of squared loss must be finite; got nan or infinity")
+    return X, y
+
+
+def _numbers(found: NDArray[Any], n_outputs: int) -> Floats:
+    """The answers (n, K) of leaves as numbers."""
+    try:
+        answers = found.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"the leaves of a claim of squared loss must hold numbers; {error}") from error
+    if answers.shape[1] != n_outputs or not np.isfinite(answers).all():
+        raise ValueError(f"the leaves of a claim must hold {n_outputs} finite numbers each; got others")
+    return answers
+
+
 def _number(stated: Mapping[str, Any], key: str) -> float:
     """A number of a claim."""
-    if not isinstance(stated[key], (int, float)) or not math.isfinite(stated[key]):
-        raise ValueError(f"{key} must be a finite number; got {stated[key]!r}")
-    return float(stated[key])
+    value = stated[key]
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1000
+    if not whole and not (isinstance(value, float) and math.isfinite(value)):
+        raise ValueError(f"{key} must be a finite number; got {shown(value)}")
+    return float(value)
 
 
 def _answers(stated: Any, X: Floats) -> tuple[NDArray[Any], int]:
@@ -362,14 +401,21 @@ def _answers(stated: Any, X: Floats) -> tuple[NDArray[Any], int]:
     while pending:
         node, rows, level = pending.pop()
         levels = max(levels, level)
+        if not isinstance(node, Mapping) or level > MOST_LEVELS:
+            raise ValueError(f"nodes of a claim must be mappings, of {MOST_LEVELS} levels at most; got {shown(node)}")
         if "value" in node:
-            answers[rows] = node["value"]
+            for i in rows:
+                answers[i] = node["value"]
             continue
         lacking = [key for key in ("feature", "threshold", "left", "right") if key not in node]
         if lacking:
             raise ValueError(f"a node of a claim needs {lacking}, or a value; it has {sorted(node)}")
-        if not isinstance(node["feature"], int) or not 0 <= node["feature"] < X.shape[1]:
-            raise ValueError(f"feature must be a number of 0 to {X.shape[1] - 1}; got {node['feature']!r}")
-        left = X[rows, node["feature"]] <= node["threshold"]
+        feature = node["feature"]
+        if not isinstance(feature, int) or isinstance(feature, bool) or not 0 <= feature < X.shape[1]:
+            raise ValueError(f"feature must be a number of 0 to {X.shape[1] - 1}; got {shown(feature)}")
+        left = X[rows, feature] <= _number(node, "threshold")
         pending += [(node["left"], rows[left], level + 1), (node["right"], rows[~left], level + 1)]
-    return np.array(answers.tolist()).reshape(len(X), -1), levels
+    try:
+        return np.array(answers.tolist()).reshape(len(X), -1), levels
+    except ValueError as error:
+        raise ValueError(f"the leaves of a claim must hold values of one shape; {error}") from error

@@ -63,7 +63,7 @@ class Restricted:
         self.kernel, self.floor, self.full = self.exact.kernel, 0.0, False
         self.best, self.objective = start, np.inf if start is None else problem.objective(start)
         self.inner: Search | None = None
-        self.open = np.inf  # the lowest bound of a part that no search can divide further
+        self.open = np.inf  # the lowest bound of a part that is not divided further
         self.now = 0.0  # bound of the part that is searched
         self.parts: list[tuple[float, int, int, Part]] = []
         self.numbers, self.stops = count(), False
@@ -121,7 +121,7 @@ class Restricted:
             self._look(search)
             self.full = self.full or search.full
             bound = max(self.now, search.bound)
-            if search.full or not (self._is_enough(bound) or self._divide(part, search, bound)):
+            if search.full or self._is_enough(bound) or not self._divide(part, search, bound):
                 self.open = min(self.open, bound)
             self.inner, self.now = None, np.inf
 
@@ -184,7 +184,7 @@ class Restricted:
         if self.best is None:
             self._complete(part, np.full_like(search.splits, -1))
         if self._is_enough(bound):
-            return True
+            return False
         for missing in violated:
             if isinstance(missing, RequireSplit) and not self._is_required(part, missing):
                 for smaller in self._with_split(part, missing):

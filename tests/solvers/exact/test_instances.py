@@ -7,6 +7,7 @@ import pytest
 
 from opttree import L2, TreeProblem
 from opttree.cli import main
+from opttree.constraints import MaxFeatures
 from solvers import BranchAndBound, claim, instances, solve, verify
 
 X = np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 0.0]])
@@ -64,6 +65,13 @@ def test_known_optima_tell_more():
         ({"tree": {"feature": 7, "threshold": 0, "left": {}, "right": {}}}, "feature must be a number of 0 to 1"),
         ({"tree": {"feature": 0}}, "a node of a claim needs"),
         ({"tree": 3}, "must be a mapping"),
+        ({"depth": True}, "depth of a claim must be a whole number"),
+        ({"bound": 10**400}, "bound must be a finite number"),
+        ({"tree": TREE | {"feature": True}}, "feature must be a number of 0 to 1"),
+        ({"tree": TREE | {"threshold": [0.0, 1.0, 2.0, 3.0]}}, "threshold must be a finite number"),
+        ({"tree": TREE | {"left": 5}}, "nodes of a claim must be mappings"),
+        ({"tree": TREE | {"left": {"value": [1, 2]}}}, "values of one shape"),
+        ({"loss": "squared", "tree": TREE | {"left": {"value": "a"}}}, "must hold numbers"),
     ],
 )
 def test_a_claim_of_another_form_is_refused(changes, words):
@@ -76,6 +84,15 @@ def test_claims_are_of_the_loss_alone():
     problem = TreeProblem(X, y, 1, splits="axis", penalties=(L2(leaves=0.1),))
     with pytest.raises(ValueError, match="squared or 0/1 loss alone"):
         claim("drawn", problem, solve(problem, BranchAndBound()))
+
+
+def test_claims_are_about_all_trees():
+    X, y = table()
+    options = {"splits": "axis", "loss": "zero_one"}
+    for more in ({"min_leaf": 5}, {"constraints": [MaxFeatures(1)]}):
+        problem = TreeProblem(X, y, 2, **options, **more)
+        with pytest.raises(ValueError, match="all axis-aligned trees"):
+            claim("drawn", problem, solve(problem, BranchAndBound()))
 
 
 def test_all_instances_are_stated():
@@ -118,6 +135,9 @@ def test_the_command_line_writes_and_checks_claims(tmp_path, capsys):
     check = ["verify", str(stated), "--data", str(file), "--target", "label"]
     assert main([*check, "--prove", "10"]) == 0
     assert "holds: the tree has" in capsys.readouterr().out
+    for option in (["--max-splits", "1"], ["--min-leaf", "9"], ["--forbid", "a"], ["--loss", "log"]):
+        assert main([*solving, "--claim", str(tmp_path / "other.json"), *option]) == 2
+        assert "--claim is" in capsys.readouterr().err
     false = json.loads(stated.read_text())
     false["bound"] = false["objective"] = false["objective"] - 1
     stated.write_text(json.dumps(false))

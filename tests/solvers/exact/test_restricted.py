@@ -135,3 +135,36 @@ def test_a_time_limit_leaves_a_tree_that_satisfies_them():
     result = solve(stated, BranchAndBound(), time_limit=0.5)
     assert stated.violation(result.tree) is None
     assert result.bound <= result.objective
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gap_that_is_allowed_is_said(gap, seed):
+    """Parts that were within the gap were forgotten: the bound was the incumbent's objective."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (20, 3)).astype(float)
+    stated = TreeProblem(X, rng.normal(size=20) + 0.3 * X[:, 0], 2, splits="axis", constraints=[MaxFeatures(1)])
+    result = solve(stated, BranchAndBound(gap=gap))
+    assert result.bound <= optimum(stated) + 1e-9
+    assert result.gap <= gap / (1.0 - gap) + 1e-9
+
+
+def test_what_rounding_loses_is_not_proved():
+    X = 1 + np.array([[0, 0, 0], [1, 1, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]]) * 4.4e-16
+    Y = [
+        [-282.904541, 21.5282566],
+        [4859.46611, 874.869313],
+        [-3.5351e-4, -0.0163241],
+        [7.77e-5, 0.0019991],
+        [-1e-5, 0],
+    ]
+    stated = TreeProblem(X, np.array(Y), 3, splits="axis", constraints=[RequireSplit(2), MaxSplits(5)])
+    result = solve(stated, BranchAndBound())
+    assert result.bound <= 1e-20
+    assert result.termination is Termination.STALLED
+
+
+def test_trees_without_splits_keep_to_all_constraints():
+    X, y = rows_of(20, 4)
+    stated = TreeProblem(X, y, 0, splits="axis", constraints=[MaxFeatures(1)])
+    assert solve(stated, BranchAndBound()).termination is Termination.OPTIMAL
