@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from opttree.kernels.exact import pairs as kernels
 from opttree.problems import ExactTreeProblem
 
+# cuts of a feature in the mean, from which on intervals are faster: of counted classes, and of sums
+MOST_CUTS, MOST_CUTS_OF_SUMS = 12, 3
 MOST_COLUMNS, MOST_BITS = 1000, 20_000_000  # cuts of a table of few values, and these times its rows, at most
 MOST_PAIRS = 1e9  # words of pairs that are counted without a look at the clock, at most
 MOST_SUMS = 2e8  # the same of additions to sums, and
@@ -37,7 +39,8 @@ def columns_of(exact: ExactTreeProblem) -> Cuts | None:
         return None
     ranks = exact.ranks if exact.by_words else exact.kernel.rank
     cuts, n = ranks.max(axis=1), ranks.shape[1]
-    if not 1 <= cuts.sum() <= min(MOST_COLUMNS, MOST_BITS // n):
+    most = (MOST_CUTS if exact.by_words else MOST_CUTS_OF_SUMS) * np.count_nonzero(cuts)
+    if not 1 <= cuts.sum() <= min(MOST_COLUMNS, MOST_BITS // n, most):
         return None
     columns = np.array([(j, r) for j, n_cuts in enumerate(cuts) for r in range(n_cuts)], np.int64)
     left = ranks[columns[:, 0]] <= columns[:, 1:]

@@ -319,7 +319,7 @@ def test_columns_of_few_values_are_searched_by_sums(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     n, p = int(rng.choice([8, 20, 65, 150])), int(rng.integers(1, 6))
     depth = int(rng.choice([2, 3, 4])) if n < 65 else 3
-    X = np.column_stack([rng.integers(0, rng.choice([2, 3, 5]), n) for _ in range(p)]).astype(float)
+    X = np.column_stack([rng.integers(0, rng.choice([2, 3, 4]), n) for _ in range(p)]).astype(float)
     loss = ["squared", "squared", "zero_one"][seed % 3]
     y = rng.integers(0, 3, n) if loss == "zero_one" else 1e3 + X[:, [0]] + rng.normal(size=(n, 1 + seed % 2))
     weight = 10.0 ** rng.uniform(-3, 3, n) if seed % 3 else None
@@ -333,6 +333,16 @@ def test_columns_of_few_values_are_searched_by_sums(seed, monkeypatch):
     best = solve(problem, BranchAndBound())
     assert result.objective == pytest.approx(best.objective, rel=1e-7, abs=1e-9)
     assert result.bound <= best.objective + 1e-9
+
+
+@pytest.mark.parametrize("loss", ["zero_one", "squared"])
+def test_features_of_many_values_are_not_searched_by_columns(loss):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(200, 5)), rng.integers(0, 2, (200, 2))])
+    y = (X[:, 0] > 0) ^ (X[:, 1] > 0.3) if loss == "zero_one" else X[:, 0] * X[:, 1]
+    problem = TreeProblem(X, y, depth=3, splits="axis", loss=loss)
+    assert search.columns_of(ExactTreeProblem(problem)) is None
+    assert solve(problem, BranchAndBound()).seconds < 5.0
 
 
 def test_a_search_of_columns_that_is_stopped_has_valid_bounds():
