@@ -44,6 +44,8 @@ def floor() -> Any:
         - Features with heavy tails are clipped, half a range beyond their first and last percentile, where that lowers
           the error by one percent: the model's encoding then clips new rows, too, and takes a missing number as the
           mean.
+        - Targets with values that far off are clipped for the fit in the same way, where that lowers the error by one
+          percent.
         - From ten features on, l1 penalties of .001 and .01 on the splits of TAO and GET trees are tried, unless
           ``split_penalty`` or ``l1_ratio`` is given; ``split_penalty_`` is the one that was taken, or None.
         - Linear leaves answer at most a tenth of the range of y beyond it, those of mixtures the range.

@@ -304,3 +304,15 @@ def test_a_dozen_rows_have_a_floor_too(cls):
         X, y = rng.normal(size=(212, 4)), rng.normal(size=212)
         scores.append(cls(random_state=0).fit(X[:12], y[:12]).score(X[12:], y[12:]))
     assert np.mean(scores) > -1.0  # without a floor -2 to -10
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_targets_of_heavy_tails_are_clipped_where_that_helps(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(600, 4))
+    f = X[:, 0] + np.abs(X[:, 1])
+    y = f + 0.5 * rng.standard_t(1.5, size=600)
+    model = opttree.TAORegressor(leaves="linear", random_state=0).fit(X, y)
+    assert min(model.floor_errors_, key=model.floor_errors_.get).endswith("targets clipped")
+    error = np.mean((model.predict(X) - f) ** 2)
+    assert error < 0.5 * np.mean((LinearRegression().fit(X, y).predict(X) - f) ** 2)

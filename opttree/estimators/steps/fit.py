@@ -20,7 +20,7 @@ from opttree.estimators.steps.rows import read_eval_set, read_rows
 from opttree.estimators.steps.shrink import solve_shrunk
 from opttree.estimators.steps.solve import as_seed, solve_once, within_leaves
 from opttree.estimators.steps.state import depth_for, state, transformer_of
-from opttree.estimators.steps.tails import clipped, keep_limits
+from opttree.estimators.steps.tails import clipped, keep_limits, with_targets_clipped
 from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime import devices
@@ -99,6 +99,8 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
         if choice.limits is not None:
             keep_limits(options, rows, choice.limits)
             rows = given = clipped(rows, choice.limits)
+        if choice.target_limits is not None:
+            rows = given = with_targets_clipped(rows, choice.target_limits)
         if choice.base is not None:
             rows = replace(rows, y=less(rows, choice.base))
 

@@ -21,7 +21,7 @@ from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_printed
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.shrink import LEAST_PROBABILITY, errors_of, parted, strengths_of, temperature_of
-from opttree.estimators.steps.tails import clipped, limits_of
+from opttree.estimators.steps.tails import clipped, limits_of, target_limits_of, with_targets_clipped
 from opttree.estimators.steps.units import Scaling, moments, outputs_name, with_training
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
@@ -53,17 +53,19 @@ WORTH = 0.02  # share of the loss that a linear model must explain before trees 
 
 class Setting(NamedTuple):
     """What trees of the method are tried with: their depth, whether they begin with a linear model, the l1 penalty on
-    splits (None: as the options say), whether heavy tails are clipped.
+    splits (None: as the options say), whether heavy tails of features are clipped, and those of targets.
     """
 
     depth: int
     based: bool = False
     penalty: float | None = None
     clips: bool = False
+    tames: bool = False
 
     def __str__(self) -> str:
         words = [f"depth {self.depth}", "on linear" if self.based else ""]
         words += [f"l1 {self.penalty:g}" if self.penalty is not None else "", "clipped" if self.clips else ""]
+        words += ["targets clipped" if self.tames else ""]
         return ", ".join(filter(None, words))
 
 
@@ -77,6 +79,7 @@ class Choice:
     other : the fallback's tree on raw features, or None.
     ridge : strength of the ridge of linear models of all rows.
     limits : (2, p) where features are clipped, or None.
+    target_limits : (2, K) where targets are, or None.
     means : the mean errors by which they were compared.
     errors : (m, K) sizes of the errors on the rows held out, in regression.
     """
@@ -90,6 +93,7 @@ class Choice:
     other: Tree | None = None
     ridge: float | None = None
     limits: Floats | None = None
+    target_limits: Floats | None = None
     means: dict[str, float] | None = None
     errors: Floats | None = None
 
@@ -289,6 +293,9 @@ class Folds:
         hyperplanes = options.splits == "oblique"
         if limits is not None and (hyperplanes or options.leaves == "linear"):
             attempt_other(clips=True)
+        tails = target_limits_of(self.rows) if self.numbers else None
+        if tails is not None:
+            attempt_other(tames=True)
         if hyperplanes and self.penalised and self.rows.X.shape[1] >= MANY_FEATURES:
             for penalty in PENALTIES:
                 attempt_other(penalty=penalty)
@@ -301,6 +308,7 @@ class Folds:
         clips = chosen.clips if own else clips and fallback == "linear"
         limits = limits_of(options, rows) if clips else None
         rows = rows if limits is None else clipped(rows, limits)
+        target_limits = target_limits_of(rows) if own and chosen.tames else None
         base = other = None
         if own:
             base = linear_model(options, rows, ridge) if chosen.based else None
@@ -318,6 +326,7 @@ class Folds:
             other,
             ridge,
             limits,
+            target_limits,
             means,
             self.sizes(trial.answers if own else floor),
         )
@@ -362,6 +371,8 @@ class Folds:
         seen = np.zeros(len(self.rows.X), bool)
         for number, (train, held) in enumerate(self.parts):
             part, X = self.split(train, held, setting.clips)
+            tails = target_limits_of(part) if setting.tames else None
+            part = part if tails is None else with_targets_clipped(part, tails)
             trial = clone(options).set_params(**changes)
             trial.encoder_ = None
             base = None if bases is None else bases[number]

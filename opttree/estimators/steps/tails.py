@@ -24,14 +24,19 @@ def limits_of(options: Estimator, rows: Rows) -> Floats | None:
 
     A feature is clipped half a range beyond its first and last percentile, the range being that between the two.
     """
-    X, weight = rows.X[rows.weight > 0.0], rows.weight[rows.weight > 0.0]
+    return _limits(rows.X, rows.weight, _numbers(options, rows.X.shape[1]))
+
+
+def _limits(X: Floats, weight: Floats, may: NDArray[np.bool_]) -> Floats | None:
+    """Limits (2, p) of the columns that ``may`` have some, infinite for those that need none; None if none does."""
+    X, weight = X[weight > 0.0], weight[weight > 0.0]
     order = np.argsort(X, axis=0, kind="stable")
     share = np.cumsum(weight[order], axis=0) / weight.sum()
     first = np.argmax(share >= TAIL - 1e-12, axis=0), np.argmax(share >= 1.0 - TAIL - 1e-12, axis=0)
     low, high = (np.take_along_axis(X, order[place, range(X.shape[1])][None], axis=0)[0] for place in first)
     low, high = low - BEYOND * (high - low), high + BEYOND * (high - low)
     least, most = X.min(axis=0), X.max(axis=0)
-    heavy = ((least < low) | (most > high)) & (low < high) & _numbers(options, X.shape[1])
+    heavy = ((least < low) | (most > high)) & (low < high) & may
     if not heavy.any():
         return None
     return np.where(heavy, [low, high], [[-np.inf], [np.inf]])
@@ -40,6 +45,17 @@ def limits_of(options: Estimator, rows: Rows) -> Floats | None:
 def clipped(rows: Rows, limits: Floats) -> Rows:
     """The rows with features within limits."""
     return replace(rows, X=np.clip(rows.X, *limits))
+
+
+def target_limits_of(rows: Rows) -> Floats | None:
+    """(2, K) where targets are clipped, as features are; None if none is."""
+    y = rows.y.reshape(len(rows.y), -1)
+    return _limits(y, rows.weight, np.ones(y.shape[1], np.bool_))
+
+
+def with_targets_clipped(rows: Rows, limits: Floats) -> Rows:
+    """The rows with targets within limits."""
+    return replace(rows, y=np.clip(rows.y, *(limits if rows.y.ndim == 2 else limits[:, 0])))
 
 
 def keep_limits(options: Estimator, rows: Rows, limits: Floats) -> None:
