@@ -85,8 +85,10 @@ class ExactTreeProblem(Checked):
 
     problem: TreeProblem = option(doc="The statement; see `refusal`.")
     max_splits: int | None = option(None, "Largest number of branch nodes, or None.", least=0)
-    allowed: NDArray[np.bool_] | None = option(
-        None, "Features (2^depth - 1, p) that the nodes, in heap order, may split on, or None for all."
+    allowed: Any = option(
+        None,
+        """Boolean array of shape (2^depth - 1, p): whether a node, in heap order, may split on a feature; None: all may
+        on all.""",
     )
     splits_root: bool = option(False, "Whether the root must split.")
 
