@@ -151,9 +151,18 @@ class BranchAndBound(Solver):
 
     def _restricted(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds under side constraints that take several searches."""
+        relaxed, began, floor, large = free(problem), now(), 0.0, problem.X.size >= LARGE
+        if large:  # a bound of all trees is one of these, too
+            floor = outputs_bound(relaxed, ExactTreeProblem(relaxed, self.max_splits).n_splits)
         with limited(count(self.n_jobs)):
-            search = Restricted(problem, self.max_splits, start, self.gap, self.memory, self.queue_memory)
+            begun = partial(Restricted, problem, self.max_splits, start, self.gap, self.memory, self.queue_memory)
+            search = (yield from in_background(begun)) if large else begun()
+        search.floor = floor
         yield search.step()
+        if large:
+            for bound in blocks_bounds(relaxed, self.max_splits, self._seconds_for_blocks(began), rng.spawn(1)[0]):
+                search.floor = max(search.floor, bound)
+                yield search.step()
         return (yield from self._searched(search, rng))
 
     def _first(self, init: Solver, exact: ExactTreeProblem, rng: Rng) -> Generator[Step | None, Any, Tree | None]:

@@ -168,3 +168,12 @@ def test_trees_without_splits_keep_to_all_constraints():
     X, y = rows_of(20, 4)
     stated = TreeProblem(X, y, 0, splits="axis", constraints=[MaxFeatures(1)])
     assert solve(stated, BranchAndBound()).termination is Termination.OPTIMAL
+
+
+def test_large_tables_have_a_bound_from_the_first_second_on():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200_000, 4))
+    stated = TreeProblem(X, X[:, 0] * X[:, 1], 2, splits="axis", constraints=[MaxFeatures(2)])
+    result = solve(stated, BranchAndBound(), time_limit=1.0)
+    assert result.bound > 0.0
+    assert stated.violation(result.tree) is None
