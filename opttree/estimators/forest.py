@@ -35,6 +35,7 @@ __all__ = ["TAOForestClassifier", "TAOForestRegressor"]
 
 ROWS_PER_PARAMETER = 2.5  # rows per parameter of a linear leaf, which sets the default depth
 DEPTHS = (2, 10)
+FEWEST_TREES, MOST_TREES = 30, 100  # where their number is left to the forest
 SEARCH_TREES = 8  # trees of the small forest fitted for each depth in the depth search
 DEEPEST = 14
 STACKED_ROWS, STACKED_TREES = 2000, 10  # fewer rows, and as many trees, take trees of several kinds
@@ -123,6 +124,11 @@ def is_searched(options: Estimator) -> bool:
     return options.max_depth in (None, "oob", "cv")
 
 
+def trees_of(options: Estimator) -> int:
+    """Number of trees; the least, if it is left to the forest."""
+    return FEWEST_TREES if options.n_estimators == "auto" else int(options.n_estimators)
+
+
 def goes_on(options: Estimator) -> bool:
     """Whether a fit adds trees to those that there are."""
     return bool(options.warm_start and getattr(options, "kind_", "stacked") != "stacked")
@@ -131,10 +137,10 @@ def goes_on(options: Estimator) -> bool:
 def _check(options: Estimator) -> None:
     if is_printed(options):
         groups.check_unpenalised(options)
-    if options.warm_start and hasattr(options, "forest_") and options.n_estimators < len(options.forest_.trees):
+    if options.warm_start and hasattr(options, "forest_") and trees_of(options) < len(options.forest_.trees):
         raise ValueError(
             f"n_estimators must be at least the {len(options.forest_.trees)} trees that there are, with "
-            f"warm_start=True; got {options.n_estimators}"
+            f"warm_start=True; got {options.n_estimators!r}"
         )
     if options.warm_start and options.kind == "stacked":
         raise ValueError("warm_start adds trees of one kind; got kind='stacked'")
@@ -148,7 +154,7 @@ def _forest(options: Estimator) -> TAOForest:
         options,
         bridge.solvers.TAOForest,
         kind="oblique" if options.kind == "stacked" or (printed and options.kind == "auto") else options.kind,
-        n_trees=options.n_estimators,
+        n_trees=trees_of(options),
         sample="bootstrap" if options.bootstrap else options.max_samples,
         **passes,
         subsets=options.feature_subsets,
@@ -180,18 +186,20 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     attributes |= {"_seed": seed, "_levels": levels}
     if more:
         first = len(options.forest_.trees)
-        if first == options.n_estimators:
+        if first == trees_of(options):
             return Outcome(options.result_, attributes)
         known: dict[str, Any] = {
             "kind": options.kind_,
             "shrinkage": options.shrinkage_,
             "leaf_lasso": options.leaf_lasso_,
         }
-        solver = replace(solver, n_trees=options.n_estimators - first, first=first, **known)
+        solver = replace(solver, n_trees=trees_of(options) - first, first=first, **known)
     elif _is_stacked(options, problem):
         kinds = bridge.solvers.ensembles.stacked.usual_members()
         members = tuple(replace(solver, kind=usual.kind) for usual in kinds)
-        solver = bridge.solvers.StackedForest(options.n_estimators, members, linear=True)
+        solver = bridge.solvers.StackedForest(trees_of(options), members, linear=True)
+        if options.n_estimators == "auto" and not is_printed(options):
+            solver = replace(solver, most_trees=MOST_TREES)
     final = problem
 
     def grow(watch: Watch) -> Any:
@@ -202,7 +210,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
 
 def _is_stacked(options: Estimator, problem: TreeProblem) -> bool:
     """Whether the forest has trees of several kinds."""
-    small = problem.n_samples < STACKED_ROWS and options.n_estimators >= STACKED_TREES
+    small = problem.n_samples < STACKED_ROWS and trees_of(options) >= STACKED_TREES
     usual = options.kind == "auto" and not is_printed(options)
     return options.kind == "stacked" or (usual and small and not options.warm_start)
 
@@ -251,7 +259,7 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
         forest = as_forest(with_training(scaling.unscale(result.tree), X, weight), n_outputs)
         unseen = np.full((len(X), n_outputs), np.nan)
         return {"forest_": forest, "depth_": 0, "oob_loss_": np.nan, "oob_prediction_": unseen}
-    if more and options.n_estimators == len(options.forest_.trees):
+    if more and trees_of(options) == len(options.forest_.trees):
         return {"forest_": options.forest_}
     info, unit = result.trace.rows[-1].info, _unit(scaling)
     new = scaling.unscale(result.tree).with_spread(spread(X, weight))
@@ -321,7 +329,13 @@ class _TAOForest(ForestModel):
     recipe = RECIPE
     splits = "oblique"
 
-    n_estimators: int = option(30, "Number of trees.", least=1)
+    n_estimators: int | Literal["auto"] = option(
+        "auto",
+        """Number of trees. "auto": 30; stacked trees, see ``kind``, are up to 100 where the rows that each tree leaves
+        out say that more of them lower the error by more than a hundredth.""",
+        least=1,
+        words="an integer >= 1 or 'auto'",
+    )
     _: KW_ONLY
     cv: Any = groups.cv()
     preset: Literal["default", "paper"] = groups.preset()

@@ -281,6 +281,14 @@ class Tally:
             self.squares[k][outside] += np.square(errors).sum(axis=1)
         self.counts[outside] += 1
 
+    def joined(self, other: Tally) -> Tally:
+        """Its trees with another's trees, of other numbers and of the same rows and sets of leaf models."""
+        whole = Tally(self.shared)
+        whole.grown = other.grown | self.grown
+        whole.residuals, whole.squares = self.residuals + other.residuals, self.squares + other.squares
+        whole.counts = self.counts + other.counts
+        return whole
+
     @classmethod
     def pooled(cls, parts: Sequence[tuple[Tally, int]]) -> Tally:
         """The sums over the trees of several tallies, each at the shrinkage of this number; without the trees."""

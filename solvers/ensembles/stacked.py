@@ -22,6 +22,7 @@ from solvers.ensembles.growth import Shared
 from solvers.ensembles.linear import RIDGES, ridge_leaf
 
 Floats = NDArray[np.float64]
+NEAR = 1.01  # times the expected error of endlessly many trees, where there are trees enough
 SUM = 1e3  # weight of the condition that the weights add to one, against the data
 
 
@@ -49,6 +50,14 @@ def usual_members() -> tuple[TAOForest, ...]:
     return tuple(TAOForest(kind=kind) for kind in ("oblique", "axis", "extra"))
 
 
+def in_shares(weights: Floats, number: int) -> NDArray[np.intp]:
+    """So many trees in shares of these weights, which add to one."""
+    exact = weights * number
+    counts = np.floor(exact).astype(np.intp)
+    counts[np.argsort(counts - exact, kind="stable")[: number - counts.sum()]] += 1
+    return counts
+
+
 @dataclass(frozen=True)
 class StackedForest(Solver):
     """A forest whose trees are of several kinds, in shares that predict best on held-out rows.
@@ -58,6 +67,9 @@ class StackedForest(Solver):
     in classification): stacking (Breiman, "Stacked regressions", 1996). Then the trees are grown on all rows, each
     kind its share of ``n_trees``, and averaged. With ``linear``, one of the kinds is a ridge regression (of classes, of
     their indicators, within 0 and 1), its strength chosen on the same parts: trees of one leaf, all the same.
+
+    With ``most_trees``, trees are added in the same shares where the trees' variance says that it pays: so many that
+    the expected error, by the rows that each tree leaves out, is within a hundredth of that of endlessly many.
 
     For squared loss and classification. ``step.info`` holds the expected squared error of new rows, from the rows that
     each tree leaves out ("oob", as in `TAOForest`), and each kind's number of trees ("oblique", "axis", ...).
@@ -93,6 +105,11 @@ class StackedForest(Solver):
     )
     folds: int = option(4, "Parts of the rows that are held out in turn.", least=2)
     fold_trees: int = option(10, "Trees of each kind in each fold.", least=1)
+    most_trees: int | None = option(
+        None,
+        "Trees that there may be where more than ``n_trees`` pay; None: never more.",
+        least=1,
+    )
     linear: bool = option(False, "Whether a linear model is one of the kinds; for oblique splits only.")
 
     def _refusal(self, problem: TreeProblem) -> str | None:
@@ -129,14 +146,33 @@ class StackedForest(Solver):
         seeds = rng.spawn(len(self.members))
         weights, linear, answers = yield from self._weights(problem, rng, early)
         held_out += [] if answers is None else [np.tensordot(weights, answers, axes=1)]
-        exact = weights * self.n_trees
-        counts = np.floor(exact).astype(int)
-        counts[np.argsort(counts - exact, kind="stable")[: self.n_trees - counts.sum()]] += 1
+        counts = in_shares(weights, self.n_trees)
         for k in np.argsort(-counts, kind="stable"):  # the largest share first, in case time runs out
             if counts[k] and k == len(self.members):
                 grown["linear"] = self._copies(problem, int(counts[k]), linear)
             elif counts[k]:
                 yield from replace(self.members[k], n_trees=int(counts[k])).growth(problem, seeds[k], grown)
+        more = in_shares(weights, self._worth(grown)) - counts
+        for k in np.flatnonzero(more > 0):
+            if k == len(self.members):
+                grown["linear"] = self._copies(problem, int(counts[k] + more[k]), linear)
+                continue
+            added: dict[str, Tally] = {}
+            kind = self.members[k].kind
+            further = replace(self.members[k], n_trees=int(more[k]), first=int(counts[k]))
+            for _ in further.growth(problem, seeds[k], added):
+                yield
+            (tally,) = added.values()
+            grown[kind] = tally.joined(grown[kind]) if kind in grown else tally
+
+    def _worth(self, grown: dict[str, Tally]) -> int:
+        """The number of trees that pays."""
+        most = max(self.most_trees or 0, self.n_trees)
+        parts = [(tally, tally.best(self.n_trees)) for tally in grown.values()]
+        errors = [float(Tally.pooled(parts).errors(number)[0]) for number in (1, 10**9)]
+        if not np.isfinite(errors).all() or errors[1] <= 0.0:
+            return self.n_trees
+        return int(np.clip(np.ceil((errors[0] / errors[1] - 1.0) / (NEAR - 1.0)), self.n_trees, most))
 
     def _weights(
         self, problem: TreeProblem, rng: Rng, early: dict[str, Tally]

@@ -37,15 +37,15 @@ def columns_of(exact: ExactTreeProblem) -> Cuts | None:
     free = exact.allowed is None and not exact.splits_root and exact.n_splits == 2**problem.depth - 1
     if not free or problem.leaves == "linear" or problem.loss_function.form not in ("errors", "quadratic"):
         return None
-    ranks = exact.ranks if exact.by_words else exact.kernel.rank
+    ranks = exact.kernel.rank
     cuts, n = ranks.max(axis=1), ranks.shape[1]
-    most = (MOST_CUTS if exact.by_words else MOST_CUTS_OF_SUMS) * np.count_nonzero(cuts)
+    most = (MOST_CUTS if exact.counts_errors else MOST_CUTS_OF_SUMS) * np.count_nonzero(cuts)
     if not 1 <= cuts.sum() <= min(MOST_COLUMNS, MOST_BITS // n, most):
         return None
     columns = np.array([(j, r) for j, n_cuts in enumerate(cuts) for r in range(n_cuts)], np.int64)
     left = ranks[columns[:, 0]] <= columns[:, 1:]
     swapped = 2 * left.sum(axis=1) > n
-    if exact.by_words:
+    if exact.counts_errors:
         many = cuts.sum() ** 2 * (n / 128) * problem.n_outputs > MOST_PAIRS
     else:
         size = exact.kernel.rows.shape[1]
@@ -71,8 +71,8 @@ class Columns:
         packed = np.packbits(ones, axis=1, bitorder="little")
         words[:, : packed.shape[1]] = packed
         first = np.concatenate([[0], np.cumsum(ones.sum(axis=0))]).astype(np.int64)
-        label = problem.Y[:, 0].astype(np.int32) if exact.by_words else np.zeros(0, np.int32)
-        n_sums = 0 if exact.by_words else kernel.rows.shape[1]
+        label = problem.Y[:, 0].astype(np.int32) if exact.counts_errors else np.zeros(0, np.int32)
+        n_sums = 0 if exact.counts_errors else kernel.rows.shape[1]
         self.columns, self.swapped, self.depth, self.counts = cuts.columns, cuts.swapped, depth, counts
         self.table = kernels.Table(
             label,
@@ -82,12 +82,12 @@ class Columns:
             kernel.price,
             kernel.min_leaf,
             kernel.slack,
-            exact.by_words,
+            exact.counts_errors,
             kernel.rows,
             kernel.most,
             kernel.leaf,
         )
-        self.levels = kernels.make_levels(n, n_columns, problem.n_outputs if exact.by_words else 1, depth, n_sums)
+        self.levels = kernels.make_levels(n, n_columns, problem.n_outputs if exact.counts_errors else 1, depth, n_sums)
         self.known = kernels.make_known(n, n_columns, depth, memory)
         self.levels.rows[0], self.levels.size[0] = np.arange(n), n
         self.levels.key[0] = np.uint64(2**64 - 1)

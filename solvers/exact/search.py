@@ -47,8 +47,20 @@ def new_room(exact: ExactTreeProblem, memory: float) -> kernels.Room:
     shape = (n, p, n_statistics, held) if histograms else (1, 1, n_statistics, held if by_words else 1)
     space = words.make_words(*((n, p, exact.problem.n_outputs, held) if by_words else (1, 1, 1, 0)))
     if by_words:
-        space.label[:] = exact.problem.Y[:, 0]
+        space = _costs(space, exact)
     return kernels.Room(work, buckets.make_buckets(*shape), space, np.array([0, 0, 0, 0, EVERY]))
+
+
+def _costs(space: words.Words, exact: ExactTreeProblem) -> words.Words:
+    """The work space with the classes of rows and what leaves cost."""
+    problem = exact.problem
+    space.label[:] = problem.Y[:, 0]
+    if problem.loss_function.form == "entropy":
+        return words.with_logs(space, problem.w[0] / exact.unit, problem.n_samples)
+    if exact.counts_errors or exact.class_weights is None:
+        return space
+    n_rows = np.bincount(space.label, minlength=problem.n_outputs)
+    return words.with_weights(space, exact.class_weights / exact.unit, n_rows)
 
 
 def is_quick(exact: ExactTreeProblem) -> bool:

@@ -103,7 +103,7 @@ def export(problems: Mapping[str, TreeProblem], entrants: Mapping[str, Solver], 
     """Write the benchmark; returns its files. ValueError for a solver that no text states, such as one of the user's
     own.
     """
-    peers = [external.CART(), external.STreeD(), external.ConTree(), external.PyTrees(), external.OSRT()]
+    peers = [getattr(external, name)() for name in external.__all__ if name != "External"]
     known = {repr(solver) for solver in entrants.values()}
     theirs = {f"external.{peer.brief()}": peer for peer in peers if repr(peer) not in known}
     files: dict[Path, str | bytes] = {Path("objective.py"): OBJECTIVE}

@@ -149,7 +149,7 @@ def test_classes(needs_data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_estimators": 0}, "n_estimators must be an integer >= 1; got 0"),
+        ({"n_estimators": 0}, "n_estimators must be an integer >= 1 or 'auto'; got 0"),
         ({"max_depth": "deep"}, "max_depth must be an integer >= 1, None, 'oob' or 'cv'; got 'deep'"),
         ({"max_samples": 1.5}, r"max_samples must be a finite number in \(0, 1\]; got 1\.5"),
         ({"kind": "round"}, "kind must be one of"),

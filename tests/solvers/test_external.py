@@ -29,6 +29,7 @@ def problem(loss="zero_one", n=80, **options):
         (external.ConTree(), "zero_one"),
         (external.PyTrees(), "zero_one"),
         (external.PyTrees("dl85"), "zero_one"),
+        (external.GOSDT(), "zero_one"),
     ],
     ids=str,
 )
@@ -102,7 +103,7 @@ def test_an_error_of_a_library_is_passed_on():
 
 
 @pytest.mark.parametrize(
-    "solver", [external.STreeD(), external.PyTrees("lgdt"), external.OSRT(), external.CART()], ids=str
+    "solver", [external.STreeD(), external.PyTrees("lgdt"), external.GOSDT(), external.OSRT(), external.CART()], ids=str
 )
 def test_nothing_is_asked_where_no_split_helps(solver):
     pytest.importorskip(solver.library)

@@ -434,7 +434,7 @@ def two_levels(n_splits, node, queue, state, splits, buckets, counts):
 
 @kernel()
 def two_levels_by_words(n_splits, node, queue, state, splits, room):
-    """`two_levels` for 0/1 loss where all rows count alike, by `opttree.kernels.exact.words`; for a reach of the sides
+    """`two_levels` by `opttree.kernels.exact.words`, for costs of class counts; for a reach of the sides
     in cells, see `all_ranks`.
     """
     _work, buckets, words, counts = room

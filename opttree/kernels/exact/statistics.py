@@ -19,8 +19,8 @@ from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 # rank (p, n): number of each row's value among the distinct values of a feature; rows (n, S): their statistics; most
 # (n,): what a row adds to the cost of a set of rows at most; leaf: `Leaf`; price of a split; fewest rows of a leaf;
 # slack: costs that differ by less count as equal; whole: whether all costs are whole numbers; by_words: whether costs
-# are numbers of errors, but for the price; allowed (nodes, p): features that the nodes, in heap order, may split on,
-# empty where all may split on all
+# depend on class counts alone, but for the price; allowed (nodes, p): features that the nodes, in heap order, may split
+# on, empty where all may split on all
 Problem = namedtuple("Problem", "rank rows most leaf price min_leaf slack whole by_words allowed")
 # loss code; ridge (p,) of a linear leaf's weights, empty for constant leaves; number of outputs
 Leaf = namedtuple("Leaf", "loss ridge n_outputs")

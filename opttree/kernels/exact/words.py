@@ -1,13 +1,15 @@
-"""Words of 64 rows: the best splits of both sides of a cut under 0/1 loss, where all rows count alike.
+"""Words of 64 rows: the best splits of both sides of a cut where the cost of a leaf depends on its numbers of rows of
+each class: 0/1 loss, also where classes have weights, and log loss where all rows count alike.
 
 Of a node's rows in the order of each feature, one bit says whether a row is of a class, one whether the value changes
 after it, and one whether it is left of the cut. Class counts are then numbers of ones, and going from one cut to the
 next flips bits. The cuts of a feature within one word, its *cell*, cost at least the errors before the word plus those
 after it; only words that may hold something better are opened.
 
-What a cell's cuts cost at least is kept with the cut, for cuts beside it: a fixed split has no fewer errors on more
-rows, and each row that leaves takes away one error at most. Cells are places in the node's order, the same for all
-cuts. Features of few values have their rows as bits in one order for all of them, and a cell for each of their cuts.
+What a cell's cuts cost at least is kept with the cut, for cuts beside it: a fixed split costs no less on more rows, and
+each row that leaves takes away one error, or what a row may cost, at most. Costs are whole numbers: of errors, or of
+units so small that rounding does not count. Cells are places in the node's order, the same for all cuts. Features of
+few values have their rows as bits in one order for all of them, and a cell for each of their cuts.
 """
 
 from collections import namedtuple
@@ -22,7 +24,8 @@ from opttree.runtime.compiling.compiled import kernel_without_refcounts
 
 FEW = 3  # cuts of a feature of few values, at most
 NONE, SOME, MANY = range(3)  # kinds of features of a node: without cuts, of few values, all others
-CLOSED = 2**30  # of a cell without cuts
+CLOSED = 2**62  # of a cell without cuts, above all costs
+LARGEST = 2.0**60  # cost in units, where these are not errors
 BITS = 64
 
 # label (n,): class of each row. Of a node of m rows, W = m / 64 words: place (n, p): bit of each row in the order of
@@ -33,11 +36,12 @@ BITS = 64
 # before each word. For each evaluated cut that is held: bits (held p W,) of the left side and cells (held 2 p R,), R =
 # max(W, FEW), what the cells cost at least on the left and on the right side. Scratch: counts (K, most W + 1) of the
 # left side's rows of each class before each word; low_left (FEW, K) the same up to the cuts of a feature of few values;
-# own (4, K)
+# own (4, K). unit (1,) of the costs, 1 for errors, and in units: weight (K,) of an error in each class; steps (3, 256),
+# see `steps_of`; most (1,) that a row may cost; entropy (n + 1,) of n log n, for the log loss, else empty
 Words = namedtuple(
     "Words",
     "label natural place kind n_cells low_cut lows low_whole ones cuts every whole bits cells counts low_left own "
-    "width",
+    "width unit weight steps most entropy",
 )
 # of both sides of a cut: their class counts total (2, K), the cost from which on they are of no use (2,), whether they
 # may be split at all (2,), their best splits (2, 2), and the reach (2, p, 2), given and found, in cells
@@ -64,24 +68,25 @@ def first_one(_context, word):
     return types.int64(types.uint64), generate
 
 
-def _steps():
-    """Of four rows, by their bits (which are of the side; which of these are ones): the ones less the zeros after all
-    of them, and the largest and the smallest difference after any of them or none.
+def steps_of(zero, one):
+    """Of four rows, by their bits (which are of the side; which of these are ones), with these costs of an error in a
+    zero and in a one: (3, 256) the ones less the zeros after all of them, and the largest and the smallest difference
+    after any of them or none.
     """
-    end, high, low = (np.zeros(256, np.int8) for _ in range(3))
+    found = np.zeros((3, 256), np.int64)
     for side in range(16):
         for ones in range(16):
             at = 0
+            where = found[:, side << 4 | ones]
             for b in range(4):
                 if side >> b & 1:
-                    at += 1 if ones >> b & 1 else -1
-                high[side << 4 | ones] = max(high[side << 4 | ones], at)
-                low[side << 4 | ones] = min(low[side << 4 | ones], at)
-            end[side << 4 | ones] = at
-    return end, high, low
+                    at += one if ones >> b & 1 else -zero
+                where[1:] = max(where[1], at), min(where[2], at)
+            where[0] = at
+    return found
 
 
-END, TOP, BOTTOM = _steps()
+STEPS = steps_of(1, 1)
 
 
 def make_words(n, p, n_classes, held):
@@ -102,12 +107,34 @@ def make_words(n, p, n_classes, held):
         np.empty(W, np.uint64),
         np.empty(n_classes * p * (W + 1), np.int32),
         np.empty((held + 1) * p * W, np.uint64),
-        np.empty((held + 1) * 2 * p * max(W, FEW), np.int32),
+        np.empty((held + 1) * 2 * p * max(W, FEW), np.int64),
         np.empty((n_classes, W + 1), np.int32),
         np.empty((FEW, n_classes), np.int64),
         np.empty((4, n_classes), np.int64),
         np.zeros(1, np.int64),
+        np.ones(1),
+        np.ones(n_classes, np.int64),
+        STEPS,
+        np.ones(1, np.int64),
+        np.zeros(0, np.int64),
     )
+
+
+def with_weights(words, weight, n_rows):
+    """The work space for errors of class k that cost ``weight[k] (K,)``; of each class there are ``n_rows (K,)``."""
+    unit = float(weight @ n_rows) / LARGEST
+    units = np.rint(weight / unit).astype(np.int64)
+    steps = steps_of(*units) if units.size == 2 else STEPS
+    return words._replace(unit=np.array([unit]), weight=units, steps=steps, most=np.array([units.max()]))
+
+
+def with_logs(words, weight, n):
+    """The work space for the log loss of ``n`` rows, each of this ``weight``."""
+    sizes = np.arange(n + 1, dtype=np.float64)
+    cost = weight * sizes * np.log(np.maximum(sizes, 1.0))
+    unit = max(float(cost[-1]), 1e-300) / LARGEST
+    units = np.rint(cost / unit).astype(np.int64)
+    return words._replace(unit=np.array([unit]), most=np.array([units[-1] - units[-2] + 1]), entropy=units)
 
 
 @kernel_without_refcounts()
@@ -273,7 +300,7 @@ def flip(slot, base, rows, some, words):
 @kernel_without_refcounts()
 def inherited(cell, way, near, far, words):
     """What a cell costs at least by what is known at the ends of the interval: ``near`` is the end (slot, or -1, and
-    rows between) at which the side has fewer rows, ``far`` that at which it has more.
+    what the rows between cost at most) at which the side has fewer rows, ``far`` that at which it has more.
     """
     cells, size = words.cells, words.place.shape[1] * max(words.width[0], FEW)
     known = 0
@@ -296,14 +323,37 @@ def errors(total):
 
 
 @kernel_without_refcounts()
-def below(limit):
-    """The whole number below which costs are below ``limit``."""
-    return np.int64(np.ceil(min(limit, 1e9)))
+def log_cost(total, words):
+    """The log loss of a leaf of these class counts (K,), in units."""
+    n = other = 0
+    for k in range(total.size):
+        n += total[k]
+        other += words.entropy[total[k]]
+    return max(words.entropy[n] - other, 0)
 
 
 @kernel_without_refcounts()
-def open_two(x, ones, cuts, before, total, least, fewest):
-    """Look at the cuts of a word of two classes.
+def leaf_cost(total, words):
+    """What a leaf of these class counts (K,) costs, in units."""
+    if words.entropy.size:
+        return log_cost(total, words)
+    other = top = 0
+    for k in range(total.size):
+        value = total[k] * words.weight[k]
+        other += min(top, value)
+        top = max(top, value)
+    return other
+
+
+@kernel_without_refcounts()
+def below(limit, unit):
+    """The number of units below which costs are below ``limit``."""
+    return np.int64(np.ceil(min(limit / unit, 4.0 * LARGEST)))
+
+
+@kernel_without_refcounts()
+def open_two(x, ones, cuts, before, total, least, fewest, words):
+    """Look at the cuts of a word of two classes, under 0/1 loss.
 
     ``x``: rows of the side; ``before`` and ``total (2,)``: class counts before the word, and of the side.
 
@@ -313,17 +363,18 @@ def open_two(x, ones, cuts, before, total, least, fewest):
     best, at : the lowest cost of a cut with ``fewest`` rows on either side, if below ``least``, and its place in the
         word.
     """
-    zero, one = total[0], total[1]
+    weight, steps = words.weight, words.steps
+    zero, one = total[0] * weight[0], total[1] * weight[1]
     leaf = min(zero, one)
-    d = before[1] - before[0]
+    start = d = before[1] * weight[1] - before[0] * weight[0]
     c = x & ones
     high = low = d
     for s in range(16):
         shift = np.uint64(4 * s)
         k = np.int64(((x >> shift) & np.uint64(15)) << np.uint64(4) | ((c >> shift) & np.uint64(15)))
-        high = max(high, d + TOP[k])
-        low = min(low, d + BOTTOM[k])
-        d += END[k]
+        high = max(high, d + steps[1, k])
+        low = min(low, d + steps[2, k])
+        d += steps[0, k]
     cost = min(leaf, one - high, zero + low)
     best, at = CLOSED, -1
     if cost >= least:
@@ -335,29 +386,31 @@ def open_two(x, ones, cuts, before, total, least, fewest):
         left &= left - np.uint64(1)
         mask = ~np.uint64(0) >> np.uint64(63 - q)
         o, n = count_ones(c & mask), count_ones(x & mask)
-        d = before[1] - before[0] + 2 * o - n
+        d = start + o * weight[1] - (n - o) * weight[0]
         value = min(leaf, one - d, zero + d)
         cost = min(cost, value)
         if value < best:
             rows = before[0] + before[1] + n
-            if rows >= fewest and zero + one - rows >= fewest:
+            if rows >= fewest and total[0] + total[1] - rows >= fewest:
                 best, at = value, q
     return cost, best, at
 
 
 @kernel_without_refcounts()
-def open_many(x, w, own_order, cuts, before, total, least, fewest, own, rest, label):
-    """`open_two` for more classes; word ``w`` of the order of a feature. ``own`` and ``rest (K,)`` are scratch."""
+def open_many(x, j, w, own_order, before, total, least, fewest, words):
+    """`open_two` for more classes; word ``w`` of feature ``j``, whose order is ``own_order``."""
+    own, rest, weight, label = words.own[2], words.own[3], words.weight, words.label
     K = total.size
-    rows = size = top = top_rest = 0
+    rows = n = size = top = top_rest = 0
     for k in range(K):
-        own[k] = before[k]
-        rest[k] = total[k] - before[k]
-        rows += own[k]
-        size += total[k]
+        own[k] = before[k] * weight[k]
+        rest[k] = (total[k] - before[k]) * weight[k]
+        rows += before[k]
+        n += total[k]
+        size += total[k] * weight[k]
         top, top_rest = max(top, own[k]), max(top_rest, rest[k])
     cost, best, at = CLOSED, CLOSED, -1
-    left = cuts
+    left = words.cuts[j * words.width[0] + w]
     while left != np.uint64(0):
         q = first_one(left)
         left &= left - np.uint64(1)
@@ -366,19 +419,69 @@ def open_many(x, w, own_order, cuts, before, total, least, fewest, own, rest, la
         while new != np.uint64(0):
             c = label[own_order[w * BITS + first_one(new)]]
             new &= new - np.uint64(1)
-            own[c] += 1
-            rest[c] -= 1
+            falls = rest[c] == top_rest
+            own[c] += weight[c]
+            rest[c] -= weight[c]
             rows += 1
             top = max(top, own[c])
-            if rest[c] + 1 == top_rest:
+            if falls:
                 top_rest = 0
                 for k in range(K):
                     top_rest = max(top_rest, rest[k])
         value = size - top - top_rest
         cost = min(cost, value)
-        if value < min(best, least) and rows >= fewest and size - rows >= fewest:
+        if value < min(best, least) and rows >= fewest and n - rows >= fewest:
             best, at = value, q
     return cost, best, at
+
+
+@kernel_without_refcounts()
+def open_by_eights(x, j, w, before, total, least, fewest, words):
+    """`open_two` for the log loss; word ``w`` of feature ``j``. Of eight places, the cuts cost at least what the rows
+    before them and those after them do. ``before (K,)`` is changed.
+    """
+    ones, after, own, rest = words.ones, words.own[0], words.own[2], words.own[3]
+    p, W, K = words.place.shape[1], words.width[0], total.size
+    cost, best, at = CLOSED, CLOSED, -1
+    for s in range(8):
+        eight = np.uint64(255) << np.uint64(8 * s)
+        left, y = words.cuts[j * W + w] & eight, x & eight
+        count_word(y, j, w, before, ones, p, W, after)
+        if left != np.uint64(0):
+            for k in range(K):
+                rest[k] = total[k] - after[k]
+            bound = log_cost(before, words) + log_cost(rest, words)
+            if bound >= min(best, least):
+                cost = min(cost, bound)
+                left = np.uint64(0)
+        while left != np.uint64(0):
+            q = first_one(left)
+            left &= left - np.uint64(1)
+            count_word(y & (~np.uint64(0) >> np.uint64(63 - q)), j, w, before, ones, p, W, own)
+            rows = size = 0
+            for k in range(K):
+                rest[k] = total[k] - own[k]
+                rows += own[k]
+                size += rest[k]
+            value = log_cost(own, words) + log_cost(rest, words)
+            cost = min(cost, value)
+            if value < min(best, least) and rows >= fewest and size >= fewest:
+                best, at = value, q
+        for k in range(K):
+            before[k] = after[k]
+    return cost, best, at
+
+
+@kernel_without_refcounts()
+def count_word(x, j, w, before, ones, p, W, found):
+    """Class counts ``before (K,)`` with those of the rows ``x`` of word ``w`` of feature ``j``, into ``found``."""
+    K = before.size
+    if K == 2:
+        o = count_ones(x & ones[j * W + w])
+        found[0], found[1] = before[0] + count_ones(x) - o, before[1] + o
+    else:
+        for k in range(K):
+            found[k] = before[k] + count_ones(x & ones[(k * p + j) * W + w])
 
 
 @kernel_without_refcounts()
@@ -405,24 +508,28 @@ def bound_cells(here, j, first, last, way, total, near, far, words):
     """What the cells of feature ``j`` cost at least, into ``words.cells`` from ``here`` on; the most promising one."""
     counts, cells, cuts, whole = words.counts, words.cells, words.cuts, words.whole
     before, after = words.own[1], words.own[2]
-    W, K = words.width[0], counts.shape[0]
+    W, K, weight = words.width[0], counts.shape[0], words.weight
+    plain, simple = words.unit[0] == 1.0, K == 2 and words.entropy.size == 0
     promising = first
     for w in range(first, last + 1):
         if cuts[j * W + w] == np.uint64(0):
             cells[here + w] = CLOSED
             continue
         at = (j * (W + 1) + w) * K
-        if K == 2:
+        if simple:
             z, o, z_next, o_next = counts[0, w], counts[1, w], counts[0, w + 1], counts[1, w + 1]
             if way == 1:
                 z, o, z_next, o_next = whole[at] - z, whole[at + 1] - o, whole[at + 2] - z_next, whole[at + 3] - o_next
-            least = min(z, o) + min(total[0] - z_next, total[1] - o_next)
+            z_next, o_next = total[0] - z_next, total[1] - o_next
+            if not plain:
+                z, o, z_next, o_next = z * weight[0], o * weight[1], z_next * weight[0], o_next * weight[1]
+            least = min(z, o) + min(z_next, o_next)
         else:
             for k in range(K):
                 before[k] = counts[k, w] if way == 0 else whole[at + k] - counts[k, w]
                 done = counts[k, w + 1] if way == 0 else whole[at + K + k] - counts[k, w + 1]
                 after[k] = total[k] - done
-            least = errors(before) + errors(after)
+            least = errors(before) + errors(after) if plain else leaf_cost(before, words) + leaf_cost(after, words)
         cells[here + w] = max(least, inherited(j * max(W, FEW) + w, way, near, far, words))
         if cells[here + w] < cells[here + promising]:
             promising = w
@@ -458,22 +565,26 @@ def best_by_words(slot, ends, some, node, sides, words, found):
     """The best split, or none, of both sides of a cut whose bits are in ``slot``.
 
     ``ends (2, 2)``: slot (-1: none) of the cuts at the left and the right end of the interval, and the rows between
-    each and this cut. Only splits in ``sides.reach`` are looked at, see `opttree.kernels.exact.buckets.best_of_side`,
-    whose results for each side go to ``found (2, 3)``. Returns the number of cells that were opened.
+    each and this cut, which become what these cost at most. Only splits in ``sides.reach`` are looked at, see
+    `opttree.kernels.exact.buckets.best_of_side`, whose results for each side go to ``found (2, 3)``. Returns the number
+    of cells that were opened.
     """
     totals, target, allowed, split, reach, new_reach = sides
     order, problem = node.order, node.problem
     p, K, W = words.place.shape[1], words.counts.shape[0], words.width[0]
     price, slack, fewest = problem.price, problem.slack, problem.min_leaf
+    unit = words.unit[0]
     cells, cuts = words.cells, words.cuts
-    before, after, rest = words.own[1], words.own[2], words.own[3]
+    before, after = words.own[1], words.own[2]
     room = max(W, FEW)
     opened, size = 0, p * room
+    for way in range(2):
+        ends[way, 1] = np.int64(min(float(ends[way, 1]) * words.most[0], float(CLOSED)))
     for way in range(2):
         n = 0
         for k in range(K):
             n += totals[way, k]
-        leaf = float(errors(totals[way]))
+        leaf = leaf_cost(totals[way], words) * unit
         split[way, 0], split[way, 1] = -1, 0
         close(new_reach[way])
         found[way, 0] = leaf if n >= fewest or not allowed[way] else np.inf
@@ -506,7 +617,7 @@ def best_by_words(slot, ends, some, node, sides, words, found):
                 if step == promising:
                     continue
                 known = np.int64(cells[here + cell]) if high else inherited(j * room + cell, way, near, far, words)
-                limit = below(min(found[way, 0] - slack, target[way]) - price)
+                limit = below(min(found[way, 0] - slack, target[way]) - price, unit)
                 value, at = CLOSED, -1
                 if known < limit:
                     opened += 1
@@ -516,23 +627,13 @@ def best_by_words(slot, ends, some, node, sides, words, found):
                         for k in range(K):
                             own = np.int64(words.counts[k, cell])
                             before[k] = own if way == 0 else words.whole[(j * (W + 1) + cell) * K + k] - own
-                        if K == 2:
-                            ones = words.ones[j * W + cell]
-                            cost, value, at = open_two(x, ones, cuts[j * W + cell], before, total, limit, fewest)
+                        where = before, totals[way], limit, fewest, words
+                        if words.entropy.size:
+                            cost, value, at = open_by_eights(x, j, cell, *where)
+                        elif K == 2:
+                            cost, value, at = open_two(x, words.ones[j * W + cell], cuts[j * W + cell], *where)
                         else:
-                            cost, value, at = open_many(
-                                x,
-                                cell,
-                                order[j],
-                                cuts[j * W + cell],
-                                before,
-                                total,
-                                limit,
-                                fewest,
-                                after,
-                                rest,
-                                words.label,
-                            )
+                            cost, value, at = open_many(x, j, cell, order[j], *where)
                     else:
                         if not counted:
                             count_low(slot, j, words)
@@ -545,20 +646,20 @@ def best_by_words(slot, ends, some, node, sides, words, found):
                             after[k] = total[k] - before[k]
                             n += before[k]
                             m += after[k]
-                        cost = errors(before) + errors(after)
+                        cost = leaf_cost(before, words) + leaf_cost(after, words)
                         if n >= fewest and m >= fewest:
                             value, at = cost, 0
                     known = max(known, cost)
                 cells[here + cell] = known
-                found[way, 2] = min(found[way, 2], known + price)
+                found[way, 2] = min(found[way, 2], known * unit + price)
                 if known >= limit:
-                    found[way, 1] = min(found[way, 1], known + price)
-                if at >= 0 and value + price < found[way, 0]:
-                    found[way, 0] = value + price
+                    found[way, 1] = min(found[way, 1], known * unit + price)
+                if at >= 0 and value * unit + price < found[way, 0]:
+                    found[way, 0] = value * unit + price
                     split[way, 0] = j
                     last = cell * BITS + at if high else words.low_cut[j, cell] - 1
                     split[way, 1] = problem.rank[j, order[j, last]]
-                if known + price < target[way]:
+                if known * unit + price < target[way]:
                     low, top = min(low, cell), max(top, cell)
             widen(new_reach[way], j, low, top)
     for way in range(2):

@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
 NOISE = 0.1  # of the slack: rounding errors of a cost
 MOST_WORDS = 50_000_000  # numbers in X, up to which 0/1 loss is by words of 64 rows
+# below these shares of all weight, and of n log n, whole numbers of 60 bits for weights of classes and for the log loss
+# of a leaf are too coarse
+LIGHTEST, SUREST = 1e-6, 1e-3
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
 
@@ -41,6 +44,15 @@ def equal_rows(ranks: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.i
     place = np.empty(order.size, np.intp)
     place[order] = np.arange(order.size)
     return first[order], place[group]
+
+
+def _most_entropy(w: Floats) -> Floats:
+    """(n,) what a row of each weight adds at most to n log n less the same of the classes, for rows of these weights:
+    that of the first row of a class, beside all others.
+    """
+    total = float(w.sum())
+    left = total - w
+    return total * np.log(total) - left * np.log(np.maximum(left, 1e-300)) - w * np.log(np.maximum(w, 1e-300))
 
 
 def _is_stated(constraint: Constraint) -> bool:
@@ -164,11 +176,34 @@ class ExactTreeProblem(Checked):
         return self._form == "errors" and self._equal_weights and not self.problem.price_per_split
 
     @property
-    def by_words(self) -> bool:
-        """Whether costs are numbers of errors, but for the price of splits, so that words of 64 rows serve the two last
-        levels.
-        """
+    def counts_errors(self) -> bool:
+        """Whether costs are numbers of errors, but for the price of splits, and the search is by bits of rows."""
         return self._form == "errors" and self._equal_weights and self.problem.X.size <= MOST_WORDS
+
+    @cached_property
+    def by_words(self) -> bool:
+        """Whether costs depend on numbers of rows of each class, but for the price of splits, so that words of 64 rows
+        serve the two last levels: errors, where the rows of a class have one weight, and the log loss, where all have.
+        """
+        problem, total = self.problem, float(np.sum(self.problem.w))
+        if self.counts_errors or not problem.is_classification or problem.X.size > MOST_WORDS:
+            return self.counts_errors
+        if self._form == "errors":
+            weights = self.class_weights
+            precise = weights is not None and bool(np.min(weights[weights > 0.0]) > LIGHTEST * total)
+        else:
+            leaf = problem.objective(problem.best_constant())
+            precise = leaf > SUREST * total * float(np.log(problem.n_samples))
+            precise = precise and self._form == "entropy" and self._equal_weights
+        return precise and 2 * len(equal_rows(self.ranks)[0]) > problem.n_samples
+
+    @cached_property
+    def class_weights(self) -> Floats | None:
+        """(K,) the weight of each row of a class, in classification; None if they are not one."""
+        label, w = self.problem.Y[:, 0].astype(np.intp), self.problem.w
+        found = np.zeros(self.problem.n_outputs)
+        found[label] = w
+        return found if np.array_equal(found[label], w) else None
 
     @property
     def _form(self) -> str | None:
@@ -186,9 +221,9 @@ class ExactTreeProblem(Checked):
         n = problem.n_samples
         ridge = np.zeros(0)
         if problem.is_classification:
-            rows = np.zeros((n, 1 + problem.n_outputs))
+            rows: Floats = np.zeros((n, 1 + problem.n_outputs))
             rows[np.arange(n), 1 + problem.Y[:, 0].astype(int)] = w
-            most = w if self._form == "errors" else np.full(n, np.inf)
+            most: Any = w if self._form == "errors" else _most_entropy(w)
         else:
             Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
             farthest = np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)

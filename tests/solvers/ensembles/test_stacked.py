@@ -28,6 +28,20 @@ def test_the_shares_are_those_of_the_data():
     assert of_slope["linear"] + of_slope["oblique"] >= 18
 
 
+def test_there_are_more_trees_where_they_differ():
+    X, y = make_friedman1(400, noise=0.1, random_state=0)
+    rng = np.random.default_rng(0)
+    wild = TAOForestRegressor(random_state=0).fit(X, y)
+    dull = TAOForestRegressor(random_state=0).fit(X, X[:, 0] + 3.0 * rng.normal(size=400))
+    assert len(dull.forest_.trees) == 30
+    assert 30 < len(wild.forest_.trees) <= 100
+    kinds = counts(wild)
+    assert sum(kinds.values()) == len(wild.forest_.trees)
+    assert len(TAOForestRegressor(30, random_state=0).fit(X, y).forest_.trees) == 30
+    first = {tree.A.tobytes() for tree in TAOForestRegressor(30, random_state=0).fit(X, y).forest_.trees}
+    assert len(first & {tree.A.tobytes() for tree in wild.forest_.trees}) == 30
+
+
 def test_labels_may_be_any_numbers():
     X = np.random.default_rng(0).normal(size=(60, 2))
     labels = np.where(X[:, 0] > 0.0, 1.5, 0.5)

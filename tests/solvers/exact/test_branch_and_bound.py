@@ -294,6 +294,37 @@ def test_words_of_rows_find_what_histograms_find(seed, monkeypatch):
     assert solve(problem, solver).objective == pytest.approx(by_words.objective, abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_words_of_rows_find_what_histograms_find_for_weighted_classes_and_log_loss(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    X, y, options = drawn_classes(rng)
+    X[:, 0] += 1e-3 * rng.normal(size=len(X))  # rows that differ
+    weights = rng.choice([1e-3, 0.3, 1.0, 7.0], 10)[y.astype(int)]
+    loss, w = ("zero_one", weights) if seed % 4 < 2 else ("log", None)
+    problem = TreeProblem(X, y, depth=2 + seed % 2, splits="axis", loss=loss, sample_weight=w, **options)
+    solver = BranchAndBound(max_splits=None if rng.random() < 0.6 else int(rng.integers(2, 5)), n_jobs=1 + seed % 2)
+    assert ExactTreeProblem(problem).by_words
+    by_words = solve(problem, solver)
+    assert by_words.termination is Termination.OPTIMAL
+    monkeypatch.setattr(exact_problem, "MOST_WORDS", 0)
+    by_histograms = solve(problem, solver)
+    assert by_histograms.objective == pytest.approx(by_words.objective, rel=1e-9, abs=1e-12)
+    assert by_words.bound <= by_histograms.objective + 1e-9
+
+
+def test_rows_of_a_very_heavy_class_leave_the_bounds_as_they_are(monkeypatch):
+    """So many light rows times the largest weight are beyond 64 bits, in units of the costs."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2))
+    heavy = (rng.random(3000) < 0.01) | (X[:, 0] > 1.5)
+    problem = TreeProblem(X, heavy, depth=2, splits="axis", loss="zero_one", sample_weight=np.where(heavy, 1e9, 1.0))
+    result = solve(problem, BranchAndBound())
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective > 0.0
+    monkeypatch.setattr(exact_problem, "MOST_WORDS", 0)
+    assert solve(problem, BranchAndBound()).objective == pytest.approx(result.objective, rel=1e-9)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_columns_of_few_values_find_what_histograms_find(seed, monkeypatch):
     rng = np.random.default_rng(seed)
