@@ -34,19 +34,20 @@ MOST_DEPTH = 6
 AHEAD = 0.5  # of the time of a deep search, that is spent on trees by looking two levels ahead, at most
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
 PROOF_RTOL, PROOF_ATOL = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
+PERFECT = 1e-11  # of one leaf's, where predictions are kept from 0 by a share of the largest outcome
 
 
 @dataclass(frozen=True)
 class BranchAndBound(Solver):
     """Prove an optimal axis-aligned tree over all thresholds by branch and bound on intervals of thresholds.
 
-    All losses with constant leaves, squared loss with linear leaves (fitted in every leaf and not clipped, see
-    `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``; depth 1 to 6. Under squared and 0/1 loss
-    depth 2 takes tenths of a second and depth 3 mostly seconds on thousands of rows, where the features tell much of
-    the target. Where it has hardly any signal, proofs take much longer: 45,781 rows of three features with an R2 of
-    .0006 are open after 20 s at depth 2. From depth 4 on, the bound at a time limit is the result on all but small
-    sets. Absolute loss and linear leaves take many times longer. The tree does not depend on the number of threads,
-    unless time ends the search, and but for equally good ones from depth 4 on.
+    All losses of `opttree.losses` with constant leaves, squared loss with linear leaves (fitted in every leaf and not
+    clipped, see `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``; depth 1 to 6. Under squared and
+    0/1 loss depth 2 takes tenths of a second and depth 3 mostly seconds on thousands of rows, where the features tell
+    much of the target. Where it has hardly any signal, proofs take much longer: 45,781 rows of three features with an
+    R2 of .0006 are open after 20 s at depth 2. From depth 4 on, the bound at a time limit is the result on all but
+    small sets. Absolute and Huber's loss, quantiles and linear leaves take many times longer. The tree does not depend
+    on the number of threads, unless time ends the search, and but for equally good ones from depth 4 on.
 
     Side constraints: `ForbidSplit`, `MaxFeatures`, `FeatureCost`, `RequireSplit`. But for the first at all levels, they
     take several searches, of trees whose nodes may split on fewer and fewer features. Below the root, `RequireSplit`
@@ -80,6 +81,8 @@ class BranchAndBound(Solver):
     """
 
     respects = STATED
+    needs = ()  # `ExactTreeProblem` says which losses it takes
+
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
     init: Solver | None = option(
         factory=CartInit,
@@ -218,7 +221,10 @@ class BranchAndBound(Solver):
         if search.full:
             return Verdict(Termination.TOO_LARGE, f"{words} More intervals wait than queue_memory holds.")
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
-        rounded = PROOF_ATOL ** max(problem.loss_function.degree, 1.0)  # of a perfect fit
+        loss = problem.loss_function
+        rounded = PROOF_ATOL ** max(loss.degree, 1.0)  # of a perfect fit
+        if loss.positive:  # predictions are kept from 0
+            rounded = PERFECT
         if objective - search.bound > max(self.gap, PROOF_RTOL) * (1.0 + PROOF_RTOL) * abs(objective) + rounded * leaf:
             words += " Costs this far below that of one leaf are lost in its rounding."
             return Verdict(Termination.STALLED, words)

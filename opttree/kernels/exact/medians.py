@@ -1,7 +1,8 @@
-"""Costs of leaves under absolute loss, for growing sets of rows, from medians of a linked list.
+"""Costs of leaves under absolute loss, quantiles' and Huber's, for growing sets of rows, from a linked list.
 
-A set's median moves little when a row leaves, so that the rows are linked in the order of an output and removed one by
-one: constant time each, however many there are. A node's sorted orders therefore hold the outputs' after the features'.
+A set's median, or quantile, moves little when a row leaves, so that the rows are linked in the order of an output and
+removed one by one: constant time each, however many there are. A node's sorted orders therefore hold the outputs' after
+the features'.
 """
 
 from collections import namedtuple
@@ -23,11 +24,13 @@ def make_links(m, n):
 
 
 @kernel_without_refcounts()
-def costs_of_rest(removed, m, backwards, links, out):
-    """Add to ``out[c]`` the absolute deviations from their median of the first c rows of ``removed`` (``backwards``),
-    or of all but these, for every c from 0 to m. All m rows are linked.
+def costs_of_rest(removed, m, backwards, links, shape, out):
+    """Add to ``out[c]`` the cost of the first c rows of ``removed`` (``backwards``), or of all but these, for every c
+    from 0 to m: absolute deviations from their median, or what quantiles cost. All m rows are linked.
     """
     after, before, place, value, weight = links
+    up, down = shape[0], shape[1]
+    share = up / (up + down)
     for t in range(m):
         after[t], before[t] = t + 1, t - 1
     before[0], after[m], before[m] = m, 0, m - 1
@@ -36,14 +39,15 @@ def costs_of_rest(removed, m, backwards, links, out):
         mass += weight[t]
         total += weight[t] * value[t]
     middle = 0
-    while middle < m - 1 and below + weight[middle] < 0.5 * mass:
+    while middle < m - 1 and below + weight[middle] < share * mass:
         below += weight[middle]
         sum_below += weight[middle] * value[middle]
         middle += 1
     for gone in range(m):
         own = weight[middle] * value[middle]
         above = mass - below - weight[middle]
-        away = value[middle] * (below - above) - sum_below + (total - sum_below - own)
+        away = down * (value[middle] * below - sum_below)
+        away += up * ((total - sum_below - own) - value[middle] * above)
         out[m - gone if backwards else gone] += max(away, 0.0)
         t = place[removed[m - 1 - gone if backwards else gone]]
         if t == middle:
@@ -60,11 +64,11 @@ def costs_of_rest(removed, m, backwards, links, out):
         mass -= weight[t]
         total -= weight[t] * value[t]
         after[before[t]], before[after[t]] = after[t], before[t]
-        while below > 0.5 * mass and before[middle] != m:
+        while below > share * mass and before[middle] != m:
             middle = before[middle]
             below -= weight[middle]
             sum_below -= weight[middle] * value[middle]
-        while below + weight[middle] < 0.5 * mass and after[middle] != m:
+        while below + weight[middle] < share * mass and after[middle] != m:
             below += weight[middle]
             sum_below += weight[middle] * value[middle]
             middle = after[middle]
@@ -80,7 +84,7 @@ def link(order, m, rows, output, links):
 
 
 @kernel_without_refcounts()
-def median_cost(order, m, rows, n_outputs):
+def median_cost(order, m, rows, n_outputs, shape):
     """Cost of the best leaf of ``m`` rows; ``order (K, .)``: sorted by each output."""
     total = 0.0
     for k in range(n_outputs):
@@ -91,9 +95,10 @@ def median_cost(order, m, rows, n_outputs):
         for e in range(m):
             below += rows[order[k, e], 1]
             median = rows[order[k, e], 2 + k]
-            if below >= 0.5 * mass:
+            if below >= shape[0] / (shape[0] + shape[1]) * mass:
                 break
         for e in range(m):
             i = order[k, e]
-            total += rows[i, 1] * abs(rows[i, 2 + k] - median)
+            away = rows[i, 2 + k] - median
+            total += rows[i, 1] * (shape[0] * away if away > 0.0 else -shape[1] * away)
     return total

@@ -16,6 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from opttree.kernels.exact import hubers
 from opttree.kernels.exact.buckets import (
     BUCKETS,
     EVALUATIONS,
@@ -57,7 +58,7 @@ from opttree.kernels.exact.medians import costs_of_rest, link, make_links, media
 from opttree.kernels.exact.squared import Both, best_of_sides, sum_up
 from opttree.kernels.exact.statistics import Node, add_row, cost, rounded_up, summed
 from opttree.kernels.exact.words import MANY, NONE, Sides, best_by_words, count_left, fill_words, flip, free_all
-from opttree.kernels.losses.codes import ABSOLUTE, SQUARED
+from opttree.kernels.losses.codes import ABSOLUTE, HUBER, SQUARED
 from opttree.runtime.compiling.compiled import inner, kernel, kernel_without_refcounts
 
 # state of a node's search: the lowest cost found; the lowest bound of what is not looked at any more, for all trees and
@@ -114,14 +115,23 @@ def first_at_least(order, rank, m, value):
     return low
 
 
+@kernel_without_refcounts()
+def is_by_order(problem):
+    """Whether costs of leaves need the rows in the order of the outputs: their statistics do not add up."""
+    return problem.leaf.loss == ABSOLUTE or problem.leaf.loss == HUBER
+
+
 @kernel()
 def leaf_cost(node):
     """Cost of the best leaf of a node's rows."""
     order, m, problem = node.order, node.m, node.problem
-    if problem.leaf.loss == ABSOLUTE:
-        return median_cost(order[problem.rank.shape[0] :], m, problem.rows, problem.leaf.n_outputs)
+    leaf = problem.leaf
+    if leaf.loss == ABSOLUTE:
+        return median_cost(order[problem.rank.shape[0] :], m, problem.rows, leaf.n_outputs, leaf.shape)
+    if leaf.loss == HUBER:
+        return hubers.huber_cost(order[problem.rank.shape[0] :], m, problem.rows, leaf.n_outputs, leaf.shape[0])
     total = summed(order[0], m, problem.rows)
-    return cost(total, problem.leaf, np.empty(total.size))
+    return cost(total, leaf, np.empty(total.size))
 
 
 @kernel()
@@ -306,8 +316,8 @@ def one_split(node, leaf, target, split):
         copy_reach(reach, new_reach)
     else:
         close(new_reach)
-    by_median = problem.leaf.loss == ABSOLUTE
-    links = make_links(m if by_median else 0, rank.shape[1] if by_median else 0)
+    by_order, shape = is_by_order(problem), problem.leaf.shape
+    links = make_links(m if by_order else 0, rank.shape[1] if by_order else 0)
     cut_cost = np.empty(m + 1)
     for j in range(rank.shape[0]):
         if reach[j, 0] > reach[j, 1]:
@@ -316,11 +326,14 @@ def one_split(node, leaf, target, split):
         if reach[j, 1] < rank[j, order[j, m - 1]]:
             high = first_at_least(order[j], rank[j], m, reach[j, 1] + 1) + 1
         cut_cost[:] = problem.price
-        if by_median:
+        if by_order:
             for k in range(problem.leaf.n_outputs):
                 link(order[rank.shape[0] + k], m, rows, k, links)
                 for way in range(2):
-                    costs_of_rest(order[j], m, way == 0, links, cut_cost)
+                    if problem.leaf.loss == HUBER:
+                        hubers.costs_of_rest(order[j], m, way == 0, links, shape[0], cut_cost)
+                    else:
+                        costs_of_rest(order[j], m, way == 0, links, shape, cut_cost)
         else:
             add_costs(order[j], rank[j], m, low, high, problem, cut_cost)
         for c in range(low + 1, high):
@@ -576,7 +589,7 @@ def levels(depth, n_splits, level, side, place, m, problem, target, room):
     if depth == 1 or n_splits == 1:
         counts[NODES] += 1
         return one_split(node, leaf_cost(node), target, splits[0])
-    by_buckets = depth == 2 and problem.leaf.loss != ABSOLUTE
+    by_buckets = depth == 2 and not is_by_order(problem)
     sides = reach_of_sides(place, BUCKETS if by_buckets and not problem.by_words else EVERY, problem)
     queue, state = begin(depth, n_splits, node, leaf_cost(node), target, sides)
     if by_buckets and problem.by_words:

@@ -3,8 +3,12 @@
 A row has the statistics ``(1, w, w |y|^2, w y_1, ..., w y_K)`` under squared loss, and ``(1, w_1, ..., w_C)`` for
 classes, with w_c its weight if c is its class and 0 otherwise. For linear leaves under squared loss they are 1, the
 lower triangle of ``w (1, x)(1, x)'`` by rows, and for each output ``w y (1, x)`` and ``w y^2``. Under absolute loss
-they are ``(1, w, y_1, ..., y_K)``, of which the first two add up; see `opttree.kernels.exact.medians`. Zeros follow up
-to a multiple of four. The cost is a sum over rows plus the ridge of linear leaves, without other penalties.
+they are ``(1, w, y_1, ..., y_K)``, of which the first two add up, see `opttree.kernels.exact.medians`; for quantiles
+and Huber's loss, too. With predictions that are means of positive numbers they are ``(1, w, a, w y_1, ..., w y_K)``, a
+being ``2 w y log y`` for Poisson's deviance and ``-2 w log y`` for the gamma deviance, summed over outputs; of survival
+times ``(1, w, a, w e_1, w t_1, ..., w e_K, w t_K)``, e being 1 for an event, t the time, a the sum of ``-w e log t``.
+Zeros follow up to a multiple of four. The cost is a sum over rows plus the ridge of linear leaves, without other
+penalties.
 """
 
 from collections import namedtuple
@@ -12,7 +16,7 @@ from collections import namedtuple
 import numpy as np
 
 from opttree.kernels.algebra.quadratic import RANK
-from opttree.kernels.losses.codes import SQUARED, ZERO_ONE
+from opttree.kernels.losses.codes import EXPONENTIAL, GAMMA, LOG, SQUARED, ZERO_ONE
 from opttree.kernels.losses.entropy import log_cost
 from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 
@@ -22,8 +26,9 @@ from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 # depend on class counts alone, but for the price; allowed (nodes, p): features that the nodes, in heap order, may split
 # on, empty where all may split on all
 Problem = namedtuple("Problem", "rank rows most leaf price min_leaf slack whole by_words allowed")
-# loss code; ridge (p,) of a linear leaf's weights, empty for constant leaves; number of outputs
-Leaf = namedtuple("Leaf", "loss ridge n_outputs")
+# loss code; ridge (p,) of a linear leaf's weights, empty for constant leaves; number of outputs; shape (2,): the cost
+# of a residual of 1 above and below the prediction, in absolute loss and quantiles, or Huber's delta
+Leaf = namedtuple("Leaf", "loss ridge n_outputs shape")
 # the rows order[:, :m] of a node, in increasing order of each feature; `Problem`; reach (p, 2) int32, given and found:
 # first and last rank, or bucket, of each feature's splits that may cost less than the target
 Node = namedtuple("Node", "order m problem reach new_reach")
@@ -89,7 +94,23 @@ def cost(s, leaf, work):
             other += min(top, s[k])
             top = max(top, s[k])
         return other
-    return log_cost(s, 1)
+    if loss == LOG:
+        return log_cost(s, 1)
+    return mean_cost(s, leaf)
+
+
+@kernel_without_refcounts(error_model="numpy")
+def mean_cost(s, leaf):
+    """`cost` where a leaf predicts the mean of positive numbers."""
+    total = s[2]
+    for k in range(leaf.n_outputs):
+        if leaf.loss == EXPONENTIAL:
+            events, time = s[3 + 2 * k], s[4 + 2 * k]
+            total += events * np.log(time / events) if events > 0.0 else 0.0
+        elif s[3 + k] > 0.0:
+            logarithm = np.log(s[3 + k] / s[1])
+            total += 2.0 * (s[1] * logarithm if leaf.loss == GAMMA else -s[3 + k] * logarithm)
+    return max(total, 0.0)
 
 
 @kernel_without_refcounts(error_model="numpy")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics, vectors
+from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves
@@ -25,6 +26,15 @@ MOST_WORDS = 50_000_000  # numbers in X, up to which 0/1 loss is by words of 64 
 # below these shares of all weight, and of n log n, whole numbers of 60 bits for weights of classes and for the log loss
 # of a leaf are too coarse
 LIGHTEST, SUREST = 1e-6, 1e-3
+ROUNDING = 1e-15  # of a sum of terms that mostly cancel
+BY_ORDER, POSITIVE = ("absolute", "quantile", "huber"), ("poisson", "gamma", "exponential")
+CODES = {
+    "poisson": codes.POISSON,
+    "gamma": codes.GAMMA,
+    "exponential": codes.EXPONENTIAL,
+    "quantile": codes.ABSOLUTE,
+    "huber": codes.HUBER,
+}
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
 
@@ -128,7 +138,8 @@ class ExactTreeProblem(Checked):
         other = next((c for c in problem.constraints if not _is_stated(c)), None)
         if other is not None:
             return f"it has the side constraint {other!r}; the search states MaxSplits, and ForbidSplit of all levels"
-        if (reason := problem.loss_function.refusal("form")) is not None:
+        loss = problem.loss_function
+        if loss.additive is None and (reason := loss.refusal("form")) is not None:
             return reason
         if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
             return (
@@ -162,7 +173,7 @@ class ExactTreeProblem(Checked):
     @property
     def by_buckets(self) -> bool:
         """Whether the statistics of rows add up to the cost of a leaf, so that histograms serve the two last levels."""
-        return self._form != "absolute"
+        return self._form not in BY_ORDER
 
     @cached_property
     def unit(self) -> float:
@@ -207,7 +218,8 @@ class ExactTreeProblem(Checked):
 
     @property
     def _form(self) -> str | None:
-        return self.problem.loss_function.form
+        loss = self.problem.loss_function
+        return loss.form or loss.additive
 
     @cached_property
     def _equal_weights(self) -> bool:
@@ -227,9 +239,14 @@ class ExactTreeProblem(Checked):
         else:
             Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
             farthest = np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)
-            if self._form == "absolute":
+            if self._form in BY_ORDER:
                 rows = np.column_stack([np.ones(n), w, Y])
-                most = w * farthest.sum(axis=1)
+                most = w * problem.loss_function.value(farthest, 0.0 * farthest).sum(axis=1)
+                if self._form == "quantile":
+                    most *= max(self._shape) / self._shape[0]
+            elif self._form in POSITIVE:
+                rows = self._positive(w)
+                most = np.full(n, np.inf)
             elif problem.leaves == "linear":
                 rows, ridge = self._products(Y, w)
                 most = np.full(n, np.inf)
@@ -245,18 +262,46 @@ class ExactTreeProblem(Checked):
                 rows, ranks, most = merged, ranks[:, first], np.bincount(group, most)
         rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % vectors.WIDTH)))
         leaf = problem.objective(problem.best_constant()) / self.unit
+        slack = WHOLE if self.is_whole else SLACK * leaf
+        if self._form in POSITIVE:
+            slack += ROUNDING * float(np.abs(rows[:, 2:]).sum())
+        code = CODES.get(str(self._form), problem.loss_code)
         return statistics.Problem(
             np.ascontiguousarray(ranks),
             rows,
             most,
-            statistics.Leaf(problem.loss_code, ridge, problem.n_outputs),
+            statistics.Leaf(code, ridge, problem.n_outputs, self._shape),
             problem.price_per_split / self.unit,
             problem.min_leaf,
-            WHOLE if self.is_whole else SLACK * leaf,
+            slack,
             self.is_whole,
             self.by_words,
             np.ones((0, problem.n_features), np.bool_) if self.allowed is None else self.allowed,
         )
+
+    @property
+    def _shape(self) -> Floats:
+        """(2,) as in `opttree.kernels.exact.statistics.Leaf`."""
+        loss: Any = self.problem.loss_function
+        if self._form == "huber":
+            return np.array([loss.delta, 0.0])
+        return np.array([loss.q, 1.0 - loss.q]) if self._form == "quantile" else np.ones(2)
+
+    def _positive(self, w: Floats) -> Floats:
+        """The statistics of rows where leaves predict means of positive numbers, in units in which these are near 1."""
+        Y = self.problem.Y
+        weight = w[:, None]
+        if self._form == "exponential":
+            T, event = np.abs(Y) / np.abs(Y).mean(axis=0), Y > 0.0
+            parts = np.stack([weight * event, weight * T], axis=2).reshape(len(Y), -1)
+            return np.column_stack([np.ones(len(w)), w, -np.sum(weight * event * np.log(T), axis=1), parts])
+        if self._form == "gamma":
+            Y = Y / Y.mean(axis=0)
+            return np.column_stack([np.ones(len(w)), w, -2.0 * np.sum(weight * np.log(Y), axis=1), weight * Y])
+        unit = float(Y.mean()) or 1.0
+        Y, weight, w = Y / unit, weight * unit, w * unit
+        logs = np.where(Y > 0.0, Y * np.log(np.where(Y > 0.0, Y, 1.0)), 0.0)
+        return np.column_stack([np.ones(len(w)), w, 2.0 * np.sum(weight * logs, axis=1), weight * Y])
 
     def _products(self, Y: Floats, w: Floats) -> tuple[Floats, Floats]:
         """The statistics of rows for linear leaves, see `opttree.kernels.exact.statistics`, and the ridge (p,) of each

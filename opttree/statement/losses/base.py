@@ -60,6 +60,9 @@ class Loss(Checked):
     form : str or None
         "quadratic", "absolute", "errors" or "entropy": the form that exact searches, integer programs and side
         constraints on leaves know it in.
+    additive : str or None
+        "poisson", "gamma", "exponential", "quantile" or "huber": the form that only the search of exact trees knows it
+        in.
     smooth, dense : int or None
         The branch of kernels for smooth trees and for `DenseTreeProblem`.
     linear_leaves : kernel or None
@@ -101,6 +104,7 @@ class Loss(Checked):
     criterion: ClassVar[str] = "squared_error"
     code: ClassVar[int] = codes.TABLE
     form: ClassVar[str | None] = None
+    additive: ClassVar[str | None] = None
     smooth: ClassVar[int | None] = None
     dense: ClassVar[int | None] = None
     linear_leaves: ClassVar[Any] = None

@@ -48,6 +48,7 @@ class Poisson(_Positive):
     """
 
     criterion = "poisson"
+    additive = "poisson"
 
     def check(self, y: Floats) -> None:
         """Counts are at least 0."""
@@ -85,6 +86,8 @@ class Gamma(_Positive):
     >>> bool(abs(problem.best_constant().values[0, 0] - y.mean()) < 1e-9)
     True
     """
+
+    additive = "gamma"
 
     def check(self, y: Floats) -> None:
         """Amounts are positive."""
@@ -124,6 +127,8 @@ class Exponential(_Positive):
     >>> bool(1.7 < problem.best_constant().values[0, 0] < 2.4)  # the mean time, lost rows counted
     True
     """
+
+    additive = "exponential"
 
     def check(self, y: Floats) -> None:
         """No time is 0."""

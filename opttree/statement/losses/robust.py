@@ -71,6 +71,7 @@ class Quantile(Loss):
 
     q: float = option(0.5, "Level of the quantile.", above=0, below=1)
     criterion = "absolute_error"
+    additive = "quantile"
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """The pinball loss."""
@@ -116,6 +117,7 @@ class Huber(Loss):
     """
 
     delta: float = option(1.0, "Residual from which the loss is linear, in units of y.", above=0)
+    additive = "huber"
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """Huber's loss."""

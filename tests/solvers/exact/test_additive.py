@@ -1,0 +1,92 @@
+"""Quantiles, Huber's loss and losses of positive numbers in the exact search: against enumeration by the losses."""
+
+import numpy as np
+import pytest
+
+from opttree import SplitPrice, TreeProblem
+from opttree.constraints import MaxFeatures
+from opttree.losses import Exponential, Gamma, Huber, Poisson, Quantile
+from solvers import BranchAndBound, Termination, solve, sparse_front
+
+
+def drawn(rng, kind, shape):
+    """A loss and outcomes, some of them equal, in units of any size."""
+    unit = float(rng.choice([1e-3, 1.0, 1e4]))
+    if kind == 0:
+        return Poisson(), rng.poisson(rng.choice([0.5, 5.0]), shape) * unit + 1e-3 * unit
+    if kind == 1:
+        return Gamma(), (rng.gamma(1.0, 1.0, shape) + rng.choice([1e-3, 50.0])) * unit
+    if kind == 2:
+        times = (rng.exponential(1.0, shape) + 1e-3) * unit
+        return Exponential(), np.where(rng.random(shape) < 0.6, times, -times)
+    if kind == 3:
+        return Quantile(float(rng.choice([0.1, 0.5, 0.9]))), rng.normal(size=shape).round(1) * unit + 50.0
+    y = rng.standard_t(2.0, size=shape).round(int(rng.integers(0, 4))) * unit
+    return Huber(float(rng.choice([0.1, 1.0, 5.0])) * unit), y + rng.choice([0.0, 50.0])
+
+
+def enumerated(problem):
+    """The optimum, by the loss's own constants and values."""
+    X, loss, known = problem.X, problem.loss_function, {}
+
+    def leaf(rows):
+        w = problem.w[rows]
+        columns = problem.Y[rows].T
+        return sum(float(np.sum(w * loss.value(y, np.full(y.size, loss.constant(y, w))))) for y in columns)
+
+    def best(rows, levels):
+        key = rows.tobytes(), levels
+        if key not in known:
+            known[key] = leaf(rows)
+            for x in X[rows].T if levels else ():
+                for cut in np.unique(x)[:-1]:
+                    left = x <= cut
+                    if min(left.sum(), (~left).sum()) >= problem.min_leaf:
+                        value = best(rows[left], levels - 1) + best(rows[~left], levels - 1) + problem.split_price
+                        known[key] = min(known[key], value)
+        return known[key]
+
+    return best(np.arange(len(X)), problem.depth)
+
+
+@pytest.mark.parametrize("kind", range(5), ids=["poisson", "gamma", "exponential", "quantile", "huber"])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_optimum_is_found_and_proved(kind, seed):
+    rng = np.random.default_rng([seed, kind])
+    depth = 1 + seed % 3
+    n, p = int(rng.integers(4, (60, 30, 12)[depth - 1])), int(rng.integers(1, 4))
+    X = rng.integers(0, rng.choice([2, 5, 1000]), (n, p)).astype(float)
+    loss, y = drawn(rng, kind, (n, 2) if seed % 5 == 0 else n)
+    w = rng.choice([0.1, 1.0, 2.0], n) if seed % 2 else None
+    stated = TreeProblem(X, y, depth, splits="axis", loss=loss, min_leaf=1 + seed // 8, sample_weight=w)
+    whole = stated.objective(stated.best_constant())
+    if seed % 4 == 3:
+        stated = stated.restated(penalties=(SplitPrice(0.05 * whole),))
+    result = solve(stated, BranchAndBound(n_jobs=1 + seed % 2))
+    best = enumerated(stated)
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == pytest.approx(best, rel=1e-8, abs=1e-9 * whole)
+    assert result.bound <= best + 1e-9 * whole
+
+
+def test_bounds_hold_where_the_time_is_up():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 8))
+    y = rng.standard_t(2.0, size=1500) + X[:, 0]
+    for loss in (Huber(1.0), Quantile(0.9)):
+        stated = TreeProblem(X, y, 3, splits="axis", loss=loss)
+        short, long = (solve(stated, BranchAndBound(), time_limit=seconds) for seconds in (0.3, 2.0))
+        assert 0.0 <= short.bound <= long.objective <= short.objective
+
+
+def test_under_side_constraints_and_along_a_front():
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 4, (40, 3)).astype(float)
+    y = rng.poisson(np.exp(0.5 * X[:, 0] - 0.5 * (X[:, 1] > 1))) + 0.0
+    free = TreeProblem(X, y, 2, splits="axis", loss=Poisson())
+    one = solve(free.restated(constraints=(MaxFeatures(1),)), BranchAndBound())
+    alone = [enumerated(TreeProblem(X[:, [j]], y, 2, splits="axis", loss=Poisson())) for j in range(3)]
+    assert one.objective == pytest.approx(min(alone), rel=1e-9)
+    front = sparse_front(free)
+    assert front.is_proved
+    assert front.results[-1].objective == pytest.approx(enumerated(free), rel=1e-9)
