@@ -137,7 +137,7 @@ def goes_on(options: Estimator) -> bool:
 def _check(options: Estimator) -> None:
     if is_printed(options):
         groups.check_unpenalised(options)
-    if options.warm_start and hasattr(options, "forest_") and trees_of(options) < len(options.forest_.trees):
+    if goes_on(options) and hasattr(options, "forest_") and trees_of(options) < len(options.forest_.trees):
         raise ValueError(
             f"n_estimators must be at least the {len(options.forest_.trees)} trees that there are, with "
             f"warm_start=True; got {options.n_estimators!r}"
@@ -411,7 +411,7 @@ class _TAOForest(ForestModel):
     is_forest=True,
     has_depth=False,
     methods={
-        "forest": ("30 averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_", {}),
+        "forest": ("30 to 100 averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_", {}),
     },
 )
 class TAOForestRegressor(RegressionTree, _TAOForest):

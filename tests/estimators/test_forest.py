@@ -168,7 +168,7 @@ def test_small_data_are_stacked_by_default():
     new_X, new_y = make_friedman1(2000, noise=1.0, random_state=1)
     model = TAOForestRegressor(random_state=0).fit(X, y)
     assert model.kind_ == "stacked"
-    assert len(model.forest_.trees) == 30
+    assert 30 <= len(model.forest_.trees) <= 100
     assert np.isnan(model.shrinkage_)
     assert model.oob_loss_ == pytest.approx(np.mean((model.predict(new_X) - new_y) ** 2), rel=0.25)
     inside = model.predict_interval(new_X, 0.9)
