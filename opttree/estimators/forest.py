@@ -411,7 +411,7 @@ class _TAOForest(ForestModel):
     is_forest=True,
     has_depth=False,
     methods={
-        "forest": ("30 to 100 averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_", {}),
+        "forest": ("averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_", {}),
     },
 )
 class TAOForestRegressor(RegressionTree, _TAOForest):
