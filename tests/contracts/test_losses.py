@@ -39,9 +39,12 @@ def test_a_leaf_that_is_kept_keeps_its_losses(rng):
 def test_solvers_say_what_they_need():
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     problem = TreeProblem(X, y, depth=2, splits="axis", loss=Quantile(0.9))
-    for solver in (GET(), LocalSearch(), BranchAndBound(), MIP()):
+    for solver in (GET(), LocalSearch(), MIP()):
         with pytest.raises(ValueError, match=r"its loss is Quantile\(q=0\.9\), and it takes losses with"):
             solve(problem, solver)
+    own = TreeProblem(X, y, depth=2, splits="axis", loss=Quartic())
+    with pytest.raises(ValueError, match="it takes losses with statistics that add up"):
+        solve(own, BranchAndBound())
     positive = TreeProblem(X, y, depth=2, loss=Poisson())
     assert "may leave the domain of Poisson()" in Boosting().refusal(positive)
 

@@ -7,16 +7,19 @@ they are ``(1, w, y_1, ..., y_K)``, of which the first two add up, see `opttree.
 and Huber's loss, too. With predictions that are means of positive numbers they are ``(1, w, a, w y_1, ..., w y_K)``, a
 being ``2 w y log y`` for Poisson's deviance and ``-2 w log y`` for the gamma deviance, summed over outputs; of survival
 times ``(1, w, a, w e_1, w t_1, ..., w e_K, w t_K)``, e being 1 for an event, t the time, a the sum of ``-w e log t``.
-Zeros follow up to a multiple of four. The cost is a sum over rows plus the ridge of linear leaves, without other
-penalties.
+Losses of the user's own have ``(1, w s_1, ..., w s_S)``. Zeros follow up to a multiple of four. The cost is a sum over
+rows plus the ridge of linear leaves, without other penalties.
 """
 
 from collections import namedtuple
 
 import numpy as np
+from llvmlite import ir
+from numba import carray, cfunc, njit, types
+from numba.extending import intrinsic
 
 from opttree.kernels.algebra.quadratic import RANK
-from opttree.kernels.losses.codes import EXPONENTIAL, GAMMA, LOG, SQUARED, ZERO_ONE
+from opttree.kernels.losses.codes import EXPONENTIAL, GAMMA, LOG, OWN, SQUARED, ZERO_ONE
 from opttree.kernels.losses.entropy import log_cost
 from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 
@@ -27,11 +30,39 @@ from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 # on, empty where all may split on all
 Problem = namedtuple("Problem", "rank rows most leaf price min_leaf slack whole by_words allowed")
 # loss code; ridge (p,) of a linear leaf's weights, empty for constant leaves; number of outputs; shape (2,): the cost
-# of a residual of 1 above and below the prediction, in absolute loss and quantiles, or Huber's delta
+# of a residual of 1 above and below the prediction, in absolute loss and quantiles, or Huber's delta,
+# or as bits the address of the user's function of sums, of which there are n_outputs
 Leaf = namedtuple("Leaf", "loss ridge n_outputs shape")
 # the rows order[:, :m] of a node, in increasing order of each feature; `Problem`; reach (p, 2) int32, given and found:
 # first and last rank, or bucket, of each feature's splits that may cost less than the target
 Node = namedtuple("Node", "order m problem reach new_reach")
+
+
+@intrinsic
+def call_own(_context, address, s, n_sums):
+    """The value of the function at an ``address``, a float of its bits, for ``n_sums`` sums, those of ``s`` after the
+    first.
+    """
+
+    def generate(context, builder, signature, values):
+        number, real = ir.IntType(64), ir.DoubleType()
+        kind = ir.FunctionType(real, [real.as_pointer(), number])
+        function = builder.inttoptr(builder.bitcast(values[0], number), kind.as_pointer())
+        array = context.make_array(signature.args[1])(context, builder, values[1])
+        return builder.call(function, [builder.gep(array.data, [ir.Constant(number, 1)]), values[2]])
+
+    return types.float64(types.float64, s, types.int64), generate
+
+
+def compiled(cost):
+    """A function of sums (S,), compiled, to be kept as long as its address is used."""
+    inside = njit(cost)
+
+    @cfunc(types.float64(types.CPointer(types.float64), types.int64))
+    def outside(sums, n_sums):
+        return inside(carray(sums, (n_sums,)))
+
+    return outside
 
 
 @kernel_without_refcounts(error_model="numpy")
@@ -96,6 +127,8 @@ def cost(s, leaf, work):
         return other
     if loss == LOG:
         return log_cost(s, 1)
+    if loss == OWN:
+        return max(call_own(leaf.shape[0], s, leaf.n_outputs), 0.0)
     return mean_cost(s, leaf)
 
 

@@ -1,7 +1,7 @@
 """Codes of losses, aggregations and choices, shared by the compiled kernels, the array functions and CUDA."""
 
 SQUARED, ABSOLUTE, ZERO_ONE, LOG, TABLE = range(5)  # TABLE: losses are precomputed, Y[i, leaf]
-POISSON, GAMMA, EXPONENTIAL, HUBER = range(5, 9)  # of the exact search alone
+POISSON, GAMMA, EXPONENTIAL, HUBER, OWN = range(5, 10)  # of the exact search alone
 EXPECTED, MIXTURE = range(2)
 ENTMAX, GUMBEL, SOFT = range(3)  # straight-through entmax, straight-through Gumbel softmax, entmax without the hardmax
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ CODES = {
     "exponential": codes.EXPONENTIAL,
     "quantile": codes.ABSOLUTE,
     "huber": codes.HUBER,
+    "own": codes.OWN,
 }
+OWN_SLACK, OWN_AGREES, DRAWS = 1e-9, 1e-6, 20  # of one leaf's cost; relative; random sets of rows that are tried
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
 
@@ -54,6 +56,12 @@ def equal_rows(ranks: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.i
     place = np.empty(order.size, np.intp)
     place[order] = np.arange(order.size)
     return first[order], place[group]
+
+
+@cache
+def _compiled(cost: Any) -> Any:
+    """A user's function of sums, compiled once."""
+    return statistics.compiled(cost)
 
 
 def _most_entropy(w: Floats) -> Floats:
@@ -139,8 +147,11 @@ class ExactTreeProblem(Checked):
         if other is not None:
             return f"it has the side constraint {other!r}; the search states MaxSplits, and ForbidSplit of all levels"
         loss = problem.loss_function
-        if loss.additive is None and (reason := loss.refusal("form")) is not None:
+        own = loss.form is None and loss.additive is None
+        if own and (reason := loss.refusal("statistics")) is not None:
             return reason
+        if own and problem.n_outputs > 1:
+            return f"its loss {loss!r} has statistics of one output; there are {problem.n_outputs}"
         if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
             return (
                 f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
@@ -219,7 +230,7 @@ class ExactTreeProblem(Checked):
     @property
     def _form(self) -> str | None:
         loss = self.problem.loss_function
-        return loss.form or loss.additive
+        return loss.form or loss.additive or "own"
 
     @cached_property
     def _equal_weights(self) -> bool:
@@ -244,6 +255,9 @@ class ExactTreeProblem(Checked):
                 most = w * problem.loss_function.value(farthest, 0.0 * farthest).sum(axis=1)
                 if self._form == "quantile":
                     most *= max(self._shape) / self._shape[0]
+            elif self._form == "own":
+                rows = np.column_stack([np.ones(n), w[:, None] * self._own])
+                most = np.full(n, np.inf)
             elif self._form in POSITIVE:
                 rows = self._positive(w)
                 most = np.full(n, np.inf)
@@ -265,12 +279,15 @@ class ExactTreeProblem(Checked):
         slack = WHOLE if self.is_whole else SLACK * leaf
         if self._form in POSITIVE:
             slack += ROUNDING * float(np.abs(rows[:, 2:]).sum())
+        if self._form == "own":
+            slack = OWN_SLACK * leaf
         code = CODES.get(str(self._form), problem.loss_code)
+        n_outputs = self._own.shape[1] if self._form == "own" else problem.n_outputs
         return statistics.Problem(
             np.ascontiguousarray(ranks),
             rows,
             most,
-            statistics.Leaf(code, ridge, problem.n_outputs, self._shape),
+            statistics.Leaf(code, ridge, n_outputs, self._shape),
             problem.price_per_split / self.unit,
             problem.min_leaf,
             slack,
@@ -285,7 +302,46 @@ class ExactTreeProblem(Checked):
         loss: Any = self.problem.loss_function
         if self._form == "huber":
             return np.array([loss.delta, 0.0])
+        if self._form == "own":
+            return np.array([self._own_cost.address, 0]).view(np.float64)
         return np.array([loss.q, 1.0 - loss.q]) if self._form == "quantile" else np.ones(2)
+
+    @cached_property
+    def _own(self) -> Floats:
+        """(n, S) statistics of a loss of the user's own, after some random sets of rows have been tried.
+
+        Raises
+        ------
+        ValueError
+            If its cost is not that of the best constant, is negative, or less than those of two parts.
+        """
+        loss, y, w = self.problem.loss_function, self.problem.Y[:, 0], self.problem.w
+        found = np.asarray(loss.statistics(y), np.float64).reshape(len(y), -1)
+        rng = np.random.default_rng(0)
+
+        def cost(rows: NDArray[np.intp]) -> float:
+            return float(loss.cost(w[rows] @ found[rows])) if rows.size else 0.0
+
+        for _ in range(DRAWS):
+            rows = rng.permutation(len(y))[: rng.integers(1, len(y) + 1)]
+            part = rng.integers(rows.size + 1)
+            whole, parts = cost(rows), cost(rows[:part]) + cost(rows[part:])
+            stated = float(np.sum(w[rows] * loss.value(y[rows], np.full(rows.size, loss.constant(y[rows], w[rows])))))
+            if not abs(whole - stated) <= OWN_AGREES * (1.0 + abs(stated)):
+                raise ValueError(
+                    f"{loss!r}.cost must be the loss of the best constant; on {rows.size} rows it is {whole:g}, and "
+                    f"the constant loses {stated:g}"
+                )
+            if min(whole, whole - parts) < -OWN_AGREES * (1.0 + abs(whole)):
+                raise ValueError(
+                    f"{loss!r}.cost must be >= 0, and no less than the costs of two parts together; on {rows.size} "
+                    f"rows it is {whole:g}, those of two parts {parts:g}"
+                )
+        return found
+
+    @cached_property
+    def _own_cost(self) -> Any:
+        return _compiled(type(self.problem.loss_function).cost)
 
     def _positive(self, w: Floats) -> Floats:
         """The statistics of rows where leaves predict means of positive numbers, in units in which these are near 1."""

@@ -29,6 +29,7 @@ MEANING = {  # of what a loss may define
     "dense": "a gradient in the leaves",
     "linear_leaves": "linear leaves",
     "averages": "leaves that are means",
+    "statistics": "statistics that add up",
 }
 
 
@@ -36,8 +37,8 @@ class Loss(Checked):
     """Base class of losses of one output; several outputs are summed. Subclasses are frozen dataclasses.
 
     `value` and `constant` are needed by all solvers that take such losses; `majorizer`, or `gradient` and `curvature`,
-    by `solvers.Boosting`. Class attributes say what kernels and exact forms know of a loss; a loss of one's own needs
-    none of them.
+    by `solvers.Boosting`; `statistics` and `cost`, or one of the forms below, by `solvers.BranchAndBound`. Class
+    attributes say what kernels and exact forms know of a loss; a loss of one's own needs none of them.
 
     Attributes
     ----------
@@ -184,6 +185,40 @@ class Loss(Checked):
         """
         h = self.curvature(y, prediction)
         return 0.5 * h, -self.gradient(y, prediction) / h
+
+    def statistics(self, y: Floats) -> Floats:
+        """Statistics of rows, whose weighted sums tell what a leaf costs, see `cost`.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,)
+            Outcomes.
+
+        Returns
+        -------
+        ndarray of shape (n, S)
+            The statistics.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define statistics")
+
+    @staticmethod
+    def cost(s: Floats) -> float:
+        """Loss of a leaf of the best constant, by the weighted sums of its rows' statistics.
+
+        A function that numba compiles. It is never negative, and no less for the rows of two leaves together than for
+        each alone, added up.
+
+        Parameters
+        ----------
+        s : ndarray of shape (S,)
+            The sums.
+
+        Returns
+        -------
+        float
+            The loss.
+        """
+        raise NotImplementedError
 
     def gradient(self, y: Floats, prediction: Floats) -> Floats:
         """Derivative of `value` in the prediction.

@@ -1,11 +1,13 @@
 """Quantiles, Huber's loss and losses of positive numbers in the exact search: against enumeration by the losses."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from opttree import SplitPrice, TreeProblem
 from opttree.constraints import MaxFeatures
-from opttree.losses import Exponential, Gamma, Huber, Poisson, Quantile
+from opttree.losses import Exponential, Gamma, Huber, Loss, Poisson, Quantile
 from solvers import BranchAndBound, Termination, solve, sparse_front
 
 
@@ -90,3 +92,62 @@ def test_under_side_constraints_and_along_a_front():
     front = sparse_front(free)
     assert front.is_proved
     assert front.results[-1].objective == pytest.approx(enumerated(free), rel=1e-9)
+
+
+@dataclass(frozen=True)
+class Relative(Loss):
+    """Squared error relative to the outcome."""
+
+    def value(self, y, prediction):
+        return ((y - prediction) / y) ** 2
+
+    def constant(self, y, w):
+        return float(np.sum(w / y) / np.sum(w / y**2))
+
+    def statistics(self, y):
+        return np.column_stack([np.ones_like(y), 1.0 / y, 1.0 / y**2])
+
+    @staticmethod
+    def cost(s):
+        return s[0] - s[1] ** 2 / s[2] if s[2] > 0.0 else 0.0
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_losses_of_ones_own_are_proved(seed):
+    rng = np.random.default_rng(seed)
+    depth = 1 + seed % 3
+    n, p = int(rng.integers(4, (60, 30, 12)[depth - 1])), int(rng.integers(1, 4))
+    X, y = rng.integers(0, 9, (n, p)).astype(float), rng.uniform(0.5, 2.0, n) + (seed > 4) * 10.0
+    w = rng.choice([0.1, 1.0, 2.0], n) if seed % 2 else None
+    stated = TreeProblem(X, y, depth, splits="axis", loss=Relative(), min_leaf=1 + seed % 2, sample_weight=w)
+    result = solve(stated, BranchAndBound(n_jobs=1 + seed % 2))
+    whole = stated.objective(stated.best_constant())
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == pytest.approx(enumerated(stated), rel=1e-8, abs=1e-8 * whole)
+    assert result.bound <= result.objective
+
+
+def test_a_cost_that_is_not_the_best_constants_is_refused():
+    @dataclass(frozen=True)
+    class Half(Relative):
+        @staticmethod
+        def cost(s):
+            return 0.5 * (s[0] - s[1] ** 2 / s[2])
+
+    X = np.arange(30.0)[:, None]
+    stated = TreeProblem(X, 1.0 + X[:, 0], 1, splits="axis", loss=Half())
+    with pytest.raises(ValueError, match="cost must be the loss of the best constant; on"):
+        solve(stated, BranchAndBound())
+
+
+def test_a_loss_without_statistics_is_refused():
+    @dataclass(frozen=True)
+    class Plain(Loss):
+        def value(self, y, prediction):
+            return (y - prediction) ** 4
+
+        def constant(self, y, w):
+            return float(np.mean(y))
+
+    stated = TreeProblem([[0.0], [1.0]], [1.0, 2.0], 1, splits="axis", loss=Plain())
+    assert "it takes losses with statistics that add up" in BranchAndBound().refusal(stated)
