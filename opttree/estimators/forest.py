@@ -125,8 +125,11 @@ def is_searched(options: Estimator) -> bool:
 
 
 def trees_of(options: Estimator) -> int:
-    """Number of trees; the least, if it is left to the forest."""
-    return FEWEST_TREES if options.n_estimators == "auto" else int(options.n_estimators)
+    """Number of trees; if it is left to the forest, the least, or as many as there are where trees are added."""
+    if options.n_estimators != "auto":
+        return int(options.n_estimators)
+    there = len(options.forest_.trees) if goes_on(options) and hasattr(options, "forest_") else 0
+    return max(FEWEST_TREES, there)
 
 
 def goes_on(options: Estimator) -> bool:

@@ -123,12 +123,13 @@ class _Left(BaseException):
     """Raised in a thread whose result is no longer needed."""
 
 
-def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
+def in_background(work: Callable[[], Any], *, ends: bool = True) -> Generator[None, None, Any]:
     """Run ``work()`` in a separate thread; yields None while it runs and returns its result.
 
     For long calls into libraries that cannot be stopped. Closing the generator, or throwing an exception into it,
     abandons the call: the thread ends at its next line of Python outside of imports and compilations, which would
-    otherwise stay broken for the rest of the process.
+    otherwise stay broken for the rest of the process. Where it calls compiled functions that return tuples with names,
+    which Python makes, ``ends`` must be False: an exception there ends the process. The call then runs to its end.
     """
     outcome: list[Any] = []
     error: list[BaseException] = []
@@ -151,7 +152,7 @@ def in_background(work: Callable[[], Any]) -> Generator[None, None, Any]:
                 break
             yield
     finally:
-        if thread.is_alive():
+        if thread.is_alive() and ends:
             threading.Thread(target=_leave, args=(thread,), daemon=True).start()
             thread.join(1.0)
     if error:

@@ -33,8 +33,8 @@ from solvers.initial import CartInit
 MOST_DEPTH = 6
 AHEAD = 0.5  # of the time of a deep search, that is spent on trees by looking two levels ahead, at most
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
+PERFECT = 1e-11  # of one leaf's objective, where predictions are kept from 0 by a share of the largest outcome
 PROOF_RTOL, PROOF_ATOL = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
-PERFECT = 1e-11  # of one leaf's, where predictions are kept from 0 by a share of the largest outcome
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class BranchAndBound(Solver):
             start = yield from self._first(self.init, exact, seeds[0])
         with limited(count(self.n_jobs)):
             begun = partial(Search, exact, start, self.gap, self.memory, self.queue_memory)
-            search = (yield from in_background(begun)) if large else begun()
+            search = (yield from in_background(begun, ends=False)) if large else begun()
         search.floor = floor
         return (yield from self._searched(search, seeds[1]))
 
@@ -159,7 +159,7 @@ class BranchAndBound(Solver):
             floor = outputs_bound(relaxed, ExactTreeProblem(relaxed, self.max_splits).n_splits)
         with limited(count(self.n_jobs)):
             begun = partial(Restricted, problem, self.max_splits, start, self.gap, self.memory, self.queue_memory)
-            search = (yield from in_background(begun)) if large else begun()
+            search = (yield from in_background(begun, ends=False)) if large else begun()
         search.floor = floor
         yield search.step()
         if large:
@@ -222,9 +222,10 @@ class BranchAndBound(Solver):
             return Verdict(Termination.TOO_LARGE, f"{words} More intervals wait than queue_memory holds.")
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
         loss = problem.loss_function
-        rounded = PROOF_ATOL ** max(loss.degree, 1.0)  # of a perfect fit
-        if loss.positive:  # predictions are kept from 0
-            rounded = PERFECT
+        degree = 2.0 if loss.additive == "huber" else max(loss.degree, 1.0)
+        rounded = PERFECT if loss.positive else PROOF_ATOL**degree  # of a perfect fit
+        if isinstance(search, Search) and search.is_one_leaf:
+            return Verdict(Termination.OPTIMAL, words)
         if objective - search.bound > max(self.gap, PROOF_RTOL) * (1.0 + PROOF_RTOL) * abs(objective) + rounded * leaf:
             words += " Costs this far below that of one leaf are lost in its rounding."
             return Verdict(Termination.STALLED, words)

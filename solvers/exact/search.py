@@ -12,6 +12,7 @@ import numpy as np
 
 from opttree.kernels.exact import buckets, intervals, search as kernels, words
 from opttree.kernels.exact.statistics import Node
+from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import ExactTreeProblem
 from opttree.runtime.clock import now
@@ -140,6 +141,11 @@ class Search:
         state = self.state
         low = min([state[kernels.BEST], state[kernels.BOUND], state[kernels.OPEN], *self.active])
         return max(self.exact.bound(max(float(low), self.proved)), self.floor)
+
+    @property
+    def is_one_leaf(self) -> bool:
+        """Whether the best tree is one leaf, and proved to be, to rounding."""
+        return as_tree(self.tree).n_branches == 0 and self.exact.bound(float(self.leaf)) <= self.bound
 
     def step(self) -> Step:
         """The incumbent and the bound."""

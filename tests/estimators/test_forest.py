@@ -178,6 +178,8 @@ def test_small_data_are_stacked_by_default():
     assert TAOForestRegressor(10, warm_start=True, random_state=0).fit(X, y).kind_ != "stacked"
     with pytest.raises(ValueError, match="warm_start adds trees of one kind; got kind='stacked'"):
         TAOForestRegressor(kind="stacked", warm_start=True).fit(X, y)
+    grown = TAOForestRegressor(40, warm_start=True, random_state=0).fit(X, y)
+    assert len(grown.set_params(n_estimators="auto").fit(X, y).forest_.trees) == 40  # as many as there are
     model.set_params(warm_start=True, n_estimators=40).fit(X, y)  # a forest to which trees can be added takes its place
     assert model.kind_ != "stacked"
     assert len(model.forest_.trees) == 40

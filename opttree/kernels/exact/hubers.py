@@ -14,24 +14,28 @@ BELOW, BETWEEN, ABOVE = range(3)  # rows by their outputs: more than delta below
 
 @kernel_without_refcounts()
 def move_row(links, t, start, end, sums):
-    """Let the row at place ``t`` count in another group; -1: in none."""
+    """Let the row at place ``t`` count in another group; -1: in none. Sums of no rows are 0, without rounding."""
     w, y = links.weight[t], links.value[t]
     if start >= 0:
         sums[start, 0] -= w
         sums[start, 1] -= w * y
         sums[start, 2] -= w * y * y
+        sums[start, 3] -= 1.0
+        if sums[start, 3] == 0.0:
+            sums[start] = 0.0
     if end >= 0:
         sums[end, 0] += w
         sums[end, 1] += w * y
         sums[end, 2] += w * y * y
+        sums[end, 3] += 1.0
 
 
 @kernel_without_refcounts(error_model="numpy")
 def least_cost(links, m, delta, ends, sums):
     """The least cost of the linked rows.
 
-    ``ends (2,)``: the first places of the rows between, and above, m for none; ``sums (3, 3)``: weight, w y and w y^2
-    of the three groups. Both belong to some prediction, and are moved along to the best.
+    ``ends (2,)``: the first places of the rows between, and above, m for none; ``sums (3, 4)``: weight, w y, w y^2
+    and number of the rows of the three groups. Both belong to some prediction, and are moved along to the best.
     """
     after, before, _place, value, _weight = links
     came = 0
@@ -70,7 +74,7 @@ def least_cost(links, m, delta, ends, sums):
         else:
             break
     at = min(max(at, low), high)
-    if not np.isfinite(at):  # sums of no rows are rounding errors
+    if not np.isfinite(at):
         at = low if low > -np.inf else high if high < np.inf else 0.0
     cost = 0.5 * (sums[BETWEEN, 2] - 2.0 * at * sums[BETWEEN, 1] + at * at * sums[BETWEEN, 0])
     cost += delta * (sums[ABOVE, 1] - sums[ABOVE, 0] * at - 0.5 * delta * sums[ABOVE, 0])
@@ -84,7 +88,7 @@ def costs_of_rest(removed, m, backwards, links, delta, out):
     from 0 to m. All m rows are linked.
     """
     after, before, place, _value, _weight = links
-    ends, sums = np.zeros(2, np.int64), np.zeros((3, 3))
+    ends, sums = np.zeros(2, np.int64), np.zeros((3, 4))
     for t in range(m):
         after[t], before[t] = t + 1, t - 1
         move_row(links, t, -1, ABOVE, sums)
@@ -106,7 +110,7 @@ def huber_cost(order, m, rows, n_outputs, delta):
     links = make_links(m, rows.shape[0])
     for k in range(n_outputs):
         link(order[k], m, rows, k, links)
-        ends, sums = np.zeros(2, np.int64), np.zeros((3, 3))
+        ends, sums = np.zeros(2, np.int64), np.zeros((3, 4))
         for t in range(m):
             links.next[t], links.previous[t] = t + 1, t - 1
             move_row(links, t, -1, ABOVE, sums)

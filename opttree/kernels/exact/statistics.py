@@ -4,9 +4,9 @@ A row has the statistics ``(1, w, w |y|^2, w y_1, ..., w y_K)`` under squared lo
 classes, with w_c its weight if c is its class and 0 otherwise. For linear leaves under squared loss they are 1, the
 lower triangle of ``w (1, x)(1, x)'`` by rows, and for each output ``w y (1, x)`` and ``w y^2``. Under absolute loss
 they are ``(1, w, y_1, ..., y_K)``, of which the first two add up, see `opttree.kernels.exact.medians`; for quantiles
-and Huber's loss, too. With predictions that are means of positive numbers they are ``(1, w, a, w y_1, ..., w y_K)``, a
-being ``2 w y log y`` for Poisson's deviance and ``-2 w log y`` for the gamma deviance, summed over outputs; of survival
-times ``(1, w, a, w e_1, w t_1, ..., w e_K, w t_K)``, e being 1 for an event, t the time, a the sum of ``-w e log t``.
+and Huber's loss, too. With predictions that are means of positive numbers, in units in which these are near 1, they are
+``(1, w, a, w y_1, w (y_1 - 1), ..., w y_K, w (y_K - 1))``, a being the row's deviance from 1, summed over outputs; of
+survival times ``(1, w, a, w e_1, w (t_1 - e_1), ...)``, e being 1 for an event, t the time.
 Losses of the user's own have ``(1, w s_1, ..., w s_S)``. Zeros follow up to a multiple of four. The cost is a sum over
 rows plus the ridge of linear leaves, without other penalties.
 """
@@ -19,7 +19,8 @@ from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 
 from opttree.kernels.algebra.quadratic import RANK
-from opttree.kernels.losses.codes import EXPONENTIAL, GAMMA, LOG, OWN, SQUARED, ZERO_ONE
+from opttree.kernels.losses.codes import EXPONENTIAL, LOG, OWN, POISSON, SQUARED, ZERO_ONE
+from opttree.kernels.losses.deviance import gamma_part, poisson_part
 from opttree.kernels.losses.entropy import log_cost
 from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 
@@ -30,8 +31,8 @@ from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 # on, empty where all may split on all
 Problem = namedtuple("Problem", "rank rows most leaf price min_leaf slack whole by_words allowed")
 # loss code; ridge (p,) of a linear leaf's weights, empty for constant leaves; number of outputs; shape (2,): the cost
-# of a residual of 1 above and below the prediction, in absolute loss and quantiles, or Huber's delta,
-# or as bits the address of the user's function of sums, of which there are n_outputs
+# of a residual of 1 above and below the prediction, in absolute loss and quantiles; or Huber's delta; or the least
+# prediction of a positive number; or as bits the address of the user's function of sums, of which there are n_outputs
 Leaf = namedtuple("Leaf", "loss ridge n_outputs shape")
 # the rows order[:, :m] of a node, in increasing order of each feature; `Problem`; reach (p, 2) int32, given and found:
 # first and last rank, or bucket, of each feature's splits that may cost less than the target
@@ -134,15 +135,27 @@ def cost(s, leaf, work):
 
 @kernel_without_refcounts(error_model="numpy")
 def mean_cost(s, leaf):
-    """`cost` where a leaf predicts the mean of positive numbers."""
-    total = s[2]
+    """`cost` where a leaf predicts the mean of positive numbers, or ``leaf.shape[0]`` if that is more."""
+    total, weight, least = s[2], s[1], leaf.shape[0]
     for k in range(leaf.n_outputs):
+        first, off = s[3 + 2 * k], s[4 + 2 * k]
         if leaf.loss == EXPONENTIAL:
-            events, time = s[3 + 2 * k], s[4 + 2 * k]
-            total += events * np.log(time / events) if events > 0.0 else 0.0
-        elif s[3 + k] > 0.0:
-            logarithm = np.log(s[3 + k] / s[1])
-            total += 2.0 * (s[1] * logarithm if leaf.loss == GAMMA else -s[3 + k] * logarithm)
+            time = first + off
+            if first <= 0.0:
+                total -= off
+            elif time < least * first:
+                total += time / least - time + first * np.log(least)
+            else:
+                total -= first * gamma_part(off / first, time / first)
+        elif first >= least * weight:
+            part = gamma_part(off / weight, first / weight)
+            if leaf.loss == POISSON:
+                part = poisson_part(off / weight, first / weight)
+            total -= 2.0 * weight * part
+        elif leaf.loss == POISSON:
+            total += 2.0 * (weight * (least - 1.0) - first * np.log(least))
+        else:
+            total += 2.0 * (first / least - first + weight * np.log(least))
     return max(total, 0.0)
 
 

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics, vectors
 from opttree.kernels.losses import codes
+from opttree.kernels.losses.deviance import gamma_parts, poisson_parts
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves
 from opttree.runtime.options import Checked, option
 from opttree.statement.constraints import Constraint, ForbidSplit, MaxSplits
+from opttree.statement.losses.positive import LEAST, SMALLEST
 from opttree.statement.penalties import L1, L2, SplitPrice
 from opttree.statement.problem import TreeProblem
 
@@ -26,7 +28,7 @@ MOST_WORDS = 50_000_000  # numbers in X, up to which 0/1 loss is by words of 64 
 # below these shares of all weight, and of n log n, whole numbers of 60 bits for weights of classes and for the log loss
 # of a leaf are too coarse
 LIGHTEST, SUREST = 1e-6, 1e-3
-ROUNDING = 1e-15  # of a sum of terms that mostly cancel
+ROUNDING = 1e-14  # of a sum of terms of which others are subtracted
 BY_ORDER, POSITIVE = ("absolute", "quantile", "huber"), ("poisson", "gamma", "exponential")
 CODES = {
     "poisson": codes.POISSON,
@@ -37,6 +39,7 @@ CODES = {
     "own": codes.OWN,
 }
 OWN_SLACK, OWN_AGREES, DRAWS = 1e-9, 1e-6, 20  # of one leaf's cost; relative; random sets of rows that are tried
+WIDEST = 1e-280  # the least positive outcome, of the largest
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
 
@@ -152,6 +155,10 @@ class ExactTreeProblem(Checked):
             return reason
         if own and problem.n_outputs > 1:
             return f"its loss {loss!r} has statistics of one output; there are {problem.n_outputs}"
+        if loss.additive in ("gamma", "exponential"):
+            size = np.abs(problem.Y)
+            if np.any(size.min(axis=0) < WIDEST * size.max(axis=0)):
+                return f"its outcomes reach from {size.min():g} to {size.max():g}, over more than 280 powers of ten"
         if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
             return (
                 f"its leaves are linear under loss {problem.loss!r}, and they have an exact search under squared loss"
@@ -217,6 +224,8 @@ class ExactTreeProblem(Checked):
             leaf = problem.objective(problem.best_constant())
             precise = leaf > SUREST * total * float(np.log(problem.n_samples))
             precise = precise and self._form == "entropy" and self._equal_weights
+        if self._form == "entropy" and problem.n_samples * codes.SMALLEST_PROBABILITY > 1.0:  # whose loss has a limit
+            return False
         return precise and 2 * len(equal_rows(self.ranks)[0]) > problem.n_samples
 
     @cached_property
@@ -278,7 +287,9 @@ class ExactTreeProblem(Checked):
         leaf = problem.objective(problem.best_constant()) / self.unit
         slack = WHOLE if self.is_whole else SLACK * leaf
         if self._form in POSITIVE:
-            slack += ROUNDING * float(np.abs(rows[:, 2:]).sum())
+            slack += ROUNDING * float(rows[:, 2].sum())
+        if self._form == "huber":
+            slack += ROUNDING * float(np.sum(rows[:, [1]] * rows[:, 2:] ** 2))
         if self._form == "own":
             slack = OWN_SLACK * leaf
         code = CODES.get(str(self._form), problem.loss_code)
@@ -302,6 +313,10 @@ class ExactTreeProblem(Checked):
         loss: Any = self.problem.loss_function
         if self._form == "huber":
             return np.array([loss.delta, 0.0])
+        if self._form in POSITIVE:
+            y = self.problem.Y
+            least = max(SMALLEST * float(np.abs(y).max()), LEAST) / float(self._positive_unit.min())
+            return np.array([least, 0.0])
         if self._form == "own":
             return np.array([self._own_cost.address, 0]).view(np.float64)
         return np.array([loss.q, 1.0 - loss.q]) if self._form == "quantile" else np.ones(2)
@@ -343,21 +358,27 @@ class ExactTreeProblem(Checked):
     def _own_cost(self) -> Any:
         return _compiled(type(self.problem.loss_function).cost)
 
+    @cached_property
+    def _positive_unit(self) -> Floats:
+        """(K,) units in which positive outcomes are near 1; one for all under Poisson's deviance, which scales."""
+        size = np.abs(self.problem.Y)
+        mean = size.mean(axis=0) if self._form != "poisson" else np.full(size.shape[1], size.mean())
+        return np.where(mean > 0.0, mean, 1.0)
+
     def _positive(self, w: Floats) -> Floats:
-        """The statistics of rows where leaves predict means of positive numbers, in units in which these are near 1."""
-        Y = self.problem.Y
-        weight = w[:, None]
+        """The statistics of rows where leaves predict means of positive numbers."""
+        Y, unit = self.problem.Y, self._positive_unit
+        T, event = np.abs(Y) / unit, (Y > 0.0) * 1.0
+        off = (np.abs(Y) - unit) / unit
         if self._form == "exponential":
-            T, event = np.abs(Y) / np.abs(Y).mean(axis=0), Y > 0.0
-            parts = np.stack([weight * event, weight * T], axis=2).reshape(len(Y), -1)
-            return np.column_stack([np.ones(len(w)), w, -np.sum(weight * event * np.log(T), axis=1), parts])
-        if self._form == "gamma":
-            Y = Y / Y.mean(axis=0)
-            return np.column_stack([np.ones(len(w)), w, -2.0 * np.sum(weight * np.log(Y), axis=1), weight * Y])
-        unit = float(Y.mean()) or 1.0
-        Y, weight, w = Y / unit, weight * unit, w * unit
-        logs = np.where(Y > 0.0, Y * np.log(np.where(Y > 0.0, Y, 1.0)), 0.0)
-        return np.column_stack([np.ones(len(w)), w, 2.0 * np.sum(weight * logs, axis=1), weight * Y])
+            first, off = event, np.where(Y > 0.0, off, T)
+            away = np.where(Y > 0.0, gamma_parts(off, T), T)
+        elif self._form == "gamma":
+            first, away = T, 2.0 * gamma_parts(off, T)
+        else:
+            first, away, w = T, 2.0 * poisson_parts(off, T), w * unit[0]
+        parts = (w[:, None, None] * np.stack([first, off], axis=2)).reshape(len(Y), -1)
+        return np.column_stack([np.ones(len(w)), w, w * away.sum(axis=1), parts])
 
     def _products(self, Y: Floats, w: Floats) -> tuple[Floats, Floats]:
         """The statistics of rows for linear leaves, see `opttree.kernels.exact.statistics`, and the ridge (p,) of each

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels.losses.deviance import gamma_parts, poisson_parts
 from opttree.statement.losses.base import Loss
 
 Floats = NDArray[np.float64]
@@ -58,7 +59,7 @@ class Poisson(_Positive):
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """The deviance."""
         f = self._inside(y, prediction)
-        return 2.0 * (np.where(y > 0.0, y * np.log(np.where(y > 0.0, y, 1.0) / f), 0.0) - y + f)
+        return 2.0 * f * poisson_parts((y - f) / f, y / f)
 
     def constant(self, y: Floats, w: Floats) -> float:
         """The mean."""
@@ -96,8 +97,8 @@ class Gamma(_Positive):
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """The deviance."""
-        ratio = y / self._inside(y, prediction)
-        return 2.0 * (ratio - 1.0 - np.log(ratio))
+        f = self._inside(y, prediction)
+        return 2.0 * gamma_parts((y - f) / f, y / f)
 
     def constant(self, y: Floats, w: Floats) -> float:
         """The mean."""
@@ -137,8 +138,8 @@ class Exponential(_Positive):
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """The negative log-likelihood less its least value, that of the row alone."""
-        ratio = np.abs(y) / self._inside(y, prediction)
-        return ratio - np.where(y > 0.0, 1.0 + np.log(ratio), 0.0)
+        f, time = self._inside(y, prediction), np.abs(y)
+        return np.where(y > 0.0, gamma_parts((time - f) / f, time / f), time / f)
 
     def constant(self, y: Floats, w: Floats) -> float:
         """Total time over number of events; without an event, a time so long that nothing is lost."""

@@ -81,6 +81,43 @@ def test_bounds_hold_where_the_time_is_up():
         assert 0.0 <= short.bound <= long.objective <= short.objective
 
 
+@pytest.mark.parametrize("loss", [Poisson(), Gamma(), Exponential()], ids=str)
+def test_outcomes_that_hardly_differ_are_proved(loss):
+    """Sums of y log y and so on cancelled: bounds were above the optimum."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 1))
+    stated = TreeProblem(X, 1e5 * (1.0 + 1e-5 * (X[:, 0] + rng.normal(size=120))), 1, splits="axis", loss=loss)
+    result = solve(stated, BranchAndBound())
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective == pytest.approx(enumerated(stated), rel=1e-9)
+    assert max(row.bound for row in result.trace) <= result.objective * (1.0 + 1e-9)
+
+
+def test_a_delta_beyond_all_residuals_is_squared_loss():
+    """What rounding leaves of the sums of no rows was taken times delta^2: false bounds, and other trees."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(40, 1))
+    y, w = rng.normal(size=40) + (X[:, 0] > 0.0), rng.random(40)
+    huber, squared = (
+        solve(TreeProblem(X, y, 2, splits="axis", loss=loss, sample_weight=w), BranchAndBound())
+        for loss in (Huber(1e8), "squared")
+    )
+    assert huber.termination is Termination.OPTIMAL
+    assert 2.0 * huber.objective == pytest.approx(squared.objective, rel=1e-9)
+    apart = TreeProblem(X, np.where(X[:, 0] > 0.0, 1e8, -1e8) + 1e-3 * y, 1, splits="axis", loss=Huber(1.0))
+    assert solve(apart, BranchAndBound()).termination is Termination.STALLED  # too far apart for sums
+
+
+def test_perfect_fits_are_proved():
+    X = np.arange(8.0)[:, None]
+    for loss, y in ((Poisson(), np.zeros(8)), (Exponential(), -1.0 - X[:, 0]), (Gamma(), np.full(8, 0.3))):
+        assert (
+            solve(TreeProblem(X, y, 2, splits="axis", loss=loss), BranchAndBound()).termination is Termination.OPTIMAL
+        )
+    wide = TreeProblem(X, np.geomspace(1e-150, 1e148, 8), 2, splits="axis", loss=Gamma())
+    assert "over more than 280 powers of ten" in BranchAndBound().refusal(wide)
+
+
 def test_under_side_constraints_and_along_a_front():
     rng = np.random.default_rng(1)
     X = rng.integers(0, 4, (40, 3)).astype(float)

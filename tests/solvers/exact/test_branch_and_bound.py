@@ -268,6 +268,15 @@ def test_log_loss_of_rows_of_very_different_weight_is_proved():
     assert result.bound <= stated.objective(sure)
 
 
+def test_a_search_may_be_left_while_it_is_set_up():
+    """An exception raised in the thread while a compiled function made its tuples ended the process."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1000))
+    problem = TreeProblem(X, X[:, 0] + rng.normal(size=300), 3, splits="axis", min_leaf=7)
+    for seconds in rng.uniform(0.01, 0.4, 12):
+        assert solve(problem, BranchAndBound(), time_limit=float(seconds)).bound >= 0.0
+
+
 def drawn_classes(rng):
     """Up to 260 rows of features of two values, of few, of many with ties, and of values that all differ."""
     n, p, K = int(rng.choice([20, 63, 64, 65, 129, 260])), int(rng.integers(1, 6)), int(rng.choice([2, 2, 3, 8]))
