@@ -129,7 +129,8 @@ def cost(s, leaf, work):
     if loss == LOG:
         return log_cost(s, 1)
     if loss == OWN:
-        return max(call_own(leaf.shape[0], s, leaf.n_outputs), 0.0)
+        value = call_own(leaf.shape[0], s, leaf.n_outputs)
+        return value if value > 0.0 else 0.0  # also where it is not a number, as of no weight
     return mean_cost(s, leaf)
 
 
@@ -137,6 +138,8 @@ def cost(s, leaf, work):
 def mean_cost(s, leaf):
     """`cost` where a leaf predicts the mean of positive numbers, or ``leaf.shape[0]`` if that is more."""
     total, weight, least = s[2], s[1], leaf.shape[0]
+    if weight <= 0.0:
+        return 0.0
     for k in range(leaf.n_outputs):
         first, off = s[3 + 2 * k], s[4 + 2 * k]
         if leaf.loss == EXPONENTIAL:

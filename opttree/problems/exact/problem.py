@@ -332,13 +332,13 @@ class ExactTreeProblem(Checked):
         """
         loss, y, w = self.problem.loss_function, self.problem.Y[:, 0], self.problem.w
         found = np.asarray(loss.statistics(y), np.float64).reshape(len(y), -1)
-        rng = np.random.default_rng(0)
+        rng, used = np.random.default_rng(0), np.flatnonzero(w)
 
         def cost(rows: NDArray[np.intp]) -> float:
             return float(loss.cost(w[rows] @ found[rows])) if rows.size else 0.0
 
         for _ in range(DRAWS):
-            rows = rng.permutation(len(y))[: rng.integers(1, len(y) + 1)]
+            rows = rng.permutation(used)[: rng.integers(1, used.size + 1)]
             part = rng.integers(rows.size + 1)
             whole, parts = cost(rows), cost(rows[:part]) + cost(rows[part:])
             stated = float(np.sum(w[rows] * loss.value(y[rows], np.full(rows.size, loss.constant(y[rows], w[rows])))))

@@ -32,8 +32,8 @@ def enumerated(problem):
     X, loss, known = problem.X, problem.loss_function, {}
 
     def leaf(rows):
-        w = problem.w[rows]
-        columns = problem.Y[rows].T
+        rows = rows[problem.w[rows] > 0.0]
+        w, columns = problem.w[rows], problem.Y[rows].T if rows.size else ()
         return sum(float(np.sum(w * loss.value(y, np.full(y.size, loss.constant(y, w))))) for y in columns)
 
     def best(rows, levels):
@@ -59,7 +59,7 @@ def test_the_optimum_is_found_and_proved(kind, seed):
     n, p = int(rng.integers(4, (60, 30, 12)[depth - 1])), int(rng.integers(1, 4))
     X = rng.integers(0, rng.choice([2, 5, 1000]), (n, p)).astype(float)
     loss, y = drawn(rng, kind, (n, 2) if seed % 5 == 0 else n)
-    w = rng.choice([0.1, 1.0, 2.0], n) if seed % 2 else None
+    w = rng.choice([0.0, 0.1, 1.0, 2.0], n) if seed % 2 else None
     stated = TreeProblem(X, y, depth, splits="axis", loss=loss, min_leaf=1 + seed // 8, sample_weight=w)
     whole = stated.objective(stated.best_constant())
     if seed % 4 == 3:
@@ -155,7 +155,7 @@ def test_losses_of_ones_own_are_proved(seed):
     depth = 1 + seed % 3
     n, p = int(rng.integers(4, (60, 30, 12)[depth - 1])), int(rng.integers(1, 4))
     X, y = rng.integers(0, 9, (n, p)).astype(float), rng.uniform(0.5, 2.0, n) + (seed > 4) * 10.0
-    w = rng.choice([0.1, 1.0, 2.0], n) if seed % 2 else None
+    w = rng.choice([0.0, 0.1, 1.0, 2.0], n) if seed % 2 else None
     stated = TreeProblem(X, y, depth, splits="axis", loss=Relative(), min_leaf=1 + seed % 2, sample_weight=w)
     result = solve(stated, BranchAndBound(n_jobs=1 + seed % 2))
     whole = stated.objective(stated.best_constant())
