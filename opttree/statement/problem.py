@@ -305,8 +305,9 @@ class TreeProblem:
         """(p, n) the number of each row's value among the different values of its feature; computed on first use."""
         ranks = np.empty((self.n_features, self.n_samples), np.int32)
         for column, order, x in zip(ranks, self.presorted, self.X.T, strict=True):
+            value = x[order]
             column[order[0]] = 0
-            column[order[1:]] = np.cumsum(x[order[1:]] > x[order[:-1]])
+            column[order[1:]] = np.cumsum(value[1:] > value[:-1])
         return ranks
 
     @cached_property

@@ -32,6 +32,8 @@ from solvers.initial import CartInit
 
 MOST_DEPTH = 6
 AHEAD = 0.5  # of the time of a deep search, that is spent on trees by looking two levels ahead, at most
+BESIDE = 0.5  # of the time of a search, that is spent on blocks of rows beside it, at most
+AWAY = 0.5  # of the incumbent's objective, that the search must have proved, and no less than the blocks, to end them
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
 PERFECT = 1e-11  # of one leaf's objective, where predictions are kept from 0 by a share of the largest outcome
 PROOF_RTOL, PROOF_ATOL = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
@@ -127,7 +129,7 @@ class BranchAndBound(Solver):
             if problem.depth > 0:
                 return (yield from self._restricted(problem, start, rng))
             problem = free(problem)
-        exact, began = ExactTreeProblem(problem, self.max_splits), now()
+        exact, began, blocks = ExactTreeProblem(problem, self.max_splits), now(), None
         forbids = any(isinstance(c, ForbidSplit) for c in problem.constraints)  # which the start tree may not heed
         large = problem.X.size >= LARGE  # sorting alone takes longer than the first bounds
         floor = outputs_bound(problem, exact.n_splits) if large else 0.0
@@ -138,9 +140,12 @@ class BranchAndBound(Solver):
             return Termination.OPTIMAL
         seeds = rng.spawn(2)
         if large:
-            for bound in blocks_bounds(problem, self.max_splits, self._seconds_for_blocks(began), seeds[1]):
+            blocks, until = blocks_bounds(problem, self.max_splits, math.inf, seeds[1]), self._end_of_blocks(began)
+            for bound in blocks:
                 floor = max(floor, bound)
                 yield replace(one_leaf, bound=floor, phase="blocks")
+                if now() > until:
+                    break
         if start is not None:
             start = exact.fitted(start)
             yield Step(start, phase="start")
@@ -150,7 +155,7 @@ class BranchAndBound(Solver):
             begun = partial(Search, exact, start, self.gap, self.memory, self.queue_memory)
             search = (yield from in_background(begun, ends=False)) if large else begun()
         search.floor = floor
-        return (yield from self._searched(search, seeds[1]))
+        return (yield from self._searched(search, blocks, seeds[1]))
 
     def _restricted(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds under side constraints that take several searches."""
@@ -162,11 +167,16 @@ class BranchAndBound(Solver):
             search = (yield from in_background(begun, ends=False)) if large else begun()
         search.floor = floor
         yield search.step()
+        blocks = None
         if large:
-            for bound in blocks_bounds(relaxed, self.max_splits, self._seconds_for_blocks(began), rng.spawn(1)[0]):
+            blocks = blocks_bounds(relaxed, self.max_splits, math.inf, rng.spawn(1)[0])
+            until = self._end_of_blocks(began)
+            for bound in blocks:
                 search.floor = max(search.floor, bound)
                 yield search.step()
-        return (yield from self._searched(search, rng))
+                if now() > until:
+                    break
+        return (yield from self._searched(search, blocks, rng))
 
     def _first(self, init: Solver, exact: ExactTreeProblem, rng: Rng) -> Generator[Step | None, Any, Tree | None]:
         """The start tree, by ``init``; of a large table by some of its rows."""
@@ -179,21 +189,21 @@ class BranchAndBound(Solver):
         model, _objective, _end = yield from follow(exact.problem, first, type(init).__name__)
         return None if model is None else as_tree(model)
 
-    def _seconds_for_blocks(self, began: float) -> float:
-        """Seconds for `blocks_bounds`."""
+    def _end_of_blocks(self, began: float) -> float:
+        """When the blocks that come before the search end."""
         allowed = math.inf if self.time_limit is None else self.time_limit - (now() - began)
         left = max(min(allowed, seconds_left()), 0.0)
-        return min(max(SHARE * left, min(LEAST, 0.5 * left)), LONGEST)
+        return now() + min(max(SHARE * left, min(LEAST, 0.5 * left)), LONGEST)
 
-    def _searched(self, search: Search | Restricted, rng: Rng) -> Steps:
-        """Incumbents and bounds of ``search`` to its end."""
+    def _searched(self, search: Search | Restricted, blocks: Iterator[float] | None, rng: Rng) -> Steps:
+        """Incumbents and bounds of ``search`` to its end, and the bounds of ``blocks`` beside it."""
         problem, began = search.exact.problem, now()
         p = problem.n_features
         words = f" Candidate splits: all thresholds of {p} feature{'s' if p > 1 else ''}"
         words += "; linear leaves fitted in every leaf and not clipped" if problem.leaves == "linear" else ""
         words += f"; relative gap asked for: {self.gap:g}." if self.gap else "."
         try:
-            for step in self._news(search, rng):
+            for step in self._news(search, blocks, rng):
                 yield step
                 if self.time_limit is not None and now() - began >= self.time_limit:
                     search.stop()
@@ -231,11 +241,12 @@ class BranchAndBound(Solver):
             return Verdict(Termination.STALLED, words)
         return Verdict(Termination.OPTIMAL, words)
 
-    def _news(self, search: Search | Restricted, rng: Rng) -> Iterator[Step | None]:
+    def _news(self, search: Search | Restricted, blocks: Iterator[float] | None, rng: Rng) -> Iterator[Step | None]:
         """A step whenever the incumbent or the bound has moved, None otherwise. Where the search has no bound yet, it
-        is given others, see `solvers.exact.early`, while it goes on.
+        is given others, see `solvers.exact.early`, while it goes on, and of ``blocks`` until it has more than these.
         """
-        seen, began, asked, spent = None, now(), False, 0.0
+        seen, began, spent = None, now(), 0.0
+        asked, beside = blocks is not None, 0.0
         deep = isinstance(search, Search) and search.is_deep
         ahead = trees_ahead(search.exact) if deep else iter(())
         for _ in search.run():
@@ -250,9 +261,14 @@ class BranchAndBound(Solver):
                 asked, exact = True, search.exact
                 search.floor = max(outputs_bound(exact.problem, exact.n_splits), equal_rows_bound(exact))
                 yield search.step()
-                for bound in blocks_bounds(exact.problem, self.max_splits, self._seconds_for_blocks(began), rng):
-                    search.floor = max(search.floor, bound)
-                    yield search.step()
+                blocks = blocks_bounds(exact.problem, self.max_splits, math.inf, rng)
+            if blocks is not None and beside <= BESIDE * (now() - began):
+                started, bound = now(), next(blocks, None)
+                search.floor = max(search.floor, bound or 0.0)
+                beside += now() - started
+                enough = max(search.floor, AWAY * search.exact.objective(search.cost))
+                if bound is None or search.own_bound >= enough:
+                    blocks = None
             state = search.cost, search.bound
             yield None if state == seen else search.step()
             seen = state

@@ -19,8 +19,14 @@ Floats = NDArray[np.float64]
 GROUPS = 512  # of neighbouring outputs, at most
 MOST_OUTPUTS = 8  # so that it takes tenths of a second at most
 ROWS = {1: 16384, 2: 4096, 3: 8192}  # of a block, by depth
-LACK = {1: 0.0, 2: 0.0, 3: 0.8}  # what the bound of a block may lack, of its incumbent's objective
-DEEP_ROWS, DEEP_LACK = 1024, 0.99  # of more levels
+ROUNDS = {  # by depth: blocks taken together, and what their bound may lack, of their incumbent's objective
+    1: ((1, 0.0), (8, 0.0)),
+    2: ((1, 0.0), (8, 0.0)),
+    3: ((1, 0.5), (1, 0.1), (1, 0.0), (8, 0.0)),
+}
+SLOWER = ((1, 0.8),)  # before them, of log loss at depth 3
+DEEP_ROWS, DEEP_ROUNDS = 8192, ((1, 0.95), (1, 0.9), (1, 0.8), (1, 0.5))  # of more levels
+LARGEST = 1_000_000  # numbers in the rows of blocks taken together, at most
 SHARE, LONGEST = 0.1, 0.5  # of the time that is left, at most; seconds
 LEAST = 0.3  # seconds for blocks, where a second is left
 EPSILON = float(np.finfo(float).eps)
@@ -117,20 +123,54 @@ def blocks_bounds(problem: TreeProblem, max_splits: int | None, seconds: float, 
     """Rising lower bounds by disjoint blocks of random rows, for some ``seconds``; rows of no block count nothing.
 
     The objective of a tree is the mean of its objectives on disjoint sets of rows, weighted by their shares of the
-    weight, and none of these is below the optimum of its set.
+    weight, and none of these is below the optimum of its set. In each round the searches of blocks go on to a bound
+    that lacks less, and in the last ones blocks are taken together.
+
+    Parameters
+    ----------
+    problem : TreeProblem
+        Rows, loss and depth.
+    max_splits : int or None
+        Largest number of branch nodes.
+    seconds : float
+        After which it ends; infinite: the caller stops it. It yields some ten times a second.
+    rng : numpy.random.Generator
+        Draws the blocks.
+
+    Yields
+    ------
+    float
+        The bound so far.
     """
-    until, order = now() + seconds, rng.permutation(problem.n_samples)
-    size, lack = ROWS.get(problem.depth, DEEP_ROWS), LACK.get(problem.depth, DEEP_LACK)
+    until, order, n = now() + seconds, rng.permutation(problem.n_samples), problem.n_samples
+    size, rounds = ROWS.get(problem.depth, DEEP_ROWS), ROUNDS.get(problem.depth, DEEP_ROUNDS)
+    rounds = SLOWER + rounds if problem.depth == 3 and problem.loss_function.form == "entropy" else rounds
+    rounds = rounds[:1] if n <= size else rounds  # the one block is what is searched
+    low, lacking = np.zeros(-(-n // size)), np.ones(-(-n // size))
     bound = 0.0
-    for first in range(0, order.size, size):
-        rows = np.sort(order[first : first + size])
-        exact = ExactTreeProblem(problem.sample(rows, min_leaf=1), max_splits)
-        search = Search(exact, None, lack, MEMORY, MEMORY)
-        for _ in search.run():
-            if now() > until:
-                break
-        search.stop()
-        bound += float(np.sum(problem.w[rows])) * search.bound
-        yield bound
-        if now() > until:
+    for together, lack in rounds:
+        if together > 1 and (together * size >= n or together * size * problem.n_features > LARGEST):
             return
+        for first in range(0, low.size, together):
+            some = slice(first, first + together)
+            if together == 1 and lacking[first] <= lack:
+                continue
+            rows = np.sort(order[first * size : (first + together) * size])
+            weight, before, others = float(np.sum(problem.w[rows])), low[some].sum(), low.sum() - low[some].sum()
+            exact = ExactTreeProblem(problem.sample(rows, min_leaf=1), max_splits)
+            search = Search(exact, None, lack, MEMORY, MEMORY)
+            try:
+                for _ in search.run():
+                    bound = max(bound, float(others + max(before, weight * search.bound)))
+                    yield bound
+                    if now() > until:
+                        break
+            finally:
+                search.stop()
+            low[some] = 0.0
+            low[first] = max(before, weight * search.bound)
+            lacking[first] = lack
+            bound = max(bound, float(low.sum()))  # which may round otherwise
+            yield bound
+            if now() > until:
+                return

@@ -85,9 +85,14 @@ class Restricted:
     @property
     def bound(self) -> float:
         """Proved lower bound on the objective."""
+        return max(self.own_bound, self.floor)
+
+    @property
+    def own_bound(self) -> float:
+        """What the search itself has proved."""
         waiting = self.parts[0][0] if self.parts else np.inf
         now = self.now if self.inner is None else max(self.now, min(self.inner.bound, self.objective))
-        return max(min(self.objective, self.open, waiting, now), self.floor)
+        return min(self.objective, self.open, waiting, now)
 
     def step(self) -> Step | None:
         """The incumbent, if there is one, and the bound."""

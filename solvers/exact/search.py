@@ -76,7 +76,7 @@ class Cut:
     def __init__(self, at: int, interval: Any) -> None:
         self.at, self.interval = at, interval
         self.found = np.empty((2, 3))
-        self.splits: Any = None
+        self.splits: Any = None  # until it has been evaluated
         self.reach: Any = None
 
 
@@ -138,9 +138,14 @@ class Search:
     @property
     def bound(self) -> float:
         """Proved lower bound on the objective."""
+        return max(self.own_bound, self.floor)
+
+    @property
+    def own_bound(self) -> float:
+        """What the search itself has proved."""
         state = self.state
         low = min([state[kernels.BEST], state[kernels.BOUND], state[kernels.OPEN], *self.active])
-        return max(self.exact.bound(max(float(low), self.proved)), self.floor)
+        return self.exact.bound(max(float(low), self.proved))
 
     @property
     def is_one_leaf(self) -> bool:
@@ -329,6 +334,8 @@ class Search:
     def _evaluate(self, cut: Cut) -> None:
         room = self.idle.pop()
         try:
+            if buckets.stopped(room.counts):
+                return
             aim = min(self.state[kernels.BEST] - self.kernel.slack, self.state[kernels.TARGET])
             self._evaluated(cut.interval, cut.at, cut.found, room, aim)
             cut.splits, cut.reach = room.work.splits[0].copy(), room.work.reaches[0, :, 1].copy()
@@ -342,6 +349,9 @@ class Search:
 
     def _settle(self, cut: Cut) -> None:
         state, feature = self.state, cut.interval.place[intervals.FEATURE]
+        if cut.splits is None:  # the search was stopped before
+            state[kernels.BOUND] = min(state[kernels.BOUND], cut.interval.values[intervals.KEY])
+            return
         cost = cut.found[0, 0] + cut.found[1, 0] + self.kernel.price
         if cost < state[kernels.BEST]:
             splits = np.empty_like(self.splits)

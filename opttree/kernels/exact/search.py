@@ -592,6 +592,8 @@ def levels(depth, n_splits, level, side, place, m, problem, target, room):
     by_buckets = depth == 2 and not is_by_order(problem)
     sides = reach_of_sides(place, BUCKETS if by_buckets and not problem.by_words else EVERY, problem)
     queue, state = begin(depth, n_splits, node, leaf_cost(node), target, sides)
+    if stopped(counts):  # before the rows are looked at
+        return finish(queue, node, state)
     if by_buckets and problem.by_words:
         return two_levels_by_words(n_splits, node, queue, state, splits, room)
     if by_buckets:

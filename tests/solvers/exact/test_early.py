@@ -55,6 +55,24 @@ def test_early_bounds_hold(loss):
     assert monkey[-1] <= exact.objective + 1e-12
 
 
+@pytest.mark.parametrize("loss", ["squared", "log", "zero_one"])
+def test_bounds_of_blocks_rise_from_round_to_round(loss, monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(430, 3))
+    y = X[:, 0] * X[:, 1] + rng.normal(size=430)
+    y = y if loss == "squared" else (y > 0.0).astype(int)
+    stated = TreeProblem(X, y, depth=3, splits="axis", loss=loss, sample_weight=rng.uniform(0.5, 1.5, 430))
+    optimum = solve(stated, BranchAndBound()).objective
+    monkeypatch.setattr(early, "ROWS", {3: 100})
+    ends = []
+    for rounds in (((1, 0.5),), ((1, 0.5), (1, 0.0)), ((1, 0.5), (1, 0.0), (2, 0.0))):
+        monkeypatch.setattr(early, "ROUNDS", {3: rounds})
+        bounds = list(early.blocks_bounds(stated, None, np.inf, np.random.default_rng(0)))
+        assert np.all(np.diff(bounds) >= 0.0)
+        ends.append(bounds[-1])
+    assert ends[0] < ends[1] < ends[2] <= optimum * (1.0 + 1e-12)
+
+
 def bounds_of(stated):
     from opttree import ExactTreeProblem
 
