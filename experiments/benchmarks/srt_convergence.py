@@ -21,8 +21,8 @@ from scipy.optimize import minimize
 
 from experiments.benchmarks.common import Row, load, script
 from opttree import SmoothTreeProblem, SRTRegressor, Tree, TreeProblem
+from opttree.runtime.calm import calm_threads
 from solvers import NODEC, ClusterInit, solve
-from solvers.core.calm import calm_threads
 from solvers.soft.starts import soft_start
 
 

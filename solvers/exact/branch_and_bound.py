@@ -24,7 +24,18 @@ from opttree.statement.constraints import ForbidSplit
 from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
 from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
-from solvers.exact.early import LATE, LEAST, LONGEST, SHARE, blocks_bounds, equal_rows_bound, outputs_bound
+from solvers.exact.early import (
+    ALONE_LATE,
+    DEEP_ROWS,
+    LATE,
+    LEAST,
+    LONGEST,
+    ROWS,
+    SHARE,
+    blocks_bounds,
+    equal_rows_bound,
+    outputs_bound,
+)
 from solvers.exact.lookahead import trees_ahead
 from solvers.exact.restricted import STATED, Restricted, free, is_free
 from solvers.exact.search import Search, is_quick
@@ -247,6 +258,8 @@ class BranchAndBound(Solver):
         """
         seen, began, spent = None, now(), 0.0
         asked, beside = blocks is not None, 0.0
+        problem = search.exact.problem
+        wait = 0.0 if problem.n_samples > ROWS.get(problem.depth, DEEP_ROWS) else ALONE_LATE
         deep = isinstance(search, Search) and search.is_deep
         ahead = trees_ahead(search.exact) if deep else iter(())
         for _ in search.run():
@@ -262,7 +275,7 @@ class BranchAndBound(Solver):
                 search.floor = max(outputs_bound(exact.problem, exact.n_splits), equal_rows_bound(exact))
                 yield search.step()
                 blocks = blocks_bounds(exact.problem, self.max_splits, math.inf, rng)
-            if blocks is not None and beside <= BESIDE * (now() - began):
+            if blocks is not None and now() - began > wait and beside <= BESIDE * (now() - began):
                 started, bound = now(), next(blocks, None)
                 search.floor = max(search.floor, bound or 0.0)
                 beside += now() - started

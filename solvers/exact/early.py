@@ -26,12 +26,14 @@ ROUNDS = {  # by depth: blocks taken together, and what their bound may lack, of
 }
 SLOWER = ((1, 0.8),)  # before them, of log loss at depth 3
 DEEP_ROWS, DEEP_ROUNDS = 8192, ((1, 0.95), (1, 0.9), (1, 0.8), (1, 0.5))  # of more levels
+ALONE = 0.8  # what the bound of a block may lack that holds all rows
 LARGEST = 1_000_000  # numbers in the rows of blocks taken together, at most
 SHARE, LONGEST = 0.1, 0.5  # of the time that is left, at most; seconds
 LEAST = 0.3  # seconds for blocks, where a second is left
 EPSILON = float(np.finfo(float).eps)
 SLACK = 1e-11  # relative, of a bound: rounding in sums
 LATE = 0.1  # seconds after which a search without a bound is given one
+ALONE_LATE = 0.5  # the same, of a table that is one block: its bound is a second search of all rows
 MEMORY = 16.0  # mebibytes of a block's histograms
 
 
@@ -145,7 +147,7 @@ def blocks_bounds(problem: TreeProblem, max_splits: int | None, seconds: float, 
     until, order, n = now() + seconds, rng.permutation(problem.n_samples), problem.n_samples
     size, rounds = ROWS.get(problem.depth, DEEP_ROWS), ROUNDS.get(problem.depth, DEEP_ROUNDS)
     rounds = SLOWER + rounds if problem.depth == 3 and problem.loss_function.form == "entropy" else rounds
-    rounds = rounds[:1] if n <= size else rounds  # the one block is what is searched
+    rounds = ((1, ALONE),) if n <= size else rounds  # the one block is what is searched
     low, lacking = np.zeros(-(-n // size)), np.ones(-(-n // size))
     bound = 0.0
     for together, lack in rounds:

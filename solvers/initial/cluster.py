@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from opttree.kernels.algebra.logistic import fit_logistic
 from opttree.model.tree import Tree
+from opttree.runtime.calm import calm_threads
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.calm import calm_threads
 from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, fitted, grown
 
 RIDGE = 1e-4  # l2 penalty relative to the node's weight: for separable clusters the weights would diverge without it

@@ -18,11 +18,11 @@ from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SubtreeProblem
 from opttree.problems.smooth.rows_at_point import RowsAtPoint
+from opttree.runtime.calm import calm_threads
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps
-from solvers.core.calm import calm_threads
 from solvers.core.result import Termination
 from solvers.initial import ClusterInit
 from solvers.soft.line_search import ArmijoLineSearch

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
+from opttree.runtime.calm import calm_threads
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps
-from solvers.core.calm import calm_threads
 from solvers.core.result import Termination
 from solvers.core.scipy_runs import minimise
 from solvers.soft.starts import constant_tree, soft_start, soft_tree, with_depth_cap

@@ -120,7 +120,7 @@ def test_n_jobs_counts_threads():
 def test_limits_of_other_libraries_threads_are_restored_by_the_last_to_leave():
     from threadpoolctl import threadpool_info
 
-    from solvers.core.calm import calm_threads
+    from opttree.runtime.calm import calm_threads
 
     def counts():
         return sorted((pool["filepath"], pool["num_threads"]) for pool in threadpool_info())
