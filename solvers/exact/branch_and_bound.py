@@ -67,8 +67,8 @@ class BranchAndBound(Solver):
     is proved where a split that is not worth its price costs nothing; where it does, and where too few rows are left
     for it, the search may end STALLED, with a valid bound, and on a few rows without a tree.
 
-    Where the search has no bound after a tenth of a second, it gets others, that are quick and far from the optimum:
-    by the outputs alone, by rows of equal features, by blocks of rows. With linear leaves of more than two levels the
+    Where the search has no bound after a tenth of a second, it gets others: by the outputs alone, by rows of equal
+    features, and by blocks of rows, which are searched beside it, ever closer, up to half of the time. With linear leaves of more than two levels the
     bound may be 0 for seconds. Steps hold the incumbent and the proved bound whenever either moves, looked at about 20
     times a second;
     ``step.info`` holds the number of searches ("nodes"), of evaluated cuts ("evaluations"), of buckets whose rows were
@@ -275,6 +275,8 @@ class BranchAndBound(Solver):
                 search.floor = max(outputs_bound(exact.problem, exact.n_splits), equal_rows_bound(exact))
                 yield search.step()
                 blocks = blocks_bounds(exact.problem, self.max_splits, math.inf, rng)
+            if wait and search.own_bound > search.exact.objective(search.kernel.price):
+                blocks = None
             if blocks is not None and now() - began > wait and beside <= BESIDE * (now() - began):
                 started, bound = now(), next(blocks, None)
                 search.floor = max(search.floor, bound or 0.0)
