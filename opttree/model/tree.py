@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opttree.kernels import records, routing
-from opttree.kernels.leaves import outputs
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.kernels.smooth import subtree
+from opttree.kernels.wide import leaves as wide
 from opttree.model import dictionary
 from opttree.model.html import picture
 from opttree.model.late import late
@@ -422,7 +422,7 @@ class Tree:
         if self.mixture:
             return self._mixed(X)
         leaf = routing.route(X, self.branch_arrays) if leaf is None else leaf
-        return outputs.outputs(X, leaf, self.leaf_arrays)
+        return wide.outputs_at(X, leaf, self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
         """Probability of each leaf under the gates.
@@ -476,7 +476,7 @@ class Tree:
             For a hard tree.
         """
         leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
-        return self._probabilities(outputs.outputs(self._check(X), leaf, self.leaf_arrays))
+        return self._probabilities(wide.outputs_at(self._check(X), leaf, self.leaf_arrays))
 
     def _mixed(self, X: Floats) -> Floats:
         share = self.leaf_proba(X)
@@ -485,7 +485,7 @@ class Tree:
         total = np.zeros((X.shape[0], self.n_outputs))
         for leaf in range(self.n_leaves):
             node = np.full(X.shape[0], self.n_branches + leaf, np.int32)
-            scores = outputs.outputs(X, node, self.leaf_arrays)
+            scores = wide.outputs_at(X, node, self.leaf_arrays)
             total += share[:, leaf, None] * self._probabilities(scores)
         return total
 

@@ -89,6 +89,11 @@ def noted_interrupts(message: str = "", *, last: bool = False) -> Iterator[Calla
         signal.signal(signal.SIGINT, signal.SIG_IGN if last else before)
 
 
+def interrupted() -> bool:
+    """Whether Ctrl-C was pressed in the outermost active block of `noted_interrupts`."""
+    return bool(_noted)
+
+
 @contextmanager
 def compilation_can_end() -> Iterator[None]:
     """Context in which Ctrl-C also stops compilations, in any thread: their callers get a KeyboardInterrupt.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of 
 SMALLEST = 1e-150  # least size of the largest number of a column, unless all are zero: its inverse is finite
 LARGEST_SINGLE = 1e17  # the same for single precision, in sums over a block of rows
 RESOLUTION = 1e-12  # least range of a column relative to its largest number: thresholds between values are exact
+NUMBERS = 2**18  # of a table, that are looked at together, at least a column: many short columns take few calls
 ROUNDING = 16.0 * np.finfo(np.float64).eps  # a relative range that is rounding error, as in a total of shares
 
 
@@ -62,17 +65,37 @@ def in_same_order(X: NDArray[np.float64], Z: NDArray[np.float64]) -> None:
     """Change ``Z``, columns that grow with those of ``X`` but for rounding, in place, so that values that differ in
     ``X`` differ in ``Z``, too: what rounding has made equal goes up by the last digit.
     """
-    for x, z in zip(X.T, Z.T, strict=True):
-        rows = np.argsort(x, kind="stable")
-        new = np.diff(x[rows]) > 0.0
-        if np.any(np.diff(z[rows])[new] <= 0.0):
-            group = np.concatenate([[0], np.cumsum(new)])
-            number = z[rows][np.flatnonzero(np.concatenate([[True], new]))].view(np.int64)
-            number = np.where(number < 0, np.iinfo(np.int64).min - number, number)  # doubles in order as whole numbers
-            place = np.arange(number.size)
-            number = np.maximum.accumulate(number - place) + place
-            number = np.where(number < 0, np.iinfo(np.int64).min - number, number)
-            z[rows] = number.view(np.float64)[group]
+    width = max(NUMBERS // max(len(X), 1), 1)
+    for first in range(0, X.shape[1], width):
+        here = slice(first, first + width)
+        rows = np.argsort(X[:, here], axis=0, kind="stable")
+        new = np.diff(np.take_along_axis(X[:, here], rows, 0), axis=0) > 0.0
+        merged = new & (np.diff(np.take_along_axis(Z[:, here], rows, 0), axis=0) <= 0.0)
+        for j in np.flatnonzero(merged.any(axis=0)).tolist():
+            _raise_merged(Z[:, first + j], rows[:, j], new[:, j])
+
+
+def _raise_merged(z: NDArray[np.float64], rows: NDArray[np.intp], new: NDArray[np.bool_]) -> None:
+    """`in_same_order` for one column; ``rows`` in its order, and whether the value of the next row is another."""
+    group = np.concatenate([[0], np.cumsum(new)])
+    number = z[rows][np.flatnonzero(np.concatenate([[True], new]))].view(np.int64)
+    number = np.where(number < 0, np.iinfo(np.int64).min - number, number)  # doubles in order as whole numbers
+    place = np.arange(number.size)
+    number = np.maximum.accumulate(number - place) + place
+    number = np.where(number < 0, np.iinfo(np.int64).min - number, number)
+    z[rows] = number.view(np.float64)[group]
+
+
+def ranks_of(values: NDArray[Any], order: NDArray[np.integer] | None = None) -> NDArray[np.int32]:
+    """(p, n) the number of each value among the different values of its row; ``order``: positions that sort the rows of
+    ``values (p, n)``.
+    """
+    order = np.argsort(values, axis=1, kind="stable") if order is None else order
+    value = np.take_along_axis(values, order, 1)
+    rank, ranks = np.zeros(order.shape, np.int32), np.empty(order.shape, np.int32)
+    np.cumsum(value[:, 1:] > value[:, :-1], axis=1, out=rank[:, 1:])
+    np.put_along_axis(ranks, order, rank, 1)
+    return ranks
 
 
 def unit_range(X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import records
-from opttree.kernels.leaves import fit as leaves
-from opttree.kernels.losses import codes, rows as row_losses
+from opttree.kernels.losses import codes
 from opttree.kernels.passes import reduced
+from opttree.kernels.wide import leaves as wide
 from opttree.model.convert import as_model
 from opttree.model.forest import Forest
 from opttree.model.structure import read_only, writable
@@ -21,7 +21,7 @@ from opttree.model.tree import LINKS, Tree
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
 from opttree.statement.joint_leaves import fit_jointly
 from opttree.statement.losses import NAMED, Loss
-from opttree.statement.numbers import LARGEST_SINGLE, SMALLEST, check_numbers, in_same_order
+from opttree.statement.numbers import LARGEST_SINGLE, NUMBERS, SMALLEST, check_numbers, in_same_order, ranks_of
 from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.statement.pruning import with_splits
 from opttree.tables.weights import check_weight
@@ -296,18 +296,20 @@ class TreeProblem:
     def presorted(self) -> NDArray[np.int32]:
         """(p, n) rows in increasing order of each feature; computed on first use."""
         order = np.empty((self.n_features, self.n_samples), np.int32)
-        for column, x in zip(order, self.X.T, strict=True):
-            column[:] = np.argsort(np.ascontiguousarray(x), kind="stable")
+        width = max(NUMBERS // self.n_samples, 1)
+        for first in range(0, self.n_features, width):
+            columns = np.ascontiguousarray(self.X[:, first : first + width].T)
+            order[first : first + width] = np.argsort(columns, axis=1, kind="stable")
         return order
 
     @cached_property
     def ranks(self) -> NDArray[np.int32]:
         """(p, n) the number of each row's value among the different values of its feature; computed on first use."""
         ranks = np.empty((self.n_features, self.n_samples), np.int32)
-        for column, order, x in zip(ranks, self.presorted, self.X.T, strict=True):
-            value = x[order]
-            column[order[0]] = 0
-            column[order[1:]] = np.cumsum(value[1:] > value[:-1])
+        width = max(NUMBERS // self.n_samples, 1)
+        for first in range(0, self.n_features, width):
+            here = slice(first, first + width)
+            ranks[here] = ranks_of(self.X[:, here].T, self.presorted[here])
         return ranks
 
     @cached_property
@@ -544,7 +546,7 @@ class TreeProblem:
         if model.mixture or self.loss_code == codes.TABLE:
             return self.loss_function.of_rows(self.Y, model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
-        losses: Floats = row_losses.losses(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
+        losses: Floats = wide.losses_at(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
         return losses
 
     def mean_loss_of(self, answers: Floats) -> float:
@@ -900,8 +902,8 @@ class TreeProblem:
             w, l1, l2 = w / np.bincount(leaf, w, len(values))[leaf], lasso * loss.lasso_scale, 0.0
         fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
         rows = records.Rows(self.X, self.Y, w)
-        leaves.fit_linear_leaves(loss.linear_leaves, rows, group, records.Net(l1, l2), fewest, new, coefs)
-        bounds = (none, none) if self.is_classification else leaves.output_ranges(rows, group, new, coefs)
+        wide.fit_leaves(loss.linear_leaves, rows, group, records.Net(l1, l2), fewest, new, coefs)
+        bounds = (none, none) if self.is_classification else wide.output_ranges(rows, group, new, coefs)
         return records.Leaves(new, coefs, *bounds)
 
     def bound_leaves(self, tree: Tree) -> Tree:
@@ -920,7 +922,7 @@ class TreeProblem:
         if self.is_classification or not tree.linear_leaves:
             return tree
         group = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
-        lower, upper = leaves.output_ranges(self._rows, group, *tree.leaf_arrays[:2])
+        lower, upper = wide.output_ranges(self._rows, group, *tree.leaf_arrays[:2])
         return replace(tree, lower=lower, upper=upper)
 
     def trim(self, tree: Tree, *, refit: bool = True) -> Tree:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +10,13 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
+from opttree.statement.numbers import NUMBERS, ranks_of
 
 Floats = NDArray[np.float64]
 ROOT_RIDGE = 1e-6  # of the root's linear model, as a share of its weight
 LEAST_STRENGTH = 1e-9  # as a share of the weight: positive ones below would leave singular equations
 STEP, FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of the codes of rows
+SHIFT = np.uint64(29)
 MOST_NUMBERS = 2**26  # in the products of features of all nodes
 
 
@@ -29,14 +30,29 @@ def refusal(problem: TreeProblem) -> str | None:
     return None
 
 
-def codes_of(columns: Iterable[NDArray[Any]], n: int) -> NDArray[np.uint64]:
-    """(n,) pseudo-random number of each row, equal for equal rows; only the order of the values in a column counts."""
-    codes = np.zeros(n, np.uint64)
-    for column in columns:
-        codes ^= np.unique(column, return_inverse=True)[1].astype(np.uint64) + STEP
-        codes *= FACTOR
-        codes ^= codes >> np.uint64(29)
-    return codes
+def codes_of(problem: TreeProblem) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """(n,) pseudo-random numbers of the rows, equal for equal features, and for equal features and outputs; only the
+    order of the values in a column counts. Computed once for a problem.
+    """
+    known: dict[str, Any] = problem.__dict__
+    if "_codes" not in known:
+        codes = np.zeros(problem.n_samples, np.uint64)
+        _mix(codes, problem.X)
+        both = codes.copy()
+        _mix(both, problem.Y)
+        known["_codes"] = codes, both
+    found: tuple[NDArray[np.uint64], NDArray[np.uint64]] = known["_codes"]
+    return found
+
+
+def _mix(codes: NDArray[np.uint64], table: Floats) -> None:
+    """Change the codes of rows by the ranks of their values in each column of a table."""
+    width = max(NUMBERS // max(len(table), 1), 1)
+    for first in range(0, table.shape[1], width):
+        for rank in ranks_of(np.ascontiguousarray(table[:, first : first + width].T)).astype(np.uint64) + STEP:
+            codes ^= rank
+            codes *= FACTOR
+            codes ^= codes >> SHIFT
 
 
 def observations(problem: TreeProblem) -> NDArray[np.int64]:
@@ -45,13 +61,12 @@ def observations(problem: TreeProblem) -> NDArray[np.int64]:
     Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete: where most rows
     whose X occurs more than once share it with rows of another y, every row is an observation.
     """
-    n = problem.n_samples
-    codes = codes_of((*problem.X.T, *problem.Y.T), n)
+    of_features, codes = codes_of(problem)
     order = np.argsort(codes, kind="stable")
     first = np.append(True, np.diff(codes[order]) > 0)
     if first.all():
         return order
-    _values, at, size = np.unique(codes_of(problem.X.T, n), return_inverse=True, return_counts=True)
+    _values, at, size = np.unique(of_features, return_inverse=True, return_counts=True)
     different = np.bincount(at[order[first]], minlength=size.size)  # values of y at each X
     shared = size > 1
     if size[shared & (different > 1)].sum() >= size[shared].sum() / 2:

@@ -68,9 +68,9 @@ class BranchAndBound(Solver):
     for it, the search may end STALLED, with a valid bound, and on a few rows without a tree.
 
     Where the search has no bound after a tenth of a second, it gets others: by the outputs alone, by rows of equal
-    features, and by blocks of rows, which are searched beside it, ever closer, up to half of the time. With linear leaves of more than two levels the
-    bound may be 0 for seconds. Steps hold the incumbent and the proved bound whenever either moves, looked at about 20
-    times a second;
+    features, and by blocks of rows, which are searched beside it, ever closer, up to half of the time. With linear
+    leaves of more than two levels the bound may be 0 for seconds. Steps hold the incumbent and the proved bound
+    whenever either moves, looked at about 20 times a second;
     ``step.info`` holds the number of searches ("nodes"), of evaluated cuts ("evaluations"), of buckets whose rows were
     visited ("scans"), and of intervals that wait ("intervals", at depth 2 those at the start). At a time limit,
     Ctrl-C or the limit of `queue_memory` both are valid. OPTIMAL is returned only where the search has ended and its

@@ -13,6 +13,7 @@ from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.statement.numbers import NUMBERS
 from solvers.initial.base import Growth, Initial
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
@@ -96,10 +97,11 @@ def of_ranks(tree: Tree, X: NDArray[np.float64]) -> Tree:
 
 def _too_close(X: NDArray[np.float64], order: NDArray[np.integer]) -> bool:
     """Whether scikit-learn would not tell some values of a column apart: it takes single precision."""
-    for x, rows in zip(X.T, order, strict=True):
-        ordered = x[rows]
-        near = np.diff(ordered.astype(np.float32)) <= CLOSE
-        if np.any(np.diff(ordered)[near] > 0.0):
+    width = max(NUMBERS // max(len(X), 1), 1)
+    for first in range(0, len(order), width):
+        ordered = np.take_along_axis(X[:, first : first + width].T, order[first : first + width], 1)
+        near = np.diff(ordered.astype(np.float32), axis=1) <= CLOSE
+        if np.any(near & (np.diff(ordered, axis=1) > 0.0)):
             return True
     return False
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.algebra.logistic import fit_logistic
+from opttree.kernels.wide.logistic import fit_at_any_width
 from opttree.model.tree import Tree
 from opttree.runtime.calm import calm_threads
 from opttree.runtime.options import option
@@ -107,7 +107,7 @@ class ClusterInit(Initial):
             u = np.where(label == 1, w, -w) / w.sum()
             by_splits = self.routing == "splits"
             ridge = RIDGE if by_splits else 0.5 / rows.size  # scikit-learn's C = 1
-            b, _steps = fit_logistic(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, ridge, 1e-3, 50)
+            b, _steps = fit_at_any_width(problem.X, rows, u, np.empty(0), a, 0.0, 0.0, ridge, 1e-3, 50)
             return a, b, None if by_splits else label == 0
 
         return split

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.kernels.leaves.fit import fit_linear
 from opttree.kernels.routing import goes_left, project
+from opttree.kernels.wide.leaves import fit_linear
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem

@@ -61,6 +61,21 @@ class NodeSolver(Checked):
         """
         raise NotImplementedError(f"{type(self).__name__} must define solve")
 
+    def looks_at_the_clock(self, level: LevelProblem) -> bool:
+        """Whether `directions` ends by itself when time is up.
+
+        Parameters
+        ----------
+        level : LevelProblem
+            The problems of the nodes.
+
+        Returns
+        -------
+        bool
+            The answer.
+        """
+        return False
+
     def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
         """`solve` for every node of a level that has rows.
 

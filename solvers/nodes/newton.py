@@ -8,11 +8,17 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.algebra.logistic import fit_logistic
 from opttree.kernels.passes.reduced import fit_nodes
 from opttree.kernels.records import Net
+from opttree.kernels.wide.logistic import fit_at_any_width, fit_logistic as fit_wide
+from opttree.kernels.wide.rows import WIDE, Part
 from opttree.problems import LevelProblem, NodeProblem
+from opttree.runtime.calm import calm_threads
+from opttree.runtime.clock import now
+from opttree.runtime.interrupts import interrupted
 from opttree.runtime.options import option
+from opttree.runtime.threads import each
+from solvers.core.base import seconds_left
 from solvers.nodes.base import NodeSolver
 
 Floats = NDArray[np.float64]
@@ -46,13 +52,37 @@ class NewtonNode(NodeSolver):
     def solve(self, problem: NodeProblem, a: Floats, b: float, rng: Rng) -> tuple[Floats, float]:
         """One node."""
         a = a.copy()
-        b, _steps = fit_logistic(
+        b, _steps = fit_at_any_width(
             problem.X, problem.rows, problem.u, np.empty(0), a, b, problem.l1, problem.l2, self.tol, self.max_iter
         )
         return a, b
 
+    def looks_at_the_clock(self, level: LevelProblem) -> bool:
+        """Where features are many."""
+        return level.X.shape[1] > WIDE
+
+    def _one_by_one(self, level: LevelProblem, A: Floats, b: Floats) -> None:
+        """The nodes of a level of many features, in parallel, until time is up or Ctrl-C was pressed."""
+        end = now() + seconds_left()
+
+        def late() -> bool:
+            return now() > end or interrupted()
+
+        def fit(s: int) -> None:
+            problem = level[s]
+            if problem.rows.size and not late():
+                part = Part(problem.X, problem.rows)
+                settings = problem.l1, problem.l2, self.tol, self.max_iter
+                b[s], _steps = fit_wide(part, problem.u, None, A[s], b[s], *settings, late)
+
+        with calm_threads():
+            each(fit, range(len(level)))
+
     def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
         """All nodes of a level at once, compiled."""
         A, b = A.copy(), b.copy()
+        if A.shape[1] > WIDE:
+            self._one_by_one(level, A, b)
+            return A, b
         fit_nodes(level.rows, A, b, Net(level.l1, level.l2), self.tol, self.max_iter)
         return A, b

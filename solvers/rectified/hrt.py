@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator as Rng
 
-from opttree.kernels.leaves.fit import fit_linear
 from opttree.kernels.routing import goes_left, project
+from opttree.kernels.wide.leaves import fit_linear
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.algebra.logistic import fit_logistic
 from opttree.kernels.records import Net, Rows
 from opttree.kernels.smooth.first_order import lbfgs_memory
 from opttree.kernels.smooth.subtree import fit_leaves, fit_softmax_leaves
+from opttree.kernels.wide.logistic import fit_at_any_width
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SubtreeProblem
@@ -353,7 +353,7 @@ class NODEC(Solver):
         w = proxy.weights
         u = w * np.where(left, -0.5 / w[left].sum(), 0.5 / w[~left].sum())
         a = np.zeros(p)
-        b, _steps = fit_logistic(
+        b, _steps = fit_at_any_width(
             problem.X, proxy.rows, u, np.empty(0), a, 0.0, 0.0, 0.5 / left.size, 1e-3, 50
         )  # scikit-learn's default penalty, as in the paper
         point = start.copy()

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels import records, routing
-from opttree.kernels.losses import codes, rows as row_losses
+from opttree.kernels.losses import codes
 from opttree.kernels.passes import reduced
+from opttree.kernels.wide import leaves as wide
 from opttree.model.tree import LINKS, Tree
 from opttree.problems import LevelProblem
 from opttree.statement import L1, L2, TreeProblem
@@ -86,7 +87,14 @@ class State:
         slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
         rows, leaves = self._rows(self.leaf_arrays), self.leaf_arrays
         code, link = problem.loss_code, LINKS[self.link]
-        reduced.pseudolabels(rows, self._tree, leaves, code, link, slot_of, self._tracks)
+        if code != codes.TABLE and wide.by_products(leaves):
+            reduced.others(rows.X, self._tree, slot_of, self._tracks)
+            there = np.where(self.slot >= 0, self.other - self.n_branches, -1)
+            self.other_loss[:] = wide.losses(rows, there, leaves, code, link)
+            gain = np.where(self.slot >= 0, rows.weight * (self.leaf_loss - self.other_loss), 0.0)
+            self.u[:] = np.where(self.side == 1, -gain, gain)
+        else:
+            reduced.pseudolabels(rows, self._tree, leaves, code, link, slot_of, self._tracks)
         # axis-aligned thresholds lie between values of all rows, including rows of weight zero in the node problem
         weight = self.u if problem.min_leaf == 1 and problem.splits == "oblique" else problem.w
         group = reduced.group_rows(self.slot, nodes.size, weight)
@@ -111,7 +119,7 @@ class State:
 
     def groups(self, level: LevelProblem, whole: bool) -> Iterator[tuple[int, int]]:
         """Ranges of a level's nodes of about `GROUP_WORK` numbers each; one range if ``whole``."""
-        if whole:
+        if whole:  # one range for solvers that look at the clock themselves, and for exact ones
             yield 0, len(level)
             return
         work = np.cumsum(np.diff(level.start)) * self.problem.n_features
@@ -210,8 +218,7 @@ class State:
 
     def _losses(self, leaves: records.Leaves, link: str) -> Floats:
         code = self.problem.loss_code
-        found: Floats = row_losses.losses(self._rows(leaves), self.leaf, leaves, code, LINKS[link])
-        return found
+        return wide.losses_at(self._rows(leaves), self.leaf, leaves, code, LINKS[link])
 
     def _rows(self, leaves: records.Leaves) -> records.Rows:
         """The rows as kernels take them: with the losses at the leaves as outcomes, where the loss has no code."""

@@ -233,7 +233,7 @@ class TAO(Solver):
         """Train the decision functions of one level and compute the reduced sets of their children."""
         level, current_cost = state.reduced_problems(nodes)
         A, b, cost = state.A[nodes], state.b[nodes], np.zeros(nodes.size)
-        for first, last in state.groups(level, node_solver.exact):
+        for first, last in state.groups(level, node_solver.exact or node_solver.looks_at_the_clock(level)):
             group = slice(first, last)
             A[group], b[group], cost[group] = node_solver.solve_level(level.part(first, last), A[group], b[group], rng)
             yield None

@@ -23,6 +23,7 @@ from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.statement import L1, TreeProblem
+from opttree.statement.numbers import NUMBERS
 from opttree.statement.shrinkage import codes_of, observations, refusal, shrinker, softer, tempered
 from opttree.tables.checks import TableWarning
 from opttree.tables.encoding import rows_of
@@ -246,8 +247,10 @@ class Parts:
     def _order(self) -> NDArray[np.int32]:
         """(p, m) the rows in increasing order of each feature."""
         order = np.empty((self.problem.n_features, self.rows.size), np.int32)
-        for rows, x in zip(order, self.problem.X.T, strict=True):
-            rows[:] = np.argsort(x[self.rows], kind="stable")
+        width = max(NUMBERS // self.rows.size, 1)
+        for first in range(0, len(order), width):
+            columns = np.ascontiguousarray(self.problem.X[self.rows, first : first + width].T)
+            order[first : first + width] = np.argsort(columns, axis=1, kind="stable")
         return order
 
     def train(self, k: int) -> TreeProblem:
@@ -269,7 +272,7 @@ def parted(problem: TreeProblem, folds: int = FOLDS, most: int | None = None) ->
     n, most = len(rows), MOST_ROWS if most is None else most
     weight = np.asarray(problem.sample_weight)
     if n < problem.n_samples:  # copies
-        codes = codes_of((*problem.X.T, *problem.Y.T), problem.n_samples)
+        _of_features, codes = codes_of(problem)
         weight = np.bincount(np.searchsorted(codes[rows], codes), weights=weight)
     else:
         weight = weight[rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from opttree.model.convert import Model
 from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
-from opttree.statement.numbers import RESOLUTION, ROUNDING, SMALLEST, between, is_constant
+from opttree.statement.numbers import NUMBERS, RESOLUTION, ROUNDING, SMALLEST, between, is_constant
 from opttree.tables.preprocessing import NormalQuantiles
 
 Floats = NDArray[np.float64]
@@ -138,7 +139,7 @@ def raw_tree(scaling: Any, tree: Tree, problem: TreeProblem, X: Floats) -> Tree:
 def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
     """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
 
-    Columns are processed one at a time, to avoid a temporary array of the size of ``X``.
+    Columns are processed some at a time, to avoid a temporary array of the size of ``X``.
 
     Raises
     ------
@@ -147,15 +148,26 @@ def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Fl
     """
     share = weight / weight.sum()
     mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
-    for j in range(X.shape[1]):
-        mean[j] = np.sum(share * X[:, j])
-        largest = np.abs(X[:, j]).max()
-        deviation = np.sqrt(np.sum(share * ((X[:, j] - mean[j]) / largest) ** 2)) if largest >= SMALLEST else 0.0
-        if deviation > RESOLUTION:
-            scale[j] = largest * deviation
-        elif is_constant(name.format(j), used := X[weight > 0.0, j]):
-            mean[j] = used[0]  # the sum is rounded, and constant columns are to be exactly zero
+    for first, columns in _some_columns(X):
+        here = slice(first, first + len(columns))
+        mean[here] = np.sum(share * columns, axis=1)
+        largest = np.abs(columns).max(axis=1)
+        unit = np.where(largest >= SMALLEST, largest, np.inf)
+        away = (columns - mean[here, None]) / unit[:, None]
+        deviation = np.sqrt(np.sum(share * away**2, axis=1))
+        varies = deviation > RESOLUTION
+        scale[here][varies] = (largest * deviation)[varies]
+        for j in (first + np.flatnonzero(~varies)).tolist():
+            if is_constant(name.format(j), used := X[weight > 0.0, j]):
+                mean[j] = used[0]  # the sum is rounded, and constant columns are to be exactly zero
     return mean, scale
+
+
+def _some_columns(X: Floats) -> Iterator[tuple[int, Floats]]:
+    """Blocks of columns, as rows, and the number of the first."""
+    width = max(NUMBERS // max(len(X), 1), 1)
+    for first in range(0, X.shape[1], width):
+        yield first, np.ascontiguousarray(X[:, first : first + width].T)
 
 
 def minmax(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
@@ -176,9 +188,11 @@ def minmax(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Flo
 def spread(X: Floats, weight: Floats) -> Floats:
     """(p,) standard deviation of each column; 0 for constant ones."""
     share, out = weight / weight.sum(), np.empty(X.shape[1])
-    for j in range(X.shape[1]):
-        away = X[:, j] - X[np.argmax(weight > 0.0), j]
-        out[j] = np.sqrt(np.sum(share * np.square(away - np.sum(share * away))))
+    one = int(np.argmax(weight > 0.0))
+    for first, columns in _some_columns(X):
+        away = columns - columns[:, [one]]
+        away -= np.sum(share * away, axis=1, keepdims=True)
+        out[first : first + len(columns)] = np.sqrt(np.sum(share * np.square(away), axis=1))
     return out
 
 

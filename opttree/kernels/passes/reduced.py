@@ -51,6 +51,23 @@ def pseudolabels(rows, tree, leaves, loss, link, slot_of, tracks):
     share(pseudolabels_range, tracks.node.size, cost, rows, tree, leaves, loss, link, slot_of, tracks)
 
 
+@kernel_without_refcounts(fastmath=FASTMATH)
+def others_range(first, last, X, tree, slot_of, tracks):
+    """`others` of some rows."""
+    for i in range(first, last):
+        t = tracks.node[i]
+        tracks.slot[i] = slot_of[t]
+        if tracks.slot[i] >= 0:
+            tracks.side[i] = 0 if split_value(X, i, tree, t) <= tree.b[t] else 1
+            tracks.other_leaf[i] = route_row(X, i, tree.children[t, 1 - tracks.side[i]], tree)
+
+
+def others(X, tree, slot_of, tracks):
+    """The part of `pseudolabels` that needs no leaves: the side of every row, and the leaf on its other side."""
+    cost = X.shape[1] * (1 + levels(tree.b.size))
+    share(others_range, tracks.node.size, cost, X, tree, slot_of, tracks)
+
+
 @kernel()
 def group_rows(key, n_groups, weight):
     """Stable counting sort: the `Group` of the rows of each key.

@@ -1,0 +1,283 @@
+"""Linear leaves of many features or outputs: one Gram matrix and one factorisation for all outputs of a leaf, and what
+leaves answer by products of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh
+from scipy.special import logsumexp
+
+from opttree.kernels.algebra.quadratic import JITTER, RANK
+from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
+from opttree.kernels.losses import rows as row_losses
+from opttree.kernels.losses.codes import ABSOLUTE, IDENTITY, SMALLEST_PROBABILITY, SQUARED, TABLE, ZERO_ONE
+from opttree.kernels.passes.reduced import group_rows
+from opttree.kernels.records import Group, Leaves, Net, Rows
+from opttree.kernels.wide.logistic import fit_logistic, step_on_some
+from opttree.kernels.wide.quadratic import minimise
+from opttree.kernels.wide.rows import WIDE, Part
+from opttree.runtime.calm import calm_threads
+from opttree.runtime.threads import each
+
+Floats = NDArray[np.float64]
+MANY = 8  # outputs
+LARGEST_GRAM = 1500  # features, under an l1 penalty: with more, each output has a working set of its own
+LASSO_ROUNDS, LASSO_TOLERANCE = 30, 1e-9  # of working sets; decrease, relative to the loss of a constant
+WORK = 2**15  # weights of a leaf (outputs times features) from which on answers are products of matrices
+
+
+def takes(n_features: int, n_outputs: int) -> bool:
+    """Whether linear leaves of this size are fitted here."""
+    return n_features > WIDE or n_outputs > MANY
+
+
+def fit_linear(
+    X: Floats, rows: NDArray[np.integer], h: Floats, Y: Floats, l1: float, l2: float, value: Floats, coef: Floats
+) -> None:
+    """`opttree.kernels.leaves.fit.fit_linear` at any width: ``value (K,)`` and ``coef (K, p)`` are overwritten."""
+    if not takes(X.shape[1], Y.shape[1]):
+        narrow.fit_linear(X, rows, h, Y, l1, l2, value, coef)
+        return
+    part = Part(X, rows)
+    with calm_threads():
+        if not h.sum() > 0.0:
+            value[:], coef[:] = 0.0, 0.0
+        elif l1 == 0.0 and part.p < part.size:
+            coef[:], value[:] = _ridge(part.gram(h, np.arange(part.p)), part.moments(h, Y), l2)
+        elif l1 == 0.0:
+            coef[:], value[:] = _ridge_by_rows(part, h, Y, l2)
+        elif part.p <= LARGEST_GRAM:
+            _lasso(part, h, Y, l1, l2, value, coef)
+        else:
+            for k in range(Y.shape[1]):
+                v = _lasso_by_sets(part, h, Y[:, k], l1, l2, np.append(coef[k], value[k]))
+                coef[k], value[k] = v[:-1], v[-1]
+
+
+def _lasso(part: Part, h: Floats, Y: Floats, l1: float, l2: float, value: Floats, coef: Floats) -> None:
+    """All outputs by coordinate descent on one Gram matrix, from ``value`` and ``coef`` and in place."""
+    H = 2.0 * part.gram(h, np.arange(part.p))
+    H[np.diag_indices_from(H)] += JITTER * np.diag(H) + np.append(np.full(part.p, 2.0 * l2), 0.0)
+    V = np.column_stack([coef, value])
+    minimise(H, -2.0 * part.moments(h, Y), l1, V)
+    coef[:], value[:] = V[:, :-1], V[:, -1]
+
+
+def _ridge(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
+    """Weights (K, p) and constants (K,) from the Gram matrix and the moments (K, p + 1): of several solutions that of
+    least norm, in units of the features' root mean square, see `opttree.kernels.algebra.quadratic.least_norm`.
+    """
+    mass = G[-1, -1]
+    unit = np.sqrt((np.diag(G)[:-1] + l2) / mass)
+    used = np.flatnonzero(unit > 0.0)
+    scale = unit[used] * mass
+    mean = G[-1, :-1] / mass
+    r = (C[:, used] - C[:, -1:] * mean[used]) / scale
+    M = G[np.ix_(used, used)] - mass * np.outer(mean[used], mean[used])
+    M[np.diag_indices_from(M)] += l2
+    M /= np.outer(scale, unit[used])
+    try:
+        L = cholesky(M, lower=True, check_finite=False)
+        if not np.square(np.diag(L)).min(initial=1.0) > RANK:
+            raise LinAlgError
+        v = cho_solve((L, True), r.T, check_finite=False).T
+    except LinAlgError:
+        size, axes = eigh(M, check_finite=False)
+        kept = size > RANK * max(size.max(initial=0.0), 1.0)
+        v = (r @ axes[:, kept] / size[kept]) @ axes[:, kept].T
+    coef = np.zeros((len(C), len(unit)))
+    coef[:, used] = v / unit[used]
+    return coef, C[:, -1] / mass - coef @ mean
+
+
+def _ridge_by_rows(part: Part, h: Floats, Y: Floats, l2: float) -> tuple[Floats, Floats]:
+    """`_ridge` where there are no more rows than features, by their products."""
+    mass, every = h.sum(), np.arange(part.p)
+    A = part.columns(every, np.ones(part.size), 0, part.size, np.float64)[:, :-1]
+    mean = h @ A / mass
+    A -= mean
+    A *= np.sqrt(h)[:, None]
+    unit = np.ones(part.p)
+    if l2 == 0.0:
+        unit = np.sqrt(np.square(A).sum(axis=0) / mass + np.square(mean))
+        A /= np.where(unit > 0.0, unit, 1.0)
+    center = h @ Y / mass
+    S = A @ A.T
+    S[np.diag_indices_from(S)] += l2 if l2 > 0.0 else 10.0 * RANK * max(np.trace(S), 1e-300) / len(S)
+    alpha = cho_solve(
+        (cholesky(S, lower=True, check_finite=False), True), np.sqrt(h)[:, None] * (Y - center), check_finite=False
+    )
+    coef = (alpha.T @ A) / np.where(unit > 0.0, unit, 1.0)
+    return coef, center - coef @ mean
+
+
+def _lasso_by_sets(part: Part, h: Floats, y: Floats, l1: float, l2: float, v: Floats) -> Floats:
+    """Weights and constant of one output, by working sets that grow until no feature outside would gain."""
+    center = float(h @ y) / float(h.sum())
+    enough = LASSO_TOLERANCE * float(h @ np.square(y - center))
+    for _ in range(LASSO_ROUNDS):
+        g = part.sums(-2.0 * h * (y - part.times(v)))
+        new, whole = step_on_some(part, 2.0 * h, g, v, l1, l2)
+        d = new - v
+        gain = -float(g @ d + l2 * (new[:-1] @ new[:-1] - v[:-1] @ v[:-1]))
+        gain -= l1 * float(np.abs(new[:-1]).sum() - np.abs(v[:-1]).sum())
+        v = new
+        if whole and gain <= enough:
+            break
+    return v
+
+
+def fit_softmax(
+    X: Floats, rows: NDArray[np.integer], h: Floats, label: Floats, l1: float, l2: float, value: Floats, coef: Floats
+) -> None:
+    """The kernel `fit_softmax` for many features: ``value (K,)`` and ``coef (K, p)`` are overwritten."""
+    label = label.astype(np.intp)
+    mean = np.average(X[rows], axis=0, weights=h)
+    own = X[rows] - mean
+    largest = np.abs(own).max(axis=0)
+    constant = largest <= np.maximum(narrow.CONSTANT * np.abs(mean), narrow.LEAST_SIZE)
+    size = np.where(constant | (l1 > 0.0 or l2 > 0.0), 1.0, largest)
+    own = np.ascontiguousarray(np.where(constant, 0.0, own / size))
+    value += coef @ mean
+    coef *= size
+    part = Part(own, np.arange(len(own), dtype=np.int32))
+    score = own @ coef.T + value
+    for _ in range(narrow.SOFTMAX_ROUNDS):
+        change, top = 0.0, score.max(axis=1)
+        odds = np.exp(score - top[:, None])
+        for k in np.unique(label).tolist():
+            with np.errstate(divide="ignore"):
+                offset = -(top + np.log(odds[:, :k].sum(axis=1) + odds[:, k + 1 :].sum(axis=1)))
+            lost = ~np.isfinite(offset)  # all others are far below
+            if lost.any():
+                offset[lost] = -logsumexp(np.delete(score[lost], k, axis=1), axis=1)
+            u = np.where(label == k, h, -h)
+            b, _steps = fit_logistic(part, u, offset, coef[k], -value[k], l1, l2, 1e-3, narrow.NEWTON_STEPS)
+            value[k] = -b
+            new = part.times(np.append(coef[k], value[k]))
+            change = max(change, float(np.abs(new - score[:, k]).max()))
+            score[:, k] = new
+            odds[:, k] = np.exp(np.minimum(new - top, 600.0))
+        if l1 > 0.0 or l2 > 0.0:
+            shift = np.mean(coef, axis=0) if l2 > 0.0 else np.median(coef, axis=0)
+            coef -= shift
+            score -= (own @ shift)[:, None]
+        if change <= narrow.SOFTMAX_TOLERANCE:
+            break
+    coef /= size
+    value -= coef @ mean
+
+
+def fit_leaves(kernel: Any, rows: Rows, group: Group, net: Net, min_rows: int, values: Floats, coefs: Floats) -> None:
+    """`opttree.kernels.leaves.fit.fit_linear_leaves`; leaves of many features or outputs are fitted here."""
+    softmax, p = kernel is narrow.softmaxes_range, coefs.shape[2]
+    if not (p > WIDE if softmax else kernel is narrow.least_squares_range and takes(p, rows.Y.shape[1])):
+        narrow.fit_linear_leaves(kernel, rows, group, net, min_rows, values, coefs)
+        return
+
+    def fit(leaf: int) -> None:
+        own = group.order[group.start[leaf] : group.start[leaf + 1]]
+        where = values[leaf], coefs[leaf]
+        if own.size >= min_rows and softmax:
+            fit_softmax(rows.X, own, rows.weight[own], rows.Y[own, 0], net.l1, net.l2, *where)
+        elif own.size >= min_rows:
+            fit_linear(rows.X, own, rows.weight[own], rows.Y[own], net.l1, net.l2, *where)
+        elif own.size:
+            coefs[leaf] = 0.0
+
+    with calm_threads():
+        each(fit, range(len(values)))
+
+
+def by_products(leaves: Leaves) -> bool:
+    """Whether answers of these leaves are worth products of matrices."""
+    return bool(leaves.coefs.shape[1] * leaves.coefs.shape[2] >= WORK)
+
+
+def answers(X: Floats, leaf: NDArray[np.integer], leaves: Leaves) -> Iterator[tuple[int, NDArray[np.int32], Floats]]:
+    """For each leaf with rows: its number, the rows, and its answers (m, K) to them, by the features that it uses.
+
+    ``leaf (n,)`` holds numbers of leaves, negative for rows that are left out. In parallel, some leaves at a time.
+    """
+    n_leaves = len(leaves.values)
+    order, start = group_rows(leaf, n_leaves, np.ones(len(leaf)))
+
+    def answer(number: int) -> tuple[int, NDArray[np.int32], Floats]:
+        rows, coef = order[start[number] : start[number + 1]], leaves.coefs[number]
+        some = np.flatnonzero(np.any(coef != 0.0, axis=0))
+        B = Part(X, rows).columns(some, np.ones(rows.size), 0, rows.size, np.float64)
+        out = B @ np.column_stack([coef[:, some], leaves.values[number]]).T
+        if leaves.lower.size:
+            np.clip(out, leaves.lower[number], leaves.upper[number], out=out)
+        return number, rows, out
+
+    with calm_threads():
+        some = np.flatnonzero(np.diff(start)).tolist()
+        for first in range(0, len(some), 8):
+            yield from each(answer, some[first : first + 8])
+
+
+def outputs_at(X: Floats, node: NDArray[np.integer], leaves: Leaves) -> Floats:
+    """Answers (n, K) to rows whose leaf nodes are known, by products of matrices where they are worth it."""
+    if not by_products(leaves):
+        found: Floats = row_outputs.outputs(X, node, leaves)
+        return found
+    return outputs(X, node - (len(leaves.values) - 1), leaves)
+
+
+def outputs(X: Floats, leaf: NDArray[np.integer], leaves: Leaves) -> Floats:
+    """(n, K) answers to rows of known leaves, ``leaf (n,)`` the numbers of the leaves."""
+    out = np.empty((len(X), leaves.values.shape[1]))
+    for _number, rows, answer in answers(X, leaf, leaves):
+        out[rows] = answer
+    return out
+
+
+def losses_at(rows: Rows, node: NDArray[np.integer], leaves: Leaves, code: int, link: int) -> Floats:
+    """Losses (n,) of rows whose leaf nodes are known, by products of matrices where they are worth it."""
+    if code == TABLE or not by_products(leaves):
+        return row_losses.losses(rows, node, leaves, code, link)
+    return losses(rows, node - (len(leaves.values) - 1), leaves, code, link)
+
+
+def losses(rows: Rows, leaf: NDArray[np.integer], leaves: Leaves, code: int, link: int) -> Floats:
+    """(n,) losses at leaves of known numbers, as `opttree.kernels.losses.rows.losses`; 0 where they are negative."""
+    out = np.zeros(len(rows.X))
+    for _number, some, answer in answers(rows.X, leaf, leaves):
+        out[some] = _losses(rows.Y[some], answer, code, link)
+    return out
+
+
+def _losses(Y: Floats, answer: Floats, code: int, link: int) -> Floats:
+    if code in (SQUARED, ABSOLUTE):
+        r = Y - answer
+        return np.sum(np.square(r, out=r) if code == SQUARED else np.abs(r, out=r), axis=1)
+    label, every = Y[:, 0].astype(np.intp), np.arange(len(Y))
+    own = answer[every, label]
+    if code == ZERO_ONE:
+        return (answer.argmax(axis=1) != label).astype(np.float64)
+    if link == IDENTITY:
+        return -np.log(np.clip(own, SMALLEST_PROBABILITY, 1.0))
+    odds = np.exp(np.minimum(answer - own[:, None], 700.0)).sum(axis=1)
+    return np.minimum(np.log(odds), -np.log(SMALLEST_PROBABILITY))
+
+
+def output_ranges(rows: Rows, group: Group, values: Floats, coefs: Floats) -> tuple[Floats, Floats]:
+    """`opttree.kernels.leaves.fit.output_ranges`, by products of matrices where they are worth it."""
+    plain = Leaves(values, coefs, np.zeros((0, 0)), np.zeros((0, 0)))
+    if not by_products(plain):
+        return narrow.output_ranges(rows, group, values, coefs)
+    lower, upper = values.copy(), values.copy()
+    leaf = np.full(len(rows.X), -1)
+    leaf[group.order] = np.repeat(np.arange(len(values)), np.diff(group.start))
+    for number, some, answer in answers(rows.X, leaf, plain):
+        Y = rows.Y[some]
+        low, high = Y.min(axis=0), Y.max(axis=0)
+        lower[number] = np.minimum(np.maximum(low, answer.min(axis=0)), high)
+        upper[number] = np.maximum(np.minimum(high, answer.max(axis=0)), low)
+    return lower, upper

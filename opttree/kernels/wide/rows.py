@@ -1,0 +1,114 @@
+"""Products with some rows of a table that is not copied, by BLAS where there are many columns of results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels.algebra.gram import FASTMATH
+from opttree.runtime.compiling.compiled import kernel
+from opttree.runtime.threads import each, share
+
+Floats = NDArray[np.float64]
+WIDE = 64  # more features than this are taken by this folder
+BLOCK = 4096  # rows whose columns are gathered at a time
+
+
+@kernel(fastmath=FASTMATH)
+def products_range(first, last, X, rows, x, out):
+    """``out_i = x . X[rows[i]]`` for some rows."""
+    p = X.shape[1]
+    for i in range(first, last):
+        s, xi = 0.0, X[rows[i]]
+        for k in range(p):
+            s += x[k] * xi[k]
+        out[i] = s
+
+
+@kernel(fastmath=FASTMATH)
+def sums_range(first, last, X, rows, c, bounds, out):
+    """``out[t] = sum_i c_i X[rows[i]]`` over the rows between two ``bounds``, for some ``t``; four rows at a time."""
+    p = X.shape[1]
+    for t in range(first, last):
+        g = out[t]
+        whole = bounds[t] + (bounds[t + 1] - bounds[t]) // 4 * 4
+        for i in range(bounds[t], whole, 4):
+            x0, x1, x2, x3 = X[rows[i]], X[rows[i + 1]], X[rows[i + 2]], X[rows[i + 3]]
+            c0, c1, c2, c3 = c[i], c[i + 1], c[i + 2], c[i + 3]
+            for k in range(p):
+                g[k] += (c0 * x0[k] + c1 * x1[k]) + (c2 * x2[k] + c3 * x3[k])
+        for i in range(whole, bounds[t + 1]):
+            x = X[rows[i]]
+            for k in range(p):
+                g[k] += c[i] * x[k]
+
+
+@kernel()
+def gather_range(first, last, X, rows, some, factor, out):
+    """``out[i] = factor_i X[rows[i], some]`` for some rows."""
+    for i in range(first, last):
+        x, own, f = X[rows[i]], out[i], factor[i]
+        for k in range(some.size):
+            own[k] = x[some[k]] * f
+
+
+class Part:
+    """Some rows of a table ``X (n, p)``, and a column of ones behind its columns."""
+
+    def __init__(self, X: Floats, rows: NDArray[np.integer]) -> None:
+        self.X, self.rows = X, rows
+        self.size, self.p = len(rows), X.shape[1]
+
+    def times(self, x: Floats) -> Floats:
+        """(m,) ``x[:p] . features + x[p]`` of each row."""
+        out = np.empty(self.size)
+        share(products_range, self.size, self.p, self.X, self.rows, x[:-1], out)
+        out += x[-1]
+        return out
+
+    def sums(self, c: Floats) -> Floats:
+        """(p + 1,) the sums of ``c_i (x_i, 1)``; the same for any number of threads."""
+        n = max(min(self.size // BLOCK, 16), 1)
+        out = np.zeros((n, self.p))
+        bounds = np.arange(n + 1) * self.size // n
+        share(sums_range, n, self.size / n * self.p, self.X, self.rows, c, bounds, out)
+        return np.append(out.sum(axis=0), c.sum())
+
+    def squares(self, h: Floats) -> Floats:
+        """(p + 1,) the sums of ``h_i`` times the squares of ``(x_i, 1)``."""
+        every, root = np.arange(self.p), np.sqrt(h)
+        found = np.zeros(self.p + 1)
+        for first in range(0, self.size, BLOCK):
+            B = self.columns(every, root, first, min(first + BLOCK, self.size), np.float64)
+            found += np.square(B, out=B).sum(axis=0)
+        return found
+
+    def columns(self, some: NDArray[np.intp], factor: Floats, first: int, last: int, dtype: Any) -> NDArray[Any]:
+        """(rows, columns + 1) the features ``some`` of rows ``first`` to ``last``, and ones, times ``factor`` (m,)."""
+        out = np.empty((last - first, some.size + 1), dtype)
+        part = self.X, self.rows[first:last], some, factor[first:last]
+        share(gather_range, last - first, some.size, *part, out)
+        out[:, -1] = factor[first:last]
+        return out
+
+    def gram(self, h: Floats, some: NDArray[np.intp], dtype: Any = np.float64) -> Floats:
+        """(s + 1, s + 1) the sum of ``h_i (x_i, 1)(x_i, 1)'`` over the features ``some``, by BLAS."""
+        root, q = np.sqrt(h), some.size + 1
+
+        def part(first: int) -> NDArray[Any]:
+            B = self.columns(some, root, first, min(first + BLOCK, self.size), dtype)
+            return B.T @ B
+
+        return sum(each(part, range(0, self.size, BLOCK)), np.zeros((q, q)))
+
+    def moments(self, h: Floats, Y: Floats) -> Floats:
+        """(K, p + 1) the sums of ``h_i y_i (x_i, 1)``, Y (m, K)."""
+        every, one = np.arange(self.p), np.ones(self.size)
+
+        def part(first: int) -> Floats:
+            last = min(first + BLOCK, self.size)
+            return (Y[first:last] * h[first:last, None]).T @ self.columns(every, one, first, last, np.float64)
+
+        return sum(each(part, range(0, self.size, BLOCK)), np.zeros((Y.shape[1], self.p + 1)))

@@ -1,0 +1,162 @@
+"""Nodes and leaves of many features or outputs: the same minimisers as the kernels for few."""
+
+import numpy as np
+import pytest
+
+from opttree import L1, Tree, TreeProblem
+from opttree.kernels import records
+from opttree.kernels.algebra import logistic as narrow_logistic
+from opttree.kernels.algebra.quadratic import minimise_quadratic
+from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
+from opttree.kernels.wide import leaves as wide, logistic as wide_logistic
+from opttree.kernels.wide.quadratic import minimise
+from opttree.kernels.wide.rows import Part
+
+
+def node(seed, m=300, p=90):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m + 50, p)) * rng.uniform(0.2, 2.0, p)
+    X[:, 3] = X[:, 2] + 1e-3 * rng.normal(size=m + 50)
+    rows = np.sort(rng.permutation(m + 50)[:m]).astype(np.int32)
+    u = np.where(X[rows] @ rng.normal(size=p) + 2.0 * rng.normal(size=m) > 0.0, 1.0, -1.0)
+    return X, rows, u * rng.uniform(0.0, 2.0, m) / m
+
+
+def objective(X, rows, u, offset, a, b, l1, l2):
+    z = X[rows] @ a - b + offset
+    return np.sum(np.abs(u) * np.logaddexp(0.0, -np.sign(u) * z)) + l1 * np.abs(a).sum() + l2 * np.sum(a * a)
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.01, 0.0), (0.003, 0.001), (0.0, 0.01)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_node_problems_have_the_minimiser_of_the_kernel(l1, l2, seed, monkeypatch):
+    X, rows, u = node(seed)
+    offset = np.random.default_rng(seed).normal(size=rows.size)
+    monkeypatch.setattr(wide_logistic, "WORKING", 20)  # the set has to grow
+    found = []
+    for fit in (narrow_logistic.fit_logistic, wide_logistic.fit_logistic):
+        a = np.zeros(X.shape[1])
+        if fit is wide_logistic.fit_logistic:
+            b, steps = fit(Part(X, rows), u, offset, a, 0.0, l1, l2, 1e-7, 100)
+        else:
+            b, steps = fit(X, rows, u, offset, a, 0.0, l1, l2, 1e-7, 100)
+        assert steps < 100
+        found.append((objective(X, rows, u, offset, a, b, l1, l2), a, b))
+    assert found[1][0] == pytest.approx(found[0][0], rel=1e-7)
+    np.testing.assert_allclose(found[1][1], found[0][1], atol=2e-3)
+
+
+def test_conjugate_gradients_take_more_features_than_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 700))
+    u = np.where(X[:, 0] > 0.0, 1.0, -1.0) / 40
+    rows, a = np.arange(40, dtype=np.int32), np.zeros(700)
+    b, _steps = wide_logistic.fit_logistic(Part(X, rows), u, None, a, 0.0, 0.0, 0.01, 1e-6, 50)
+    g = Part(X, rows).sums(wide_logistic._derivatives(u, X @ a - b)[0])
+    assert np.abs(g[:-1] + 0.02 * a).max() < 1e-5
+    assert abs(g[-1]) < 1e-5
+
+
+def test_a_fit_that_is_late_stays_where_it_is():
+    X, rows, u = node(0)
+    a = np.zeros(X.shape[1])
+    _b, steps = wide_logistic.fit_logistic(Part(X, rows), u, None, a, 0.0, 0.01, 0.0, 1e-7, 100, lambda: True)
+    assert steps == 0
+    assert not a.any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quadratic_programs_have_the_minimiser_of_the_faces(seed):
+    rng = np.random.default_rng(seed)
+    B = rng.normal(size=(200, 120)) @ np.diag(rng.uniform(0.1, 3.0, 120))
+    B[:, 1] = B[:, 0] + 0.01 * rng.normal(size=200)
+    H, C = B.T @ B / 200 + 1e-9 * np.eye(120), rng.normal(size=(3, 120))
+    V = np.zeros((3, 120))
+    minimise(H, C, 0.7, V)
+    for c, v in zip(C, V, strict=True):
+        other = np.zeros(120)
+        minimise_quadratic(H, c, 0.7, 119, other)
+        value = [c @ x + 0.5 * x @ H @ x + 0.7 * np.abs(x[:-1]).sum() for x in (v, other)]
+        assert value[0] <= value[1] + 1e-6 * abs(value[1])
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.3), (0.0, 0.0), (0.4, 0.0), (0.4, 0.1)])
+@pytest.mark.parametrize(("m", "p", "n_outputs"), [(200, 70, 1), (60, 12, 20), (50, 90, 2)])
+def test_leaves_have_the_minimiser_of_the_kernel(l1, l2, m, p, n_outputs, monkeypatch):
+    rng = np.random.default_rng(m + p)
+    X = rng.normal(size=(m + 9, p)) + rng.normal(size=p)
+    X[:, 1] = 3.0  # constant
+    X[:, 5] = X[:, 4]
+    Y = X @ rng.normal(size=(p, n_outputs)) + rng.normal(size=(m + 9, n_outputs))
+    rows, h = np.sort(rng.permutation(m + 9)[:m]).astype(np.int32), rng.uniform(0.5, 2.0, m)
+
+    def value_of(value, coef):
+        loss = np.sum(h[:, None] * (Y[rows] - X[rows] @ coef.T - value) ** 2)
+        return loss + l1 * np.abs(coef).sum() + l2 * np.sum(coef**2)
+
+    found = []
+    for limit in (None, 1500, 10):  # the kernel, one Gram matrix, working sets
+        value, coef = np.zeros(n_outputs), np.zeros((n_outputs, p))
+        if limit is None:
+            narrow.fit_linear(X, rows, h, Y[rows], l1, l2, value, coef)
+        else:
+            monkeypatch.setattr(wide, "LARGEST_GRAM", limit)
+            wide.fit_linear(X, rows, h, Y[rows], l1, l2, value, coef)
+        found.append((value_of(value, coef), value, coef))
+    scale = value_of(np.average(Y[rows], axis=0, weights=h), np.zeros((n_outputs, p)))
+    for other in found[1:]:
+        assert abs(other[0] - found[0][0]) < 2e-6 * scale
+        if l1 == 0.0:
+            np.testing.assert_allclose(other[2], found[0][2], atol=1e-3 if m < p and not l2 else 1e-6)
+
+
+def test_softmax_leaves_have_the_loss_of_the_kernel():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 80))
+    label = np.argmax(X[:, :4] + rng.normal(size=(300, 4)), axis=1).astype(float)
+    rows, h = np.arange(300, dtype=np.int32), np.full(300, 1.0 / 300)
+    value, coef = np.zeros((2, 4)), np.zeros((2, 4, 80))
+    wide.fit_softmax(X, rows, h, label, 0.0, 1e-3, value[0], coef[0])
+    group = records.Group(rows, np.array([0, 300]))
+    rule = records.Rows(X, label[:, None], h), group, records.Net(0.0, 1e-3), 1, value[1:], coef[1:]
+    narrow.fit_linear_leaves(narrow.softmaxes_range, *rule)
+    loss = []
+    for v, c in zip(value, coef, strict=True):
+        score = X @ c.T + v
+        own = score[np.arange(300), label.astype(int)]
+        loss.append(np.mean(np.log(np.exp(score).sum(axis=1)) - own) + 1e-3 * np.sum(c**2))
+    assert loss[0] == pytest.approx(loss[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "zero_one", "log"])
+def test_answers_and_losses_by_products_are_those_of_the_rows(loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 9))
+    Y = rng.normal(size=(200, 3)) if loss in ("squared", "absolute") else rng.integers(0, 3, 200)
+    problem = TreeProblem(X, Y, depth=2, leaves="linear", loss=loss)
+    A, b = rng.normal(size=(3, 9)), rng.normal(size=3)
+    tree = problem.fit_leaves(Tree.complete(A, b, 3, problem.classes))
+    leaf = tree.apply(X)
+    assert tree.linear_leaves
+    expected = row_outputs.outputs(X, leaf, tree.leaf_arrays), problem.row_losses(tree)
+    monkeypatch.setattr(wide, "WORK", 1)
+    assert wide.by_products(tree.leaf_arrays)
+    np.testing.assert_allclose(wide.outputs_at(X, leaf, tree.leaf_arrays), expected[0], atol=1e-12)
+    np.testing.assert_allclose(problem.row_losses(tree), expected[1], atol=1e-12)
+    if loss in ("squared", "absolute"):
+        bounded = problem.bound_leaves(tree)
+        np.testing.assert_allclose(bounded.lower, tree.lower, atol=1e-12)
+        np.testing.assert_allclose(bounded.upper, tree.upper, atol=1e-12)
+
+
+def test_a_pass_by_products_is_a_pass_by_rows(monkeypatch):
+    from solvers import TAO, solve
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 12))
+    Y = np.tanh(X @ rng.normal(size=(12, 3)))
+    problem = TreeProblem(X, Y, depth=2, leaves="linear", penalties=(L1(1e-4),))
+    found = [solve(problem, TAO(max_iter=4), random_state=0).objective]
+    monkeypatch.setattr(wide, "WORK", 1)
+    found.append(solve(problem, TAO(max_iter=4), random_state=0).objective)
+    assert found[1] == pytest.approx(found[0], rel=1e-6)
