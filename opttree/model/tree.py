@@ -14,13 +14,13 @@ from opttree.kernels import records, routing
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.kernels.smooth import subtree
-from opttree.kernels.wide import leaves as wide
 from opttree.model import dictionary
 from opttree.model.html import picture
 from opttree.model.late import late
 from opttree.model.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
 from opttree.model.text import tree_text
 from opttree.tables.encoding import Encoding, check_encoding
+from opttree.wide import leaves as wide
 
 LINKS = {"identity": codes.IDENTITY, "softmax": codes.SOFTMAX}
 

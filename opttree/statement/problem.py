@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from opttree.kernels import records
 from opttree.kernels.losses import codes
 from opttree.kernels.passes import reduced
-from opttree.kernels.wide import leaves as wide
 from opttree.model.convert import as_model
 from opttree.model.forest import Forest
 from opttree.model.structure import read_only, writable
@@ -25,6 +24,7 @@ from opttree.statement.numbers import LARGEST_SINGLE, NUMBERS, SMALLEST, check_n
 from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.statement.pruning import with_splits
 from opttree.tables.weights import check_weight
+from opttree.wide import leaves as wide
 
 Floats = NDArray[np.float64]
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.wide.logistic import fit_at_any_width
 from opttree.model.tree import Tree
 from opttree.runtime.calm import calm_threads
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.wide.logistic import fit_at_any_width
 from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, fitted, grown
 
 RIDGE = 1e-4  # l2 penalty relative to the node's weight: for separable clusters the weights would diverge without it

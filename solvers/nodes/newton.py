@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from opttree.kernels.passes.reduced import fit_nodes
 from opttree.kernels.records import Net
-from opttree.kernels.wide.logistic import fit_at_any_width, fit_logistic as fit_wide
-from opttree.kernels.wide.rows import WIDE, Part
 from opttree.problems import LevelProblem, NodeProblem
 from opttree.runtime.calm import calm_threads
 from opttree.runtime.clock import now
 from opttree.runtime.interrupts import interrupted
 from opttree.runtime.options import option
 from opttree.runtime.threads import each
+from opttree.wide.logistic import fit_at_any_width, fit_logistic as fit_wide
+from opttree.wide.rows import WIDE, Part
 from solvers.core.base import seconds_left
 from solvers.nodes.base import NodeSolver
 

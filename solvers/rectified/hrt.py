@@ -10,11 +10,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree.kernels.routing import goes_left, project
-from opttree.kernels.wide.leaves import fit_linear
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.tables.weights import n_rows
+from opttree.wide.leaves import fit_linear
 from solvers.core.base import Step, Steps
 from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, weighted_quantile
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from opttree.kernels.records import Net, Rows
 from opttree.kernels.smooth.first_order import lbfgs_memory
 from opttree.kernels.smooth.subtree import fit_leaves, fit_softmax_leaves
-from opttree.kernels.wide.logistic import fit_at_any_width
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SubtreeProblem
@@ -22,6 +21,7 @@ from opttree.runtime.calm import calm_threads
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.wide.logistic import fit_at_any_width
 from solvers.core.base import Solver, Step, Steps
 from solvers.core.result import Termination
 from solvers.initial import ClusterInit

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from opttree.kernels import records, routing
 from opttree.kernels.losses import codes
 from opttree.kernels.passes import reduced
-from opttree.kernels.wide import leaves as wide
 from opttree.model.tree import LINKS, Tree
 from opttree.problems import LevelProblem
 from opttree.statement import L1, L2, TreeProblem
+from opttree.wide import leaves as wide
 
 Floats = NDArray[np.float64]
 GROUP_WORK = 4_000_000  # numbers of X read per group of nodes, between two checks of the clock

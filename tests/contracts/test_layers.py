@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = [  # from the ground up: a room imports from rooms of the lines above its own only, by name or by a string
     {"runtime"},
     {"kernels", "tables", "methods"},
+    {"wide"},
     {"model"},
     {"statement", "plotting", "explain"},
     {"problems", "export"},

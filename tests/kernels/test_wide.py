@@ -8,9 +8,9 @@ from opttree.kernels import records
 from opttree.kernels.algebra import logistic as narrow_logistic
 from opttree.kernels.algebra.quadratic import minimise_quadratic
 from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
-from opttree.kernels.wide import leaves as wide, logistic as wide_logistic
 from opttree.kernels.wide.quadratic import minimise
-from opttree.kernels.wide.rows import Part
+from opttree.wide import leaves as wide, logistic as wide_logistic
+from opttree.wide.rows import Part
 
 
 def node(seed, m=300, p=90):

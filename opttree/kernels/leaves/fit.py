@@ -21,6 +21,8 @@ SOFTMAX_TOLERANCE = 1e-4
 CONSTANT = 1e-13  # a feature that differs from its mean by less, relative to it, is constant in the leaf
 LEAST_SIZE = 1e-150  # or by less than this, whose inverse would overflow
 NEWTON_STEPS = 5
+SMALLEST_ODDS = 1e-200  # sums below it are formed anew, relative to the largest
+LARGEST_SCORE = 600.0  # above the largest of a round's start: its exponential is finite
 
 
 @kernel()
@@ -156,25 +158,37 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
             score[i, k] = s
     u = np.empty(m)
     offset = np.empty(m)
+    odds, top = np.empty((m, n_classes)), np.empty(m)  # exp(score - top), of which a block changes one column
     steps = max(NEWTON_STEPS, m - m)  # not the constant: numba compiles a kernel anew for each that it is given
     for _ in range(SOFTMAX_ROUNDS):
         change = 0.0
+        for i in range(m):
+            top[i] = np.max(score[i])
+            for c in range(n_classes):
+                odds[i, c] = np.exp(score[i, c] - top[i])
         for k in range(n_classes):
             present = False
             for i in range(m):
-                top = -np.inf
-                for c in range(n_classes):
-                    if c != k:
-                        top = max(top, score[i, c])
-                s = 0.0
-                for c in range(n_classes):
-                    if c != k:
-                        s += np.exp(score[i, c] - top)
-                offset[i] = -(top + np.log(s))
-                u[i] = h[i] if label[i] == k else -h[i]
                 present = present or label[i] == k
             if not present:
                 continue
+            for i in range(m):
+                s = 0.0
+                for c in range(n_classes):
+                    s += odds[i, c] if c != k else 0.0
+                if s < SMALLEST_ODDS:  # all others are far below
+                    high = -np.inf
+                    for c in range(n_classes):
+                        if c != k:
+                            high = max(high, score[i, c])
+                    s = 0.0
+                    for c in range(n_classes):
+                        if c != k:
+                            s += np.exp(score[i, c] - high)
+                    offset[i] = -(high + np.log(s))
+                else:
+                    offset[i] = -(top[i] + np.log(s))
+                u[i] = h[i] if label[i] == k else -h[i]
             b, _steps = fit_logistic(X, rows, u, offset, coef[k], -value[k], l1, l2, 1e-3, steps)
             value[k] = -b
             for i in range(m):
@@ -183,6 +197,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
                     s += coef[k, j] * X[rows[i], j]
                 change = max(change, abs(s - score[i, k]))
                 score[i, k] = s
+                odds[i, k] = np.exp(min(s - top[i], LARGEST_SCORE))
         if l1 > 0.0 or l2 > 0.0:
             for j in range(p):
                 shift = np.mean(coef[:, j]) if l2 > 0.0 else np.median(coef[:, j])

@@ -1,1 +1,1 @@
-"""Nodes and leaves of many features, or of many outputs: few long products instead of loops over rows."""
+"""Kernels for many features: products with rows in place, and quadratic programs by coordinates."""

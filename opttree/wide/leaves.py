@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh
-from scipy.special import logsumexp
 
 from opttree.kernels.algebra.quadratic import JITTER, RANK
 from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
@@ -18,11 +16,11 @@ from opttree.kernels.losses import rows as row_losses
 from opttree.kernels.losses.codes import ABSOLUTE, IDENTITY, SMALLEST_PROBABILITY, SQUARED, TABLE, ZERO_ONE
 from opttree.kernels.passes.reduced import group_rows
 from opttree.kernels.records import Group, Leaves, Net, Rows
-from opttree.kernels.wide.logistic import fit_logistic, step_on_some
 from opttree.kernels.wide.quadratic import minimise
-from opttree.kernels.wide.rows import WIDE, Part
 from opttree.runtime.calm import calm_threads
 from opttree.runtime.threads import each
+from opttree.wide.logistic import fit_logistic, step_on_some
+from opttree.wide.rows import WIDE, Part
 
 Floats = NDArray[np.float64]
 MANY = 8  # outputs
@@ -72,6 +70,8 @@ def _ridge(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
     """Weights (K, p) and constants (K,) from the Gram matrix and the moments (K, p + 1): of several solutions that of
     least norm, in units of the features' root mean square, see `opttree.kernels.algebra.quadratic.least_norm`.
     """
+    from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # imported late: a tree that predicts needs none
+
     mass = G[-1, -1]
     unit = np.sqrt((np.diag(G)[:-1] + l2) / mass)
     used = np.flatnonzero(unit > 0.0)
@@ -97,6 +97,8 @@ def _ridge(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
 
 def _ridge_by_rows(part: Part, h: Floats, Y: Floats, l2: float) -> tuple[Floats, Floats]:
     """`_ridge` where there are no more rows than features, by their products."""
+    from scipy.linalg import cho_solve, cholesky
+
     mass, every = h.sum(), np.arange(part.p)
     A = part.columns(every, np.ones(part.size), 0, part.size, np.float64)[:, :-1]
     mean = h @ A / mass
@@ -155,7 +157,9 @@ def fit_softmax(
                 offset = -(top + np.log(odds[:, :k].sum(axis=1) + odds[:, k + 1 :].sum(axis=1)))
             lost = ~np.isfinite(offset)  # all others are far below
             if lost.any():
-                offset[lost] = -logsumexp(np.delete(score[lost], k, axis=1), axis=1)
+                others = np.delete(score[lost], k, axis=1)
+                high = others.max(axis=1, keepdims=True)
+                offset[lost] = -(high[:, 0] + np.log(np.exp(others - high).sum(axis=1)))
             u = np.where(label == k, h, -h)
             b, _steps = fit_logistic(part, u, offset, coef[k], -value[k], l1, l2, 1e-3, narrow.NEWTON_STEPS)
             value[k] = -b

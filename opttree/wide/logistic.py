@@ -13,15 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse.linalg import LinearOperator, cg
-from scipy.special import expit
 
 from opttree.kernels.algebra.logistic import ARMIJO_SIGMA, MAX_TRIALS, MOST_MARGIN, ROUNDING, fit_logistic as narrow
 from opttree.kernels.algebra.quadratic import JITTER as QUADRATIC_JITTER
 from opttree.kernels.wide.quadratic import minimise
-from opttree.kernels.wide.rows import WIDE, Part
 from opttree.runtime.calm import calm_threads
+from opttree.wide.rows import WIDE, Part
 
 Floats = NDArray[np.float64]
 WORKING = 256  # features of a working set, or twice as many as are not zero
@@ -42,8 +39,10 @@ def _loss(u: Floats, z: Floats) -> float:
 
 def _derivatives(u: Floats, z: Floats) -> tuple[Floats, Floats]:
     """First and second derivatives of each row's loss with respect to its margin."""
-    right, weight = expit(z), np.abs(u)
-    return weight * (right - (u > 0.0)), weight * right * (1.0 - right)
+    e, weight = np.exp(-np.abs(z)), np.abs(u)
+    s = 1.0 / (1.0 + e)
+    right = np.where(z >= 0.0, s, e * s)  # the sigmoid
+    return weight * (right - (u > 0.0)), weight * s * s * e
 
 
 def _violation(g: Floats, x: Floats, l1: float, l2: float) -> float:
@@ -91,6 +90,8 @@ def step_on_some(part: Part, curvature: Floats, g: Floats, x: Floats, l1: float,
 
 def full_step(part: Part, curvature: Floats, g: Floats, x: Floats, l2: float) -> Floats:
     """The minimiser of the quadratic model around ``x`` plus a ridge, by a factorisation of the Hessian."""
+    from scipy.linalg import cho_factor, cho_solve  # imported late: a tree that predicts needs none
+
     H = part.gram(curvature, np.arange(part.p))
     ridge = np.append(np.full(part.p, 2.0 * l2), 0.0)
     # the same jitter for all coordinates: without curvature the model is unbounded in some directions
@@ -101,6 +102,8 @@ def full_step(part: Part, curvature: Floats, g: Floats, x: Floats, l2: float) ->
 
 def step_by_gradients(part: Part, curvature: Floats, g: Floats, x: Floats, l2: float) -> Floats:
     """The minimiser of the quadratic model around ``x`` plus a ridge, by conjugate gradients."""
+    from scipy.sparse.linalg import LinearOperator, cg
+
     ridge = np.append(np.full(x.size - 1, 2.0 * l2), 0.0)
     diagonal = part.squares(curvature)
     ridge = ridge + 1e-10 * diagonal.mean()

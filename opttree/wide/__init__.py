@@ -1,0 +1,1 @@
+"""Nodes and leaves of many features, or of many outputs: few long products instead of loops over rows."""
