@@ -25,6 +25,7 @@ from opttree.wide.rows import WIDE, Part
 Floats = NDArray[np.float64]
 MANY = 8  # outputs
 LARGEST_GRAM = 1500  # features, under an l1 penalty: with more, each output has a working set of its own
+TINY = 1e-300  # a diagonal of zeros
 LASSO_ROUNDS, LASSO_TOLERANCE = 30, 1e-9  # of working sets; decrease, relative to the loss of a constant
 WORK = 2**15  # weights of a leaf (outputs times features) from which on answers are products of matrices
 
@@ -97,7 +98,7 @@ def _ridge(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
 
 def _ridge_by_rows(part: Part, h: Floats, Y: Floats, l2: float) -> tuple[Floats, Floats]:
     """`_ridge` where there are no more rows than features, by their products."""
-    from scipy.linalg import cho_solve, cholesky
+    from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh
 
     mass, every = h.sum(), np.arange(part.p)
     A = part.columns(every, np.ones(part.size), 0, part.size, np.float64)[:, :-1]
@@ -110,10 +111,14 @@ def _ridge_by_rows(part: Part, h: Floats, Y: Floats, l2: float) -> tuple[Floats,
         A /= np.where(unit > 0.0, unit, 1.0)
     center = h @ Y / mass
     S = A @ A.T
-    S[np.diag_indices_from(S)] += l2 if l2 > 0.0 else 10.0 * RANK * max(np.trace(S), 1e-300) / len(S)
-    alpha = cho_solve(
-        (cholesky(S, lower=True, check_finite=False), True), np.sqrt(h)[:, None] * (Y - center), check_finite=False
-    )
+    S[np.diag_indices_from(S)] += l2 if l2 > 0.0 else 10.0 * RANK * max(np.trace(S), TINY) / len(S)
+    r = np.sqrt(h)[:, None] * (Y - center)
+    try:
+        alpha = cho_solve((cholesky(S, lower=True, check_finite=False), True), r, check_finite=False)
+    except LinAlgError:  # columns of very different size
+        size, axes = eigh(S, check_finite=False)
+        kept = size > RANK * max(size.max(initial=0.0), TINY)
+        alpha = axes[:, kept] @ ((axes[:, kept].T @ r) / size[kept, None])
     coef = (alpha.T @ A) / np.where(unit > 0.0, unit, 1.0)
     return coef, center - coef @ mean
 

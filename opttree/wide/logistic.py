@@ -90,31 +90,44 @@ def step_on_some(part: Part, curvature: Floats, g: Floats, x: Floats, l1: float,
 
 def full_step(part: Part, curvature: Floats, g: Floats, x: Floats, l2: float) -> Floats:
     """The minimiser of the quadratic model around ``x`` plus a ridge, by a factorisation of the Hessian."""
-    from scipy.linalg import cho_factor, cho_solve  # imported late: a tree that predicts needs none
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve  # imported late: a tree that predicts needs none
 
     H = part.gram(curvature, np.arange(part.p))
     ridge = np.append(np.full(part.p, 2.0 * l2), 0.0)
     # the same jitter for all coordinates: without curvature the model is unbounded in some directions
     H[np.diag_indices_from(H)] += ridge + QUADRATIC_JITTER * np.trace(H) / len(H) + TINY
-    new: Floats = x - cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), g + ridge * x)
-    return new
+    try:
+        new: Floats = x - cho_solve(cho_factor(H, overwrite_a=True, check_finite=False), g + ridge * x)
+    except LinAlgError:
+        return step_by_gradients(part, curvature, g, x, l2)
+    return new if np.all(np.isfinite(new)) else x.copy()
 
 
 def step_by_gradients(part: Part, curvature: Floats, g: Floats, x: Floats, l2: float) -> Floats:
-    """The minimiser of the quadratic model around ``x`` plus a ridge, by conjugate gradients."""
-    from scipy.sparse.linalg import LinearOperator, cg
-
+    """The minimiser of the quadratic model around ``x`` plus a ridge, by conjugate gradients with the diagonal of the
+    Hessian as preconditioner.
+    """
     ridge = np.append(np.full(x.size - 1, 2.0 * l2), 0.0)
+    r = -(g + ridge * x)
     diagonal = part.squares(curvature)
-    ridge = ridge + 1e-10 * diagonal.mean()
-    diagonal = np.where(diagonal + ridge > 0.0, diagonal + ridge, 1.0)
-    shape = x.size, x.size
-    H = LinearOperator(shape, lambda d: part.sums(curvature * part.times(d)) + ridge * d, dtype=np.float64)
-    M = LinearOperator(shape, lambda r: r / diagonal, dtype=np.float64)
-    penalty = np.append(2.0 * l2 * x[:-1], 0.0)
-    d, _info = cg(H, -(g + penalty), rtol=CG_TOLERANCE, maxiter=CG_STEPS, M=M)
-    new: Floats = x + d
-    return new
+    ridge = ridge + QUADRATIC_JITTER * diagonal.mean() + TINY
+    diagonal = diagonal + ridge
+    new = x.copy()
+    with np.errstate(over="ignore", invalid="ignore"):  # of rows far from the hyperplane, where there is no curvature
+        d = r / diagonal
+        size = start = float(r @ d)
+        for _ in range(CG_STEPS):
+            if not size > CG_TOLERANCE**2 * start:
+                break
+            bent = part.sums(curvature * part.times(d)) + ridge * d
+            along = float(d @ bent)
+            if not 0.0 < along < np.inf:
+                break
+            new += (size / along) * d
+            r -= (size / along) * bent
+            before, size = size, float(r @ (r / diagonal))
+            d = r / diagonal + (size / before) * d
+    return new if np.all(np.isfinite(new)) else x.copy()
 
 
 def fit_logistic(

@@ -160,3 +160,38 @@ def test_a_pass_by_products_is_a_pass_by_rows(monkeypatch):
     monkeypatch.setattr(wide, "WORK", 1)
     found.append(solve(problem, TAO(max_iter=4), random_state=0).objective)
     assert found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_columns_of_very_different_size_leave_leaves_finite():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 90)) * 10.0 ** rng.integers(-60, 60, 90)
+    Y, h = rng.normal(size=(40, 2)), np.ones(40)
+    for l2 in (0.0, 1e-3, 10.0):
+        value, coef = np.zeros(2), np.zeros((2, 90))
+        wide.fit_linear(X, np.arange(40, dtype=np.int32), h, Y, 0.0, l2, value, coef)
+        assert np.isfinite(coef).all()
+        assert np.sum((Y - X @ coef.T - value) ** 2) <= 1.001 * np.sum((Y - Y.mean(axis=0)) ** 2)
+
+
+def test_rows_far_from_the_hyperplane_leave_weights_finite():
+    X, rows, u = node(0)
+    for l1, l2 in ((0.01, 0.0), (0.0, 0.01), (0.0, 0.0)):
+        a = 1e5 * np.random.default_rng(1).normal(size=X.shape[1])
+        b, _steps = wide_logistic.fit_logistic(Part(X, rows), u, None, a, 0.0, l1, l2, 1e-2, 5)
+        assert np.isfinite(a).all()
+        assert np.isfinite(b)
+
+
+@pytest.mark.parametrize(("n", "p", "n_outputs"), [(50, 3000, 1), (400, 1000, 50)])
+def test_a_limit_holds_on_wide_tables(n, p, n_outputs):
+    from solvers import TAO, solve
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    Y = np.tanh(X[:, :10] @ rng.normal(size=(10, n_outputs))) + rng.normal(size=(n, n_outputs))
+    problem = TreeProblem(X, Y, depth=5, leaves="linear", penalties=(L1(1e-3),))
+    solver = TAO(max_iter=10_000, tol=0.0, patience=10_000)
+    solve(problem, solver, time_limit=0.1, random_state=0)
+    result = solve(problem, solver, time_limit=0.3, random_state=0)
+    assert result.seconds - result.compile_seconds < 2.0
+    assert np.isfinite(result.objective)
