@@ -17,9 +17,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from experiments.benchmarks.common import Row, peak, script
-from experiments.benchmarks.wide import SIDE, rmse, table
+from experiments.benchmarks.wide import SIDE, rmse, solver_of, table
 from opttree import TreeProblem
-from solvers import TAO, NewtonNode, RandomInit, solve
+from solvers import solve
 
 STRENGTHS = (0.001, 0.003, 0.01, 0.03)
 N_OUTPUTS = 64
@@ -28,16 +28,8 @@ SOME = 0.25  # of the pixels, at each split of the other libraries
 
 def tree(X: np.ndarray, Y: np.ndarray, depth: int, passes: int, strength: float, seed: int) -> Any:
     """A tree with linear leaves."""
-    solver = TAO(
-        max_iter=passes,
-        init=RandomInit(),
-        node_solver=NewtonNode(max_iter=2),
-        split_lasso=strength,
-        leaf_lasso=strength,
-        min_linear_rows=20,
-        constant_iterations=1,
-    )
-    return solve(TreeProblem(X, Y, depth=depth, leaves="linear"), solver, random_state=seed).tree
+    problem = TreeProblem(X, Y, depth=depth, leaves="linear")
+    return solve(problem, solver_of(passes, strength), random_state=seed).tree
 
 
 def others(n_trees: int) -> dict[str, Any]:

@@ -66,19 +66,24 @@ def table(n: int, p: int, n_outputs: int, part: str = "train") -> tuple[np.ndarr
     return X, np.where(X[:, :1] > 0.0, X[:, :10] @ mix, -X[:, :10] @ mix) + rng.normal(size=(n, n_outputs))
 
 
+def solver_of(passes: int, lasso: float) -> TAO:
+    """TAO from random hyperplanes, with the same l1 penalty in nodes and linear leaves."""
+    return TAO(
+        max_iter=passes,
+        init=RandomInit(),
+        node_solver=NewtonNode(max_iter=2),
+        split_lasso=lasso,
+        leaf_lasso=lasso,
+        min_linear_rows=20,
+        constant_iterations=1,
+    )
+
+
 def measure(n: int, p: int, n_outputs: int, depth: int, passes: int, limit: float) -> dict[str, Any]:
     """One fit of a tree with linear leaves."""
     X, Y = table(n, p, n_outputs)
     problem = TreeProblem(X, Y, depth=depth, leaves="linear")
-    solver = TAO(
-        max_iter=passes,
-        init=RandomInit(),
-        node_solver=NewtonNode(max_iter=2),
-        split_lasso=LASSO,
-        leaf_lasso=LASSO,
-        min_linear_rows=20,
-        constant_iterations=1,
-    )
+    solver = solver_of(passes, LASSO)
     solve(TreeProblem(X[:200], Y[:200], depth=2, leaves="linear"), solver, random_state=0)  # compiles
     started, cpu = time.perf_counter(), time.process_time()
     result = solve(problem, solver, random_state=0, time_limit=limit)

@@ -86,6 +86,15 @@ def _raise_merged(z: NDArray[np.float64], rows: NDArray[np.intp], new: NDArray[n
     z[rows] = number.view(np.float64)[group]
 
 
+def orders_of(X: NDArray[np.float64]) -> NDArray[np.int32]:
+    """(p, n) rows in increasing order of each feature."""
+    order, width = np.empty(X.shape[::-1], np.int32), max(NUMBERS // max(len(X), 1), 1)
+    for first in range(0, len(order), width):
+        columns = np.ascontiguousarray(X[:, first : first + width].T)
+        order[first : first + width] = np.argsort(columns, axis=1, kind="stable")
+    return order
+
+
 def ranks_of(values: NDArray[Any], order: NDArray[np.integer] | None = None) -> NDArray[np.int32]:
     """(p, n) the number of each value among the different values of its row; ``order``: positions that sort the rows of
     ``values (p, n)``.

@@ -20,7 +20,15 @@ from opttree.model.tree import LINKS, Tree
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
 from opttree.statement.joint_leaves import fit_jointly
 from opttree.statement.losses import NAMED, Loss
-from opttree.statement.numbers import LARGEST_SINGLE, NUMBERS, SMALLEST, check_numbers, in_same_order, ranks_of
+from opttree.statement.numbers import (
+    LARGEST_SINGLE,
+    NUMBERS,
+    SMALLEST,
+    check_numbers,
+    in_same_order,
+    orders_of,
+    ranks_of,
+)
 from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.statement.pruning import with_splits
 from opttree.tables.weights import check_weight
@@ -295,12 +303,7 @@ class TreeProblem:
     @cached_property
     def presorted(self) -> NDArray[np.int32]:
         """(p, n) rows in increasing order of each feature; computed on first use."""
-        order = np.empty((self.n_features, self.n_samples), np.int32)
-        width = max(NUMBERS // self.n_samples, 1)
-        for first in range(0, self.n_features, width):
-            columns = np.ascontiguousarray(self.X[:, first : first + width].T)
-            order[first : first + width] = np.argsort(columns, axis=1, kind="stable")
-        return order
+        return orders_of(self.X)
 
     @cached_property
     def ranks(self) -> NDArray[np.int32]:

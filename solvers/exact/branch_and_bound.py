@@ -26,6 +26,8 @@ from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
 from solvers.exact.early import (
     ALONE_LATE,
+    ALONE_LATEST,
+    ALONE_SHARE,
     DEEP_ROWS,
     LATE,
     LEAST,
@@ -202,9 +204,13 @@ class BranchAndBound(Solver):
 
     def _end_of_blocks(self, began: float) -> float:
         """When the blocks that come before the search end."""
-        allowed = math.inf if self.time_limit is None else self.time_limit - (now() - began)
-        left = max(min(allowed, seconds_left()), 0.0)
+        left = self._left(began)
         return now() + min(max(SHARE * left, min(LEAST, 0.5 * left)), LONGEST)
+
+    def _left(self, began: float) -> float:
+        """Seconds to the nearer one of the time limits."""
+        allowed = math.inf if self.time_limit is None else self.time_limit - (now() - began)
+        return max(min(allowed, seconds_left()), 0.0)
 
     def _searched(self, search: Search | Restricted, blocks: Iterator[float] | None, rng: Rng) -> Steps:
         """Incumbents and bounds of ``search`` to its end, and the bounds of ``blocks`` beside it."""
@@ -259,7 +265,8 @@ class BranchAndBound(Solver):
         seen, began, spent = None, now(), 0.0
         asked, beside = blocks is not None, 0.0
         problem = search.exact.problem
-        wait = 0.0 if problem.n_samples > ROWS.get(problem.depth, DEEP_ROWS) else ALONE_LATE
+        several = problem.n_samples > ROWS.get(problem.depth, DEEP_ROWS)
+        wait = 0.0 if several else min(max(ALONE_LATE, ALONE_SHARE * self._left(began)), ALONE_LATEST)
         deep = isinstance(search, Search) and search.is_deep
         ahead = trees_ahead(search.exact) if deep else iter(())
         for _ in search.run():

@@ -33,7 +33,8 @@ LEAST = 0.3  # seconds for blocks, where a second is left
 EPSILON = float(np.finfo(float).eps)
 SLACK = 1e-11  # relative, of a bound: rounding in sums
 LATE = 0.1  # seconds after which a search without a bound is given one
-ALONE_LATE = 0.5  # the same, of a table that is one block: its bound is a second search of all rows
+ALONE_LATE, ALONE_LATEST = 0.5, 3.0  # the same, of a table that is one block: its bound is a second search of all rows
+ALONE_SHARE = 0.05  # of the time that is left, between these two
 MEMORY = 16.0  # mebibytes of a block's histograms
 
 
@@ -135,7 +136,7 @@ def blocks_bounds(problem: TreeProblem, max_splits: int | None, seconds: float, 
     max_splits : int or None
         Largest number of branch nodes.
     seconds : float
-        After which it ends; infinite: the caller stops it. It yields some ten times a second.
+        After which it ends; infinite: the caller stops it. It yields while a block is searched, too.
     rng : numpy.random.Generator
         Draws the blocks.
 
@@ -148,15 +149,12 @@ def blocks_bounds(problem: TreeProblem, max_splits: int | None, seconds: float, 
     size, rounds = ROWS.get(problem.depth, DEEP_ROWS), ROUNDS.get(problem.depth, DEEP_ROUNDS)
     rounds = SLOWER + rounds if problem.depth == 3 and problem.loss_function.form == "entropy" else rounds
     rounds = ((1, ALONE),) if n <= size else rounds  # the one block is what is searched
-    low, lacking = np.zeros(-(-n // size)), np.ones(-(-n // size))
-    bound = 0.0
+    low, bound = np.zeros(-(-n // size)), 0.0
     for together, lack in rounds:
         if together > 1 and (together * size >= n or together * size * problem.n_features > LARGEST):
             return
         for first in range(0, low.size, together):
             some = slice(first, first + together)
-            if together == 1 and lacking[first] <= lack:
-                continue
             rows = np.sort(order[first * size : (first + together) * size])
             weight, before, others = float(np.sum(problem.w[rows])), low[some].sum(), low.sum() - low[some].sum()
             exact = ExactTreeProblem(problem.sample(rows, min_leaf=1), max_splits)
@@ -171,7 +169,6 @@ def blocks_bounds(problem: TreeProblem, max_splits: int | None, seconds: float, 
                 search.stop()
             low[some] = 0.0
             low[first] = max(before, weight * search.bound)
-            lacking[first] = lack
             bound = max(bound, float(low.sum()))  # which may round otherwise
             yield bound
             if now() > until:

@@ -60,7 +60,9 @@ def _built(exact: ExactTreeProblem, rows: Rows, depth: int, root: int | None) ->
     price = (SplitPrice(problem.price_per_split / share),) if problem.price_per_split else ()
     part = problem.sample(rows, depth=levels, penalties=price, constraints=())
     if FEW * len(rows) > problem.n_samples:
-        part.__dict__["presorted"] = _orders(problem.presorted, rows)  # which sorting takes much longer to find
+        kept = np.zeros(problem.n_samples, np.bool_)
+        kept[rows] = True
+        part.with_order(problem.presorted, kept)  # which sorting takes much longer to find
     allowed = np.tile(exact.ranks.max(axis=1) > 0, (2**levels - 1, 1))
     if root is not None:
         allowed[0] = np.arange(problem.n_features) == root
@@ -84,17 +86,6 @@ def _built(exact: ExactTreeProblem, rows: Rows, depth: int, root: int | None) ->
             splits[place] = feature, own[left].max()
             pending += [(2 * place + 1, some[left]), (2 * place + 2, some[~left])]
     return splits
-
-
-def _orders(order: NDArray[np.int32], rows: Rows) -> NDArray[np.int32]:
-    """(p, m) orders of some rows, in increasing numbers, from those (p, n) of all."""
-    place = np.full(order.shape[1], -1, np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    found = np.empty((len(order), len(rows)), np.int32)
-    for own, every in zip(found, order, strict=True):
-        placed = place[every]
-        own[:] = placed[placed >= 0]
-    return found
 
 
 def _rows_at(exact: ExactTreeProblem, splits: Splits, place: int) -> Rows:

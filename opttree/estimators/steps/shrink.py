@@ -23,7 +23,7 @@ from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.statement import L1, TreeProblem
-from opttree.statement.numbers import NUMBERS
+from opttree.statement.numbers import orders_of
 from opttree.statement.shrinkage import codes_of, observations, refusal, shrinker, softer, tempered
 from opttree.tables.checks import TableWarning
 from opttree.tables.encoding import rows_of
@@ -246,12 +246,7 @@ class Parts:
     @cached_property
     def _order(self) -> NDArray[np.int32]:
         """(p, m) the rows in increasing order of each feature."""
-        order = np.empty((self.problem.n_features, self.rows.size), np.int32)
-        width = max(NUMBERS // self.rows.size, 1)
-        for first in range(0, len(order), width):
-            columns = np.ascontiguousarray(self.problem.X[self.rows, first : first + width].T)
-            order[first : first + width] = np.argsort(columns, axis=1, kind="stable")
-        return order
+        return orders_of(self.problem.X[self.rows])
 
     def train(self, k: int) -> TreeProblem:
         """The problem on the rows of all folds but ``k``; the folds share the order of axis-aligned features."""
