@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -98,7 +99,9 @@ class TreeEstimator(Options, BaseEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n, p)
-            Rows. A table may have categories, dates and missing values, see ``categorical_features``.
+            Rows. A table may have categories, dates and missing values, see ``categorical_features``. SciPy's sparse
+            matrices and arrays, and DataFrames of sparse columns, stay sparse in TAO's trees and forests and in boosted
+            axis-aligned trees.
         y : array-like of shape (n,) or (n, K)
             Numbers, or labels.
         sample_weight : array-like of shape (n,), optional
@@ -232,7 +235,7 @@ class TreeEstimator(Options, BaseEstimator):
         """The fitted model."""
         return self.tree_
 
-    def _validated(self, X: Any) -> Floats:
+    def _validated(self, X: Any) -> Any:
         """The features of new rows, as the model takes them; NotFittedError before `fit`."""
         check_is_fitted(self, "result_")
         Z, transformer = read_new(self, X), getattr(self, "transformer_", None)
@@ -241,6 +244,7 @@ class TreeEstimator(Options, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = True
+        tags.input_tags.sparse = self.recipe.sparse
         return tags
 
     def apply(self, X: Any) -> NDArray[np.int32]:
@@ -283,8 +287,20 @@ class TreeEstimator(Options, BaseEstimator):
         X = self._validated(X)
         return self.tree_.decision_path(X)
 
-    def to_text(self) -> str:
+    def to_text(self, feature_names: Sequence[str] | None = None, most_terms: int | None = None) -> str:
         """The tree as text, with the feature names seen in `fit`.
+
+        Parameters
+        ----------
+        feature_names : sequence of str, optional
+            Names of the features in their place, such as the words of a sparse table.
+        most_terms : int, optional
+            Terms of a split or of a linear leaf that are shown, the largest; by default all.
+
+        Returns
+        -------
+        str
+            Lines of text.
 
         Examples
         --------
@@ -295,9 +311,9 @@ class TreeEstimator(Options, BaseEstimator):
         'if x8 <= -0.001054:'
         """
         check_is_fitted(self, "result_")
-        if getattr(self, "encoder_", None) is not None:
-            return self.tree_.to_text()
-        return self.tree_.to_text(getattr(self, "feature_names_in_", None))
+        if feature_names is None and getattr(self, "encoder_", None) is None:
+            feature_names = getattr(self, "feature_names_in_", None)
+        return self.tree_.to_text(feature_names, most_terms=most_terms)
 
     def to_html(self, **options: Any) -> str:
         """The fitted model as an HTML page of branches that open and close.

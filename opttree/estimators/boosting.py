@@ -85,7 +85,13 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
         seed = int(np.random.default_rng().integers(2**31 - 1))
     kinds, signs = kinds_of(options), monotone_signs(options)
     held_out = options.validation_fraction is not None or fit.valid is not None
-    linear = signs is None and kinds[0] != "cart" and problem.leaves == "linear" and problem.loss == "squared"
+    linear = (
+        signs is None
+        and not problem.is_sparse
+        and kinds[0] != "cart"
+        and problem.leaves == "linear"
+        and problem.loss == "squared"
+    )
     small = problem.n_samples < FEW_ROWS and problem.n_features <= MOST_FEATURES
     starts = [None, "cv"] if held_out and linear and small else [None]
     share = None if fit.time_limit is None else fit.time_limit / (len(kinds) + len(starts) - 1)
@@ -125,6 +131,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 RECIPE = Recipe(
     solver=lambda options, problem, valid: _boosting(options, kinds_of(options)[0], valid),
+    sparse=True,
     terms=_terms,
     outputs=output_units,
     solve=_solve,

@@ -35,6 +35,7 @@ __all__ = ["TAOForestClassifier", "TAOForestRegressor"]
 
 ROWS_PER_PARAMETER = 2.5  # rows per parameter of a linear leaf, which sets the default depth
 DEPTHS = (2, 10)
+SPARSE_SIZE = 9  # features, for which the default depth is that of constant leaves on sparse tables
 FEWEST_TREES, MOST_TREES = 30, 100  # where their number is left to the forest
 SEARCH_TREES = 8  # trees of the small forest fitted for each depth in the depth search
 DEEPEST = 14
@@ -178,7 +179,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
         if levels is None:
             began = now()
             if options.max_depth is None:
-                levels = default_depth(*problem.X.shape)
+                levels = default_depth(problem.n_samples, SPARSE_SIZE if problem.is_sparse else problem.n_features)
             else:
                 levels, attributes["cv_results_"] = _search(options, problem, seed, time_limit)
             if time_limit is not None:
@@ -214,7 +215,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
 def _is_stacked(options: Estimator, problem: TreeProblem) -> bool:
     """Whether the forest has trees of several kinds."""
     small = problem.n_samples < STACKED_ROWS and trees_of(options) >= STACKED_TREES
-    usual = options.kind == "auto" and not is_printed(options)
+    usual = options.kind == "auto" and not is_printed(options) and not problem.is_sparse
     return options.kind == "stacked" or (usual and small and not options.warm_start)
 
 
@@ -260,7 +261,7 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     n_outputs, more = fit.problem.n_outputs, goes_on(options)
     if isinstance(result.tree, Tree):  # the time was up before the first tree
         forest = as_forest(with_training(scaling.unscale(result.tree), X, weight), n_outputs)
-        unseen = np.full((len(X), n_outputs), np.nan)
+        unseen = np.full((len(weight), n_outputs), np.nan)
         return {"forest_": forest, "depth_": 0, "oob_loss_": np.nan, "oob_prediction_": unseen}
     if more and trees_of(options) == len(options.forest_.trees):
         return {"forest_": options.forest_}
@@ -273,7 +274,7 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     kind = bridge.solvers.ensembles.KINDS[int(info["kind"])]
     chosen = is_searched(options) and kind not in ("cart", "extra")
     answers, counts = new.outside
-    outside = np.full((len(X), answers.shape[1]), np.nan)
+    outside = np.full((len(weight), answers.shape[1]), np.nan)
     outside[np.flatnonzero(weight)[counts > 0]] = answers[counts > 0]
     attributes = {
         "forest_": new,
@@ -313,6 +314,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 RECIPE = Recipe(
     solver=lambda options, problem, valid: _forest(options),
+    sparse=True,
     terms=_terms,
     solve=_solve,
     model=_model,

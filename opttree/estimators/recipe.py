@@ -30,12 +30,12 @@ Units = tuple[Floats, Floats]  # offsets and units of columns
 class Rows:
     """The training rows as numbers.
 
-    X, y, weight : features (n, p), targets (n,) or (n, K), and weights (n,).
+    X, y, weight : features (n, p), an array or sparse rows, targets (n,) or (n, K), and weights (n,).
     table : the table that ``X`` encodes, or None.
     several : labels and codes of several outputs of a classifier, which ``y`` joins, or None.
     """
 
-    X: Floats
+    X: Any
     y: NDArray[Any]
     weight: Floats
     table: Any = None
@@ -65,9 +65,9 @@ class Fit:
     transformer: Any = None
 
     @property
-    def X(self) -> Floats:  # noqa: N802
+    def X(self) -> Any:  # noqa: N802
         """(n, p) the features of all rows, transformed but not scaled."""
-        X: Floats = self.rows.X if self.transformer is None else self.transformer.transform(self.rows.X)
+        X: Any = self.rows.X if self.transformer is None else self.transformer.transform(self.rows.X)
         return X
 
 
@@ -111,6 +111,7 @@ class Recipe:
     transform : what transforms features before they are scaled, fitted to rows, or None.
     importances : of each feature of the encoded table; None: by explained variance.
     depths, usual_depth : depths that ``max_depth="auto"`` chooses from, and the one where it cannot.
+    sparse : whether its solver takes sparse tables, which then stay sparse.
     stream : how it learns from chunks of rows, a `steps.stream.Stream`, or None.
     """
 
@@ -130,6 +131,7 @@ class Recipe:
     importances: Callable[[Estimator, Model], Floats] | None = None
     depths: tuple[int, ...] = ()
     usual_depth: int = 6
+    sparse: bool = False
     stream: Any = None
 
 

@@ -41,7 +41,7 @@ def _usual_init(options: Estimator, problem: TreeProblem) -> Any:
     """The initial tree of "auto"."""
     if is_printed(options):
         return bridge.solvers.RandomInit()
-    hinge = problem.leaves == "linear" and problem.splits == "oblique"
+    hinge = problem.leaves == "linear" and problem.splits == "oblique" and not problem.is_sparse
     return bridge.solvers.HingeInit() if hinge else bridge.solvers.CartInit()
 
 
@@ -93,6 +93,7 @@ RECIPE = Recipe(
     solver=_solver,
     terms=_terms,
     outputs=output_units,
+    sparse=True,
     shrink=Shrink(default=lambda options: not is_printed(options) and by_leaves(options), trial=_trial),
     check=_check,
 )
@@ -135,8 +136,8 @@ class _TAOTree(TreeEstimator):
     init: Any = groups.init(
         "auto",
         """"auto", "random", "cart", "cluster", "hinge", an initial tree of `solvers`, or a `Tree`. "auto" is "hinge"
-        for linear leaves with oblique splits and "cart" otherwise, and "random" for the paper's preset. A `Tree` on raw
-        features, such as another model's ``tree_``, is itself the start.""",
+        for linear leaves with oblique splits of a dense table and "cart" otherwise, and "random" for the paper's
+        preset. A `Tree` on raw features, such as another model's ``tree_``, is itself the start.""",
     )
     n_init: int = option(
         1,

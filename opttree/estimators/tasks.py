@@ -75,7 +75,8 @@ class RegressionTree(MultiOutputMixin, RegressorMixin, _Fitted):
         True
         """
         check_coverage(coverage)
-        answers = self.predict(X).reshape(len(X), -1)
+        answers = self.predict(X)
+        answers = answers.reshape(len(answers), -1)
         if calibration is not None:
             found = self.predict(calibration[0]).reshape(-1, answers.shape[1])
             y = np.asarray(calibration[1], np.float64)

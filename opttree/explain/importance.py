@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
+from opttree.wide import sparse
 
 __all__ = ["average_entropy", "feature_importance", "importances", "weight_shares"]
 
@@ -175,15 +176,19 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
     >>> shares.shape, round(float(shares.sum()), 6)
     ((10,), 1.0)
     """
-    weight = np.ones(len(X)) if weight is None else np.asarray(weight, np.float64)
-    if len(X) > MOST_ROWS:
-        some = np.linspace(0, len(X) - 1, MOST_ROWS).astype(np.intp)
+    n = X.shape[0]
+    weight = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    if n > MOST_ROWS:
+        some = np.linspace(0, n - 1, MOST_ROWS).astype(np.intp)
         X, weight = X[some], weight[some]
     if not weight.sum() > 0.0:
-        weight = np.ones(len(X))
+        weight = np.ones(X.shape[0])
     weight = weight / weight.sum()
     trees = model.layers[0] if isinstance(model, Forest) else (model,)
-    spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
+    if sparse.is_given_sparse(X):
+        spread = sparse.moments(X, weight)[1]
+    else:
+        spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
     boosted = isinstance(model, Forest) and model.starts is not None
     parts = [
         (_variance(tree.outputs(X), weight) if boosted else 1.0) * _explained(tree, X, weight, spread) for tree in trees
@@ -229,7 +234,12 @@ def _explained(tree: Tree, X: NDArray[np.float64], weight: NDArray[np.float64], 
     gain = np.maximum(gain, 0.0)
     if not tree.linear_leaves:
         gain[first:] = 0.0
-    rows = np.abs(tree.A) * spread
+    rows = sparse.columns_times(abs(tree.split_weights), spread)
+    if sparse.is_sparse(rows) and not tree.linear_leaves:
+        sums = rows.sum(axis=1)
+        found = rows.T @ (gain[:first] / np.maximum(sums, 1e-300))
+        return found / found.sum() if found.sum() > 0.0 else found
+    rows = rows.toarray() if sparse.is_sparse(rows) else rows
     if tree.linear_leaves:
         rows = np.concatenate([rows, np.abs(tree.leaf_arrays[1]).sum(axis=1) * spread])
     else:

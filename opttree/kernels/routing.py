@@ -13,13 +13,15 @@ in a complete tree that is the heap order (children of t: 2t+1 and 2t+2). ``chil
 Whatever decides the side of a row in a hard tree agrees with `split_value`, which sums in this order in float64; rows
 that lie on a hyperplane go left. Kernels call it, and what is written in Python asks `route`, `goes_left` or
 `each_left`, or compares `project` with a threshold. Sums in another order (``@``, `np.sum`, `np.einsum`) send such rows
-elsewhere. Gates of soft trees, forests in single precision and exported code route by sums of their own.
+elsewhere. Gates of soft trees, forests in single precision and exported code route by sums of their own, and rows of
+sparse tables by sums over their entries, see `opttree.kernels.wide.sparse`.
 """
 
 import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH
 from opttree.kernels.records import Splits, Tree
+from opttree.kernels.wide import sparse
 from opttree.runtime.compiling.compiled import inner, kernel, kernel_without_refcounts
 from opttree.runtime.threads import share
 
@@ -59,6 +61,9 @@ def project_range(first, last, X, rows, a, out):
 
 def project(X, rows, a):
     """``a . x`` (m,) of some rows, in the arithmetic of `split_value`, without copying the rows."""
+    if is_sparse(X):
+        splits = Splits(a[None], np.zeros(1), single_features(a[None]))
+        return sparse.values(X, rows, splits, np.zeros(rows.size, np.int32))
     used = np.flatnonzero(a)
     if used.size == 1:
         return a[used[0]] * X[rows, used[0]]
@@ -84,6 +89,8 @@ def each_left_range(first, last, X, rows, splits, branch, out):
 
 def each_left(X, rows, A, b, branch):
     """Whether the law sends each of ``rows`` left at a branch of its own, ``branch (m,)``: (m,) bool."""
+    if is_sparse(X):
+        return sparse.values(X, rows, Splits(A, b, single_features(A)), branch) <= b[branch]
     out = np.empty(rows.size, np.bool_)
     share(each_left_range, rows.size, A.shape[1], X, rows, Splits(A, b, single_features(A)), branch, out)
     return out
@@ -99,9 +106,16 @@ def route_range(first, last, X, tree, out):
 
 def route(X, tree):
     """Leaf node of every row: (n,) int32."""
+    if is_sparse(X):
+        return sparse.route(X, np.arange(X.shape[0]), np.zeros(X.shape[0], np.int32), tree)
     out = np.empty(X.shape[0], np.int32)
     share(route_range, out.size, tree.A.shape[1] * levels(tree.b.size), X, tuple(tree), out)
     return out
+
+
+def is_sparse(X):
+    """Whether a table is one of compressed rows."""
+    return not isinstance(X, np.ndarray)
 
 
 def levels(n_branches):

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from opttree.model import entries
 from opttree.model.structure import check_children, is_deeper
 from opttree.tables.encoding import Encoding
+from opttree.wide.sparse import is_sparse
 
 Floats = NDArray[np.float64]
 FORMAT = "opttree.Tree"
 VERSION = 1
 SOFT_VERSION = 2  # version of trees with gates, which version 1 does not have
+PACKED_VERSION = 3  # of trees whose weights of splits are compressed rows
 MOST_LEVELS = 500  # deeper trees are not written or read: texts and pictures of them would not be readable, or end
 NEEDED = ("n_features", "children", "A", "b", "values", "coefs", "link")
 OPTIONAL = ("lower", "upper", "share", "spread")
@@ -36,7 +38,12 @@ def to_dict(tree: Any) -> dict[str, Any]:
     out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": tree.n_features, "link": tree.link}
     if tree.gate is not None:
         out |= {"version": SOFT_VERSION, "gate": tree.gate, "mixture": tree.mixture}
-    for name in ("children", "A", "b", "values", "coefs", *OPTIONAL):
+    if is_sparse(weights := tree.split_weights):
+        packed = {"start": weights.indptr, "columns": weights.indices, "numbers": weights.data}
+        out |= {"version": PACKED_VERSION, "A": {name: array.tolist() for name, array in packed.items()}}
+    else:
+        out["A"] = weights.tolist()
+    for name in ("children", "b", "values", "coefs", *OPTIONAL):
         value = getattr(tree, name)
         if value is not None:
             out[name] = value.tolist()
@@ -59,8 +66,8 @@ def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     if data.get("format") != FORMAT:
         raise ValueError(f"format must be {FORMAT!r}; got {entries.shown(data.get('format'))}")
-    if data.get("version") not in (VERSION, SOFT_VERSION):
-        known = f"{VERSION} or {SOFT_VERSION}, which this opttree reads"
+    if data.get("version") not in (VERSION, SOFT_VERSION, PACKED_VERSION):
+        known = f"{VERSION}, {SOFT_VERSION} or {PACKED_VERSION}, which this opttree reads"
         raise ValueError(f"version must be {known}; got {entries.shown(data.get('version'))}")
     missing = [k for k in NEEDED if k not in data]
     if missing:
@@ -79,7 +86,7 @@ def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
     check_depth(children)
     return {
         "children": children,
-        "A": _shaped(entries.numbers(data["A"], "A"), "A", (n_branches, p)),
+        "A": _weights(data["A"], (n_branches, p)),
         "b": b,
         "values": values,
         "coefs": _shaped(coefs, "coefs", (n_branches + 1, values.shape[1], -1)) if coefs.size else None,
@@ -91,6 +98,22 @@ def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
         "encoding": Encoding.from_dict(there["encoding"]) if "encoding" in there else None,
         **{name: entries.numbers(there[name], name) for name in OPTIONAL if name in there},
     }
+
+
+def _weights(data: Any, shape: tuple[int, int]) -> Any:
+    """The weights of the splits: an array, or compressed rows where they are kept so."""
+    if not isinstance(data, Mapping):
+        return _shaped(entries.numbers(data, "A"), "A", shape)
+    from scipy.sparse import csr_array
+
+    if missing := [name for name in ("start", "columns", "numbers") if name not in data]:
+        raise ValueError(f"A needs the entries {missing}; the data lack them")
+    start, columns, numbers = (entries.numbers(data[name], f"A {name}") for name in ("start", "columns", "numbers"))
+    whole = all(np.all(part % 1 == 0) and np.all(part >= 0) for part in (start, columns))
+    ordered = start.size == shape[0] + 1 and start[0] == 0 and np.all(np.diff(start) >= 0)
+    if not (whole and ordered and start[-1] == columns.size == numbers.size and np.all(columns < shape[1])):
+        raise ValueError(f"A must hold compressed rows of {shape[0]} splits of {shape[1]} features; got others")
+    return csr_array((numbers, columns.astype(np.int32), start.astype(np.int32)), shape=shape)
 
 
 def _shaped(array: Floats, name: str, shape: tuple[int, ...]) -> Floats:

@@ -30,6 +30,7 @@ from opttree.runtime.files import whole_file
 from opttree.tables.checks import check_columns
 from opttree.tables.encoding import Column, Encoding, Feature, Levels, Value, is_table, narwhal, table_names
 from opttree.tables.form import Form
+from opttree.wide.sparse import as_rows, is_given_sparse
 
 __all__ = ["Model", "load", "save"]
 
@@ -129,7 +130,7 @@ class Model:
         """How the features are made of the columns of a table, or None."""
         return self.tree.encoding
 
-    def table(self, X: Any) -> NDArray[np.float64]:
+    def table(self, X: Any) -> Any:
         """Features of a table or an array.
 
         Parameters
@@ -140,7 +141,7 @@ class Model:
         Returns
         -------
         ndarray of shape (n, p)
-            The features.
+            The features; SciPy's sparse rows, of a sparse matrix or array.
 
         Raises
         ------
@@ -149,6 +150,8 @@ class Model:
         """
         if self.encoding is not None:
             return self.encoding.transform(X)
+        if is_given_sparse(X) and not is_table(X):
+            return as_rows(X)
         if is_table(X):
             import pandas as pd
 

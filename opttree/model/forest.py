@@ -15,6 +15,7 @@ from opttree.kernels.leaves import outputs
 from opttree.model import entries
 from opttree.model.tree import LINKS, Tree, names_of
 from opttree.tables.encoding import Encoding, check_encoding
+from opttree.wide import sparse
 
 Floats = NDArray[np.float64]
 TINY_SHARE = 1e-12  # of a class that no tree has seen
@@ -33,6 +34,11 @@ def _is_proper(tree: Tree) -> bool:
     if tree.mixture or tree.link == "softmax":
         return True
     return not tree.linear_leaves and tree.values.min() >= 0.0 and bool(np.all(abs(tree.values.sum(axis=1) - 1) < 1e-9))
+
+
+def _rows(X: Any) -> Any:
+    """Rows as trees take them."""
+    return sparse.as_rows(X) if sparse.is_given_sparse(X) else np.ascontiguousarray(X, np.float64)
 
 
 def _labels(tree: Tree) -> list[Any] | None:
@@ -188,17 +194,18 @@ class Forest:
     @property
     def averages_outputs(self) -> bool:
         """Whether the outputs of hard trees are averaged as they are, and not class probabilities or in layers."""
-        return self._stacked is not None
+        K = self.n_outputs
+        return len(self.layers) == 1 and not any(
+            t.mixture or t.link != "identity" or t.n_outputs > K for t in self.trees
+        )
 
     @cached_property
     def _stacked(self) -> tuple[NDArray[Any], records.Tree, records.Leaves] | None:
         """The first branch of each tree and the concatenated arrays of all, for the kernel; None for soft trees or
-        several layers.
+        several layers, and where a tree keeps the weights of its splits sparse.
         """
         trees = self.trees
-        if len(self.layers) > 1 or any(
-            t.mixture or t.link != "identity" or t.n_outputs > self.n_outputs for t in trees
-        ):
+        if not self.averages_outputs or any(sparse.is_sparse(tree.split_weights) for tree in trees):
             return None
         linear = any(tree.linear_leaves for tree in trees)
 
@@ -215,7 +222,7 @@ class Forest:
         values = np.concatenate([tree.values for tree in trees])
         return first, records.Tree(*branches), records.Leaves(values, *leaves)
 
-    def outputs(self, X: ArrayLike, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
+    def outputs(self, X: Any, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
         """Mean outputs of the trees.
 
         Parameters
@@ -230,13 +237,13 @@ class Forest:
         ndarray of shape (n, K)
             Outputs.
         """
-        X = np.ascontiguousarray(X, np.float64)
+        X = _rows(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         if answer is None:
-            if self._stacked is not None:
+            if self._stacked is not None and isinstance(X, np.ndarray):
                 return outputs.forest_outputs(X, *self._stacked) / len(self.trees)
-            answer = Tree.outputs if self.classes is None else Tree.predict_proba
+            answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
         total = np.zeros((X.shape[0], self.n_outputs))
         for number, layer in enumerate(self.layers):
             answers = [answer(tree, X) for tree in layer]
@@ -246,7 +253,7 @@ class Forest:
                 X = np.hstack([X, *answers])
         return total / len(self.trees)
 
-    def staged(self, X: ArrayLike) -> Iterator[Floats]:
+    def staged(self, X: Any) -> Iterator[Floats]:
         """Outputs of the first tree, of the first two trees, and so on.
 
         Of boosted trees: of the first tree of every ensemble, of the first two, and so on, with the start of each.
@@ -268,16 +275,16 @@ class Forest:
         """
         if len(self.layers) > 1:
             raise ValueError(f"staged is for one layer of trees; this forest has {len(self.layers)}")
-        X = np.ascontiguousarray(X, np.float64)
+        X = _rows(X)
         answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
         if self.starts is None:
-            total = np.zeros((len(X), self.n_outputs))
+            total = np.zeros((X.shape[0], self.n_outputs))
             for number, tree in enumerate(self.trees, 1):
                 total += answer(tree, X)
                 yield total / number
             return
         R, whole = len(self.starts), len(self.trees)
-        total = np.tile(np.mean([start for _count, start in self.starts], axis=0), (len(X), 1))
+        total = np.tile(np.mean([start for _count, start in self.starts], axis=0), (X.shape[0], 1))
         firsts = np.cumsum([0, *(count for count, _start in self.starts)])
         for step in range(max(count for count, _start in self.starts)):
             for first, (count, start) in zip(firsts, self.starts, strict=False):

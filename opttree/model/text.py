@@ -14,16 +14,20 @@ from opttree.runtime.words import number
 Tree = Any  # an `opttree.Tree`, which imports this module
 
 
-def tree_text(tree: Tree, names: Sequence[str], digits: int = 4, *, in_words: bool = False) -> str:
-    """The tree as indented text; ``in_words``: splits on a feature of a table say what they mean for its column."""
+def tree_text(
+    tree: Tree, names: Sequence[str], digits: int = 4, most: int | None = None, *, in_words: bool = False
+) -> str:
+    """The tree as indented text, with at most the ``most`` largest terms of each split and linear leaf; ``in_words``:
+    splits on a feature of a table say what they mean for its column.
+    """
     lines: list[str] = [gate_text(tree, digits)] if tree.mixture else []
 
     def walk(node: int, prefix: str) -> None:
         if node >= tree.n_branches:
-            lines.append(f"{prefix}{leaf_text(tree, node, names, digits)}")
+            lines.append(f"{prefix}{leaf_text(tree, node, names, digits, most)}")
             return
         left, right = (int(c) for c in tree.children[node])
-        below, above = sides(tree, node, names, digits, in_words=in_words)
+        below, above = sides(tree, node, names, digits, most, in_words=in_words)
         lines.append(f"{prefix}if {below}:")
         walk(left, prefix + "    ")
         lines.append(f"{prefix}else:  # {above}")

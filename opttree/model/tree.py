@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace as changed
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,14 +14,16 @@ from opttree.kernels import records, routing
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.kernels.smooth import subtree
+from opttree.kernels.wide import sparse as routes
 from opttree.model import dictionary
 from opttree.model.html import picture
 from opttree.model.late import late
 from opttree.model.structure import breadth_first, check_children, grafted, kept, links, read_only, writable
 from opttree.model.text import tree_text
 from opttree.tables.encoding import Encoding, check_encoding
-from opttree.wide import leaves as wide
+from opttree.wide import leaves as wide, sparse
 
+PACKED, DENSITY = 2**18, 0.1  # weights of splits, of which those are kept sparse whose share is not zero
 LINKS = {"identity": codes.IDENTITY, "softmax": codes.SOFTMAX}
 
 Floats = NDArray[np.float64]
@@ -41,7 +43,9 @@ class Tree:
     children : ndarray of int of shape (B, 2)
         The left and the right child node of each branch.
     A : ndarray of shape (B, p)
-        Weights of the splits. A row with one nonzero entry is an axis-aligned split.
+        Weights of the splits. A row with one nonzero entry is an axis-aligned split. Many weights of which few are not
+        zero are kept sparse, see `split_weights`; ``A`` is then made dense whenever it is read. SciPy's sparse rows are
+        taken, too.
     b : ndarray of shape (B,)
         Thresholds of the splits.
     values : ndarray of shape (B + 1, K)
@@ -124,8 +128,9 @@ class Tree:
         shapes["classes"] = (n_outputs,)
         shapes["share"] = (2 * n_branches + 1,)
         shapes["spread"] = (shapes["A"][1],)
+        self._pack(shapes["A"])
         for name, shape in shapes.items():
-            value = getattr(self, name)
+            value = self.__dict__.get(name)
             if value is None:
                 continue
             dtype = {"children": np.int32, "classes": None}.get(name, np.float64)
@@ -148,6 +153,33 @@ class Tree:
         if self.mixture and self.gate is None:
             raise ValueError("mixture needs the scale of the gates; got gate=None")
         check_children(self.children)
+
+    def _pack(self, shape: tuple[int, ...]) -> None:
+        """Keep the weights of the splits sparse where they are many and few of them are not zero."""
+        A = self.__dict__["A"]
+        given = sparse.is_given_sparse(A)
+        if given or (np.size(A) >= PACKED and np.count_nonzero(A) <= DENSITY * np.size(A)):
+            rows = sparse.as_rows(A)
+            if rows.shape != shape:
+                raise ValueError(f"A must have shape {shape}; got {rows.shape}")
+            if rows.shape[0] * rows.shape[1] >= PACKED:
+                self.__dict__["_packed"] = rows
+                del self.__dict__["A"]
+            else:
+                object.__setattr__(self, "A", rows.toarray())
+
+    if not TYPE_CHECKING:  # where unknown attributes are to be found
+
+        def __getattr__(self, name: str) -> Any:
+            """``A`` where it is kept sparse; there is nothing else that is not found in the usual way."""
+            if name == "A" and "_packed" in self.__dict__:
+                return read_only(self._packed.toarray())
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def split_weights(self) -> Any:
+        """``A`` as it is kept: an array, or a SciPy array of compressed rows; do not modify."""
+        return self.__dict__.get("_packed", self.__dict__.get("A"))
 
     @staticmethod
     def constant(value: ArrayLike, n_features: int, classes: ArrayLike | None = None) -> Tree:
@@ -262,10 +294,12 @@ class Tree:
         >>> bool(abs(opttree.Tree.from_sklearn(theirs).predict(X) - theirs.predict(X)).max() < 1e-9)
         True
         """
+        from scipy.sparse import csr_array
+
         nodes = model.tree_
         branch = nodes.children_left >= 0
-        A = np.zeros((nodes.node_count, nodes.n_features))
-        A[branch, nodes.feature[branch]] = 1.0
+        start, shape = np.concatenate([[0], np.cumsum(branch)]), (nodes.node_count, nodes.n_features)
+        A = csr_array((np.ones(start[-1]), nodes.feature[branch], start), shape=shape)
         classes = getattr(model, "classes_", None)
         values = nodes.value[:, 0, :] if classes is not None else nodes.value[:, :, 0]
         return Tree.from_links(nodes.children_left, nodes.children_right, A, nodes.threshold, values, classes)
@@ -290,7 +324,7 @@ class Tree:
     @property
     def n_features(self) -> int:
         """Number of features, p."""
-        return int(self.A.shape[1])
+        return int(self.split_weights.shape[1])
 
     @property
     def n_outputs(self) -> int:
@@ -320,7 +354,26 @@ class Tree:
     @cached_property
     def feature(self) -> NDArray[np.int32]:
         """(B,) the only feature of each axis-aligned split, -1 for oblique ones."""
-        return read_only(routing.single_features(self.A))
+        packed = self.__dict__.get("_packed")
+        if packed is None:
+            return read_only(routing.single_features(self.A))
+        feature, single = np.full(self.n_branches, -1, np.int32), self._nonzeros == 1
+        feature[single] = packed.indices[packed.indptr[:-1][single]]
+        return read_only(feature)
+
+    @property
+    def _nonzeros(self) -> NDArray[np.intp]:
+        """(B,) weights of each split that are not zero."""
+        packed = self.__dict__.get("_packed")
+        return np.count_nonzero(self.A, axis=1) if packed is None else np.diff(packed.indptr)
+
+    @cached_property
+    def _of_features(self) -> Floats:
+        """(B,) weights of the features that axis-aligned splits test."""
+        if (packed := self.__dict__.get("_packed")) is not None:
+            return sparse.entries(packed, np.arange(self.n_branches), np.maximum(self.feature, 0))
+        found: Floats = self.A[np.arange(self.n_branches), np.maximum(self.feature, 0)]
+        return found
 
     @property
     def is_axis_aligned(self) -> bool:
@@ -333,7 +386,7 @@ class Tree:
 
         ``nnz(A[t]) + 1`` per branch (2 for an axis-aligned one), ``K + nnz(coefs)`` per leaf.
         """
-        return int(np.count_nonzero(self.A) + self.n_branches + self.values.size + np.count_nonzero(self._coefs))
+        return int(self._nonzeros.sum() + self.n_branches + self.values.size + np.count_nonzero(self._coefs))
 
     @property
     def _coefs(self) -> Floats:
@@ -342,8 +395,8 @@ class Tree:
 
     # ---- using it -------------------------------------------------------------------------------------------------
 
-    def _check(self, X: ArrayLike) -> Floats:
-        X = np.ascontiguousarray(X, np.float64)
+    def _check(self, X: Any) -> Any:
+        X = sparse.as_rows(X) if sparse.is_given_sparse(X) else np.ascontiguousarray(X, np.float64)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         return X
@@ -372,7 +425,15 @@ class Tree:
         ndarray of int of shape (n,)
             Leaf nodes, numbered B..2B.
         """
-        return routing.route(self._check(X), self.branch_arrays)
+        return self._leaf_of(self._check(X))
+
+    def _leaf_of(self, X: Any) -> NDArray[np.int32]:
+        packed, by_entries = self.__dict__.get("_packed"), sparse.is_sparse(X)
+        if packed is None or not (by_entries or self.is_axis_aligned):
+            found: NDArray[np.int32] = routing.route(X, self.branch_arrays)
+            return found
+        weights = packed.data, packed.indices, packed.indptr
+        return routes.route_packed(X, weights, writable(self.children), writable(self.b))
 
     def decision_path(self, X: ArrayLike) -> Any:
         """Nodes on the path of each row, the leaf included.
@@ -403,7 +464,7 @@ class Tree:
         indptr = np.concatenate([[0], np.cumsum(length)])
         return csr_matrix((np.ones(indices.size, np.int64), indices, indptr), shape=(leaf.size, self.n_nodes))
 
-    def outputs(self, X: ArrayLike, leaf: NDArray[np.int32] | None = None) -> Floats:
+    def outputs(self, X: Any, leaf: NDArray[np.int32] | None = None) -> Floats:
         """Outputs for each row.
 
         Parameters
@@ -421,7 +482,7 @@ class Tree:
         X = self._check(X)
         if self.mixture:
             return self._mixed(X)
-        leaf = routing.route(X, self.branch_arrays) if leaf is None else leaf
+        leaf = self._leaf_of(X) if leaf is None else leaf
         return wide.outputs_at(X, leaf, self.leaf_arrays)
 
     def leaf_proba(self, X: ArrayLike) -> Floats:
@@ -563,7 +624,7 @@ class Tree:
         float
             Operations per row.
         """
-        nonzero = np.count_nonzero(self.A, axis=1)
+        nonzero = self._nonzeros
         if self.mixture:
             return float(2 * nonzero.sum() + 2 * np.count_nonzero(self._coefs) + 2 * self.values.size)
         cost = np.zeros(self.n_nodes)
@@ -640,7 +701,7 @@ class Tree:
         return replace(
             self,
             children=children,
-            A=self.A[branches],
+            A=self.split_weights[branches],
             b=self.b[branches],
             **{name: value[rows] for name, value in self._leaf_fields().items()},
             share=None if self.share is None else self.share[np.concatenate([branches, leaves])],
@@ -699,10 +760,10 @@ class Tree:
 
         Rows that lie exactly on such a threshold change sides; solvers put thresholds between data points.
         """
-        flipped = (self.feature >= 0) & (self.A.sum(axis=1) < 0.0)
+        flipped = (self.feature >= 0) & (self._of_features < 0.0)
         sign = np.where(flipped, -1.0, 1.0)
         children = np.where(flipped[:, None], self.children[:, ::-1], self.children)
-        turned = replace(self, children=children, A=self.A * sign[:, None], b=self.b * sign)
+        turned = replace(self, children=children, A=sparse.rows_times(self.split_weights, sign), b=self.b * sign)
         return turned.keep(np.ones(self.n_leaves, bool))
 
     def routing(self, X: Floats, leaf: NDArray[np.integer]) -> Tree:
@@ -731,13 +792,13 @@ class Tree:
         parent = np.zeros(self.n_nodes, np.intp)
         parent[tree.children] = np.arange(self.n_branches)[:, None]
         low, high = np.full(self.n_branches, -np.inf), np.full(self.n_branches, np.inf)
-        rows, node = np.arange(len(X)), goal
+        rows, node = np.arange(X.shape[0]), goal
         while (
             inside := node > 0
         ).any():  # from the leaves up, the largest value on the left and the least on the right
             rows, node = rows[inside], node[inside]
             up = parent[node]
-            x, left = X[rows, tree.feature[up]], tree.children[up, 0] == node
+            x, left = sparse.entries(X, rows, tree.feature[up]), tree.children[up, 0] == node
             np.maximum.at(low, up[left], x[left])
             np.minimum.at(high, up[~left], x[~left])
             node = up
@@ -748,7 +809,7 @@ class Tree:
     @property
     def branches_only(self) -> Tree:
         """The same splits over leaves that hold their own number, 0 to B."""
-        return Tree(self.children, self.A, self.b, np.arange(self.n_leaves, dtype=np.float64)[:, None])
+        return Tree(self.children, self.split_weights, self.b, np.arange(self.n_leaves, dtype=np.float64)[:, None])
 
     def with_share(self, share: Floats) -> Tree:
         """The same tree with another ``share``.
@@ -815,12 +876,15 @@ class Tree:
             The tree on raw features and outputs.
         """
         y_mean, y_scale = np.asarray(y_mean, np.float64), np.asarray(y_scale, np.float64)
-        A = self.A / x_scale
-        b = self.b + A @ x_mean
-        single = (self.feature >= 0) & (self.gate is None)
-        weight = np.abs(A[single, self.feature[single]])
-        A[single] /= weight[:, None]
-        b[single] /= weight
+        A = sparse.columns_times(self.split_weights, 1.0 / np.broadcast_to(x_scale, self.n_features))
+        b = self.b + A @ np.broadcast_to(x_mean, self.n_features)
+        if self.gate is None:
+            single = self.feature >= 0
+            weight = np.ones(self.n_branches)
+            weight[single] = np.abs(
+                self._of_features[single] / np.broadcast_to(x_scale, self.n_features)[self.feature[single]]
+            )
+            A, b = sparse.rows_times(A, 1.0 / weight), b / weight
         coefs = self._coefs
         values = self.values * y_scale + y_mean
         if self.linear_leaves:
@@ -875,7 +939,9 @@ class Tree:
         """
         return Tree(**dictionary.from_dict(data))
 
-    def to_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
+    def to_text(
+        self, feature_names: Sequence[str] | None = None, digits: int = 4, most_terms: int | None = None
+    ) -> str:
         """The tree as indented text: splits as inequalities, leaves as constants or equations.
 
         Splits on a feature of a table say what they mean for its column, unless other names are given.
@@ -886,13 +952,15 @@ class Tree:
             The p names in place of the tree's own.
         digits : int, default 4
             Significant digits of numbers.
+        most_terms : int or None, default None
+            Terms of a split or of a linear leaf that are shown, by their weight times ``spread``; None: all.
 
         Returns
         -------
         str
             Lines of text.
         """
-        return tree_text(self, self.names(feature_names), digits, in_words=feature_names is None)
+        return tree_text(self, self.names(feature_names), digits, most_terms, in_words=feature_names is None)
 
     def to_html(self, **options: Any) -> str:
         """Page of HTML that shows the tree in a browser.
@@ -964,7 +1032,13 @@ class Tree:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tree, tuple(getattr(self, f.name) for f in fields(self))
+        return Tree, tuple(self.split_weights if f.name == "A" else getattr(self, f.name) for f in fields(self))
+
+
+def replace(tree: Tree, **changes: Any) -> Tree:
+    """`dataclasses.replace`, which leaves weights sparse that are kept so."""
+    changes.setdefault("A", tree.split_weights)
+    return changed(tree, **changes)
 
 
 def names_of(feature_names: Sequence[str] | None, encoding: Encoding | None, n_features: int) -> list[str]:

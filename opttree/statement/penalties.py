@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
+from opttree.wide.sparse import is_sparse
 
 
 class Penalty(Protocol):
@@ -38,9 +39,13 @@ def split_weights(tree: Tree) -> NDArray[np.float64]:
 
     Multiplying a hyperplane by a constant does not change the routing: without gates, weights are normalised to unit
     length, so that the penalty depends on the routing only. With gates the length is the steepness, and weights are not
-    normalised.
+    normalised. Of weights that are kept sparse, those that are not zero, in one row.
     """
-    return unit_norm(tree.A) if tree.gate is None else tree.A
+    A = tree.split_weights
+    if is_sparse(A):
+        size = np.repeat(np.sqrt(A.power(2).sum(axis=1)), np.diff(A.indptr)) if tree.gate is None else 1.0
+        return np.asarray(A.data / size)[None]
+    return unit_norm(A) if tree.gate is None else A
 
 
 @dataclass(frozen=True)

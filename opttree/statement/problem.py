@@ -16,7 +16,7 @@ from opttree.kernels.passes import reduced
 from opttree.model.convert import as_model
 from opttree.model.forest import Forest
 from opttree.model.structure import read_only, writable
-from opttree.model.tree import LINKS, Tree
+from opttree.model.tree import LINKS, Tree, replace as with_fields
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
 from opttree.statement.joint_leaves import fit_jointly
 from opttree.statement.losses import NAMED, Loss
@@ -32,7 +32,7 @@ from opttree.statement.numbers import (
 from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
 from opttree.statement.pruning import with_splits
 from opttree.tables.weights import check_weight
-from opttree.wide import leaves as wide
+from opttree.wide import leaves as wide, sparse
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +47,8 @@ class TreeProblem:
     Parameters
     ----------
     X : array-like of shape (n, p)
-        Numbers of at most 1e150 in size; the columns of a DataFrame give the features their names.
+        Numbers of at most 1e150 in size; the columns of a DataFrame give the features their names. A matrix or an array
+        of SciPy's sparse formats stays sparse, in compressed rows; solvers that need it dense refuse it.
     y : array-like of shape (n,) or (n, K)
         Such numbers for a regression loss; labels, of shape (n,), for a classification loss.
     depth : int
@@ -100,7 +101,7 @@ class TreeProblem:
     (True, None)
     """
 
-    X: Floats = field(repr=False)
+    X: Any = field(repr=False)
     y: NDArray[Any] = field(repr=False)
     depth: int
     splits: str = "oblique"
@@ -140,13 +141,13 @@ class TreeProblem:
         object.__setattr__(self, "min_leaf", int(min_leaf))
         constraints = tuple(c for c in constraints if not isinstance(c, MinLeaf))
         names = getattr(self.X, "columns", None) if self.feature_names is None else self.feature_names
-        X = np.ascontiguousarray(self.X, np.float64)
-        if X.ndim != 2 or X.size == 0:
+        X: Any = sparse.as_rows(self.X) if sparse.is_given_sparse(self.X) else np.ascontiguousarray(self.X, np.float64)
+        if X.ndim != 2 or min(X.shape) == 0:
             raise ValueError(f"X must be a table with at least one row and one column; got shape {X.shape}")
         y = np.asarray(self.y)
         if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
             raise ValueError(f"y must have one entry per row of X, {X.shape[0]}; got shape {y.shape}")
-        check_numbers("X", X)
+        check_numbers("X", X.data if sparse.is_sparse(X) else X)
         if self.is_classification and y.ndim != 1:
             raise ValueError(f"y must be one column of labels for loss={self.loss!r}; got shape {y.shape}")
         if not self.is_classification:
@@ -163,7 +164,7 @@ class TreeProblem:
         used = weight > 0.0
         if not used.all():
             constraints = _on_rows(constraints, np.flatnonzero(used), len(used))
-            X, y, weight = np.ascontiguousarray(X[used]), y[used], weight[used]
+            X, y, weight = X[used], y[used], weight[used]  # of an array in C order, a copy in C order
         self.loss_function.check(y)
         names = None if names is None else tuple(str(name) for name in names)
         if names is not None and len(names) != X.shape[1]:
@@ -180,7 +181,8 @@ class TreeProblem:
     def standardized(X: Any, y: Any, **options: Any) -> TreeProblem:
         """Problem on features, and outputs of a named regression loss, in units of their deviation.
 
-        Units are weighted standard deviations about the mean; `original` is the way back.
+        Units are weighted standard deviations about the mean; `original` is the way back. A sparse table is not
+        centred, and its units are powers of two, see `opttree.wide.sparse.units`.
 
         Parameters
         ----------
@@ -215,8 +217,13 @@ class TreeProblem:
             scaling[2:] = [middle, np.where(spread > 0.0, spread, 1.0)]
             y_scaled = ((raw.Y - middle) / scaling[3]).reshape(raw.y.shape)
         constraints = tuple(c.in_units(scaling[3]) for c in raw.constraints)
-        Z = (raw.X - mean) / unit
-        if raw.splits == "axis":
+        if raw.is_sparse:
+            mean, unit = np.zeros(raw.n_features), sparse.units(raw.X)
+            scaling[:2] = mean, unit
+            Z = sparse.scaled(raw.X, unit)
+        else:
+            Z = (raw.X - mean) / unit
+        if raw.splits == "axis" and not raw.is_sparse:
             in_same_order(raw.X, Z)
         scaled = raw.with_rows(Z, y_scaled, raw.sample_weight, constraints=constraints)
         scaled.__dict__.update(_scaling=tuple(scaling), _raw=raw.X)
@@ -266,6 +273,11 @@ class TreeProblem:
     def n_features(self) -> int:
         """Number of features, p."""
         return int(self.X.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether X is sparse: a SciPy array of compressed rows."""
+        return sparse.is_sparse(self.X)
 
     @cached_property
     def loss_function(self) -> Loss:
@@ -324,8 +336,17 @@ class TreeProblem:
         return values
 
     @cached_property
+    def in_order(self) -> Any:
+        """What node solvers for axis-aligned splits take: `presorted` and `sorted_values`, or the `SortedColumns` of a
+        sparse table; computed on first use.
+        """
+        return sparse.sorted_columns(self.X) if self.is_sparse else (self.presorted, self.sorted_values)
+
+    @cached_property
     def moments(self) -> tuple[Floats, Floats]:
         """(p,) weighted mean and standard deviation of each feature."""
+        if self.is_sparse:
+            return sparse.moments(self.X, self.w)
         w = self.w[:, None]
         mean = np.sum(w * self.X, axis=0)  # no dot product: BLAS threads and ours would compete for the cores
         return mean, np.sqrt(np.sum(w * np.square(self.X - mean), axis=0))
@@ -335,15 +356,14 @@ class TreeProblem:
         """Why solvers that may evaluate in single precision do not take the rows, or None: squares of numbers must
         be finite in it. Estimators scale features and outputs.
         """
-        for name, table in (("X", self.X), ("y", self.Y)):
-            largest = float(max(table.max(), -table.min()))
+        by_column = sparse.largest(self.X) if self.is_sparse else np.maximum(self.X.max(axis=0), -self.X.min(axis=0))
+        for name, largest in (("X", float(by_column.max())), ("y", float(max(self.Y.max(), -self.Y.min())))):
             if largest > LARGEST_SINGLE:
                 return (
                     f"its {name} holds numbers of up to {largest:.3g} in size, and this solver takes at most "
                     f"{LARGEST_SINGLE:g}: scale them"
                 )
-        sizes = np.maximum(self.X.max(axis=0), -self.X.min(axis=0))
-        if np.any((sizes > 0.0) & (sizes < SMALLEST)):
+        if np.any((by_column > 0.0) & (by_column < SMALLEST)):
             return f"its X has a column of numbers below {SMALLEST:g} in size, whose inverse overflows: scale it"
         return None
 
@@ -491,9 +511,11 @@ class TreeProblem:
         ndarray of int of shape (n,)
             Leaf nodes, read-only.
         """
-        splits: list[NDArray[Any]] = [tree.children, tree.A, tree.b]
+        weights = tree.split_weights
+        parts = [weights.data, weights.indices, weights.indptr] if sparse.is_sparse(weights) else [weights]
+        splits: list[NDArray[Any]] = [tree.children, tree.b, *parts]
         known = self.__dict__.get("_routed")
-        if known is not None and all(np.array_equal(mine, its) for mine, its in zip(known[0], splits, strict=True)):
+        if known is not None and len(known[0]) == len(splits) and all(map(np.array_equal, known[0], splits)):
             return known[1]
         leaf = read_only(tree.apply(self.X))
         self.__dict__["_routed"] = splits, leaf
@@ -656,7 +678,7 @@ class TreeProblem:
         """
         changes.setdefault("constraints", self.constraints)
         same = self.with_rows(self.X, self.y, self.sample_weight, **changes)
-        for name in ("presorted", "ranks", "_raw"):
+        for name in ("presorted", "ranks", "in_order", "_raw"):
             if name in self.__dict__:
                 same.__dict__[name] = self.__dict__[name]
         return same
@@ -714,7 +736,7 @@ class TreeProblem:
 
     def forget_order(self) -> None:
         """Free the memory of the sorted features; they are sorted again where they are asked for."""
-        for name in ("presorted", "ranks", "sorted_values"):
+        for name in ("presorted", "ranks", "sorted_values", "in_order"):
             self.__dict__.pop(name, None)
 
     def split(
@@ -829,7 +851,7 @@ class TreeProblem:
         coefs = tree.leaf_arrays[1]
         start = coefs if coefs.shape == shape else np.zeros(shape)
         values, coefs, lower, upper = self.fit_leaf_arrays(leaf, tree.values, start, min_rows)
-        fitted = replace(
+        fitted = with_fields(
             tree,
             values=values,
             coefs=coefs,
@@ -926,7 +948,7 @@ class TreeProblem:
             return tree
         group = reduced.group_rows(self.leaves_of(tree) - tree.n_branches, tree.n_leaves, self.w)
         lower, upper = wide.output_ranges(self._rows, group, *tree.leaf_arrays[:2])
-        return replace(tree, lower=lower, upper=upper)
+        return with_fields(tree, lower=lower, upper=upper)
 
     def trim(self, tree: Tree, *, refit: bool = True) -> Tree:
         """Remove dead leaves and leaves below ``min_leaf``.

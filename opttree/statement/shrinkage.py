@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.model.tree import Tree
+from opttree.model.tree import Tree, replace
 from opttree.statement import TreeProblem
 from opttree.statement.numbers import NUMBERS, ranks_of
+from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
 Floats = NDArray[np.float64]
 ROOT_RIDGE = 1e-6  # of the root's linear model, as a share of its weight
 LEAST_STRENGTH = 1e-9  # as a share of the weight: positive ones below would leave singular equations
-STEP, FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of the codes of rows
-SHIFT = np.uint64(29)
 MOST_NUMBERS = 2**26  # in the products of features of all nodes
 
 
@@ -45,8 +43,11 @@ def codes_of(problem: TreeProblem) -> tuple[NDArray[np.uint64], NDArray[np.uint6
     return found
 
 
-def _mix(codes: NDArray[np.uint64], table: Floats) -> None:
+def _mix(codes: NDArray[np.uint64], table: Any) -> None:
     """Change the codes of rows by the ranks of their values in each column of a table."""
+    if is_sparse(table):
+        mix(codes, table)
+        return
     width = max(NUMBERS // max(len(table), 1), 1)
     for first in range(0, table.shape[1], width):
         for rank in ranks_of(np.ascontiguousarray(table[:, first : first + width].T)).astype(np.uint64) + STEP:
@@ -127,7 +128,7 @@ class NodeMoments:
             rows = order[ends[number] : ends[number + 1]]
             Z = np.ones((rows.size, used))
             if linear:
-                Z[:, :-1] = problem.X[rows]
+                Z[:, :-1] = problem.X[rows].toarray() if problem.is_sparse else problem.X[rows]
             weighted = Z * weight[rows, None]
             self.G[tree.n_branches + number] = weighted.T @ Z
             self.c[tree.n_branches + number] = weighted.T @ Y[rows]

@@ -4,6 +4,7 @@ leaves answer by products of matrices.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,15 +17,17 @@ from opttree.kernels.losses import rows as row_losses
 from opttree.kernels.losses.codes import ABSOLUTE, IDENTITY, SMALLEST_PROBABILITY, SQUARED, TABLE, ZERO_ONE
 from opttree.kernels.passes.reduced import group_rows
 from opttree.kernels.records import Group, Leaves, Net, Rows
+from opttree.kernels.routing import is_sparse
 from opttree.kernels.wide.quadratic import minimise
 from opttree.runtime.calm import calm_threads
 from opttree.runtime.threads import each
-from opttree.wide.logistic import fit_logistic, step_on_some
-from opttree.wide.rows import WIDE, Part
+from opttree.wide.logistic import fit_logistic, step_by_gradients, step_on_some
+from opttree.wide.rows import WIDE, Part, SparsePart, part_of
 
 Floats = NDArray[np.float64]
 MANY = 8  # outputs
 LARGEST_GRAM = 1500  # features, under an l1 penalty: with more, each output has a working set of its own
+GRADIENT_TOLERANCE, NEWTON_ROUNDS = 1e-4, 50  # of scikit-learn's softmax scores on sparse tables
 TINY = 1e-300  # a diagonal of zeros
 LASSO_ROUNDS, LASSO_TOLERANCE = 30, 1e-9  # of working sets; decrease, relative to the loss of a constant
 WORK = 2**15  # weights of a leaf (outputs times features) from which on answers are products of matrices
@@ -39,13 +42,17 @@ def fit_linear(
     X: Floats, rows: NDArray[np.integer], h: Floats, Y: Floats, l1: float, l2: float, value: Floats, coef: Floats
 ) -> None:
     """`opttree.kernels.leaves.fit.fit_linear` at any width: ``value (K,)`` and ``coef (K, p)`` are overwritten."""
-    if not takes(X.shape[1], Y.shape[1]):
+    if not (is_sparse(X) or takes(X.shape[1], Y.shape[1])):
         narrow.fit_linear(X, rows, h, Y, l1, l2, value, coef)
         return
-    part = Part(X, rows)
+    part = part_of(X, rows)
     with calm_threads():
         if not h.sum() > 0.0:
             value[:], coef[:] = 0.0, 0.0
+        elif is_sparse(X) and part.p > LARGEST_GRAM and l1 == 0.0:
+            for k in range(Y.shape[1]):
+                v = _ridge_by_gradients(part, h, Y[:, k], l2)
+                coef[k], value[k] = v[:-1], v[-1]
         elif l1 == 0.0 and part.p < part.size:
             coef[:], value[:] = _ridge(part.gram(h, np.arange(part.p)), part.moments(h, Y), l2)
         elif l1 == 0.0:
@@ -139,11 +146,30 @@ def _lasso_by_sets(part: Part, h: Floats, y: Floats, l1: float, l2: float, v: Fl
     return v
 
 
+def _ridge_by_gradients(part: Part, h: Floats, y: Floats, l2: float) -> Floats:
+    """Weights and constant of one output under a ridge, by conjugate gradients that start anew a few times."""
+    center = float(h @ y) / float(h.sum())
+    v = np.append(np.zeros(part.p), center)
+    enough = LASSO_TOLERANCE * float(h @ np.square(y - center))
+    for _ in range(LASSO_ROUNDS):
+        g = part.sums(-2.0 * h * (y - part.times(v)))
+        new = step_by_gradients(part, 2.0 * h, g, v, l2)
+        d = new - v
+        gain = -float(g @ d + l2 * (new[:-1] @ new[:-1] - v[:-1] @ v[:-1])) - float(h @ np.square(part.times(d)))
+        v = new
+        if gain <= enough:
+            break
+    return v
+
+
 def fit_softmax(
-    X: Floats, rows: NDArray[np.integer], h: Floats, label: Floats, l1: float, l2: float, value: Floats, coef: Floats
+    X: Any, rows: NDArray[np.integer], h: Floats, y: Floats, l1: float, l2: float, value: Floats, coef: Floats
 ) -> None:
-    """The kernel `fit_softmax` for many features: ``value (K,)`` and ``coef (K, p)`` are overwritten."""
-    label = label.astype(np.intp)
+    """The kernel `fit_softmax` for many features; ``value (K,)`` and ``coef (K, p)`` are overwritten; codes ``y``."""
+    label = y.astype(np.intp)
+    if is_sparse(X):
+        _rounds(part_of(X, rows), h, label, l1, l2, value, coef)
+        return
     mean = np.average(X[rows], axis=0, weights=h)
     own = X[rows] - mean
     largest = np.abs(own).max(axis=0)
@@ -152,8 +178,17 @@ def fit_softmax(
     own = np.ascontiguousarray(np.where(constant, 0.0, own / size))
     value += coef @ mean
     coef *= size
-    part = Part(own, np.arange(len(own), dtype=np.int32))
-    score = own @ coef.T + value
+    _rounds(Part(own, np.arange(len(own), dtype=np.int32)), h, label, l1, l2, value, coef)
+    coef /= size
+    value -= coef @ mean
+
+
+def _rounds(part: Part, h: Floats, label: NDArray[np.intp], l1: float, l2: float, value: Floats, coef: Floats) -> None:
+    """Rounds of logistic regressions, one class against the others; of a ridge on a sparse table, scikit-learn's."""
+    if l1 == 0.0 and isinstance(part, SparsePart):
+        _softmax_of_sparse(part, h, label, l2, value, coef)
+        return
+    score = part.outputs(coef, value)
     for _ in range(narrow.SOFTMAX_ROUNDS):
         change, top = 0.0, score.max(axis=1)
         odds = np.exp(score - top[:, None])
@@ -175,17 +210,42 @@ def fit_softmax(
         if l1 > 0.0 or l2 > 0.0:
             shift = np.mean(coef, axis=0) if l2 > 0.0 else np.median(coef, axis=0)
             coef -= shift
-            score -= (own @ shift)[:, None]
+            score -= part.times(np.append(shift, 0.0))[:, None]
         if change <= narrow.SOFTMAX_TOLERANCE:
             break
-    coef /= size
-    value -= coef @ mean
+
+
+def _softmax_of_sparse(
+    part: SparsePart, h: Floats, label: NDArray[np.intp], l2: float, value: Floats, coef: Floats
+) -> None:
+    """Softmax scores of all classes together, under a ridge, by scikit-learn; those without a row stay as they are."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    there = np.unique(label)
+    if there.size < 2:
+        return
+    mass = float(h.sum())
+    two = there.size == 2  # are one score w, of which either class has half: the penalties add to half of w's
+    with np.errstate(divide="ignore"):
+        C = float(np.divide(1.0 if two else 0.5, l2 / mass))
+    model = LogisticRegression(C=C, solver="newton-cg", tol=GRADIENT_TOLERANCE, max_iter=NEWTON_ROUNDS, warm_start=True)
+    model.coef_, model.intercept_ = coef[there], value[there]
+    if two:
+        model.coef_, model.intercept_ = np.diff(model.coef_, axis=0), np.diff(model.intercept_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(part.S, label, sample_weight=h / mass)
+    halves = np.array([-0.5, 0.5])
+    coef[there] = halves[:, None] * model.coef_ if two else model.coef_
+    value[there] = halves * model.intercept_ if two else model.intercept_
 
 
 def fit_leaves(kernel: Any, rows: Rows, group: Group, net: Net, min_rows: int, values: Floats, coefs: Floats) -> None:
     """`opttree.kernels.leaves.fit.fit_linear_leaves`; leaves of many features or outputs are fitted here."""
     softmax, p = kernel is narrow.softmaxes_range, coefs.shape[2]
-    if not (p > WIDE if softmax else kernel is narrow.least_squares_range and takes(p, rows.Y.shape[1])):
+    linear = kernel is narrow.least_squares_range
+    if not (is_sparse(rows.X) or (p > WIDE if softmax else linear and takes(p, rows.Y.shape[1]))):
         narrow.fit_linear_leaves(kernel, rows, group, net, min_rows, values, coefs)
         return
 
@@ -203,12 +263,12 @@ def fit_leaves(kernel: Any, rows: Rows, group: Group, net: Net, min_rows: int, v
         each(fit, range(len(values)))
 
 
-def by_products(leaves: Leaves) -> bool:
-    """Whether answers of these leaves are worth products of matrices."""
-    return bool(leaves.coefs.shape[1] * leaves.coefs.shape[2] >= WORK)
+def by_products(X: Any, leaves: Leaves) -> bool:
+    """Whether answers of these leaves are worth products of matrices, as those of linear ones to sparse rows are."""
+    return bool(leaves.coefs.shape[1] * leaves.coefs.shape[2] >= (1 if is_sparse(X) else WORK))
 
 
-def answers(X: Floats, leaf: NDArray[np.integer], leaves: Leaves) -> Iterator[tuple[int, NDArray[np.int32], Floats]]:
+def answers(X: Any, leaf: NDArray[np.integer], leaves: Leaves) -> Iterator[tuple[int, NDArray[np.int32], Floats]]:
     """For each leaf with rows: its number, the rows, and its answers (m, K) to them, by the features that it uses.
 
     ``leaf (n,)`` holds numbers of leaves, negative for rows that are left out. In parallel, some leaves at a time.
@@ -217,10 +277,8 @@ def answers(X: Floats, leaf: NDArray[np.integer], leaves: Leaves) -> Iterator[tu
     order, start = group_rows(leaf, n_leaves, np.ones(len(leaf)))
 
     def answer(number: int) -> tuple[int, NDArray[np.int32], Floats]:
-        rows, coef = order[start[number] : start[number + 1]], leaves.coefs[number]
-        some = np.flatnonzero(np.any(coef != 0.0, axis=0))
-        B = Part(X, rows).columns(some, np.ones(rows.size), 0, rows.size, np.float64)
-        out = B @ np.column_stack([coef[:, some], leaves.values[number]]).T
+        rows = order[start[number] : start[number + 1]]
+        out = part_of(X, rows).outputs(leaves.coefs[number], leaves.values[number])
         if leaves.lower.size:
             np.clip(out, leaves.lower[number], leaves.upper[number], out=out)
         return number, rows, out
@@ -231,17 +289,22 @@ def answers(X: Floats, leaf: NDArray[np.integer], leaves: Leaves) -> Iterator[tu
             yield from each(answer, some[first : first + 8])
 
 
-def outputs_at(X: Floats, node: NDArray[np.integer], leaves: Leaves) -> Floats:
+def unread(X: Any) -> Any:
+    """The table as kernels take it for constant leaves, which do not read a sparse one."""
+    return np.empty((X.shape[0], 0)) if is_sparse(X) else X
+
+
+def outputs_at(X: Any, node: NDArray[np.integer], leaves: Leaves) -> Floats:
     """Answers (n, K) to rows whose leaf nodes are known, by products of matrices where they are worth it."""
-    if not by_products(leaves):
-        found: Floats = row_outputs.outputs(X, node, leaves)
+    if not by_products(X, leaves):
+        found: Floats = row_outputs.outputs(unread(X), node, leaves)
         return found
     return outputs(X, node - (len(leaves.values) - 1), leaves)
 
 
-def outputs(X: Floats, leaf: NDArray[np.integer], leaves: Leaves) -> Floats:
+def outputs(X: Any, leaf: NDArray[np.integer], leaves: Leaves) -> Floats:
     """(n, K) answers to rows of known leaves, ``leaf (n,)`` the numbers of the leaves."""
-    out = np.empty((len(X), leaves.values.shape[1]))
+    out = np.empty((X.shape[0], leaves.values.shape[1]))
     for _number, rows, answer in answers(X, leaf, leaves):
         out[rows] = answer
     return out
@@ -249,14 +312,18 @@ def outputs(X: Floats, leaf: NDArray[np.integer], leaves: Leaves) -> Floats:
 
 def losses_at(rows: Rows, node: NDArray[np.integer], leaves: Leaves, code: int, link: int) -> Floats:
     """Losses (n,) of rows whose leaf nodes are known, by products of matrices where they are worth it."""
-    if code == TABLE or not by_products(leaves):
-        return row_losses.losses(rows, node, leaves, code, link)
+    if code == TABLE or not by_products(rows.X, leaves):
+        return row_losses.losses(rows._replace(X=unread(rows.X)), node, leaves, code, link)
     return losses(rows, node - (len(leaves.values) - 1), leaves, code, link)
 
 
 def losses(rows: Rows, leaf: NDArray[np.integer], leaves: Leaves, code: int, link: int) -> Floats:
     """(n,) losses at leaves of known numbers, as `opttree.kernels.losses.rows.losses`; 0 where they are negative."""
-    out = np.zeros(len(rows.X))
+    if not leaves.coefs.shape[2]:
+        at = np.maximum(leaf, 0) + len(leaves.values) - 1
+        found = row_losses.losses(rows._replace(X=unread(rows.X)), at, leaves, code, link)
+        return np.where(leaf >= 0, found, 0.0)
+    out = np.zeros(rows.X.shape[0])
     for _number, some, answer in answers(rows.X, leaf, leaves):
         out[some] = _losses(rows.Y[some], answer, code, link)
     return out
@@ -279,10 +346,10 @@ def _losses(Y: Floats, answer: Floats, code: int, link: int) -> Floats:
 def output_ranges(rows: Rows, group: Group, values: Floats, coefs: Floats) -> tuple[Floats, Floats]:
     """`opttree.kernels.leaves.fit.output_ranges`, by products of matrices where they are worth it."""
     plain = Leaves(values, coefs, np.zeros((0, 0)), np.zeros((0, 0)))
-    if not by_products(plain):
+    if not by_products(rows.X, plain):
         return narrow.output_ranges(rows, group, values, coefs)
     lower, upper = values.copy(), values.copy()
-    leaf = np.full(len(rows.X), -1)
+    leaf = np.full(rows.X.shape[0], -1)
     leaf[group.order] = np.repeat(np.arange(len(values)), np.diff(group.start))
     for number, some, answer in answers(rows.X, leaf, plain):
         Y = rows.Y[some]

@@ -10,15 +10,17 @@ gradients.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.algebra.logistic import ARMIJO_SIGMA, MAX_TRIALS, MOST_MARGIN, ROUNDING, fit_logistic as narrow
 from opttree.kernels.algebra.quadratic import JITTER as QUADRATIC_JITTER
+from opttree.kernels.routing import is_sparse
 from opttree.kernels.wide.quadratic import minimise
 from opttree.runtime.calm import calm_threads
-from opttree.wide.rows import WIDE, Part
+from opttree.wide.rows import WIDE, Part, part_of
 
 Floats = NDArray[np.float64]
 WORKING = 256  # features of a working set, or twice as many as are not zero
@@ -202,7 +204,7 @@ def fit_logistic(
 
 
 def fit_at_any_width(
-    X: Floats,
+    X: Any,
     rows: NDArray[np.integer],
     u: Floats,
     offset: Floats,
@@ -213,12 +215,14 @@ def fit_at_any_width(
     tol: float,
     max_iter: int,
 ) -> tuple[float, int]:
-    """The kernel where features are few, `fit_logistic` where they are many; an empty ``offset`` means none."""
-    if X.shape[1] <= WIDE:
+    """The kernel where features are few, `fit_logistic` where they are many or the table is sparse; an empty ``offset``
+    means none.
+    """
+    if X.shape[1] <= WIDE and not is_sparse(X):
         found: tuple[float, int] = narrow(X, rows, u, offset, a, b, l1, l2, tol, max_iter)
         return found
     with calm_threads():
-        return fit_logistic(Part(X, rows), u, offset if offset.size else None, a, b, l1, l2, tol, max_iter)
+        return fit_logistic(part_of(X, rows), u, offset if offset.size else None, a, b, l1, l2, tol, max_iter)
 
 
 def _armijo(

@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels.routing import is_sparse
 from opttree.kernels.wide.products import gather_range, products_range, sums_range
 from opttree.runtime.threads import each, share
 
 Floats = NDArray[np.float64]
 WIDE = 64  # more features than this are taken by this folder
 BLOCK = 4096  # rows whose columns are gathered at a time
+
+
+def part_of(X: Any, rows: NDArray[np.integer]) -> Part:
+    """Some rows of a table of numbers, dense or sparse."""
+    return SparsePart(X, rows) if is_sparse(X) else Part(X, rows)
 
 
 class Part:
@@ -73,3 +79,58 @@ class Part:
             return (Y[first:last] * h[first:last, None]).T @ self.columns(every, one, first, last, np.float64)
 
         return sum(each(part, range(0, self.size, BLOCK)), np.zeros((Y.shape[1], self.p + 1)))
+
+    def outputs(self, coef: Floats, value: Floats) -> Floats:
+        """(m, K) outputs of linear models, ``coef (K, p)`` and ``value (K,)``, by the features that they use."""
+        some = np.flatnonzero(np.any(coef != 0.0, axis=0))
+        B = self.columns(some, np.ones(self.size), 0, self.size, np.float64)
+        answer: Floats = B @ np.column_stack([coef[:, some], value]).T
+        return answer
+
+
+class SparsePart(Part):
+    """Some rows of a sparse table, which stay sparse."""
+
+    def __init__(self, X: Any, rows: NDArray[np.integer]) -> None:
+        super().__init__(X, rows)
+        self.S = X if len(rows) == X.shape[0] and np.array_equal(rows, np.arange(len(rows))) else X[rows]
+
+    def times(self, x: Floats) -> Floats:
+        """As of a dense table."""
+        product: Floats = self.S @ x[:-1]
+        return product + x[-1]
+
+    def sums(self, c: Floats) -> Floats:
+        """As of a dense table."""
+        return np.append(self.S.T @ c, c.sum())
+
+    def squares(self, h: Floats) -> Floats:
+        """As of a dense table."""
+        return np.append(self.S.power(2).T @ h, h.sum())
+
+    def columns(self, some: NDArray[np.intp], factor: Floats, first: int, last: int, dtype: Any) -> NDArray[Any]:
+        """As of a dense table."""
+        out = np.empty((last - first, some.size + 1), dtype)
+        out[:, :-1] = self.S[first:last][:, some].toarray()
+        out[:, -1] = 1.0
+        out *= factor[first:last, None].astype(dtype)
+        return out
+
+    def gram(self, h: Floats, some: NDArray[np.intp], dtype: Any = np.float64) -> Floats:
+        """As of a dense table."""
+        B = self.S[:, some]
+        G = np.empty((some.size + 1, some.size + 1))
+        G[:-1, :-1] = (B.T @ (B * h[:, None])).toarray()
+        G[-1, :-1] = G[:-1, -1] = B.T @ h
+        G[-1, -1] = h.sum()
+        return G
+
+    def moments(self, h: Floats, Y: Floats) -> Floats:
+        """As of a dense table."""
+        weighted = Y * h[:, None]
+        return np.column_stack([(self.S.T @ weighted).T, weighted.sum(axis=0)])
+
+    def outputs(self, coef: Floats, value: Floats) -> Floats:
+        """As of a dense table."""
+        product: Floats = self.S @ np.ascontiguousarray(coef.T)
+        return product + value

@@ -172,6 +172,7 @@ class Solver(Checked):
 
     takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
     makes_forests = False  # whether its models may be forests, from which no solver starts
+    takes_sparse = False  # whether it takes sparse tables as they are
     needs: ClassVar[tuple[str, ...]] = ("code",)  # what it needs of a loss, see `opttree.losses.Loss`
     respects: ClassVar[tuple[type[Constraint], ...]] = ()  # the side constraints that its trees satisfy
 
@@ -214,6 +215,12 @@ class Solver(Checked):
                 return f"its trees may violate {constraint!r}; solvers.MIP states side constraints"
         if (reason := problem.loss_function.refusal(*self.needs)) is not None:
             return reason
+        if problem.is_sparse and not self.takes_sparse:
+            n, p = problem.X.shape
+            return (
+                f"its X is sparse, and this solver needs it dense: {n:,} x {p:,} numbers take {8e-9 * n * p:.3g} GB; "
+                "give it X.toarray(), or take TAO"
+            )
         return self._refusal(problem)
 
     def covers(self, problem: TreeProblem) -> bool:

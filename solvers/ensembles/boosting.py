@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.model.forest import Forest
-from opttree.model.tree import Tree
+from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
@@ -62,6 +62,7 @@ class Boosting(Solver):
 
     needs = ("value", "constant")
     makes_forests = True
+    takes_sparse = True
 
     base: Solver = option(
         factory=lambda: TAOForest(
@@ -194,7 +195,7 @@ class Boosting(Solver):
             scale = self.learning_rate * run.count * share
             scaled += [tree.unscale(still, unit, run.offset * share, scale) for tree in run.trees[: run.count]]
         if problem.is_classification:
-            scaled = [replace(tree, classes=problem.classes) for tree in scaled]
+            scaled = [with_fields(tree, classes=problem.classes) for tree in scaled]
         link = "softmax" if problem.is_classification else "identity"
         starts = tuple((run.count, run.offset) for run in runs)
         forest = Forest((tuple(scaled),), problem.n_outputs, link=link, starts=starts)

@@ -68,6 +68,7 @@ class TAOForest(GrowthOptions, Solver):
     """
 
     makes_forests = True
+    takes_sparse = True
 
     common_start: bool = option(
         False,
@@ -136,6 +137,9 @@ class TAOForest(GrowthOptions, Solver):
                 return (
                     f"monotone must have an entry for each of {problem.n_features} features; got {len(self.monotone)}"
                 )
+        if problem.is_sparse and (self.common_start or self.monotone is not None):
+            name = "common_start" if self.common_start else "monotone"
+            return f"{name} is for dense tables, and its X is sparse"
         if problem.depth < 1:
             return "a forest needs trees of depth 1 or more; the problem allows 0"
         if problem.float32_refusal is not None:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from opttree.kernels.passes import alternation
 from opttree.kernels.smooth import vectors
 from opttree.model.convert import as_tree
+from opttree.model.structure import writable
 from opttree.model.tree import Tree
 from opttree.problems.smooth.blocks import in_blocks
 from opttree.statement import L1, L2, TreeProblem
-from solvers.ensembles.growth_options import GrowthOptions
+from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
 from solvers.tao.tao import TAO
 
 Singles = NDArray[np.float32]
@@ -46,6 +47,7 @@ class Shared:
     most_depth: int  # depth limit of the problem, for CART trees; ``depth`` is that of TAO trees
     common: tuple[Singles, ...]  # common random start directions (B, p) of all oblique trees, or empty
     axis_aligned: bool  # whether the problem asks for axis-aligned splits
+    table: Any = None  # a sparse X, in whose place ``X`` is then one column of zeros: leaves are constant
 
     @classmethod
     def of(
@@ -68,7 +70,8 @@ class Shared:
             Y = np.eye(problem.n_outputs, dtype=np.float32)[problem.Y[:, 0].astype(int)]
         else:
             Y = problem.Y.astype(np.float32)
-        X = problem.X.astype(np.float32)
+        table = problem.X if problem.is_sparse else None
+        X = np.zeros((n, 1), np.float32) if table is not None else problem.X.astype(np.float32)
         depth = min(options.levels or problem.depth, problem.depth)
         shape = (2**depth - 1, problem.n_features)
         data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // vectors.BLOCK), "float32")
@@ -79,7 +82,7 @@ class Shared:
             (problem.w * n).astype(np.float32),
             options,
             depth,
-            problem.leaves == "linear",
+            problem.leaves == "linear" and table is None,
             problem.min_leaf,
             problem.strength(L1, "splits"),
             problem.strength(L2, "splits"),
@@ -89,7 +92,13 @@ class Shared:
             problem.depth,
             () if common is None else (common.normal(size=shape).astype(np.float32),),
             problem.splits == "axis",
+            table,
         )
+
+    @property
+    def rows(self) -> Any:
+        """The features of all rows, dense or sparse."""
+        return self.X if self.table is None else self.table
 
     def of_kind(self, kind: str) -> Shared:
         """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by."""
@@ -123,7 +132,7 @@ class GrownTree(NamedTuple):
         models, low, high = (part.astype(np.float64) for part in (self.models[number], self.low, self.high))
         values, coefs = models[:, :, -1], models[:, :, :-1]
         skeleton = self.skeleton
-        splits = skeleton.children, skeleton.A, skeleton.b
+        splits = skeleton.children, skeleton.split_weights, skeleton.b
         if not coefs.any():  # constants are always within their range
             return Tree(*splits, np.clip(values, low, high), classes=classes)
         if np.isinf(low).any():
@@ -139,13 +148,15 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     w = shared.weights(rng)
     rows = np.flatnonzero(w).astype(np.int32)
     sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)
-    if kind == "oblique":
+    if kind == "oblique" and shared.table is not None:
+        skeleton, leaf = sparse_oblique(shared, sample, rows, rng)
+    elif kind == "oblique":
         skeleton, leaf = oblique(shared, sample, rows, rng, ended)
     else:
         skeleton, leaf = {"axis": axis, "cart": cart, "extra": extra}[kind](shared, sample, rows, rng)
     p = shared.X.shape[1]
     linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
-    children = skeleton.branch_arrays[0]
+    children = writable(skeleton.children)
     moments = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
     low, high = moments.low, moments.high
     models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
@@ -223,22 +234,42 @@ def oblique(
     return tree, leaf
 
 
+def sparse_oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
+    """Hyperplanes on a sparse table by passes of TAO from scikit-learn's tree of random features, and the leaf of every
+    row. Nodes see all features.
+    """
+    return by_passes(shared, sample, rows, rng, "oblique")
+
+
 def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
     """Axis-aligned splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
+    return by_passes(shared, sample, rows, rng, "axis")
+
+
+def by_passes(
+    shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, splits: str
+) -> tuple[Tree, NDArray[np.int64]]:
+    """Splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
+    options = shared.options
     stated = TreeProblem(
-        shared.X[rows].astype(np.float64),
+        shared.rows[rows].astype(np.float64),
         shared.Y[rows].astype(np.float64),
         depth=shared.depth,
-        splits="axis",
+        splits=splits,
         sample_weight=sample.w[rows].astype(np.float64),
         min_leaf=shared.min_leaf,
     )
     tree = scikit_tree(shared, sample, rows, rng, shared.depth)
+    lasso = 0.0
+    if splits == "oblique":
+        lasso = SPLIT_LASSO if options.split_lasso is None else options.split_lasso
+        penalties = () if lasso else (L1(splits=shared.l1), L2(splits=shared.l2))
+        stated = stated.restated(penalties=penalties)
     best, lowest = tree, np.inf
-    for step in TAO(max_iter=shared.options.max_iter).steps(stated, stated.fit_leaves(tree), rng):
+    for step in TAO(max_iter=options.max_iter, split_lasso=lasso).steps(stated, stated.fit_leaves(tree), rng):
         if step is not None and step.objective is not None and step.objective < lowest:
             best, lowest = as_tree(step.tree), step.objective
-    return best, best.apply(shared.X).astype(np.int64) - best.n_branches
+    return best, best.apply(shared.rows).astype(np.int64) - best.n_branches
 
 
 def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
@@ -246,14 +277,14 @@ def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tupl
     since its model is shrunk towards its parent's.
     """
     tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, shared.X.shape[1] // CART_ROWS)
-    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
+    return tree, tree.apply(shared.rows).astype(np.int64) - tree.n_branches
 
 
 def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
     """scikit-learn's tree of one random threshold per feature, to the depth limit, and the leaf of every row."""
     fewest = shared.X.shape[1] // CART_ROWS
     tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, fewest, "random", 1.0)
-    return tree, tree.apply(shared.X).astype(np.int64) - tree.n_branches
+    return tree, tree.apply(shared.rows).astype(np.int64) - tree.n_branches
 
 
 def scikit_tree(
@@ -277,5 +308,6 @@ def scikit_tree(
         random_state=int(rng.integers(2**31 - 1)),
         monotonic_cst=shared.options.monotone,
     )
-    model.fit(shared.X[rows], shared.Y[rows], sample_weight=sample.w[rows])
+    X = shared.rows[rows] if shared.table is None else shared.table[rows].tocsc()
+    model.fit(X, shared.Y[rows], sample_weight=sample.w[rows])
     return Tree.from_sklearn(model)

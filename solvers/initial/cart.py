@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -14,6 +14,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.numbers import NUMBERS
+from opttree.wide import sparse
 from solvers.initial.base import Growth, Initial
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
@@ -46,6 +47,7 @@ class CartInit(Initial):
     """
 
     needs = ("value", "constant")
+    takes_sparse = True
 
     min_rows: int = option(1, "Fewest rows in a leaf, in addition to the problem's ``min_leaf``.", least=1)
     ccp_alpha: float = option(
@@ -73,8 +75,13 @@ class CartInit(Initial):
         )
         unit = _units(problem.X)
         fits = bool(np.all(unit == 1.0))
-        by_rank = problem.splits == "axis" and (not fits or _too_close(problem.X, problem.presorted))
-        X = problem.ranks.T if by_rank else problem.X if fits else problem.X / unit
+        if problem.is_sparse:
+            by_rank = problem.splits == "axis" and (not fits or _too_close_sparse(problem.in_order))
+            X = problem.X if fits else sparse.scaled(problem.X, unit)
+            X = (sparse.ranks(problem.X) if by_rank else X).tocsc()
+        else:
+            by_rank = problem.splits == "axis" and (not fits or _too_close(problem.X, problem.presorted))
+            X = problem.ranks.T if by_rank else problem.X if fits else problem.X / unit
         model.fit(X, problem.y, sample_weight=problem.sample_weight)
         tree = Tree.from_sklearn(model)
         if by_rank:
@@ -84,11 +91,11 @@ class CartInit(Initial):
         yield problem.fit_leaves(problem.enforce_min_leaf(tree))
 
 
-def of_ranks(tree: Tree, X: NDArray[np.float64]) -> Tree:
+def of_ranks(tree: Tree, X: Any) -> Tree:
     """An axis-aligned tree that was made for the ranks of the values of ``X``, with thresholds between the values."""
     b = tree.b.copy()
     for t, j in enumerate(tree.feature):
-        x = np.unique(X[:, j])
+        x = sparse.values_of(X, j)
         ends = np.concatenate([[np.nextafter(x[0], -np.inf)], x])
         last = int(np.clip(np.floor(b[t]), -1, x.size - 1)) + 1  # of the values on the left
         b[t] = ends[last] if last in (0, x.size) else between(ends[last], ends[last + 1])
@@ -106,8 +113,17 @@ def _too_close(X: NDArray[np.float64], order: NDArray[np.integer]) -> bool:
     return False
 
 
-def _units(X: NDArray[np.float64]) -> NDArray[np.float64]:
+def _too_close_sparse(columns: Any) -> bool:
+    """`_too_close` for the `SortedColumns` of a sparse table, which lose their zeros where they are near to them."""
+    start, _rows, values = columns
+    inside = np.ones(values.size, bool)
+    inside[start[:-1][np.diff(start) > 0]] = False
+    gaps, singles = np.diff(values), np.diff(values.astype(np.float32))
+    return bool(np.any(np.abs(values) <= CLOSE) or np.any(inside[1:] & (gaps > 0.0) & (singles <= CLOSE)))
+
+
+def _units(X: Any) -> NDArray[np.float64]:
     """(p,) powers of two in which columns fit into scikit-learn's single precision; 1 where they do."""
-    largest = np.maximum(X.max(axis=0), -X.min(axis=0))
+    largest = sparse.largest(X) if sparse.is_sparse(X) else np.maximum(X.max(axis=0), -X.min(axis=0))
     extreme = (largest > 0.0) & ((largest < LEAST) | (largest > MOST))
     return np.ldexp(1.0, np.where(extreme, np.frexp(np.where(extreme, largest, 1.0))[1], 0))

@@ -16,6 +16,7 @@ from opttree.runtime.calm import calm_threads
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.wide.logistic import fit_at_any_width
+from opttree.wide.sparse import varies
 from solvers.initial.base import Growth, Initial, Rows, Split, SplitNode, fitted, grown
 
 RIDGE = 1e-4  # l2 penalty relative to the node's weight: for separable clusters the weights would diverge without it
@@ -46,6 +47,8 @@ class ClusterInit(Initial):
     True
     """
 
+    takes_sparse = True
+
     n_init: int = option(5, "Repetitions of 2-means per node; the one with the least inertia is used.", least=1)
     n_repeats: int = option(
         1,
@@ -61,7 +64,10 @@ class ClusterInit(Initial):
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes oblique problems only."""
-        return "clusters are separated by oblique splits; use CartInit" if problem.splits == "axis" else None
+        if problem.splits == "axis":
+            return "clusters are separated by oblique splits; use CartInit"
+        dense = problem.is_sparse and self.n_repeats > 1
+        return "the Davies-Bouldin index needs a dense X; take n_repeats=1" if dense else None
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""
@@ -93,7 +99,7 @@ class ClusterInit(Initial):
 
         def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
             X, w = problem.X[rows], problem.w[rows]
-            if rows.size < max(2 * problem.min_leaf, 3) or np.ptp(X, axis=0).max() == 0.0:
+            if rows.size < max(2 * problem.min_leaf, 3) or not varies(X):
                 return None
             yield
             seed = int(rng.integers(2**31 - 1))

@@ -45,6 +45,8 @@ class HingeInit(Initial):
     True
     """
 
+    takes_sparse = True
+
     n_random: int = option(2, "Random trial splits per node.", least=0)
     n_moves: int = option(6, "Moves of the boundary per trial.", least=1)
     ridge: float = option(

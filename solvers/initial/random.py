@@ -36,6 +36,7 @@ class RandomInit(Initial):
     """
 
     needs = ("value", "constant")
+    takes_sparse = True
 
     threshold: Literal["median", "gaussian"] = option(
         "median",

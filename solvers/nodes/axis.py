@@ -9,7 +9,10 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels.passes.thresholds import best_axis_splits
+from opttree.kernels.routing import is_sparse
+from opttree.kernels.wide.sparse import best_axis_splits as best_sparse_splits
 from opttree.problems import LevelProblem, NodeProblem
+from opttree.wide.sparse import sorted_columns
 from solvers.nodes.base import NodeSolver
 
 Floats = NDArray[np.float64]
@@ -56,20 +59,25 @@ class AxisNode(NodeSolver):
 
     def solve_level(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats, Floats]:
         """All nodes of a level in one scan per feature, over columns sorted once per problem."""
-        if level.presorted is None:
-            order = np.argsort(level.X, axis=0, kind="stable").T.astype(np.int32)
-            presorted = order, np.take_along_axis(level.X.T, order, axis=1)
-        else:
-            presorted = level.presorted
         slot = np.full(level.X.shape[0], -1, np.int32)
         u = np.zeros(level.X.shape[0])
         slot[level.order] = np.repeat(np.arange(len(level), dtype=np.int32), np.diff(level.start))
         u[level.order] = level.u
-        feature, threshold, cost, side = best_axis_splits(
-            *presorted, slot, u, len(level), level.min_leaf, level.l1 + level.l2
-        )
+        settings = slot, u, len(level), level.min_leaf, level.l1 + level.l2
+        if is_sparse(level.X):
+            columns = sorted_columns(level.X) if level.presorted is None else level.presorted
+            feature, threshold, cost, side = best_sparse_splits(columns, *settings)
+        else:
+            feature, threshold, cost, side = best_axis_splits(*self._presorted(level), *settings)
         A, b = np.zeros_like(A), side * threshold
         split = np.isfinite(threshold)
         A[split, feature[split]] = side[split]
         b[~split] = np.sign(threshold[~split])
         return A, b, cost
+
+    def _presorted(self, level: LevelProblem) -> tuple[NDArray[np.int32], Floats]:
+        """The rows in increasing order of each feature, and its values in that order."""
+        if level.presorted is None:
+            order = np.argsort(level.X, axis=0, kind="stable").T.astype(np.int32)
+            return order, np.take_along_axis(level.X.T, order, axis=1)
+        return level.presorted

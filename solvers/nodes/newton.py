@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.passes.reduced import fit_nodes
 from opttree.kernels.records import Net
+from opttree.kernels.routing import is_sparse
 from opttree.problems import LevelProblem, NodeProblem
 from opttree.runtime.calm import calm_threads
 from opttree.runtime.clock import now
@@ -17,7 +18,7 @@ from opttree.runtime.interrupts import interrupted
 from opttree.runtime.options import option
 from opttree.runtime.threads import each
 from opttree.wide.logistic import fit_at_any_width, fit_logistic as fit_wide
-from opttree.wide.rows import WIDE, Part
+from opttree.wide.rows import WIDE, part_of
 from solvers.core.base import seconds_left
 from solvers.nodes.base import NodeSolver
 
@@ -58,8 +59,8 @@ class NewtonNode(NodeSolver):
         return a, b
 
     def looks_at_the_clock(self, level: LevelProblem) -> bool:
-        """Where features are many."""
-        return level.X.shape[1] > WIDE
+        """Where features are many, or the table is sparse."""
+        return level.X.shape[1] > WIDE or is_sparse(level.X)
 
     def _one_by_one(self, level: LevelProblem, A: Floats, b: Floats) -> None:
         """The nodes of a level of many features, in parallel, until time is up or Ctrl-C was pressed."""
@@ -71,7 +72,7 @@ class NewtonNode(NodeSolver):
         def fit(s: int) -> None:
             problem = level[s]
             if problem.rows.size and not late():
-                part = Part(problem.X, problem.rows)
+                part = part_of(problem.X, problem.rows)
                 settings = problem.l1, problem.l2, self.tol, self.max_iter
                 b[s], _steps = fit_wide(part, problem.u, None, A[s], b[s], *settings, late)
 
@@ -81,7 +82,7 @@ class NewtonNode(NodeSolver):
     def directions(self, level: LevelProblem, A: Floats, b: Floats, rng: Rng) -> tuple[Floats, Floats]:
         """All nodes of a level at once, compiled."""
         A, b = A.copy(), b.copy()
-        if A.shape[1] > WIDE:
+        if self.looks_at_the_clock(level):
             self._one_by_one(level, A, b)
             return A, b
         fit_nodes(level.rows, A, b, Net(level.l1, level.l2), self.tol, self.max_iter)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opttree.kernels import records, routing
 from opttree.kernels.losses import codes
 from opttree.kernels.passes import reduced
+from opttree.kernels.routing import is_sparse
 from opttree.model.tree import LINKS, Tree
 from opttree.problems import LevelProblem
 from opttree.statement import L1, L2, TreeProblem
@@ -87,7 +88,7 @@ class State:
         slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
         rows, leaves = self._rows(self.leaf_arrays), self.leaf_arrays
         code, link = problem.loss_code, LINKS[self.link]
-        if code != codes.TABLE and wide.by_products(leaves):
+        if is_sparse(rows.X) or (code != codes.TABLE and wide.by_products(rows.X, leaves)):
             reduced.others(rows.X, self._tree, slot_of, self._tracks)
             there = np.where(self.slot >= 0, self.other - self.n_branches, -1)
             self.other_loss[:] = wide.losses(rows, there, leaves, code, link)
@@ -113,7 +114,7 @@ class State:
             l1,
             l2,
             problem.min_leaf,
-            (problem.presorted, problem.sorted_values) if problem.splits == "axis" else None,
+            problem.in_order if problem.splits == "axis" else None,
         )
         return level, current_cost
 

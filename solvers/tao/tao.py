@@ -55,6 +55,7 @@ class TAO(Solver):
     """
 
     needs = ("value", "constant")
+    takes_sparse = True
     respects = (MaxSplits,)
 
     max_iter: int = option(40, "Largest number of passes over the tree; 40 in the paper.", least=0)

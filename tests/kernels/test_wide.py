@@ -140,7 +140,7 @@ def test_answers_and_losses_by_products_are_those_of_the_rows(loss, monkeypatch)
     assert tree.linear_leaves
     expected = row_outputs.outputs(X, leaf, tree.leaf_arrays), problem.row_losses(tree)
     monkeypatch.setattr(wide, "WORK", 1)
-    assert wide.by_products(tree.leaf_arrays)
+    assert wide.by_products(X, tree.leaf_arrays)
     np.testing.assert_allclose(wide.outputs_at(X, leaf, tree.leaf_arrays), expected[0], atol=1e-12)
     np.testing.assert_allclose(problem.row_losses(tree), expected[1], atol=1e-12)
     if loss in ("squared", "absolute"):

@@ -82,7 +82,7 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
     check(options)
 
     # depth
-    searched = depth_for(options, len(rows.X))
+    searched = depth_for(options, rows.X.shape[0])
     n_rows = max(int(np.count_nonzero(rows.weight)), 1)
     if (reason := costs.lack_of_memory(options, n_rows, rows.X.shape[1], searched)) is not None:
         raise MemoryError(reason)

@@ -29,6 +29,7 @@ from opttree.runtime.clock import now
 from opttree.statement import L2, TreeProblem
 from opttree.statement.pruning import with_splits
 from opttree.statement.shrinkage import refusal, shrinker
+from opttree.wide.sparse import is_sparse
 
 Floats = NDArray[np.float64]
 FitRows = Callable[[Estimator, Rows, Any], Fit]
@@ -211,11 +212,11 @@ class Folds:
         mean = float(np.sum(w * gain))
         return mean > errors * float(np.sqrt(np.sum((w * (gain - mean)) ** 2)))
 
-    def answers_of(self, model: Tree, X: Floats) -> Floats:
+    def answers_of(self, model: Tree, X: Any) -> Floats:
         """(n, K) numbers, or probabilities of all classes."""
         if self.numbers:
-            return np.asarray(model.predict(X), np.float64).reshape(len(X), -1)
-        found = np.zeros((len(X), self.n_answers))
+            return np.asarray(model.predict(X), np.float64).reshape(X.shape[0], -1)
+        found = np.zeros((X.shape[0], self.n_answers))
         found[:, np.searchsorted(self.classes, np.asarray(model.classes))] = model.predict_proba(X)
         return found
 
@@ -223,7 +224,7 @@ class Folds:
 
     def choose(self, rows: Rows, usual: int, *, plain: bool) -> Choice:
         """The choice, with what it needs fitted to all ``rows``."""
-        options, m = self.options, len(self.rows.X)
+        options, m = self.options, len(self.rows.y)
         if m < FEWEST:  # the others are copies
             return Choice(usual)
         means: dict[str, float] = {}
@@ -331,7 +332,7 @@ class Folds:
             self.sizes(trial.answers if own else floor),
         )
 
-    def split(self, train: NDArray[np.intp], held: NDArray[np.intp], clips: bool) -> tuple[Rows, Floats]:
+    def split(self, train: NDArray[np.intp], held: NDArray[np.intp], clips: bool) -> tuple[Rows, Any]:
         """Some of the rows, and the features of others, clipped to the limits of the first or not."""
         part, X = self.part(train), self.rows.X[held]
         limits = limits_of(self.options, part) if clips else None
@@ -343,7 +344,7 @@ class Folds:
 
     def constant(self) -> Floats:
         """Answers of constants."""
-        answers = np.zeros((len(self.rows.X), self.n_answers))
+        answers = np.zeros((len(self.rows.y), self.n_answers))
         for train, held in self.parts:
             part = self.judge.sample(train)
             answers[held] = part.best_constant().outputs(np.zeros((1, 1)))[0] * self.unit
@@ -368,7 +369,7 @@ class Folds:
             changes["time_limit"] = max(SHARE * options.time_limit / (2 * len(self.parts)), 1e-2)
         answers: list[Floats] = []
         strengths: tuple[float, ...] = (0.0,)
-        seen = np.zeros(len(self.rows.X), bool)
+        seen = np.zeros(len(self.rows.y), bool)
         for number, (train, held) in enumerate(self.parts):
             part, X = self.split(train, held, setting.clips)
             tails = target_limits_of(part) if setting.tames else None
@@ -386,7 +387,7 @@ class Folds:
             if base is not None:
                 trees = [with_base(tree, base, part) for tree in trees]
             trees = [bounded(tree, part) for tree in trees]
-            answers = answers or [np.zeros((len(self.rows.X), self.n_answers)) for _ in trees]
+            answers = answers or [np.zeros((len(self.rows.y), self.n_answers)) for _ in trees]
             for found, tree in zip(answers, trees, strict=True):
                 found[held] = self.answers_of(tree, X)
             seen[held] = True
@@ -404,7 +405,7 @@ class Folds:
         leaves = sorted({max(fewest, least) for fewest in CART_LEAVES})
         depths = [d for d in CART_DEPTHS if self.options.max_depth == "auto" or d <= depth]
         limits = {"max_depth": depths[-1], "max_leaf_nodes": getattr(self.options, "max_leaf_nodes", None)}
-        found = {(d, s): np.zeros((len(X), self.n_answers)) for d in depths for s in leaves}
+        found = {(d, s): np.zeros((X.shape[0], self.n_answers)) for d in depths for s in leaves}
         for train, held in self.parts:
             part = self.part(train)
             weight = class_weighted(self.options, part.y, part.weight)
@@ -475,8 +476,10 @@ def with_classes(tree: Tree, y: NDArray[Any]) -> Tree:
     return replace(tree, values=values, classes=classes, coefs=np.zeros((*values.shape, 0)))
 
 
-def as_singles(X: Floats) -> Floats:
+def as_singles(X: Any) -> Any:
     """The features as scikit-learn's trees take them: their ranks where single precision would not tell them apart."""
+    if is_sparse(X):
+        return X
     with np.errstate(over="ignore"):
         singles = X.astype(np.float32)
     if np.isfinite(singles).all() and all(

@@ -23,8 +23,10 @@ from opttree.tables.describe import warn_of_table
 from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
 from opttree.tables.encoding import level_text
 from opttree.tables.row_weights import check_sample_weight
+from opttree.wide.sparse import as_rows, is_given_sparse
 
 Floats = NDArray[np.float64]
+SPARSE: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
 JOIN = " | "  # between the labels of several outputs, in the names of their joint classes
 
 
@@ -37,14 +39,25 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         For what cannot be read, in one sentence.
     """
     numeric = is_regressor(options)
-    X = as_given(X)
+    stays_sparse = options.recipe.sparse and is_given_sparse(X)
+    X = X if stays_sparse else as_given(X)
     check_target(y, numeric)
-    warn_of_table(X, options.categorical_features)
+    if not stays_sparse:
+        warn_of_table(X, options.categorical_features)
     if not get_tags(options).target_tags.multi_output:
         y = column_or_1d(y, warn=True)
     how = {"multi_output": True, "y_numeric": True} if numeric else {"multi_output": True}
     table = None
-    if not needs_encoding(X, options.categorical_features):
+    if stays_sparse:
+        if not isinstance(options.categorical_features, str):
+            raise ValueError(
+                f"categorical_features must be 'from_dtype' for sparse X; got {options.categorical_features}"
+            )
+        options.encoder_ = None
+        X, y = validate_data(options, X, y, **SPARSE, **how)
+        X = as_rows(X)
+        check_numbers("X", X.data)
+    elif not needs_encoding(X, options.categorical_features):
         options.encoder_ = None
         X = as_array(X)
         check_columns(X)
@@ -95,9 +108,14 @@ def encode(
     return features
 
 
-def read_new(options: Estimator, X: Any) -> Floats:
+def read_new(options: Estimator, X: Any) -> Any:
     """The features (n, p) of new rows."""
-    X, encoder = as_given(X), getattr(options, "encoder_", None)
+    encoder = getattr(options, "encoder_", None)
+    if options.recipe.sparse and encoder is None and is_given_sparse(X):
+        Z = as_rows(validate_data(options, X, reset=False, **SPARSE))
+        check_numbers("X", Z.data)
+        return Z
+    X = as_given(X)
     if isinstance(encoder, Limits):
         how = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
         Z = encoder.encoding_.encode(list(validate_data(options, as_array(X), reset=False, **how).T))

@@ -253,7 +253,8 @@ class Parts:
         kept = self.fold != k
         rows, problem = self.rows[kept], self.problem
         train = problem.with_rows(problem.X[rows], problem.y[rows], self.weight[kept], min_leaf=self.least)
-        return train.with_order(self._order, kept) if problem.splits == "axis" else train
+        ordered = problem.splits == "axis" and not problem.is_sparse
+        return train.with_order(self._order, kept) if ordered else train
 
 
 def parted(problem: TreeProblem, folds: int = FOLDS, most: int | None = None) -> Parts:

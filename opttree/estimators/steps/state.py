@@ -15,18 +15,19 @@ from opttree.statement import TreeProblem
 from opttree.statement.constraints import MaxSplits
 from opttree.statement.numbers import in_same_order
 from opttree.tables.weights import check_weight
+from opttree.wide.sparse import is_sparse
 
 Floats = NDArray[np.float64]
 
 
-def transformer_of(options: Estimator, X: Floats, weight: Floats) -> Any:
+def transformer_of(options: Estimator, X: Any, weight: Floats) -> Any:
     """What transforms features before they are scaled, fitted to the rows, or None."""
     recipe: Recipe = options.recipe
     return None if recipe.transform is None else recipe.transform(options, X, weight)
 
 
 def state(
-    options: Estimator, X: Floats, y: NDArray[Any], weight: Floats, depth: int | None = None, transformer: Any = None
+    options: Estimator, X: Any, y: NDArray[Any], weight: Floats, depth: int | None = None, transformer: Any = None
 ) -> tuple[TreeProblem, Any]:
     """The problem of rows of numbers, and its units: a `Scaling`, or what has its methods.
 
@@ -43,7 +44,7 @@ def state(
         units = (recipe.outputs or standardised)(options, y.reshape(y.shape[0], -1), weight)
     scaling = Scaling(*feature_units(options, X, weight), *units)
     Z = scaling.features(X)
-    if options.splits == "axis":
+    if options.splits == "axis" and not is_sparse(X):
         in_same_order(X, Z)
     terms = {} if recipe.terms is None else recipe.terms(options, weight, X.shape[1], scaling.y_scale)
     most = getattr(options, "max_leaf_nodes", None)
@@ -64,7 +65,7 @@ def state(
     return (problem, scaling) if recipe.restate is None else recipe.restate(options, problem, scaling, raw, weight)
 
 
-def feature_units(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+def feature_units(options: Estimator, X: Any, weight: Floats) -> tuple[Floats, Floats]:
     """Offset and unit of each feature for the solver: as they are where nothing but their order matters."""
     if options.recipe.features is not None:
         units: tuple[Floats, Floats] = options.recipe.features(options, X, weight)

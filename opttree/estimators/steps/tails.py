@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opttree.estimators.recipe import Estimator, Rows
 from opttree.tables.encoder import TableEncoder
 from opttree.tables.encoding import Encoding, Value
+from opttree.wide.sparse import is_sparse
 
 Floats = NDArray[np.float64]
 TAIL, BEYOND = 0.01, 0.5  # share of the rows in a tail, and how far beyond it values are kept, in ranges between tails
@@ -22,8 +23,11 @@ class Limits(TableEncoder):
 def limits_of(options: Estimator, rows: Rows) -> Floats | None:
     """(2, p) where features are clipped, infinite for those that are not; None if none is.
 
-    A feature is clipped half a range beyond its first and last percentile, the range being that between the two.
+    A feature is clipped half a range beyond its first and last percentile, the range being that between the two. Of a
+    sparse table none is.
     """
+    if is_sparse(rows.X):
+        return None
     return _limits(rows.X, rows.weight, _numbers(options, rows.X.shape[1]))
 
 

@@ -14,6 +14,7 @@ from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
 from opttree.statement.numbers import NUMBERS, RESOLUTION, ROUNDING, SMALLEST, between, is_constant
 from opttree.tables.preprocessing import NormalQuantiles
+from opttree.wide import sparse
 
 Floats = NDArray[np.float64]
 NOISE = 2.0 * ROUNDING  # distances from one of the values of a column that is constant but for rounding are below it
@@ -28,10 +29,12 @@ class Scaling(NamedTuple):
     y_mean: Floats
     y_scale: Floats
 
-    def features(self, X: Floats) -> Floats:
+    def features(self, X: Any) -> Any:
         """Raw features ``(n, p)`` as the solver sees them; ``X`` itself where they stay as they are."""
         if not self.x_mean.any() and (self.x_scale == 1.0).all():
             return X
+        if sparse.is_sparse(X):
+            return sparse.scaled(X, self.x_scale)
         scaled = X - self.x_mean
         scaled /= self.x_scale
         for j in np.flatnonzero(self.x_scale == 1.0):  # constant columns: what is left of them is rounding error
@@ -126,18 +129,19 @@ class QuantileScaling:
         return replace(tree, A=A, b=b)
 
 
-def raw_tree(scaling: Any, tree: Tree, problem: TreeProblem, X: Floats) -> Tree:
+def raw_tree(scaling: Any, tree: Tree, problem: TreeProblem, X: Any) -> Tree:
     """`tree` of the scaled ``problem`` on the raw features of its rows ``X``, in canonical form; an axis-aligned one
     routes the rows as it did, whatever scaling has done to its thresholds.
     """
     raw: Tree = scaling.unscale(tree)
-    if not tree.is_axis_aligned or tree.gate is not None or len(X) != problem.n_samples:
+    if not tree.is_axis_aligned or tree.gate is not None or X.shape[0] != problem.n_samples:
         return raw.canonical
     return raw.routing(X, problem.leaves_of(tree))
 
 
-def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
-    """Weighted mean and standard deviation of each column; deviation 1 for constant columns.
+def moments(X: Any, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
+    """Weighted mean and standard deviation of each column; deviation 1 for constant columns. Columns of a sparse table
+    are not centred, and have units of their own, see `opttree.wide.sparse.units`.
 
     Columns are processed some at a time, to avoid a temporary array of the size of ``X``.
 
@@ -146,6 +150,8 @@ def moments(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Fl
     ValueError
         For a column, called ``name`` with its number, that varies too little, see `is_constant`.
     """
+    if sparse.is_sparse(X):
+        return np.zeros(X.shape[1]), sparse.units(X)
     share = weight / weight.sum()
     mean, scale = np.empty(X.shape[1]), np.ones(X.shape[1])
     for first, columns in _some_columns(X):
@@ -185,8 +191,10 @@ def minmax(X: Floats, weight: Floats, name: str = FEATURES) -> tuple[Floats, Flo
     return np.where(constant, mean, low), np.where(constant, 1.0, scale)
 
 
-def spread(X: Floats, weight: Floats) -> Floats:
+def spread(X: Any, weight: Floats) -> Floats:
     """(p,) standard deviation of each column; 0 for constant ones."""
+    if sparse.is_sparse(X):
+        return sparse.moments(X, weight)[1]
     share, out = weight / weight.sum(), np.empty(X.shape[1])
     one = int(np.argmax(weight > 0.0))
     for first, columns in _some_columns(X):
@@ -201,7 +209,7 @@ def outputs_name(Y: Floats) -> str:
     return "y" if Y.shape[1] == 1 else "y column {}"
 
 
-def with_training(tree: Tree, X: Floats, weight: Floats) -> Tree:
+def with_training(tree: Tree, X: Any, weight: Floats) -> Tree:
     """``tree`` with statistics of its training rows: weight shares of the nodes, standard deviations of the
     features.
     """

@@ -12,7 +12,8 @@ from opttree.kernels.algebra.logistic import fit_logistic
 from opttree.kernels.losses.rows import row_loss
 from opttree.kernels.passes.thresholds import best_threshold
 from opttree.kernels.records import Group
-from opttree.kernels.routing import levels, route_row, split_value
+from opttree.kernels.routing import each_left, is_sparse, levels, route_row, split_value
+from opttree.kernels.wide import sparse
 from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 from opttree.runtime.threads import share
 
@@ -64,6 +65,13 @@ def others_range(first, last, X, tree, slot_of, tracks):
 
 def others(X, tree, slot_of, tracks):
     """The part of `pseudolabels` that needs no leaves: the side of every row, and the leaf on its other side."""
+    if is_sparse(X):
+        tracks.slot[:] = slot_of[tracks.node]
+        rows = np.flatnonzero(tracks.slot >= 0)
+        t = tracks.node[rows]
+        tracks.side[rows] = ~each_left(X, rows, tree.A, tree.b, t)
+        tracks.other_leaf[rows] = sparse.route(X, rows, tree.children[t, 1 - tracks.side[rows]], tree)
+        return
     cost = X.shape[1] * (1 + levels(tree.b.size))
     share(others_range, tracks.node.size, cost, X, tree, slot_of, tracks)
 
@@ -122,6 +130,14 @@ def advance(X, tree, tracks):
     """Send the rows of the level's branches to their children; rows that change sides get the leaf and loss of the
     other side.
     """
+    if is_sparse(X):
+        rows = np.flatnonzero(tracks.slot >= 0)
+        t = tracks.node[rows]
+        right = ~each_left(X, rows, tree.A, tree.b, t)
+        moved = rows[right != (tracks.side[rows] == 1)]
+        tracks.leaf[moved], tracks.leaf_loss[moved] = tracks.other_leaf[moved], tracks.other_loss[moved]
+        tracks.node[rows] = tree.children[t, right.astype(np.intp)]
+        return
     share(advance_range, X.shape[0], X.shape[1], X, tree, tracks)
 
 
@@ -164,9 +180,23 @@ def thresholds_range(first, last, level, splits, min_rows, cost):
             splits.b[s], cost[s] = best_threshold(z, level.u[start[s] : start[s + 1]], min_rows)
 
 
+@kernel()
+def along_range(first, last, z, u, start, min_rows, b, cost):
+    """`fit_thresholds` of some nodes, where ``A . x`` of their rows is known."""
+    for s in range(first, last):
+        if start[s + 1] > start[s]:
+            b[s], cost[s] = best_threshold(z[start[s] : start[s + 1]], u[start[s] : start[s + 1]], min_rows)
+
+
 def fit_thresholds(level, splits, min_rows):
     """Exact 0/1 thresholds along the directions of every node of a `Level`, into ``splits.b``; returns their costs."""
     cost = np.zeros(splits.b.size)
+    if is_sparse(level.X):
+        order, start = level.group
+        z = sparse.values(level.X, order, splits, np.repeat(np.arange(cost.size, dtype=np.int32), np.diff(start)))
+        work = 20.0 * z.size / max(cost.size, 1)
+        share(along_range, cost.size, work, z, level.u, start, min_rows, splits.b, cost)
+        return cost
     work = level.u.size / max(cost.size, 1) * (level.X.shape[1] + 20)
     share(thresholds_range, cost.size, work, level, splits, min_rows, cost)
     return cost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +77,8 @@ class LevelProblem:
     """The node problems of one level of a tree, which are separable (Theorem 3.1) and solved independently.
 
     Rows of node s are ``order[start[s]:start[s + 1]]``; ``u`` is aligned with ``order``. ``presorted``, the rows
-    in increasing order of each feature and its values in that order, (p, n) each, spares axis-aligned node solvers the
-    sorting.
+    in increasing order of each feature and its values in that order, (p, n) each, or `SortedColumns` of a sparse table,
+    spares axis-aligned node solvers the sorting.
     """
 
     X: Floats
@@ -87,7 +88,7 @@ class LevelProblem:
     l1: float
     l2: float
     min_leaf: int = 1
-    presorted: tuple[NDArray[np.int32], Floats] | None = None
+    presorted: Any = None
 
     def __len__(self) -> int:
         return self.start.size - 1

@@ -1,0 +1,157 @@
+"""Sparse tables: rows that are mostly zeros, kept as SciPy's compressed rows and never made dense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels.routing import is_sparse as is_sparse
+from opttree.kernels.wide.sparse import SortedColumns
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+STEP, FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of the codes of rows
+SHIFT = np.uint64(29)
+
+
+def is_given_sparse(X: Any) -> bool:
+    """Whether ``X`` is a matrix or an array of SciPy's sparse formats, or a DataFrame of sparse columns alone."""
+    kinds = list(getattr(X, "dtypes", ()) if hasattr(X, "columns") else ())
+    if kinds:
+        return all(type(kind).__name__ == "SparseDtype" and kind.fill_value == 0 for kind in kinds)
+    return hasattr(X, "tocsr") and hasattr(X, "nnz")
+
+
+def as_rows(X: Any) -> csr_array:
+    """Compressed rows of doubles, without explicit zeros, each with its entries in the order of the columns.
+
+    Raises
+    ------
+    ValueError
+        For what is no table of two dimensions or holds no numbers.
+    """
+    from scipy.sparse import csr_array
+
+    if hasattr(X, "columns"):
+        X = X.sparse.to_coo()
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions; got {X.ndim}")
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"X must hold numbers; got {X.dtype}")
+    if isinstance(X, csr_array) and X.dtype == np.float64 and X.has_canonical_format and X.data.all():
+        return _with_short_numbers(X)
+    rows = csr_array(X, dtype=np.float64, copy=X.dtype == np.float64)  # what was given is not changed
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return _with_short_numbers(rows)
+
+
+def _with_short_numbers(X: csr_array) -> csr_array:
+    """The rows with column numbers of 32 bits where these suffice, as scikit-learn's trees need them."""
+    from scipy.sparse import csr_array
+
+    if X.indices.dtype == np.int32 == X.indptr.dtype or max(X.nnz, X.shape[1]) > np.iinfo(np.int32).max:
+        return X
+    short = csr_array((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
+    short.has_canonical_format = True
+    return short
+
+
+def sorted_columns(X: csr_array) -> SortedColumns:
+    """The columns of a sparse table, the entries of each in increasing order."""
+    columns = X.tocsc()
+    column = np.repeat(np.arange(X.shape[1]), np.diff(columns.indptr))
+    order = np.lexsort((columns.data, column))
+    return SortedColumns(columns.indptr.astype(np.int64), columns.indices[order].astype(np.int32), columns.data[order])
+
+
+def entries(X: csr_array, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Floats:
+    """(m,) the numbers at places of a table, sparse or not."""
+    found = X[rows, columns]
+    return np.asarray(found.toarray() if hasattr(found, "toarray") else found, np.float64).ravel()
+
+
+def ranks(X: csr_array) -> csr_array:
+    """The table with the rank of each number among those of its column, counted from zero up and down."""
+    from scipy.sparse import csc_array
+
+    start, rows, values = sorted_columns(X)
+    first = np.zeros(values.size, bool)
+    first[start[:-1][np.diff(start) > 0]] = True
+    new = np.append(True, np.diff(values) > 0.0) | first if values.size else first
+    number = np.cumsum(new)  # of different values so far; the first positive one of each column is to be 1
+    column = np.repeat(np.arange(X.shape[1]), np.diff(start))
+    below = np.bincount(column, (values < 0.0) & new, X.shape[1]).astype(np.int64)  # different negative values
+    base = np.zeros(X.shape[1], np.int64)
+    base[column[first]] = number[first] - 1
+    rank = number - base[column] - below[column]  # 1, 2, ... above zero; ..., -1, 0 below
+    rank -= values < 0.0
+    return csc_array((rank.astype(np.float64), rows, start.astype(X.indptr.dtype)), shape=X.shape).tocsr()
+
+
+def largest(X: csr_array) -> Floats:
+    """(p,) the largest size of a number in each column."""
+    found = np.zeros(X.shape[1])
+    np.maximum.at(found, X.indices, np.abs(X.data))
+    return found
+
+
+def moments(X: csr_array, weight: Floats) -> tuple[Floats, Floats]:
+    """(p,) weighted mean and standard deviation of each column."""
+    share = weight / weight.sum()
+    mean = X.T @ share
+    return mean, np.sqrt(np.maximum(X.power(2).T @ share - mean**2, 0.0))
+
+
+def mix(codes: NDArray[np.uint64], X: csr_array) -> None:
+    """Change the codes of rows by the ranks of their numbers: rows with the same numbers change alike."""
+    ranked = ranks(X)
+    code = ranked.data.astype(np.int64).astype(np.uint64) * FACTOR + ranked.indices.astype(np.uint64) * STEP
+    for _ in range(2):
+        code ^= code >> SHIFT
+        code *= FACTOR
+    sums = np.append(np.uint64(0), np.cumsum(code))
+    codes ^= sums[ranked.indptr[1:]] - sums[ranked.indptr[:-1]]
+    codes *= FACTOR
+    codes ^= codes >> SHIFT
+
+
+def units(X: csr_array) -> Floats:
+    """(p,) units of columns that are not centred: powers of two, which change no digit, near their largest size; 1 for
+    columns of zeros.
+    """
+    size = largest(X)
+    return np.ldexp(1.0, np.where(size > 0.0, np.frexp(size)[1] - 1, 0))
+
+
+def scaled(X: csr_array, unit: Floats) -> csr_array:
+    """The table in these units."""
+    from scipy.sparse import csr_array
+
+    return csr_array((X.data / unit[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
+def values_of(X: Any, j: int) -> Floats:
+    """The different numbers of column j of a table, in increasing order."""
+    return np.unique(X[:, [j]].toarray() if is_sparse(X) else X[:, j])
+
+
+def varies(X: Any) -> bool:
+    """Whether the rows of a table differ."""
+    if not is_sparse(X):
+        return bool(np.ptp(X, axis=0).max() > 0.0)
+    return bool(np.any(X.max(axis=0).toarray() > X.min(axis=0).toarray()))
+
+
+def rows_times(A: Any, factor: Floats) -> Any:
+    """An array, or compressed rows, with each row times a factor (m,)."""
+    return A.multiply(factor[:, None]).tocsr() if is_sparse(A) else A * factor[:, None]
+
+
+def columns_times(A: Any, factor: Floats) -> Any:
+    """An array, or compressed rows, with each column times a factor (p,)."""
+    return A.multiply(factor[None]).tocsr() if is_sparse(A) else A * factor

@@ -1,0 +1,272 @@
+"""Sparse tables, from the estimators down: the models of their dense copies, without a dense table on the way."""
+
+import numpy as np
+import pytest
+from scipy import sparse as scipy_sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+import opttree
+from opttree import (
+    L1,
+    BoostedTreesClassifier,
+    BoostedTreesRegressor,
+    GETRegressor,
+    TAOClassifier,
+    TAOForestClassifier,
+    TAOForestRegressor,
+    TAORegressor,
+    Tree,
+    TreeProblem,
+)
+from opttree.kernels import routing
+from opttree.kernels.passes.thresholds import best_axis_splits
+from opttree.kernels.wide import sparse as kernels
+from opttree.statement.numbers import orders_of
+from opttree.wide import sparse
+from solvers import (
+    GET,
+    TAO,
+    BranchAndBound,
+    CartInit,
+    ClusterInit,
+    HingeInit,
+    LiblinearNode,
+    RandomInit,
+    SklearnNode,
+    solve,
+)
+
+
+def table(seed=0, n=300, p=30, share=0.2):
+    rng = np.random.default_rng(seed)
+    dense = np.where(rng.random((n, p)) < share, np.round(rng.normal(size=(n, p)), 1), 0.0)
+    dense[:, 4] = np.abs(dense[:, 4])
+    dense[:, 5] = 0.0
+    y = dense[:, 0] + 2.0 * dense[:, 1] - dense[:, 2]
+    return dense, y, (y > 0.1).astype(int)
+
+
+def words(n=400, p=20_000, seed=0):
+    """A sparse table far too wide to be made dense in passing, and labels that depend on a few of its columns."""
+    rng = np.random.default_rng(seed)
+    X = scipy_sparse.random_array((n, p), density=20 / p, format="csr", rng=rng, data_sampler=rng.random)
+    label = rng.integers(3, size=n)
+    extra = scipy_sparse.csr_array((np.ones(n), (np.arange(n), label * 7)), shape=(n, p))
+    return scipy_sparse.csr_array(X + extra), label
+
+
+def test_statistics_of_columns_are_those_of_the_dense_table():
+    dense, _y, _label = table()
+    X = sparse.as_rows(scipy_sparse.coo_matrix(dense))
+    np.testing.assert_allclose(sparse.moments(X, np.ones(300))[1], dense.std(axis=0), atol=1e-12)
+    np.testing.assert_array_equal(sparse.largest(X), np.abs(dense).max(axis=0))
+    ranks = sparse.ranks(X).toarray()
+    for x, rank in zip(dense.T, ranks.T, strict=True):
+        values = np.unique(np.append(x, 0.0))
+        np.testing.assert_array_equal(rank, np.searchsorted(values, x) - np.searchsorted(values, 0.0))
+    codes = np.zeros(300, np.uint64)
+    sparse.mix(codes, X)
+    assert len(np.unique(codes)) == len(np.unique(dense, axis=0))
+
+
+def test_what_is_given_is_not_changed():
+    X = scipy_sparse.csr_matrix((np.array([1.0, 2.0, 0.0]), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 3))
+    before = X.data.copy(), X.indices.copy()
+    TAOClassifier(1, floor=False).fit(X, [0, 1])
+    np.testing.assert_array_equal(X.data, before[0])
+    np.testing.assert_array_equal(X.indices, before[1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_thresholds_are_those_of_the_dense_table(seed):
+    rng = np.random.default_rng(seed)
+    dense = table(seed, n=60, p=8)[0]
+    order = orders_of(dense)
+    slot = rng.integers(-1, 4, 60).astype(np.int32)
+    settings = slot, np.where(slot >= 0, rng.normal(size=60), 0.0), 4, int(rng.integers(1, 5)), rng.choice([0.0, 0.1])
+    found = kernels.best_axis_splits(sparse.sorted_columns(sparse.as_rows(scipy_sparse.csr_array(dense))), *settings)
+    wanted = best_axis_splits(order, np.take_along_axis(dense.T, order, 1), *settings)
+    for mine, its in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-12)
+
+
+@pytest.mark.parametrize("splits", ["axis", "oblique"])
+@pytest.mark.parametrize("loss", ["zero_one", "log", "squared", "absolute"])
+def test_passes_find_what_they_find_in_the_dense_table(splits, loss):
+    dense, y, label = table()
+    target = label if loss in ("zero_one", "log") else y
+    for init in (CartInit(), RandomInit()):
+        found = []
+        for X in (dense, scipy_sparse.csr_array(dense)):
+            problem = TreeProblem(X, target, depth=3, splits=splits, loss=loss, penalties=L1(splits=1e-2), min_leaf=3)
+            result = solve(problem, TAO(init=init, max_iter=6), random_state=0)
+            found.append(result.objective)
+            other = TreeProblem(dense, target, depth=3, splits=splits, loss=loss, penalties=L1(splits=1e-2), min_leaf=3)
+            assert other.objective(result.tree) == pytest.approx(result.objective, abs=1e-9)
+        assert found[1] <= found[0] * 1.1 + 5e-3
+
+
+@pytest.mark.parametrize("init", [HingeInit(), CartInit(), ClusterInit()])
+@pytest.mark.parametrize("loss", ["squared", "log"])
+def test_linear_leaves_of_a_sparse_table(init, loss):
+    dense, y, label = table()
+    objectives = []
+    for X in (dense, scipy_sparse.csr_array(dense)):
+        stated = {"leaves": "linear", "loss": loss, "penalties": L1(splits=1e-3, leaves=1e-3)}
+        problem = TreeProblem(X, label if loss == "log" else y, depth=2, **stated)
+        objectives.append(solve(problem, TAO(init=init, max_iter=4), random_state=0).objective)
+    assert objectives[1] <= objectives[0] * 1.1 + 1e-3
+
+
+@pytest.mark.parametrize("node_solver", [SklearnNode(), LiblinearNode()])
+def test_other_node_solvers_take_sparse_tables(node_solver):
+    dense, _y, label = table()
+    problem = TreeProblem(scipy_sparse.csr_array(dense), label, 2, loss="zero_one", penalties=L1(splits=1e-3))
+    assert solve(problem, TAO(init=CartInit(), node_solver=node_solver), random_state=0).objective < 0.15
+
+
+def test_solvers_that_need_a_dense_table_say_so_and_what_it_takes():
+    X, label = words()
+    problem = TreeProblem(X, label, depth=2, loss="zero_one")
+    assert "X is sparse" in GET().refusal(problem)
+    assert "400 x 20,000 numbers take 0.064 GB" in BranchAndBound().refusal(problem.restated(splits="axis"))
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        GETRegressor().fit(X, label.astype(float))
+
+
+@pytest.fixture
+def never_dense(monkeypatch):
+    """Fail where more than a few columns of a table are made dense."""
+    made = scipy_sparse.csr_array.toarray
+
+    def small(self, *args, **options):
+        assert self.shape[1] <= 2_000 or self.shape[0] * self.shape[1] < 1_000_000, f"{self.shape} is made dense"
+        return made(self, *args, **options)
+
+    monkeypatch.setattr(scipy_sparse.csr_array, "toarray", small)
+    monkeypatch.setattr(scipy_sparse.csr_array, "todense", small)
+
+
+MODELS = [
+    TAOClassifier(random_state=0),
+    TAOClassifier(3, splits="axis", random_state=0),
+    TAOForestClassifier(6, random_state=0),
+    TAOForestClassifier(4, kind="oblique", random_state=0),
+    TAOForestClassifier(4, kind="axis", random_state=0),
+    TAOForestClassifier(4, kind="extra", random_state=0),
+    BoostedTreesClassifier("cart", n_estimators=20, random_state=0),
+    BoostedTreesClassifier("axis", n_estimators=20, random_state=0),
+    BoostedTreesClassifier("oblique", n_estimators=4, random_state=0),
+]
+
+
+@pytest.mark.usefixtures("never_dense")
+@pytest.mark.parametrize("model", MODELS, ids=[f"{type(m).__name__}-{k}" for k, m in enumerate(MODELS)])
+def test_classifiers_learn_from_many_columns(model, tmp_path):
+    X, label = words()
+    model.fit(X[:300], label[:300])
+    assert model.score(X[300:], label[300:]) > 0.8
+    answers = model.predict_proba(X[300:])
+    inside = getattr(model, "forest_", None) or model.tree_
+    np.testing.assert_allclose(
+        inside.answers(X[300:]) if hasattr(inside, "answers") else inside.predict_proba(X[300:]), answers
+    )
+    np.testing.assert_allclose(model.predict_proba(scipy_sparse.csc_matrix(X[300:])), answers)
+    np.testing.assert_allclose(model.predict_proba(X[300:305].todense()), answers[:5], atol=1e-12)
+    assert model.feature_importances_.argmax() in (0, 7, 14)
+    for name in ("model.npz", "model.json"):
+        opttree.save(model, tmp_path / name)
+        np.testing.assert_allclose(opttree.load(tmp_path / name).predict_proba(X[300:]), answers)
+    assert (tmp_path / "model.npz").stat().st_size < 5_000_000
+
+
+@pytest.mark.usefixtures("never_dense")
+@pytest.mark.parametrize(
+    "model",
+    [
+        TAORegressor(random_state=0),
+        TAOForestRegressor(6, random_state=0),
+        BoostedTreesRegressor("axis", random_state=0),
+    ],
+)
+def test_regressors_learn_from_many_columns(model):
+    X, label = words()
+    y = label**2 + 0.1 * np.random.default_rng(0).normal(size=400)
+    assert model.fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.8
+
+
+def test_weights_of_rows_are_copies_of_rows():
+    dense, _y, label = table()
+    X, weight = scipy_sparse.csr_array(dense), np.random.default_rng(0).integers(0, 3, 300)
+    twice = np.repeat(np.arange(300), weight)
+    for splits in ("axis", "oblique"):
+        one = TAOClassifier(3, splits=splits, floor=False, random_state=0).fit(X, label, sample_weight=weight)
+        other = TAOClassifier(3, splits=splits, floor=False, random_state=0).fit(X[twice], label[twice])
+        assert one.result_.objective == pytest.approx(other.result_.objective, abs=0.02)
+
+
+def test_a_pipeline_of_texts():
+    texts = [
+        f"the {a} sat on the {b}" for a in ("cat", "dog", "bird") for b in ("mat", "rug", "tree") for _ in range(9)
+    ]
+    label = ["cat" if "cat" in text else "other" for text in texts]
+    model = make_pipeline(TfidfVectorizer(), TAOClassifier(2, random_state=0)).fit(texts, label)
+    assert model.score(texts, label) == 1.0
+    names = model[0].get_feature_names_out()
+    assert "cat" in model[1].to_text(names, most_terms=2)
+    axis = make_pipeline(TfidfVectorizer(), TAOClassifier(1, splits="axis", random_state=0)).fit(texts, label)
+    assert "cat <= " in axis[1].to_text(axis[0].get_feature_names_out())
+
+
+def test_sparse_columns_of_a_frame_keep_their_names():
+    pd = pytest.importorskip("pandas")
+    dense, _y, label = table()
+    frame = pd.DataFrame.sparse.from_spmatrix(scipy_sparse.csr_matrix(dense), columns=[f"w{j}" for j in range(30)])
+    model = TAOClassifier(2, splits="axis", random_state=0).fit(frame, label)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert "w0 <= " in model.to_text()
+    np.testing.assert_array_equal(model.predict(frame), model.predict(frame.sparse.to_dense()))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda X: X * np.nan, "X must be finite; got nan"),
+        (lambda X: X * 1e200, "X must hold numbers of at most 1e\\+150"),
+        (lambda X: X[:, :5], "features"),
+    ],
+)
+def test_bad_sparse_rows_are_refused(change, words):
+    dense, _y, label = table()
+    X = scipy_sparse.csr_array(dense)
+    model = TAOClassifier(2, random_state=0).fit(X, label)
+    with pytest.raises(ValueError, match=words):
+        model.predict(change(X))
+    if "features" not in words:
+        with pytest.raises(ValueError, match=words):
+            TAOClassifier(2).fit(change(X), label)
+    with pytest.raises(ValueError, match="categorical_features"):
+        TAOClassifier(2, categorical_features=[0]).fit(X, label)
+
+
+def test_packed_splits_route_as_dense_ones():
+    rng = np.random.default_rng(0)
+    X, _label = words(n=100)
+    A = scipy_sparse.random_array((31, 20_000), density=0.01, format="csr", rng=rng)
+    tree = Tree.complete(A, rng.normal(size=31) * 0.1, 2)
+    assert scipy_sparse.issparse(tree.split_weights)
+    dense = tree.A
+    np.testing.assert_array_equal(dense, A.toarray())
+    wanted = routing.route(X, routing.Tree(tree.children.copy(), dense.copy(), tree.b.copy(), tree.feature.copy()))
+    np.testing.assert_array_equal(tree.apply(X), wanted)
+    np.testing.assert_array_equal(tree.apply(X.toarray()), wanted)
+    again = Tree.from_dict(tree.to_dict())
+    assert again == tree
+    moved = tree.scale(np.zeros(20_000), rng.uniform(1.0, 2.0, 20_000))
+    assert scipy_sparse.issparse(moved.split_weights)
+    for damage in ({"columns": [-1]}, {"start": [1]}, {"columns": [20_000] * A.nnz}, {"numbers": [1.0]}):
+        data = tree.to_dict()
+        data["A"] |= damage
+        with pytest.raises(ValueError, match="A must hold compressed rows"):
+            Tree.from_dict(data)
