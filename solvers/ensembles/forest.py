@@ -207,7 +207,7 @@ class TAOForest(GrowthOptions, Solver):
             Function of weights (n,), targets (n, K) and random numbers; it returns a tree.
         """
         ridge = self.ridge if self.shrinkage == "oob" else float(self.shrinkage)
-        shared = Shared.of(train, replace(self, sample=subsample), (ridge,))
+        shared = replace(Shared.of(train, replace(self, sample=subsample), (ridge,)), wide=False)
         kind = self.kind if self.kind != "auto" else "axis" if train.splits == "axis" else "oblique"
 
         def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:

@@ -24,7 +24,8 @@ Singles = NDArray[np.float32]
 CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many parameters of a linear leaf
 CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
-MOST_MOMENTS = 2**27  # bytes of Gram matrices up to which leaves are linear
+MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
+WIDE_LASSO = 0.01  # on splits and leaves of those trees, where the options leave it open
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Shared:
     most_depth: int  # depth limit of the problem, for CART trees; ``depth`` is that of TAO trees
     common: tuple[Singles, ...]  # common random start directions (B, p) of all oblique trees, or empty
     axis_aligned: bool  # whether the problem asks for axis-aligned splits
+    wide: bool = False  # whether oblique trees are those of `TAO`, since their Gram matrices are too large
     table: Any = None  # a sparse X, in whose place ``X`` is then one column of zeros: leaves are constant
 
     @classmethod
@@ -92,6 +94,7 @@ class Shared:
             problem.depth,
             () if common is None else (common.normal(size=shape).astype(np.float32),),
             problem.splits == "axis",
+            problem.leaves == "linear" and table is None and too_large(2 ** (depth + 1) - 1, problem.n_features),
             table,
         )
 
@@ -100,8 +103,18 @@ class Shared:
         """The features of all rows, dense or sparse."""
         return self.X if self.table is None else self.table
 
+    @property
+    def leaf_lasso(self) -> float:
+        """The l1 penalty on leaves of wide trees."""
+        given = self.options.leaf_lasso
+        return WIDE_LASSO if given == "oob" else float(given)
+
     def of_kind(self, kind: str) -> Shared:
-        """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by."""
+        """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by, those of
+        wide trees are fitted once.
+        """
+        if kind == "oblique" and self.wide:
+            return replace(self, shrinkages=(np.nan,), lassos=(self.leaf_lasso,))
         if kind not in ("cart", "extra") or self.options.leaf_lasso != "oob":
             return self
         shrinkages = tuple(dict.fromkeys(self.shrinkages))
@@ -148,6 +161,9 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     w = shared.weights(rng)
     rows = np.flatnonzero(w).astype(np.int32)
     sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)
+    outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
+    if kind == "oblique" and shared.wide:
+        return wide_tree(shared, sample, rows, rng, outside)
     if kind == "oblique" and shared.table is not None:
         skeleton, leaf = sparse_oblique(shared, sample, rows, rng)
     elif kind == "oblique":
@@ -155,7 +171,7 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     else:
         skeleton, leaf = {"axis": axis, "cart": cart, "extra": extra}[kind](shared, sample, rows, rng)
     p = shared.X.shape[1]
-    linear = shared.linear and skeleton.n_nodes * alternation.padded(p) ** 2 * 8 <= MOST_MOMENTS
+    linear = shared.linear and not too_large(skeleton.n_nodes, p)
     children = writable(skeleton.children)
     moments = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
     low, high = moments.low, moments.high
@@ -169,9 +185,26 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     if shared.options.monotone is not None:  # scikit-learn's values, which are in order
         models[..., :-1], models[..., -1] = 0.0, skeleton.values
         low[skeleton.n_branches :] = high[skeleton.n_branches :] = skeleton.values
-    outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
     first = skeleton.n_branches
     return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
+
+
+def too_large(n_nodes: int, p: int) -> bool:
+    """Whether the Gram matrices of so many nodes are too large."""
+    return bool(n_nodes * alternation.padded(p) ** 2 * 8 > MOST_MOMENTS)
+
+
+def wide_tree(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, outside: NDArray[np.int32]) -> GrownTree:
+    """A tree of `TAO` with linear leaves, in double precision, under the lasso."""
+    tree, leaf = by_passes(shared, sample, rows, rng, "oblique", "linear")
+    values, coefs = tree.leaf_arrays[:2]
+    if not tree.linear_leaves:
+        coefs = np.zeros((*values.shape, shared.X.shape[1]))
+    models = np.concatenate([coefs, values[:, :, None]], axis=2)[None].astype(np.float32)
+    low, high = np.full_like(models[0, :, :, 0], -np.inf), np.full_like(models[0, :, :, 0], np.inf)
+    if shared.options.clip and tree.lower is not None and tree.upper is not None:
+        low[:], high[:] = tree.lower, tree.upper
+    return GrownTree(tree.branches_only, leaf.astype(np.int32), outside, models, low, high)
 
 
 def oblique(
@@ -247,7 +280,7 @@ def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tupl
 
 
 def by_passes(
-    shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, splits: str
+    shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, splits: str, leaves: str = "constant"
 ) -> tuple[Tree, NDArray[np.int64]]:
     """Splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
     options = shared.options
@@ -256,17 +289,22 @@ def by_passes(
         shared.Y[rows].astype(np.float64),
         depth=shared.depth,
         splits=splits,
+        leaves=leaves,
         sample_weight=sample.w[rows].astype(np.float64),
         min_leaf=shared.min_leaf,
     )
     tree = scikit_tree(shared, sample, rows, rng, shared.depth)
     lasso = 0.0
     if splits == "oblique":
-        lasso = SPLIT_LASSO if options.split_lasso is None else options.split_lasso
+        usual = WIDE_LASSO if leaves == "linear" else SPLIT_LASSO
+        lasso = usual if options.split_lasso is None else options.split_lasso
         penalties = () if lasso else (L1(splits=shared.l1), L2(splits=shared.l2))
         stated = stated.restated(penalties=penalties)
     best, lowest = tree, np.inf
-    for step in TAO(max_iter=options.max_iter, split_lasso=lasso).steps(stated, stated.fit_leaves(tree), rng):
+    solver = TAO(max_iter=options.max_iter, split_lasso=lasso)
+    if leaves == "linear":
+        solver = replace(solver, leaf_lasso=shared.leaf_lasso, min_linear_rows=1)
+    for step in solver.steps(stated, stated.fit_leaves(tree), rng):
         if step is not None and step.objective is not None and step.objective < lowest:
             best, lowest = as_tree(step.tree), step.objective
     return best, best.apply(shared.rows).astype(np.int64) - best.n_branches
