@@ -221,7 +221,7 @@ class LocalSearch(Solver):
         """The best other split."""
         problem = grown.problem
         families: list[tuple[Floats, float, tuple[int, float] | None]] = [
-            (np.eye(problem.n_features)[j], 0.0, None) for j in range(problem.n_features)
+            (normal, 0.0, None) for normal in np.eye(problem.n_features)
         ]
         sort_by = [problem.X[rows, j] for j in range(problem.n_features)]
         if problem.splits == "oblique" and grown.is_branch(place):

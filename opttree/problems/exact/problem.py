@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics, vectors
+from opttree.kernels.exact.buckets import BUCKETS
 from opttree.kernels.losses import codes
 from opttree.kernels.losses.deviance import gamma_parts, poisson_parts
 from opttree.kernels.passes.thresholds import between
@@ -25,6 +26,7 @@ Floats = NDArray[np.float64]
 SLACK = 1e-11  # relative to the cost of one leaf: costs this close count as equal
 NOISE = 0.1  # of the slack: rounding errors of a cost
 MOST_WORDS = 50_000_000  # numbers in X, up to which 0/1 loss is by words of 64 rows
+MOST_PRODUCTS = 2**27  # numbers in a histogram of linear leaves, and in the statistics of rows: a gibibyte
 # below these shares of all weight, and of n log n, whole numbers of 60 bits for weights of classes and for the log loss
 # of a leaf are too coarse
 LIGHTEST, SUREST = 1e-6, 1e-3
@@ -165,6 +167,10 @@ class ExactTreeProblem(Checked):
             )
         if problem.leaves == "linear" and problem.strength(L1, "leaves"):
             return "its linear leaves have an l1 penalty; the exact search has ridge leaves, see L2(leaves=...)"
+        if problem.leaves == "linear":
+            width = problem.n_features + 1 + problem.n_outputs
+            if max(BUCKETS * problem.n_features, problem.n_samples) * (width * (width + 1) // 2) > MOST_PRODUCTS:
+                return f"the products of {problem.n_features} features that its linear leaves need take too much memory"
         for penalty in problem.penalties:
             if not isinstance(penalty, (L1, L2, SplitPrice)):
                 return f"the penalty {penalty!r} is not known to be a price of splits"

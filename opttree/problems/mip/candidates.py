@@ -113,6 +113,7 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
     """
     n, p = X.shape
     A, b, cuts, start, features = [], [], [], [0], []
+    normals = np.eye(p)
     order = np.argsort(X, axis=0, kind="stable").T.astype(np.int32)
     for j in range(p):
         x = X[order[j], j]
@@ -125,7 +126,7 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
             start.append(start[-1] + cut.size)
             cuts.append(cut)
             b.append(between(x[cut - 1], x[cut]))
-            A.append(np.tile(np.eye(p)[j], (cut.size, 1)))
+            A.append(np.tile(normals[j], (cut.size, 1)))
     which = "all" if n_thresholds == "all" else f"at most {n_thresholds} per feature,"
     return Candidates(
         A=np.concatenate(A) if A else np.zeros((0, p)),

@@ -189,6 +189,7 @@ def test_thresholds_lie_between_the_rows_that_reach_them():
         ({"splits": "oblique"}, "oblique"),
         ({"splits": "axis", "leaves": "linear", "loss": "absolute"}, "linear under loss 'absolute'"),
         ({"splits": "axis", "leaves": "linear", "penalties": (L1(leaves=0.1),)}, "l1 penalty"),
+        ({"splits": "axis", "leaves": "linear", "p": 1000}, "products of 1000 features that its linear leaves need"),
         ({"splits": "axis", "depth": 7}, "depth is 7"),
     ],
 )
