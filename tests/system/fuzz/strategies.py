@@ -17,6 +17,8 @@ from opttree import L1, L2, SplitPrice, TreeProblem
 from opttree.methods.table import estimators as known_estimators
 
 COLUMNS = ("normal", "ties", "constant", "copy", "collinear", "counts", "wide", "binary", "outlier", "near-constant")
+FEW = ("constant", "copy", "binary", "three")  # columns of few values
+SHAPES = ("usual",) * 9 + ("wide", "fifty outputs", "few values")
 SCALES = (1.0, 1.0, 1.0, 1e-3, 1e6, 1e30, 1e-30, 1e140, 1e-140, 1e300, 1e-300)
 DTYPES = ("float64", "float64", "float64", "float32", "int64", "object", "bool")
 
@@ -46,8 +48,8 @@ def column(rng: np.random.Generator, kind: str, X: np.ndarray) -> np.ndarray:
         return rng.poisson(2.0, n).astype(float)
     if kind == "wide":
         return 10.0 ** rng.uniform(-8.0, 8.0, n)
-    if kind == "binary":
-        return rng.integers(2, size=n).astype(float)
+    if kind in ("binary", "three"):
+        return rng.integers(2 if kind == "binary" else 3, size=n).astype(float)
     if kind == "outlier":
         return np.where(np.arange(n) == 0, 1e9, rng.normal(size=n))
     if kind == "near-constant":
@@ -56,14 +58,22 @@ def column(rng: np.random.Generator, kind: str, X: np.ndarray) -> np.ndarray:
 
 
 @st.composite
-def tables(draw: Any, tasks: tuple[str, ...] = ("regression", "classification"), most: int = 60) -> Table:
+def tables(
+    draw: Any,
+    tasks: tuple[str, ...] = ("regression", "classification"),
+    most: int = 60,
+    shapes: tuple[str, ...] = SHAPES,
+) -> Table:
     """Tables of a few rows, also fewer than features, with all kinds of columns, scales, types and targets."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n = 1 if draw(st.integers(0, 40)) == 40 else draw(st.integers(2, most))
     task = draw(st.sampled_from(tasks))
+    shape = draw(st.sampled_from(shapes))
     X = np.zeros((n, 0))
-    for kind in draw(st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=6)):
+    for kind in draw(st.lists(st.sampled_from(FEW if shape == "few values" else COLUMNS), min_size=1, max_size=6)):
         X = np.column_stack([X, column(rng, kind, X)])
+    if shape == "wide":
+        X = np.column_stack([X, rng.normal(size=(n, draw(st.sampled_from((100, 1000)))))])
     if draw(st.booleans()):
         with np.errstate(over="ignore"):
             X = X * draw(st.sampled_from(SCALES))
@@ -75,7 +85,7 @@ def tables(draw: Any, tasks: tuple[str, ...] = ("regression", "classification"),
         X = X.astype(object)
     if draw(st.booleans()):
         X = np.asfortranarray(X)
-    y = target(draw, rng, X, task)
+    y = target(draw, rng, X, task, shape)
     weight = None
     kind = draw(st.sampled_from(("none", "none", "none", "uniform", "integer", "zeros", "tiny", "large", "one heavy")))
     if kind != "none":
@@ -90,11 +100,12 @@ def tables(draw: Any, tasks: tuple[str, ...] = ("regression", "classification"),
     return Table(X, y, weight, task)
 
 
-def target(draw: Any, rng: np.random.Generator, X: Any, task: str) -> np.ndarray:
+def target(draw: Any, rng: np.random.Generator, X: Any, task: str, shape: str) -> np.ndarray:
     """What is to be predicted from ``X``."""
     n = len(X)
+    many = shape == "fifty outputs"
     if task == "classification":
-        kind = draw(st.sampled_from(("two", "three", "one", "fifty", "rare", "text", "negative")))
+        kind = "fifty" if many else draw(st.sampled_from(("two", "three", "one", "fifty", "rare", "text", "negative")))
         if kind in ("two", "three", "fifty"):
             return rng.integers({"two": 2, "three": 3, "fifty": 50}[kind], size=n)
         if kind == "rare":
@@ -102,7 +113,8 @@ def target(draw: Any, rng: np.random.Generator, X: Any, task: str) -> np.ndarray
         if kind == "text":
             return np.array(["yes", "no", "it depends"])[rng.integers(3, size=n)]
         return np.zeros(n, int) if kind == "one" else rng.choice([-5, 10], size=n)
-    kind = draw(st.sampled_from(("signal", "noise", "constant", "ties", "two outputs", "heavy", "counts")))
+    kinds = ("signal", "noise", "constant", "ties", "two outputs", "heavy", "counts")
+    kind = "fifty outputs" if many else draw(st.sampled_from(kinds))
     first = np.nan_to_num(np.asarray(X[:, 0], np.float64))
     y = {
         "signal": np.sign(first) + 0.1 * rng.normal(size=n),
@@ -110,6 +122,7 @@ def target(draw: Any, rng: np.random.Generator, X: Any, task: str) -> np.ndarray
         "constant": np.full(n, 2.5),
         "ties": rng.integers(3, size=n).astype(float),
         "two outputs": rng.normal(size=(n, 2)),
+        "fifty outputs": rng.normal(size=(n, 50)),
         "heavy": rng.standard_cauchy(n),
         "counts": rng.poisson(3.0, n),
     }[kind]
