@@ -61,32 +61,43 @@ def name_of(solver: Solver) -> str:
     return f"{name}({', '.join(type(each).__name__ for each in inner)})"
 
 
+def lateness(problem: TreeProblem, solver: Solver, limit: float) -> float:
+    """Seconds after the limit at which a run ended; infinitely many where memory did not suffice."""
+    began = time.perf_counter()
+    try:
+        result = solve(problem, solver, time_limit=limit, random_state=0)
+    except MemoryError:
+        return np.inf
+    return max(time.perf_counter() - began - result.compile_seconds - limit, 0.0)
+
+
 @script
 def main(
-    runs: Annotated[tuple[int, ...], "for .2, 1 and 5 seconds"] = (60, 12, 2),
+    runs: Annotated[tuple[int, ...], "under each limit"] = (60, 12, 2),
+    limits: Annotated[tuple[float, ...], "seconds"] = LIMITS,
     tables: Annotated[tuple[str, ...], "of " + ", ".join(TABLES)] = ("usual",),
+    without: Annotated[tuple[str, ...], "solvers left out: GET needs more than 20 GB on 2,000 rows of 5,000"] = (),
     out: Path = REPORT,
 ) -> Iterator[str]:
     rows = []
-    for solver in LONG:
+    for solver in (solver for solver in LONG if name_of(solver) not in without):
         for table in tables:
             rng = np.random.default_rng(0)
             for _ in range(3):  # kernels are loaded
                 if (problem := random_problem(solver, rng, table)) is not None:
-                    solve(problem, solver, time_limit=0.2, random_state=0)
-            for limit, count in zip(LIMITS, runs, strict=True):
+                    lateness(problem, solver, 0.2)
+            for limit, count in zip(limits, runs, strict=True):
                 for _ in range(count):
                     if (problem := random_problem(solver, rng, table)) is None:
                         continue
-                    began = time.perf_counter()
-                    result = solve(problem, solver, time_limit=limit, random_state=0)
-                    late = max(time.perf_counter() - began - result.compile_seconds - limit, 0.0)
+                    late = lateness(problem, solver, limit)
                     rows.append({"table": table, "solver": name_of(solver), "limit": limit, "late": late})
-        yield f"{name_of(solver)} is done"
+        last = [f"{row['table']} {row['late']:.2f} s" for row in rows if row["solver"] == name_of(solver)]
+        yield f"{name_of(solver)} is late by: {', '.join(last)}"
     late = pd.DataFrame(rows).groupby(["table", "solver", "limit"], sort=False)["late"]
     found = late.agg(runs="count", median="median", worst="max").reset_index()
-    text = "# Time limits\n\nSeconds by which runs end after their limit (whole calls of `solve`, warm).\n\n"
-    text += found.to_markdown(index=False, floatfmt=("", "", "g", "g", ".3f", ".3f")) + "\n"
+    text = "# Time limits\n\nSeconds by which runs end after their limit (whole calls of `solve`, warm; inf: memory)."
+    text += "\n\n" + found.to_markdown(index=False, floatfmt=("", "", "g", "g", ".3f", ".3f")) + "\n"
     out.mkdir(parents=True, exist_ok=True)
     (out / ("time_limits.md" if tables == ("usual",) else "time_limits_of_tables.md")).write_text(text)
     yield text
