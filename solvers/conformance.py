@@ -249,8 +249,8 @@ def check_time_limit(solver: Solver) -> None:
     for name, problem in {
         "many rows": regression_problem(3000, depth=8),
         "wide": regression_problem(50, p=1000, depth=8),
-        "fifty outputs": regression_problem(1000, p=20, n_outputs=50, depth=8),
-        "few values": regression_problem(3000, p=20, n_values=3, depth=8),
+        "fifty outputs": regression_problem(1000, p=20, n_outputs=50, depth=5),
+        "few values": regression_problem(3000, p=20, n_values=3, depth=5),
     }.items():
         if refusal(solver, problem) is None:
             seconds = [np.inf]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -335,7 +336,11 @@ def scikit_tree(
     splitter: Literal["best", "random"] = "best",
     max_features: float = CART_FEATURES,
 ) -> Tree:
-    """scikit-learn's tree on a sample; each split is the best over a random subset of the features."""
+    """scikit-learn's tree on a sample; each split is the best over a random subset of the features, by default of a
+    sparse table over the square root of their number.
+    """
+    if shared.table is not None and splitter == "best":
+        max_features = max(round(math.sqrt(shared.table.shape[1])), 1)
     from sklearn.tree import DecisionTreeRegressor
 
     model = DecisionTreeRegressor(

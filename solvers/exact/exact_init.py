@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.random import Generator as Rng
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from solvers.core.base import LastCall, seconds_left
 from solvers.core.driver import solve
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.initial.base import Growth, Initial
@@ -50,32 +52,39 @@ class ExactInit(Initial):
         return BranchAndBound().refusal(replace(self._stated(problem), depth=min(problem.depth, self.levels)))
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """The tree, after a pause at every node."""
+        """The tree, after a pause at every node; at the last call, nodes that are left become leaves."""
         stated = self._stated(problem)
-        solver = BranchAndBound(time_limit=self.time_limit)
         left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
         pending = [(0, np.arange(problem.n_samples), problem.depth)]
-        for node, rows, depth in pending:
-            levels = min(self.levels, depth)
-            if levels == 0 or rows.size < 2 * problem.min_leaf:
-                continue
-            tree = solve(stated.restrict(rows, levels), solver, random_state=rng).tree
-            assert isinstance(tree, Tree)
-            yield None
-            leaf = tree.apply(problem.X[rows])
-            numbers, depths = {0: node}, tree.node_depth
-            for t, kids in enumerate(tree.children.tolist()):
-                at = numbers[t]
-                A[at], b[at] = tree.A[t], float(tree.b[t])
-                left[at], right[at] = len(left), len(left) + 1
-                for kid in kids:
-                    numbers[kid] = len(left)
-                    left.append(-1)
-                    right.append(-1)
-                    A.append(np.zeros(problem.n_features))
-                    b.append(0.0)
-                    if kid >= tree.n_branches:
-                        pending.append((numbers[kid], rows[leaf == kid], depth - int(depths[kid])))
+
+        def split_all() -> Growth:
+            for node, rows, depth in pending:
+                levels = min(self.levels, depth)
+                if levels == 0 or rows.size < 2 * problem.min_leaf:
+                    continue
+                left_over = min(seconds_left(), np.inf if self.time_limit is None else self.time_limit)
+                limit = max(left_over, 1e-3) if np.isfinite(left_over) else None
+                part = stated.restrict(rows, levels)
+                tree = solve(part, BranchAndBound(), time_limit=limit, random_state=rng).tree
+                assert isinstance(tree, Tree)
+                leaf = tree.apply(problem.X[rows])
+                numbers, depths = {0: node}, tree.node_depth
+                for t, kids in enumerate(tree.children.tolist()):
+                    at = numbers[t]
+                    A[at], b[at] = tree.A[t], float(tree.b[t])
+                    left[at], right[at] = len(left), len(left) + 1
+                    for kid in kids:
+                        numbers[kid] = len(left)
+                        left.append(-1)
+                        right.append(-1)
+                        A.append(np.zeros(problem.n_features))
+                        b.append(0.0)
+                        if kid >= tree.n_branches:
+                            pending.append((numbers[kid], rows[leaf == kid], depth - int(depths[kid])))
+                yield None
+
+        with suppress(LastCall):
+            yield from split_all()
         values = np.zeros((len(left), problem.n_outputs))
         tree = Tree.from_links(np.array(left), np.array(right), np.array(A), np.array(b), values, problem.classes)
         yield problem.fit_leaves(problem.enforce_min_leaf(tree))

@@ -40,6 +40,7 @@ SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below
 # l2 on standardised features, in units of the mean loss
 RIDGES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0)
 WIDE = 200  # features, from which every third of them is tried
+SPARSE_RIDGES = (3e-5, 3e-4, 3e-3)  # on features in the units of sparse tables
 CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30), (1, 5, 20)
 CART_SHRINKAGE = 3.0  # rows of the parent in a leaf of classes, none of which is then certain
 CLEARLY = 1.0  # standard errors, by which trees of the first folds are given up
@@ -230,6 +231,7 @@ class Folds:
         means: dict[str, float] = {}
         limits = limits_of(options, self.rows)
         strengths = RIDGES if self.rows.X.shape[1] < WIDE else RIDGES[2::3]
+        strengths = SPARSE_RIDGES if is_sparse(self.rows.X) else strengths
         by_ridge = np.zeros((1 if limits is None else 2, len(strengths), m, self.n_answers))
         bases: list[list[list[Tree]]] = []
         for train, held in self.parts:
