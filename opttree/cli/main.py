@@ -120,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     for name, metavar in (("n", "ROWS"), ("p", "FEATURES"), ("depth", "DEPTH")):
         cost.add_argument(name, type=int, metavar=metavar)
     cost.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    cost.add_argument("--outputs", type=int, default=1, metavar="K", help="outputs, or classes (default: 1)")
+    cost.add_argument("--density", type=float, default=1.0, metavar="SHARE", help="of entries not zero (default: 1)")
     cost.set_defaults(run=_cost)
 
     datasets = commands.add_parser("datasets", help="list the data sets known without a network")
@@ -217,11 +219,13 @@ def _warm_up(args: argparse.Namespace) -> None:
 
 
 def _cost(args: argparse.Namespace) -> None:
-    from opttree.methods.costs import estimate_cost
+    from opttree.methods.costs import SPARSE, estimate_cost
     from opttree.methods.warming import names
 
-    for method in args.methods or names():
-        cost = estimate_cost(method, args.n, args.p, args.depth)
+    every = names() if args.density == 1.0 else [name for name in names() if name in SPARSE]
+    for method in args.methods or every:
+        size = {"outputs": args.outputs, "density": args.density}
+        cost = estimate_cost(method, args.n, args.p, args.depth, **size)
         print(f"{method:11s} {cost.seconds:10.3g} s {cost.bytes / 1e6:10.3g} MB")
 
 

@@ -89,14 +89,39 @@ class Cost:
 FLOOR = 1.6e7  # bytes: less is noise beside what the process holds anyway
 
 
-def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
+SPARSE = ("tao-c", "tao-l", "tao-axis", "forest", "boosted")  # methods that take sparse tables
+SHARES = {  # seconds of an output more, of those of the first, by ``python -m experiments.benchmarks.outputs``
+    "auto": 0.02,
+    "boosted": 0.2,
+    "dtsemnet": 0.16,
+    "forest": 0.05,
+    "get": 0.05,
+    "get-linear": 0.12,
+    "gradtree": 0.03,
+    "orrt": 0.22,
+    "raddt": 0.01,
+    "sdtr": 0.0,
+    "srt": 0.02,
+    "tao-axis": 0.01,
+    "tao-c": 0.03,
+    "tao-l": 0.0,
+}
+COPIES = 4  # of the weights of linear leaves of many outputs, and of splits on sparse tables, in a fit
+
+
+def estimate_cost(method: str, n: int, p: int, depth: int, *, outputs: int = 1, density: float = 1.0) -> Cost:
     """Seconds and memory of a fit, by a model of non-negative terms such as n p D that was fitted to measured fits.
 
     Measured were fits of a regression with one output (Friedman #1 with further, irrelevant features, no weights), with
     the default options and one thread, on the machine that ``costs.json`` names; ``costs.json`` also has the measured
     ranges, outside of which the model extrapolates. Other data take other numbers of iterations: expect the seconds to
     be right within the factor that the answer states, on such a machine, and the bytes to be closer. Several threads
-    take less time and more memory; more outputs, restarts or trees than by default take more of both.
+    take less time and more memory; more restarts or trees than by default take more of both.
+
+    Seconds grow by a share of the first output's for each output more, measured once for each method at 1,000 rows of
+    10 features and 20 outputs; methods that were not measured there are taken not to grow. A sparse table counts by the
+    entries of a row, ``p`` times the density; its splits, and the linear leaves of several outputs, are added to the
+    bytes. Neither was measured at other sizes.
 
     Parameters
     ----------
@@ -107,6 +132,10 @@ def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
         Rows and features, >= 1.
     depth : int
         Depth of the tree, >= 1; "auto", "forest" and "boosted" choose their depths, and ignore it.
+    outputs : int, default 1
+        Outputs, or classes, K >= 1.
+    density : float, default 1.0
+        Share of the entries that are not zero, above 0 and at most 1; below 1 the table is sparse.
 
     Returns
     -------
@@ -116,7 +145,7 @@ def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
     Raises
     ------
     ValueError
-        For an unknown method, or a number that is no integer >= 1.
+        For an unknown method, a number that is no integer >= 1, or a density that the method does not take.
 
     See Also
     --------
@@ -132,12 +161,29 @@ def estimate_cost(method: str, n: int, p: int, depth: int) -> Cost:
     models = _table()["methods"]
     if method not in models:
         raise ValueError(f"method must be one of {', '.join(models)}; got {method!r}")
-    for name, value in (("n", n), ("p", p), ("depth", depth)):
+    for name, value in (("n", n), ("p", p), ("depth", depth), ("outputs", outputs)):
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+    if not 0.0 < density <= 1.0:
+        raise ValueError(f"density must be above 0 and at most 1; got {density!r}")
+    if density < 1.0 and method not in SPARSE:
+        raise ValueError(f"density must be 1 for {method!r}, which takes dense tables alone; got {density!r}")
     seconds, size = models[method]["seconds"], models[method]["bytes"]
-    at = float(n), float(p), int(depth)
-    return Cost(total(seconds["terms"], *at), total(size["terms"], *at), seconds["factor"], size["factor"])
+    at = float(n), max(p * density, 1.0), int(depth)
+    linear = METHODS[method].options.get("leaves") == "linear"
+    more = bytes_of_weights(n, p, depth, outputs, density, linear) if METHODS[method].has_depth else 0.0
+    return Cost(
+        total(seconds["terms"], *at) * (1.0 + SHARES.get(method, 0.0) * (outputs - 1)),
+        total(size["terms"], *at) + more,
+        seconds["factor"],
+        size["factor"],
+    )
+
+
+def bytes_of_weights(n: int, p: int, depth: int, outputs: int, density: float, linear: bool) -> float:
+    """Bytes of the weights of splits on a sparse table, and of linear leaves of all outputs but the first."""
+    nodes, leaves = _nodes(depth) if density < 1.0 else 0.0, _leaves(n, depth) if linear else 0.0
+    return 8.0 * COPIES * p * (nodes + leaves * (outputs - 1))
 
 
 def total(weights: dict[str, float], n: float, p: float, depth: int) -> float:
@@ -156,7 +202,7 @@ OTHERS = 4.0  # with other options a fit may take that many times less (a forest
 NEUTRAL = {"random_state", "n_jobs", "verbose", "on_interrupt", "cv", "device", "time_limit"}
 
 
-def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
+def lack_of_memory(estimator: Any, n: int, p: int, depth: int, outputs: int = 1, density: float = 1.0) -> str | None:
     """Why an estimator cannot be fitted to n rows of p features at this depth, in one sentence, or None.
 
     Only what takes more than this process can still get (`available_memory`) by a wide margin is refused. With the
@@ -169,21 +215,28 @@ def lack_of_memory(estimator: Any, n: int, p: int, depth: int) -> str | None:
     if method is None or method not in _table()["methods"] or on_gpu(getattr(estimator, "device", "cpu"), math.inf):
         return None
     bounds = _table()["methods"][method]["measured"]
-    rows, features, levels = (min(size, bounds[name][1]) for name, size in (("n", n), ("p", p), ("depth", depth)))
+    entries = max(round(p * density), 1)  # of a row
+    sizes = ("n", n), ("p", entries), ("depth", depth)
+    rows, features, levels = (min(size, bounds[name][1]) for name, size in sizes)
     cost = estimate_cost(method, rows, features, levels)
-    size_of_more = 8.0 * max(n * p - rows * features, 0)
+    size_of_more = 8.0 * max(n * entries - rows * features, 0)
+    if METHODS[method].has_depth:
+        linear = getattr(estimator, "leaves", "constant") == "linear"
+        size_of_more += bytes_of_weights(n, p, depth, outputs, density, linear)
     needed = cost.bytes / cost.bytes_factor + size_of_more
     free = available_memory() if needed > FLOOR else None
     if free is None or needed <= free:
         return None
     if estimator.time_limit is not None:
-        needed = min(8.0 * n * p, needed)
+        needed = min(8.0 * n * entries, needed)
     elif _has_options(estimator, method):
         needed /= OTHERS
     if needed <= free:
         return None
     likely = cost.bytes + size_of_more
     size, fewer = f"n = {n} rows and p = {p} features", "rows or features"
+    size += f" of density {density:.2g}" if density < 1.0 else ""
+    size += f" for {outputs} outputs" if outputs > 1 else ""
     if METHODS[method].has_depth:
         size, fewer = f"{size} at depth {depth}", "rows, features or levels (max_depth)"
     return (

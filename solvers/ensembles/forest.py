@@ -207,7 +207,8 @@ class TAOForest(GrowthOptions, Solver):
             Function of weights (n,), targets (n, K) and random numbers; it returns a tree.
         """
         ridge = self.ridge if self.shrinkage == "oob" else float(self.shrinkage)
-        shared = replace(Shared.of(train, replace(self, sample=subsample), (ridge,)), wide=False)
+        shared = Shared.of(train, replace(self, sample=subsample), (ridge,))
+        shared = replace(shared, linear=shared.linear and not shared.wide)  # which would take too long for each tree
         kind = self.kind if self.kind != "auto" else "axis" if train.splits == "axis" else "oblique"
 
         def fit(weights: Floats, targets: Floats, rng: Rng) -> Tree:

@@ -18,6 +18,7 @@ from opttree.model.structure import writable
 from opttree.model.tree import Tree
 from opttree.problems.smooth.blocks import in_blocks
 from opttree.statement import L1, L2, TreeProblem
+from solvers.core.base import seconds_left
 from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
 from solvers.tao.tao import TAO
 
@@ -49,7 +50,7 @@ class Shared:
     most_depth: int  # depth limit of the problem, for CART trees; ``depth`` is that of TAO trees
     common: tuple[Singles, ...]  # common random start directions (B, p) of all oblique trees, or empty
     axis_aligned: bool  # whether the problem asks for axis-aligned splits
-    wide: bool = False  # whether oblique trees are those of `TAO`, since their Gram matrices are too large
+    wide: bool = False  # whether oblique trees are those of `TAO`: Gram matrices of linear leaves are too large
     table: Any = None  # a sparse X, in whose place ``X`` is then one column of zeros: leaves are constant
 
     @classmethod
@@ -114,7 +115,7 @@ class Shared:
         """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by, those of
         wide trees are fitted once.
         """
-        if kind == "oblique" and self.wide:
+        if kind == "oblique" and self.wide and self.linear:
             return replace(self, shrinkages=(np.nan,), lassos=(self.leaf_lasso,))
         if kind not in ("cart", "extra") or self.options.leaf_lasso != "oob":
             return self
@@ -163,11 +164,13 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     rows = np.flatnonzero(w).astype(np.int32)
     sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)
     outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
-    if kind == "oblique" and shared.wide:
+    if kind == "oblique" and shared.wide and shared.linear:
         return wide_tree(shared, sample, rows, rng, outside)
-    if kind == "oblique" and shared.table is not None:
-        skeleton, leaf = sparse_oblique(shared, sample, rows, rng)
+    if kind == "oblique" and (shared.wide or shared.table is not None):
+        skeleton, leaf = by_passes(shared, sample, rows, rng, "oblique")
     elif kind == "oblique":
+        if ended is None and np.isfinite(seconds_left()):
+            ended = is_late
         skeleton, leaf = oblique(shared, sample, rows, rng, ended)
     else:
         skeleton, leaf = {"axis": axis, "cart": cart, "extra": extra}[kind](shared, sample, rows, rng)
@@ -188,6 +191,11 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
         low[skeleton.n_branches :] = high[skeleton.n_branches :] = skeleton.values
     first = skeleton.n_branches
     return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
+
+
+def is_late() -> bool:
+    """Whether the run's time is up."""
+    return seconds_left() <= 0.0
 
 
 def too_large(n_nodes: int, p: int) -> bool:
@@ -268,13 +276,6 @@ def oblique(
     return tree, leaf
 
 
-def sparse_oblique(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
-    """Hyperplanes on a sparse table by passes of TAO from scikit-learn's tree of random features, and the leaf of every
-    row. Nodes see all features.
-    """
-    return by_passes(shared, sample, rows, rng, "oblique")
-
-
 def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
     """Axis-aligned splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
     return by_passes(shared, sample, rows, rng, "axis")
@@ -308,6 +309,8 @@ def by_passes(
     for step in solver.steps(stated, stated.fit_leaves(tree), rng):
         if step is not None and step.objective is not None and step.objective < lowest:
             best, lowest = as_tree(step.tree), step.objective
+        if is_late():
+            break
     return best, best.apply(shared.rows).astype(np.int64) - best.n_branches
 
 

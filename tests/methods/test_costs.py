@@ -120,7 +120,7 @@ def test_a_search_for_the_depth_ends_where_memory_does(monkeypatch):
     X, y = make_friedman1(300, random_state=0)
     monkeypatch.setattr(
         "opttree.estimators.steps.depth.costs.lack_of_memory",
-        lambda estimator, n, p, depth: "too much" if depth > 2 else None,
+        lambda estimator, n, p, depth, *sizes: "too much" if depth > 2 else None,
     )
     model = TAOClassifier("cv", cv=2, max_iter=1, random_state=0).fit(X, y > y.mean())
     assert list(model.cv_results_["depth"]) == [1, 2]
@@ -129,7 +129,7 @@ def test_a_search_for_the_depth_ends_where_memory_does(monkeypatch):
 def test_chunks_need_memory_for_their_sample_only(monkeypatch):
     X, y = make_friedman1(3000, random_state=0)
     asked = []
-    monkeypatch.setattr(costs, "lack_of_memory", lambda estimator, n, p, depth: asked.append((n, p, depth)))
+    monkeypatch.setattr(costs, "lack_of_memory", lambda estimator, n, p, depth, *sizes: asked.append((n, p, depth)))
     GETRegressor(2, n_starts=1, random_state=0).fit_chunks((X, y), sample_rows=500, chunk_rows=1000)
     assert asked == [(500, 10, 2)]
 
@@ -160,3 +160,27 @@ def test_control_groups_count(files, free, tmp_path):
 
 def test_the_system_says_what_is_free():
     assert costs.available_memory() > 1e6
+
+
+def test_costs_know_outputs_and_density():
+    one = costs.estimate_cost("tao-l", 10_000, 500, 6)
+    many = costs.estimate_cost("tao-l", 10_000, 500, 6, outputs=100)
+    assert many.bytes > one.bytes + 8.0 * 64 * 99 * 500
+    assert (
+        costs.estimate_cost("get", 10_000, 20, 4, outputs=10).seconds
+        > costs.estimate_cost("get", 10_000, 20, 4).seconds
+    )
+    sparse = costs.estimate_cost("tao-c", 10_000, 50_000, 6, density=1e-3)
+    assert sparse.bytes < 1e9 < costs.estimate_cost("tao-c", 10_000, 50_000, 6).bytes
+    with pytest.raises(ValueError, match=r"density must be 1 for 'get', which takes dense tables alone; got 0.1"):
+        costs.estimate_cost("get", 100, 10, 2, density=0.1)
+    with pytest.raises(ValueError, match=r"density must be above 0 and at most 1; got 0.0"):
+        costs.estimate_cost("tao-c", 100, 10, 2, density=0.0)
+
+
+def test_refusals_name_outputs_and_density(monkeypatch):
+    monkeypatch.setattr(costs, "available_memory", lambda: 1e8)
+    linear = opttree.TAORegressor(8, leaves="linear")
+    assert "for 300 outputs" in costs.lack_of_memory(linear, 50_000, 1_000, 8, 300)
+    assert "of density 0.001" in costs.lack_of_memory(opttree.TAORegressor(10), 10_000, 100_000, 10, 1, 1e-3)
+    assert costs.lack_of_memory(opttree.TAORegressor(2), 10_000, 100_000, 2, 1, 1e-4) is None

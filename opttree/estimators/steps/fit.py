@@ -27,6 +27,7 @@ from opttree.runtime import devices
 from opttree.runtime.clock import now
 from opttree.runtime.compiling.ahead import compiled_ahead
 from opttree.runtime.interrupts import InterruptedFitWarning, noted_interrupts
+from opttree.wide.sparse import is_sparse
 
 OF_A_FIT = (
     "best_depth_",
@@ -84,7 +85,7 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
     # depth
     searched = depth_for(options, rows.X.shape[0])
     n_rows = max(int(np.count_nonzero(rows.weight)), 1)
-    if (reason := costs.lack_of_memory(options, n_rows, rows.X.shape[1], searched)) is not None:
+    if (reason := costs.lack_of_memory(options, n_rows, rows.X.shape[1], searched, *sizes_of(rows))) is not None:
         raise MemoryError(reason)
     seed = as_seed(options.random_state)
     search: dict[str, Any] = {}
@@ -132,6 +133,12 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
         attributes["_several"] = several
     set_attributes(options, attributes | described(options, record, fitted))
     return record
+
+
+def sizes_of(rows: Rows) -> tuple[int, float]:
+    """Outputs, or classes, and the density of the table."""
+    outputs = len(np.unique(rows.y)) if rows.y.dtype.kind != "f" else rows.y.reshape(len(rows.y), -1).shape[1]
+    return outputs, rows.X.nnz / max(np.prod(rows.X.shape), 1) if is_sparse(rows.X) else 1.0
 
 
 @contextmanager
