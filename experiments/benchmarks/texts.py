@@ -56,7 +56,12 @@ def models(trees: int) -> dict[str, Any]:
 
     found: dict[str, Any] = {
         "logistic": LogisticRegressionCV(
-            Cs=STRENGTHS, l1_ratios=(0.0,), cv=3, solver="newton-cg", use_legacy_attributes=False
+            Cs=STRENGTHS,
+            l1_ratios=(0.0,),
+            cv=3,
+            scoring="neg_log_loss",
+            solver="newton-cg",
+            use_legacy_attributes=False,
         ),
         "TAO": TAOClassifier(random_state=0),
         "TAO, depth 8": TAOClassifier(8, random_state=0),
