@@ -19,7 +19,7 @@ from opttree.runtime.options import option
 from opttree.statement import L1, L2, SplitPrice, TreeProblem
 from opttree.statement.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits
 from opttree.statement.numbers import apart
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, seconds_left
 from solvers.core.driver import solve
 from solvers.core.result import Termination
 from solvers.exact import BranchAndBound
@@ -29,6 +29,7 @@ from solvers.local_search.search_tree import Rows, SearchTree
 
 Floats = NDArray[np.float64]
 DEEP = 10_000  # rows x features up to which optimal subtrees have more than two levels
+SLICE = 1e8  # multiplications between two looks at the clock
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
@@ -366,7 +367,18 @@ class Costs:
     ) -> tuple[Floats, NDArray[np.int64]]:
         left, right = subtrees
         sides = partition.Slots(*left), partition.Slots(*right)
-        return partition.best_splits(families, wanted, self.rows, sides, self.form, self._by_y(rows))
+        y_order = self._by_y(rows)
+        work = max(wanted.sum() / max(len(families), 1), 1.0) * self.rows.X.shape[1] ** 3
+        size = max(int(SLICE / work), 1) if self.linear else len(families)
+        cost, position = np.full(len(families), np.inf), np.full(len(families), -1)
+        for first in range(0, len(families), size):  # some at a time, where linear leaves take long
+            here = slice(first, first + size)
+            cost[here], position[here] = partition.best_splits(
+                families[here], wanted[here], self.rows, sides, self.form, y_order
+            )
+            if seconds_left() <= 0.0:
+                break
+        return cost, position
 
 
 def _thin(possible: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:

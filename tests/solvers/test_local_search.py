@@ -227,3 +227,12 @@ def test_small_leaves_of_local_search_are_linear(friedman):
     assert few.objective(printed) <= few.objective(usual) + 1e-9
     assert leaves[0] < 14
     assert np.count_nonzero(printed.coefs[np.bincount(few.leaves_of(printed) - printed.n_branches).argmin()])
+
+
+@pytest.mark.parametrize("splits", ["axis", "oblique"])
+def test_a_scan_of_linear_leaves_on_many_columns_looks_at_the_clock(splits):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 600))
+    problem = TreeProblem(X, X[:, 0] + np.abs(X[:, 1]), depth=3, splits=splits, leaves="linear")
+    result = solve(problem, LocalSearch(), time_limit=0.3, random_state=0)  # took 3 s and more, at 1,000 columns 95
+    assert result.seconds < 1.5
