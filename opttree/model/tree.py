@@ -23,7 +23,7 @@ from opttree.model.text import tree_text
 from opttree.tables.encoding import Encoding, check_encoding
 from opttree.wide import leaves as wide, sparse
 
-PACKED, DENSITY = 2**18, 0.1  # weights of splits, of which those are kept sparse whose share is not zero
+PACKED, MANY, DENSITY = 2**18, 1000, 0.1  # weights and features from which on splits are kept sparse; share not zero
 LINKS = {"identity": codes.IDENTITY, "softmax": codes.SOFTMAX}
 
 Floats = NDArray[np.float64]
@@ -157,12 +157,13 @@ class Tree:
     def _pack(self, shape: tuple[int, ...]) -> None:
         """Keep the weights of the splits sparse where they are many and few of them are not zero."""
         A = self.__dict__["A"]
-        given = sparse.is_given_sparse(A)
-        if given or (np.size(A) >= PACKED and np.count_nonzero(A) <= DENSITY * np.size(A)):
+        given, size = sparse.is_given_sparse(A), shape[0] * shape[1]
+        many = size >= PACKED and shape[1] >= MANY
+        if given or (many and np.shape(A) == shape and np.count_nonzero(A) <= DENSITY * size):
             rows = sparse.as_rows(A)
             if rows.shape != shape:
                 raise ValueError(f"A must have shape {shape}; got {rows.shape}")
-            if rows.shape[0] * rows.shape[1] >= PACKED:
+            if many:
                 self.__dict__["_packed"] = rows
                 del self.__dict__["A"]
             else:
@@ -401,9 +402,16 @@ class Tree:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         return X
 
-    @cached_property
+    @property
     def branch_arrays(self) -> records.Tree:
-        """``children, A, b, feature`` as the kernels take them; do not modify."""
+        """``children, A, b, feature`` as the kernels take them; do not modify. Made anew where ``A`` is kept sparse."""
+        return self._branch_arrays if "A" in self.__dict__ else self._as_record()
+
+    @cached_property
+    def _branch_arrays(self) -> records.Tree:
+        return self._as_record()
+
+    def _as_record(self) -> records.Tree:
         return records.Tree(writable(self.children), writable(self.A), writable(self.b), writable(self.feature))
 
     @cached_property

@@ -12,6 +12,7 @@ from opttree.kernels import records, routing
 from opttree.kernels.losses import codes
 from opttree.kernels.passes import reduced
 from opttree.kernels.routing import is_sparse
+from opttree.model.structure import writable
 from opttree.model.tree import LINKS, Tree
 from opttree.problems import LevelProblem
 from opttree.statement import L1, L2, TreeProblem
@@ -41,7 +42,7 @@ class State:
         self.split_lasso = split_lasso if problem.splits == "oblique" else 0.0
         self.leaf_lasso = leaf_lasso
         self.clip = clip
-        self.children = tree.branch_arrays[0]
+        self.children = writable(tree.children)
         self.depth = tree.node_depth
         self.A, self.b = tree.A.copy(), tree.b.copy()
         self.feature = routing.single_features(self.A)
