@@ -244,7 +244,7 @@ class TreeEstimator(Options, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = True
-        tags.input_tags.sparse = self.recipe.sparse
+        tags.input_tags.sparse = self.recipe.sparse_from is not None
         return tags
 
     def apply(self, X: Any) -> NDArray[np.int32]:

@@ -131,7 +131,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 RECIPE = Recipe(
     solver=lambda options, problem, valid: _boosting(options, kinds_of(options)[0], valid),
-    sparse=True,
+    sparse_from=groups.SPARSE_FROM,
     terms=_terms,
     outputs=output_units,
     solve=_solve,
@@ -176,7 +176,8 @@ class _BoostedTrees(ForestModel):
     leaves: Literal["linear", "constant"] = option(
         "linear",
         """Linear functions or constants in the leaves; see ``base``. Losses other than "squared", "absolute" and "log"
-        have constants in any case.""",
+        have constants in any case, and so have sparse tables of four million numbers (rows times columns) or more;
+        smaller ones are made dense.""",
     )
     subsample: float = option(0.7, "Share of the rows in each tree's sample.")
     validation_fraction: float | None = option(

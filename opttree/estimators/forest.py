@@ -314,7 +314,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 RECIPE = Recipe(
     solver=lambda options, problem, valid: _forest(options),
-    sparse=True,
+    sparse_from=groups.SPARSE_FROM,
     terms=_terms,
     solve=_solve,
     model=_model,
@@ -355,7 +355,9 @@ class _TAOForest(ForestModel):
         words="an integer >= 1, None, 'oob' or 'cv'",
     )
     leaves: Literal["linear", "constant"] = option(
-        "linear", "Leaf models, each a ridge regression shrunk towards its parent's model, see ``shrinkage``."
+        "linear",
+        """Leaf models, each a ridge regression shrunk towards its parent's model, see ``shrinkage``. Sparse tables of
+        four million numbers (rows times columns) or more have constant leaves; smaller ones are made dense.""",
     )
     kind: Literal["auto", "oblique", "axis", "cart", "extra", "stacked"] = option(
         "auto",

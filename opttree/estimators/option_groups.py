@@ -9,6 +9,7 @@ import numpy as np
 from opttree.runtime.options import option
 from opttree.statement import L1, L2
 
+SPARSE_FROM = 2**22  # numbers of a sparse table, below which forests and boosting are faster, and better, on dense ones
 Penalties = tuple[L1 | L2, ...]
 
 

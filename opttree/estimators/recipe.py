@@ -111,7 +111,7 @@ class Recipe:
     transform : what transforms features before they are scaled, fitted to rows, or None.
     importances : of each feature of the encoded table; None: by explained variance.
     depths, usual_depth : depths that ``max_depth="auto"`` chooses from, and the one where it cannot.
-    sparse : whether its solver takes sparse tables, which then stay sparse.
+    sparse_from : numbers of a sparse table from which on it stays sparse; smaller ones are made dense. None: none does.
     stream : how it learns from chunks of rows, a `steps.stream.Stream`, or None.
     """
 
@@ -131,7 +131,7 @@ class Recipe:
     importances: Callable[[Estimator, Model], Floats] | None = None
     depths: tuple[int, ...] = ()
     usual_depth: int = 6
-    sparse: bool = False
+    sparse_from: int | None = None
     stream: Any = None
 
 

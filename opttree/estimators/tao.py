@@ -93,7 +93,7 @@ RECIPE = Recipe(
     solver=_solver,
     terms=_terms,
     outputs=output_units,
-    sparse=True,
+    sparse_from=0,
     shrink=Shrink(default=lambda options: not is_printed(options) and by_leaves(options), trial=_trial),
     check=_check,
 )

@@ -14,6 +14,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.escape import plain
 from opttree.runtime.words import number
 from opttree.tables.encoding import is_table, raw_columns
+from opttree.wide.sparse import is_given_sparse
 
 MOST_TERMS = 3
 
@@ -107,6 +108,8 @@ def one_row(saved: Model, row: Any) -> NDArray[np.float64]:
 
 def as_rows(row: Any) -> Any:
     """A table as it is; an array (p,) as one row."""
+    if is_given_sparse(row) and not is_table(row):
+        row = row.toarray()
     if is_table(row):
         return row
     row = np.asarray(row)

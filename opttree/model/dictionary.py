@@ -109,6 +109,8 @@ def _weights(data: Any, shape: tuple[int, int]) -> Any:
     if missing := [name for name in ("start", "columns", "numbers") if name not in data]:
         raise ValueError(f"A needs the entries {missing}; the data lack them")
     start, columns, numbers = (entries.numbers(data[name], f"A {name}") for name in ("start", "columns", "numbers"))
+    if shape[1] > np.iinfo(np.int32).max:
+        raise ValueError(f"n_features must be at most {np.iinfo(np.int32).max}; got {shape[1]}")
     whole = all(np.all(part % 1 == 0) and np.all(part >= 0) for part in (start, columns))
     ordered = start.size == shape[0] + 1 and start[0] == 0 and np.all(np.diff(start) >= 0)
     if not (whole and ordered and start[-1] == columns.size == numbers.size and np.all(columns < shape[1])):

@@ -159,8 +159,10 @@ class Tree:
         A = self.__dict__["A"]
         given, size = sparse.is_given_sparse(A), shape[0] * shape[1]
         many = size >= PACKED and shape[1] >= MANY
-        if given or (many and np.shape(A) == shape and np.count_nonzero(A) <= DENSITY * size):
-            rows = sparse.as_rows(A)
+        if not given and many:
+            A = np.asarray(A, np.float64)
+        if given or (many and A.shape == shape and np.count_nonzero(A) <= DENSITY * size):
+            rows = sparse.as_rows(A.copy() if given else sparse.packed(A), "A")
             if rows.shape != shape:
                 raise ValueError(f"A must have shape {shape}; got {rows.shape}")
             if many:
@@ -493,7 +495,7 @@ class Tree:
         leaf = self._leaf_of(X) if leaf is None else leaf
         return wide.outputs_at(X, leaf, self.leaf_arrays)
 
-    def leaf_proba(self, X: ArrayLike) -> Floats:
+    def leaf_proba(self, X: Any) -> Floats:
         """Probability of each leaf under the gates.
 
         Parameters
@@ -522,6 +524,8 @@ class Tree:
         if self.gate is None:
             raise ValueError("leaf_proba needs a soft tree; this one has no gates")
         X = self._check(X)
+        if sparse.is_sparse(X):
+            raise ValueError(f"X must be dense for a soft tree; got a sparse one of shape {X.shape}: give it toarray()")
         return subtree.leaf_shares(X, *self.branch_arrays[:3], float(self.gate))
 
     def likeliest(self, X: ArrayLike) -> Floats:

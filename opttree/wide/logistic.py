@@ -24,6 +24,7 @@ from opttree.wide.rows import WIDE, Part, part_of
 
 Floats = NDArray[np.float64]
 WORKING = 256  # features of a working set, or twice as many as are not zero
+LARGEST_SET = 3000  # features, whose Hessian is 72 MB
 MORE_STEPS = 3  # beside those that are asked for, where a working set did not hold all that the model may use
 JITTER = 1e-6  # share of the mean curvature, added to the diagonal: what single precision may lose
 LARGEST_HESSIAN = 1000  # features; without an l1 penalty
@@ -65,9 +66,13 @@ def working_set(g: Floats, x: Floats, l1: float) -> tuple[NDArray[np.intp], bool
     """Features whose model is solved: all that are not zero, and of the zero ones whose slope is above ``l1`` those
     that are furthest above; and whether there are no others.
     """
-    excess = np.where(x[:-1] != 0.0, np.inf, np.abs(g[:-1]) - l1)
+    used = x[:-1] != 0.0
+    excess = np.where(used, np.inf, np.abs(g[:-1]) - l1)
     some = np.flatnonzero(excess > 0.0)
-    most = max(WORKING, 2 * int(np.count_nonzero(x[:-1])))
+    most = max(WORKING, 2 * int(np.count_nonzero(used)))
+    if most > LARGEST_SET:
+        most = LARGEST_SET
+        excess = np.where(used, np.abs(g[:-1] + l1 * np.sign(x[:-1])), excess)
     if some.size <= most:
         return some, True
     return np.sort(some[np.argpartition(-excess[some], most)[:most]]), False
@@ -151,6 +156,8 @@ def fit_logistic(
     """
     beside = 0.0 if offset is None else offset
     x = np.append(a, -b)
+    if l1 > 0.0 and np.count_nonzero(a) > LARGEST_SET:  # from a start that is not sparse
+        x[:] = 0.0
     zero = part.sums(-0.5 * u)
     weights = max(float(np.abs(u).sum()), 1e-300)
     smaller = min(float(np.maximum(u, 0.0).sum()), float(np.maximum(-u, 0.0).sum()))

@@ -26,22 +26,27 @@ def is_given_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr") and hasattr(X, "nnz")
 
 
-def as_rows(X: Any) -> csr_array:
+def as_rows(X: Any, name: str = "X") -> csr_array:
     """Compressed rows of doubles, without explicit zeros, each with its entries in the order of the columns.
 
     Raises
     ------
     ValueError
-        For what is no table of two dimensions or holds no numbers.
+        With ``name``, for what is no table of two dimensions, holds no numbers, or has entries in columns that are not.
     """
     from scipy.sparse import csr_array
 
     if hasattr(X, "columns"):
         X = X.sparse.to_coo()
     if X.ndim != 2:
-        raise ValueError(f"X must have two dimensions; got {X.ndim}")
+        raise ValueError(f"{name} must have two dimensions; got {X.ndim}")
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"X must hold numbers; got {X.dtype}")
+        raise ValueError(f"{name} must hold numbers; got {X.dtype}")
+    if X.nnz and X.format in ("csr", "csc"):
+        least, most = int(X.indices.min()), int(X.indices.max())
+        end = X.shape[1 if X.format == "csr" else 0]
+        if least < 0 or most >= end:
+            raise ValueError(f"{name} must have indices from 0 to {end - 1}; got {least if least < 0 else most}")
     if isinstance(X, csr_array) and X.dtype == np.float64 and X.has_canonical_format and X.data.all():
         return _with_short_numbers(X)
     rows = csr_array(X, dtype=np.float64, copy=X.dtype == np.float64)  # what was given is not changed
@@ -136,8 +141,8 @@ def scaled(X: csr_array, unit: Floats) -> csr_array:
 
 
 def values_of(X: Any, j: int) -> Floats:
-    """The different numbers of column j of a table, in increasing order."""
-    return np.unique(X[:, [j]].toarray() if is_sparse(X) else X[:, j])
+    """The different numbers of column j of a table, in increasing order; of a sparse one with zero."""
+    return np.unique(np.append(X[:, [j]].data, 0.0) if is_sparse(X) else X[:, j])
 
 
 def varies(X: Any) -> bool:
@@ -155,3 +160,10 @@ def rows_times(A: Any, factor: Floats) -> Any:
 def columns_times(A: Any, factor: Floats) -> Any:
     """An array, or compressed rows, with each column times a factor (p,)."""
     return A.multiply(factor[None]).tocsr() if is_sparse(A) else A * factor
+
+
+def packed(A: Floats) -> csr_array:
+    """The compressed rows of a dense array."""
+    from scipy.sparse import csr_array
+
+    return csr_array(A)

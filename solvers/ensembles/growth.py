@@ -51,6 +51,7 @@ class Shared:
     common: tuple[Singles, ...]  # common random start directions (B, p) of all oblique trees, or empty
     axis_aligned: bool  # whether the problem asks for axis-aligned splits
     wide: bool = False  # whether oblique trees are those of `TAO`: Gram matrices of linear leaves are too large
+    by_root: bool = False  # whether CART's trees look at the square root of the features: classes, sparse tables
     table: Any = None  # a sparse X, in whose place ``X`` is then one column of zeros: leaves are constant
 
     @classmethod
@@ -97,6 +98,7 @@ class Shared:
             () if common is None else (common.normal(size=shape).astype(np.float32),),
             problem.splits == "axis",
             problem.leaves == "linear" and table is None and too_large(2 ** (depth + 1) - 1, problem.n_features),
+            table is not None and problem.is_classification,
             table,
         )
 
@@ -339,11 +341,11 @@ def scikit_tree(
     splitter: Literal["best", "random"] = "best",
     max_features: float = CART_FEATURES,
 ) -> Tree:
-    """scikit-learn's tree on a sample; each split is the best over a random subset of the features, by default of a
-    sparse table over the square root of their number.
+    """scikit-learn's tree on a sample; each split is the best over a random subset of the features, for classes of a
+    sparse table by default over the square root of their number.
     """
-    if shared.table is not None and splitter == "best":
-        max_features = max(round(math.sqrt(shared.table.shape[1])), 1)
+    if shared.by_root and splitter == "best":
+        max_features = max(round(math.sqrt(shared.rows.shape[1])), 1)
     from sklearn.tree import DecisionTreeRegressor
 
     model = DecisionTreeRegressor(

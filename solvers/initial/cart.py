@@ -23,7 +23,8 @@ CLOSE = 1e-7  # values that scikit-learn takes for equal
 
 @dataclass(frozen=True)
 class CartInit(Initial):
-    """scikit-learn's greedy axis-aligned tree to the depth limit, criterion by the loss; leaves are refitted.
+    """scikit-learn's greedy axis-aligned tree to the depth limit, criterion by the loss, on sparse tables the squared
+    one in place of the absolute one; leaves are refitted.
 
     Columns of a problem of axis-aligned splits go in as ranks where single precision would not tell values apart.
 
@@ -65,8 +66,10 @@ class CartInit(Initial):
             yield problem.one_leaf()
             return
         kind = DecisionTreeClassifier if problem.is_classification else DecisionTreeRegressor
+        # on a sparse table scikit-learn's search for medians takes the square of the rows for each column
+        by_squares = problem.is_sparse and problem.loss_function.criterion == "absolute_error"
         model = kind(
-            criterion=problem.loss_function.criterion,
+            criterion="squared_error" if by_squares else problem.loss_function.criterion,
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
@@ -96,8 +99,9 @@ def of_ranks(tree: Tree, X: Any) -> Tree:
     b = tree.b.copy()
     for t, j in enumerate(tree.feature):
         x = sparse.values_of(X, j)
+        zero = int(np.searchsorted(x, 0.0)) if sparse.is_sparse(X) else 0  # whose rank is 0 in a sparse table
         ends = np.concatenate([[np.nextafter(x[0], -np.inf)], x])
-        last = int(np.clip(np.floor(b[t]), -1, x.size - 1)) + 1  # of the values on the left
+        last = int(np.clip(np.floor(b[t]) + zero, -1, x.size - 1)) + 1  # of the values on the left
         b[t] = ends[last] if last in (0, x.size) else between(ends[last], ends[last + 1])
     return replace(tree, b=b)
 

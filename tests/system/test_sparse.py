@@ -1,5 +1,8 @@
 """Sparse tables, from the estimators down: the models of their dense copies, without a dense table on the way."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import sparse as scipy_sparse
@@ -19,6 +22,7 @@ from opttree import (
     Tree,
     TreeProblem,
 )
+from opttree.export import standalone
 from opttree.kernels import routing
 from opttree.kernels.passes.thresholds import best_axis_splits
 from opttree.kernels.wide import sparse as kernels
@@ -187,7 +191,7 @@ def test_classifiers_learn_from_many_columns(model, tmp_path):
     [
         TAORegressor(random_state=0),
         TAOForestRegressor(6, random_state=0),
-        BoostedTreesRegressor("axis", random_state=0),
+        BoostedTreesRegressor("axis", n_estimators=30, random_state=0),
     ],
 )
 def test_regressors_learn_from_many_columns(model):
@@ -270,3 +274,94 @@ def test_packed_splits_route_as_dense_ones():
         data["A"] |= damage
         with pytest.raises(ValueError, match="A must hold compressed rows"):
             Tree.from_dict(data)
+
+
+@pytest.mark.parametrize("where", ["small", "large", "all positive"])
+def test_ranks_tell_where_zero_stands(where):
+    dense, _y, label = table()
+    if where == "all positive":
+        dense = np.abs(dense)
+        dense[:, 3] = np.round(np.random.default_rng(0).random(300) * 5) + 1.0
+        label = (dense[:, 3] > 3.0).astype(int)
+    dense[0, 7] = -1e149 if where == "large" else 1e-8  # scikit-learn's single precision does not hold it
+    objectives = [
+        solve(TreeProblem(X, label, depth=3, splits="axis", loss="zero_one"), CartInit(), random_state=0).objective
+        for X in (dense, scipy_sparse.csr_array(dense))
+    ]
+    assert objectives[1] == pytest.approx(objectives[0])
+
+
+def test_starts_that_are_not_sparse_take_no_square_of_the_columns():
+    rng = np.random.default_rng(0)
+    X = scipy_sparse.random_array((300, 30_000), density=1e-3, format="csr", rng=rng)
+    label = rng.integers(2, size=300)
+    for options in ({"init": "random", "floor": False}, {"preset": "paper"}):
+        model = TAOClassifier(2, max_iter=3, random_state=0, **options).fit(X, label)
+        assert model.result_.n_steps >= 1
+        assert model.score(X, label) >= 0.5
+
+
+def test_small_tables_are_dense_to_forests_and_boosting():
+    dense, y, _label = table()
+    X = scipy_sparse.csr_array(dense)
+    for kind in (TAOForestRegressor, BoostedTreesRegressor):
+        models = [kind(n_estimators=4, random_state=0).fit(Z, y) for Z in (dense, X)]
+        np.testing.assert_allclose(models[1].predict(X), models[0].predict(dense), atol=1e-9)
+
+
+def test_validation_rows_may_be_sparse():
+    X, label = words()
+    model = BoostedTreesClassifier("cart", n_estimators=5, random_state=0)
+    model.fit(X[:300], label[:300], eval_set=(X[300:], label[300:]))
+    assert len(model.evals_result_["validation_0"]["log_loss"]) > 1
+
+
+def test_a_sparse_row_is_explained():
+    dense, _y, label = table()
+    X = scipy_sparse.csr_array(dense)
+    model = TAOClassifier(2, splits="axis", random_state=0).fit(X, label)
+    assert model.explain(X[:1]) == model.explain(dense[:1])
+
+
+def test_damaged_rows_and_soft_trees_are_refused_in_words():
+    dense, _y, label = table()
+    X = scipy_sparse.csr_array(dense)
+    model = TAOClassifier(2, floor=False, random_state=0).fit(X, label)
+    for damage in (10**8, -1):
+        bad = X.copy()
+        bad.indices[:5] = damage
+        with pytest.raises(ValueError, match=f"X must have indices from 0 to 29; got {damage}"):
+            model.predict(bad)
+    tree = Tree.complete(np.ones((1, 30)), np.zeros(1), 1)
+    with pytest.raises(ValueError, match="X must be dense for a soft tree"):
+        Tree(tree.children, tree.A, tree.b, tree.values, gate=2.0).leaf_proba(X)
+
+
+def test_wide_splits_are_taken_as_lists_and_are_not_shared():
+    A = np.zeros((3, 100_000))
+    A[:, 5] = 1.0
+    tree = Tree([[1, 2], [3, 4], [5, 6]], A.tolist(), [0.0] * 3, np.zeros((4, 1)))
+    assert scipy_sparse.issparse(tree.split_weights)
+    given = scipy_sparse.csr_array(A)
+    other = Tree([[1, 2], [3, 4], [5, 6]], given, [0.0] * 3, np.zeros((4, 1)))
+    given.data[:] = -99.0
+    assert other == tree
+
+
+def test_a_script_without_opttree_reads_wide_models(tmp_path, monkeypatch):
+    monkeypatch.setattr("opttree.model.tree.PACKED", 1)
+    monkeypatch.setattr("opttree.model.tree.MANY", 1)
+    some, _y, label = table()
+    model = TAOClassifier(3, splits="axis", random_state=0, floor=False).fit(scipy_sparse.csr_array(some), label)
+    assert scipy_sparse.issparse(model.tree_.split_weights)
+    opttree.save(model, tmp_path / "model.json")
+    some = some[:20]
+    lines = [",".join(f"x{j}" for j in range(30)), *(",".join(map(repr, map(float, row))) for row in some)]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    run = subprocess.run(
+        [sys.executable, standalone.__file__, tmp_path / "model.json", tmp_path / "rows.csv"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.split()[-20:] == [str(answer) for answer in model.predict(some)]

@@ -63,7 +63,7 @@ def _stages(options: Estimator, X: Any) -> list[NDArray[Any]]:
         return [options.predict_proba(X) if is_classifier(options) else options.predict(X)]
     count, offset = starts[0]
     Z = read_new(options, X)
-    total = np.tile(np.asarray(offset, np.float64), (len(Z), 1))
+    total = np.tile(np.asarray(offset, np.float64), (Z.shape[0], 1))
     stages = []
     for tree in forest.trees:  # each is the start, and its own part times their number
         total = total + (tree.outputs(Z) - offset) / count

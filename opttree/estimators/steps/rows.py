@@ -39,7 +39,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         For what cannot be read, in one sentence.
     """
     numeric = is_regressor(options)
-    stays_sparse = options.recipe.sparse and is_given_sparse(X)
+    stays_sparse = options.recipe.sparse_from is not None and is_given_sparse(X)
     X = X if stays_sparse else as_given(X)
     check_target(y, numeric)
     if not stays_sparse:
@@ -57,6 +57,8 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         X, y = validate_data(options, X, y, **SPARSE, **how)
         X = as_rows(X)
         check_numbers("X", X.data)
+        if X.shape[0] * X.shape[1] < options.recipe.sparse_from:
+            X = X.toarray()
     elif not needs_encoding(X, options.categorical_features):
         options.encoder_ = None
         X = as_array(X)
@@ -111,7 +113,7 @@ def encode(
 def read_new(options: Estimator, X: Any) -> Any:
     """The features (n, p) of new rows."""
     encoder = getattr(options, "encoder_", None)
-    if options.recipe.sparse and encoder is None and is_given_sparse(X):
+    if options.recipe.sparse_from is not None and encoder is None and is_given_sparse(X):
         Z = as_rows(validate_data(options, X, reset=False, **SPARSE))
         check_numbers("X", Z.data)
         return Z
