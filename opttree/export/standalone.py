@@ -35,18 +35,8 @@ def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader re
     return Z
 
 
-def weights(tree):  # (B, p) of the splits, of which wide trees keep those that are not zero
-    A, p = tree["A"], tree["n_features"]
-    if isinstance(A, list):
-        return np.reshape(A, (-1, p))
-    dense, start = np.zeros((len(tree["b"]), p)), A["start"]
-    for t in range(len(dense)):
-        dense[t, A["columns"][start[t] : start[t + 1]]] = A["numbers"][start[t] : start[t + 1]]
-    return dense
-
-
 def outputs(tree, X):  # (n, K) outputs, or class probabilities
-    A, b, kids, B = weights(tree), tree["b"], tree["children"], len(tree["b"])
+    A, b, kids, B = np.reshape(tree["A"], (-1, tree["n_features"])), tree["b"], tree["children"], len(tree["b"])
     reach = np.ones((len(X), 2 * B + 1))  # probability of each node: 0 or 1 in a hard tree
     for t in range(B):
         gap = b[t] - X @ A[t]
@@ -67,8 +57,10 @@ if __name__ == "__main__":
         saved, rows = json.load(file), list(csv.DictReader(table))
     model, names = saved["tree"], saved["feature_names"]
     layers = model.get("layers", [[model]])
-    parts = [np.reshape(tree["coefs"], (-1, tree["n_features"])) for t in layers for tree in t]
-    parts += [weights(tree) for t in layers for tree in t]
+    for tree in (t for layer in layers for t in layer if isinstance(t["A"], dict)):  # the weights that are not zero
+        A, tree["A"] = tree["A"], np.zeros((len(tree["b"]), tree["n_features"]))
+        tree["A"][np.repeat(np.arange(len(tree["b"])), np.diff(A["start"])), np.array(A["columns"], int)] = A["numbers"]
+    parts = [np.reshape(tree[part], (-1, tree["n_features"])) for t in layers for tree in t for part in ("A", "coefs")]
     used = {int(j) for part in parts for j in np.flatnonzero(part.any(axis=0))}
     kinds = [{"kind": "value" if j in used else "unread", "column": j, "fill": np.nan} for j in range(len(names))]
     X = encode(model.get("encoding", {"columns": [(c, "number") for c in names], "features": kinds}), rows)

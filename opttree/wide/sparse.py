@@ -20,9 +20,9 @@ SHIFT = np.uint64(29)
 
 def is_given_sparse(X: Any) -> bool:
     """Whether ``X`` is a matrix or an array of SciPy's sparse formats, or a DataFrame of sparse columns alone."""
-    kinds = list(getattr(X, "dtypes", ()) if hasattr(X, "columns") else ())
-    if kinds:
-        return all(type(kind).__name__ == "SparseDtype" and kind.fill_value == 0 for kind in kinds)
+    if type(X).__module__.partition(".")[0] == "pandas":
+        kinds = list(getattr(X, "dtypes", ()) if hasattr(X, "columns") else ())
+        return bool(kinds) and all(type(kind).__name__ == "SparseDtype" and kind.fill_value == 0 for kind in kinds)
     return hasattr(X, "tocsr") and hasattr(X, "nnz")
 
 

@@ -148,3 +148,16 @@ def test_written_models_have_the_same_optimum(tmp_path, suffix, options):
     assert "split" in path.read_text()
     with pytest.raises(ValueError, match=r"path must end in \.lp or \.mps"):
         MIPTreeProblem(problem).write(tmp_path / "model.txt")
+
+
+def test_programs_of_too_many_thresholds_say_what_they_would_take():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2000))
+    problem = TreeProblem(X, X[:, 0], depth=1, splits="axis")
+    for formulation in ("hyperflow", "flow", "big-m"):
+        with pytest.raises(ValueError, match=r"598,000 candidate splits of its 2,000 features take 9.57 GB"):
+            MIPTreeProblem(problem, formulation, objective="outer")
+    assert "n_thresholds" in MIP().refusal(problem)
+    two_values = TreeProblem(np.sign(X), X[:, 0], depth=1, splits="axis")
+    assert MIP().refusal(two_values) is None
+    assert MIP(n_thresholds=10).refusal(problem) is None

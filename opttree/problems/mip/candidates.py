@@ -15,6 +15,7 @@ from opttree.model.tree import Tree
 from opttree.statement.numbers import unit_range
 
 Floats = NDArray[np.float64]
+MOST_BYTES = 2.0e9  # of the weights of candidate splits
 COLLINEAR = 1e-13  # distance from a line, relative to the coordinates, that may be due to rounding
 
 
@@ -104,6 +105,16 @@ class Candidates:
             inside[tree.children[t, 0], rows[on_left]] = True
             inside[tree.children[t, 1], rows[~on_left]] = True
         return replace(tree, A=A, b=b, gate=None, mixture=False).canonical
+
+
+def bytes_of_thresholds(X: Floats, n_thresholds: int | str) -> tuple[int, float]:
+    """How many splits `thresholds` lists, and the bytes of their weights; columns are read where these are many."""
+    n, p = X.shape
+    most = n - 1 if n_thresholds == "all" else min(int(n_thresholds), n - 1)
+    if 8.0 * p * p * most > MOST_BYTES:
+        count = sum(min(np.unique(x).size - 1, most) for x in X.T)
+        return count, 8.0 * p * count
+    return p * most, 8.0 * p * p * most
 
 
 def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from opttree.model.tree import Tree
-from opttree.problems.mip.candidates import Candidates, dichotomies, thresholds
+from opttree.problems.mip.candidates import MOST_BYTES, Candidates, bytes_of_thresholds, dichotomies, thresholds
 from opttree.runtime.options import Checked, option
 from opttree.statement.constraints import (
     Constraint,
@@ -151,6 +151,13 @@ class MIPStatement(Checked):
             return "oblique splits have no thresholds; use big-m, or hyperflow for two features"
         if problem.splits == "oblique" and hyper and problem.n_features != 2:
             return f"oblique splits of {problem.n_features} features have too many sides to list; use big-m"
+        if problem.splits == "axis":
+            count, size = bytes_of_thresholds(problem.X, self.n_thresholds)
+            if size > MOST_BYTES:
+                return (
+                    f"the {count:,} candidate splits of its {problem.n_features:,} features take {size / 1e9:.3g} GB; "
+                    "take fewer thresholds (n_thresholds) or features"
+                )
         for c in problem.constraints:
             if hyper and isinstance(c, LeafConstraint):
                 return f"{c!r} ties leaves together, which hyperflow prices one by one; use flow or big-m"
