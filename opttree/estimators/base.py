@@ -100,8 +100,8 @@ class TreeEstimator(Options, BaseEstimator):
         ----------
         X : array-like or table of shape (n, p)
             Rows. A table may have categories, dates and missing values, see ``categorical_features``. SciPy's sparse
-            matrices and arrays, and DataFrames of sparse columns, stay sparse in TAO's trees and forests and in boosted
-            axis-aligned trees.
+            matrices and arrays, and DataFrames of sparse columns, stay sparse in TAO's trees, and from four million
+            numbers (rows times columns) on in forests and boosted trees.
         y : array-like of shape (n,) or (n, K)
             Numbers, or labels.
         sample_weight : array-like of shape (n,), optional

@@ -1,4 +1,4 @@
-"""Sparse tables: rows that are mostly zeros, kept as SciPy's compressed rows and never made dense."""
+"""Sparse tables: rows that are mostly zeros, kept as SciPy's compressed rows."""
 
 from __future__ import annotations
 
