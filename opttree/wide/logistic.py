@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.algebra.logistic import ARMIJO_SIGMA, MAX_TRIALS, MOST_MARGIN, ROUNDING, fit_logistic as narrow
-from opttree.kernels.algebra.quadratic import JITTER as QUADRATIC_JITTER
+from opttree.kernels.algebra.quadratic import JITTER as QUADRATIC_JITTER, RANK
 from opttree.kernels.routing import is_sparse
 from opttree.kernels.wide.quadratic import minimise
 from opttree.runtime.calm import calm_threads
@@ -137,6 +137,21 @@ def step_by_gradients(part: Part, curvature: Floats, g: Floats, x: Floats, l2: f
     return new if np.all(np.isfinite(new)) else x.copy()
 
 
+def _turned(part: Part) -> tuple[Floats, Floats] | None:
+    """The rows A (m, p) in coordinates of their own span, ``L (m, m)`` with ``L L' = A A'``: the weights of a fit with
+    a ridge lie in it, and ``a = A' L'^-1 z`` is as long as z. None where rows depend on each other.
+    """
+    from scipy.linalg import LinAlgError, cholesky
+
+    A = part.columns(np.arange(part.p), np.ones(part.size), 0, part.size, np.float64)[:, :-1]
+    try:
+        L = np.ascontiguousarray(cholesky(A @ A.T, lower=True, check_finite=False))
+    except LinAlgError:
+        return None
+    size = np.diag(L)
+    return (A, L) if np.square(size).min() > RANK * np.square(size).max() else None
+
+
 def fit_logistic(
     part: Part,
     u: Floats,
@@ -154,6 +169,15 @@ def fit_logistic(
     As `opttree.kernels.algebra.logistic.fit_logistic`, but for steps that do not count, see `MORE_STEPS`, and for
     ``late``, asked before each step, which ends the fit where it is.
     """
+    if l1 == 0.0 < l2 and part.p > part.size and type(part) is Part and (turned := _turned(part)):
+        from scipy.linalg import solve_triangular
+
+        A, L = turned
+        z = solve_triangular(L, A @ a, lower=True, check_finite=False)
+        own = Part(L, np.arange(part.size, dtype=np.int32))
+        b, steps = fit_logistic(own, u, offset, z, b, l1, l2, tol, max_iter, late)
+        a[:] = solve_triangular(L, z, trans=1, lower=True, check_finite=False) @ A
+        return b, steps
     beside = 0.0 if offset is None else offset
     x = np.append(a, -b)
     if l1 > 0.0 and np.count_nonzero(a) > LARGEST_SET:  # from a start that is not sparse

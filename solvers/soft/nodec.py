@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from opttree.kernels.records import Net, Rows
 from opttree.kernels.smooth.first_order import lbfgs_memory
-from opttree.kernels.smooth.subtree import fit_leaves, fit_softmax_leaves
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SubtreeProblem
@@ -22,6 +21,7 @@ from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.wide.logistic import fit_at_any_width
+from opttree.wide.soft import fit_leaves
 from solvers.core.base import Solver, Step, Steps
 from solvers.core.result import Termination
 from solvers.initial import ClusterInit
@@ -375,8 +375,8 @@ class NODEC(Solver):
         new_values, new_coefs = (np.array(array[leaves], np.float64) for array in (values, coefs))
         net = Net(smooth.penalty.l1_leaves, smooth.penalty.l2_leaves)
         data = Rows(problem.X, problem.Y, np.ascontiguousarray(part.leaf_weights[:, chosen]))
-        fit = fit_softmax_leaves if problem.is_classification else fit_leaves
-        fit(data, part.rows, net, self.theta**k, new_values, new_coefs)
+        softmax = problem.is_classification
+        fit_leaves(data, part.rows, net, self.theta**k, new_values, new_coefs, softmax=softmax)
         values[leaves], coefs[leaves] = new_values, new_coefs
         rows.move(point, leaves=leaves)
 

@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from opttree import L1, Tree, TreeProblem
 from opttree.kernels import records
 from opttree.kernels.algebra import logistic as narrow_logistic
 from opttree.kernels.algebra.quadratic import minimise_quadratic
 from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
+from opttree.kernels.smooth import subtree
 from opttree.kernels.wide.quadratic import minimise
-from opttree.wide import leaves as wide, logistic as wide_logistic
+from opttree.wide import leaves as wide, logistic as wide_logistic, soft as wide_soft
 from opttree.wide.rows import Part
 
 
@@ -46,7 +48,89 @@ def test_node_problems_have_the_minimiser_of_the_kernel(l1, l2, seed, monkeypatc
     np.testing.assert_allclose(found[1][1], found[0][1], atol=2e-3)
 
 
-def test_conjugate_gradients_take_more_features_than_rows():
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_fits_of_more_features_than_rows_turn_to_the_span_of_the_rows(seed, monkeypatch):
+    X, rows, u = node(seed, m=60, p=150)
+    found = []
+    for turned in (wide_logistic._turned, lambda part: None):
+        monkeypatch.setattr(wide_logistic, "_turned", turned)
+        a = 0.1 * np.random.default_rng(seed).normal(size=X.shape[1])
+        b, _steps = wide_logistic.fit_logistic(Part(X, rows), u, np.zeros(60), a, 0.0, 0.0, 1e-3, 1e-8, 100)
+        found.append((objective(X, rows, u, 0.0, a, b, 0.0, 1e-3), a))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-9)
+    np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-4)
+
+
+def test_fits_of_equal_rows_do_not():
+    X, rows, u = node(0, m=60, p=150)
+    X[rows[1]] = X[rows[0]]
+    assert wide_logistic._turned(Part(X, rows)) is None
+    b, _steps = wide_logistic.fit_logistic(Part(X, rows), u, None, np.zeros(150), 0.0, 0.0, 1e-3, 1e-8, 100)
+    assert np.isfinite(b)
+
+
+def soft_leaves(n_features, n_outputs, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(260, n_features)) * rng.uniform(0.3, 3.0, n_features) + 2.0
+    rows = np.sort(rng.permutation(260)[:200]).astype(np.int32)
+    W = rng.uniform(size=(200, 4)) ** 6
+    W[:100, 2], W[:, 3] = 0.0, 0.0
+    return X, rows, W, rng.normal(size=(4, n_outputs)), 0.1 * rng.normal(size=(4, n_outputs, n_features))
+
+
+@pytest.mark.parametrize(
+    ("shape", "l1", "l2"),
+    [((80, 1), 0.0, 0.1), ((80, 3), 0.0, 0.0), ((80, 2), 1.0, 0.1), ((20, 12), 0.0, 0.1), ((230, 2), 0.0, 0.3)],
+)
+def test_leaves_of_a_smooth_tree_are_those_of_the_kernel(shape, l1, l2):
+    X, rows, W, values, coefs = soft_leaves(*shape)
+    data = records.Rows(X, np.random.default_rng(1).normal(size=(260, shape[1])), W)
+    expected, expected_coefs = values.copy(), coefs.copy()
+    norm = subtree.fit_leaves(data, rows, records.Net(l1, l2), 1e-9, expected, expected_coefs)
+    assert wide_soft.fit_leaves(data, rows, records.Net(l1, l2), 1e-9, values, coefs, softmax=False) == pytest.approx(
+        norm
+    )
+    np.testing.assert_allclose(coefs, expected_coefs, atol=1e-6 if l1 == 0.0 else 1e-3)
+    np.testing.assert_allclose(values, expected, atol=1e-5 if l1 == 0.0 else 1e-2)
+
+
+def test_leaves_of_classes_are_those_of_the_kernel():
+    X, rows, W, values, coefs = soft_leaves(80, 3)
+    data, net = (
+        records.Rows(X, np.random.default_rng(1).integers(0, 3, (260, 1)).astype(float), W),
+        records.Net(0.0, 0.1),
+    )
+    expected, expected_coefs = values.copy(), coefs.copy()
+    norm = subtree.fit_softmax_leaves(data, rows, net, 1e-9, expected, expected_coefs)
+    assert wide_soft.fit_leaves(data, rows, net, 1e-9, values, coefs, softmax=True) == pytest.approx(norm)
+    for leaf in range(3):
+        shares = [
+            softmax(X[rows] @ c[leaf].T + v[leaf], axis=1) for v, c in ((values, coefs), (expected, expected_coefs))
+        ]
+        np.testing.assert_allclose(*shares, atol=2e-2)
+
+
+def test_leaves_of_more_features_than_rows_meet_the_rows_that_count():
+    X, rows, W, values, coefs = soft_leaves(400, 2)
+    Y = np.random.default_rng(1).normal(size=(260, 2))
+    wide_soft.fit_leaves(records.Rows(X, Y, W), rows, records.Net(0.0, 0.0), 0.0, values, coefs, softmax=False)
+    for leaf in range(3):
+        errors = X[rows] @ coefs[leaf].T + values[leaf] - Y[rows]
+        assert W[:, leaf] @ np.square(errors).sum(axis=1) < 1e-6
+        assert np.abs(coefs[leaf]).max() < 2.0
+
+
+def test_leaves_stay_where_the_gradient_is_small():
+    X, rows, W, values, coefs = soft_leaves(80, 1)
+    data, net = records.Rows(X, np.zeros((260, 1)), W), records.Net(0.0, 0.1)
+    before = values.copy(), coefs.copy()
+    wide_soft.fit_leaves(data, rows, net, 1e9, values, coefs, softmax=False)
+    np.testing.assert_array_equal(values, before[0])
+    np.testing.assert_array_equal(coefs, before[1])
+
+
+def test_conjugate_gradients_take_more_features_than_rows(monkeypatch):
+    monkeypatch.setattr(wide_logistic, "_turned", lambda part: None)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 700))
     u = np.where(X[:, 0] > 0.0, 1.0, -1.0) / 40

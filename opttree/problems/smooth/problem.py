@@ -23,6 +23,7 @@ from opttree.runtime.devices import Device
 from opttree.runtime.options import Checked, Rule, option
 from opttree.statement.penalties import L1, L2
 from opttree.statement.problem import TreeProblem
+from opttree.wide import soft
 
 Floats = NDArray[np.floating]
 AGGREGATIONS = {"expected": codes.EXPECTED, "mixture": codes.MIXTURE}
@@ -674,7 +675,7 @@ class SmoothTreeProblem(Checked):
         weights = problem.w[:, None] * self.path_probabilities(theta)
         numbers, rows = np.arange(problem.n_samples, dtype=np.int32), records.Rows(problem.X, problem.Y, weights)
         net = records.Net(problem.strength(L1, "leaves"), problem.strength(L2, "leaves"))
-        subtree.fit_leaves(rows, numbers, net, 0.0, values, coefs)
+        soft.fit_leaves(rows, numbers, net, 0.0, values, coefs, softmax=False)
         for view, fitted in zip(self.unpack(theta)[2:], (values, coefs), strict=True):
             view[:] = fitted
 
