@@ -44,7 +44,7 @@ def outputs(tree, X):  # (n, K) outputs, or class probabilities
         reach[:, kids[t][0]], reach[:, kids[t][1]] = reach[:, t] * left, reach[:, t] * (1 - left)
     own = np.repeat(np.array(tree["values"])[None], len(X), axis=0)  # (n, leaves, K)
     if np.size(tree["coefs"]):
-        own = own + np.einsum("np,lkp->nlk", X, np.array(tree["coefs"]))
+        own = own + np.einsum("np,lkp->nlk", X, np.reshape(tree["coefs"], (B + 1, -1, tree["n_features"])))
         own = np.clip(own, tree["lower"], tree["upper"]) if "lower" in tree else own
     if tree["link"] == "softmax":
         own = np.exp(own - own.max(axis=2, keepdims=True))
@@ -57,9 +57,9 @@ if __name__ == "__main__":
         saved, rows = json.load(file), list(csv.DictReader(table))
     model, names = saved["tree"], saved["feature_names"]
     layers = model.get("layers", [[model]])
-    for tree in (t for layer in layers for t in layer if isinstance(t["A"], dict)):  # the weights that are not zero
-        A, tree["A"] = tree["A"], np.zeros((len(tree["b"]), tree["n_features"]))
-        tree["A"][np.repeat(np.arange(len(tree["b"])), np.diff(A["start"])), np.array(A["columns"], int)] = A["numbers"]
+    for tree, part in ((t, k) for layer in layers for t in layer for k in ("A", "coefs") if isinstance(t[k], dict)):
+        P, tree[part] = tree[part], np.zeros((len(tree[part]["start"]) - 1, tree["n_features"]))
+        tree[part][np.repeat(np.arange(len(tree[part])), np.diff(P["start"])), np.int_(P["columns"])] = P["numbers"]
     parts = [np.reshape(tree[part], (-1, tree["n_features"])) for t in layers for tree in t for part in ("A", "coefs")]
     used = {int(j) for part in parts for j in np.flatnonzero(part.any(axis=0))}
     kinds = [{"kind": "value" if j in used else "unread", "column": j, "fill": np.nan} for j in range(len(names))]

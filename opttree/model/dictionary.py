@@ -38,12 +38,13 @@ def to_dict(tree: Any) -> dict[str, Any]:
     out: dict[str, Any] = {"format": FORMAT, "version": VERSION, "n_features": tree.n_features, "link": tree.link}
     if tree.gate is not None:
         out |= {"version": SOFT_VERSION, "gate": tree.gate, "mixture": tree.mixture}
-    if is_sparse(weights := tree.split_weights):
-        packed = {"start": weights.indptr, "columns": weights.indices, "numbers": weights.data}
-        out |= {"version": PACKED_VERSION, "A": {name: array.tolist() for name, array in packed.items()}}
-    else:
-        out["A"] = weights.tolist()
-    for name in ("children", "b", "values", "coefs", *OPTIONAL):
+    for name, weights in (("A", tree.split_weights), ("coefs", tree.leaf_weights)):
+        if is_sparse(weights):
+            packed = {"start": weights.indptr, "columns": weights.indices, "numbers": weights.data}
+            out |= {"version": PACKED_VERSION, name: {part: array.tolist() for part, array in packed.items()}}
+        else:
+            out[name] = weights.tolist()
+    for name in ("children", "b", "values", *OPTIONAL):
         value = getattr(tree, name)
         if value is not None:
             out[name] = value.tolist()
@@ -77,7 +78,6 @@ def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
     b = entries.numbers(data["b"], "b")
     n_branches = len(b)
     values = _shaped(entries.numbers(data["values"], "values"), "values", (n_branches + 1, -1))
-    coefs = entries.numbers(data["coefs"], "coefs")
     nodes = _shaped(entries.numbers(data["children"], "children"), "children", (n_branches, 2))
     if np.any((nodes < 1) | (nodes > 2 * n_branches) | (nodes % 1 != 0)):
         raise ValueError(f"children must be numbers of nodes, 1 to {2 * n_branches}; got others")
@@ -86,10 +86,10 @@ def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
     check_depth(children)
     return {
         "children": children,
-        "A": _weights(data["A"], (n_branches, p)),
+        "A": _weights(data["A"], "A", (n_branches, p), (n_branches, p)),
         "b": b,
         "values": values,
-        "coefs": _shaped(coefs, "coefs", (n_branches + 1, values.shape[1], -1)) if coefs.size else None,
+        "coefs": _weights(data["coefs"], "coefs", (values.size, p), (*values.shape, -1)),
         "link": entries.text(data["link"], "link"),
         "gate": entries.number(there["gate"], "gate") if "gate" in there else None,
         "mixture": entries.truth(data.get("mixture", False), "mixture"),
@@ -100,21 +100,22 @@ def from_dict(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _weights(data: Any, shape: tuple[int, int]) -> Any:
-    """The weights of the splits: an array, or compressed rows where they are kept so."""
+def _weights(data: Any, of: str, shape: tuple[int, int], dense: tuple[int, ...]) -> Any:
+    """The weights of splits or leaves: an array, ``dense``, or compressed rows, ``shape``, where they are kept so."""
     if not isinstance(data, Mapping):
-        return _shaped(entries.numbers(data, "A"), "A", shape)
+        numbers = entries.numbers(data, of)
+        return _shaped(numbers, of, dense) if numbers.size or -1 not in dense else None
     from scipy.sparse import csr_array
 
     if missing := [name for name in ("start", "columns", "numbers") if name not in data]:
-        raise ValueError(f"A needs the entries {missing}; the data lack them")
-    start, columns, numbers = (entries.numbers(data[name], f"A {name}") for name in ("start", "columns", "numbers"))
+        raise ValueError(f"{of} needs the entries {missing}; the data lack them")
+    start, columns, numbers = (entries.numbers(data[name], f"{of} {name}") for name in ("start", "columns", "numbers"))
     if shape[1] > np.iinfo(np.int32).max:
         raise ValueError(f"n_features must be at most {np.iinfo(np.int32).max}; got {shape[1]}")
     whole = all(np.all(part % 1 == 0) and np.all(part >= 0) for part in (start, columns))
     ordered = start.size == shape[0] + 1 and start[0] == 0 and np.all(np.diff(start) >= 0)
     if not (whole and ordered and start[-1] == columns.size == numbers.size and np.all(columns < shape[1])):
-        raise ValueError(f"A must hold compressed rows of {shape[0]} splits of {shape[1]} features; got others")
+        raise ValueError(f"{of} must hold compressed rows, {shape[0]} of {shape[1]} features; got others")
     return csr_array((numbers, columns.astype(np.int32), start.astype(np.int32)), shape=shape)
 
 

@@ -202,10 +202,11 @@ class Forest:
     @cached_property
     def _stacked(self) -> tuple[NDArray[Any], records.Tree, records.Leaves] | None:
         """The first branch of each tree and the concatenated arrays of all, for the kernel; None for soft trees or
-        several layers, and where a tree keeps the weights of its splits sparse.
+        several layers, and where a tree keeps weights sparse.
         """
         trees = self.trees
-        if not self.averages_outputs or any(sparse.is_sparse(tree.split_weights) for tree in trees):
+        kept = [weights for tree in trees for weights in (tree.split_weights, tree.leaf_weights)]
+        if not self.averages_outputs or any(map(sparse.is_sparse, kept)):
             return None
         linear = any(tree.linear_leaves for tree in trees)
 

@@ -57,15 +57,15 @@ def gate_text(tree: Tree, digits: int = 4) -> str:
 def leaf_text(tree: Tree, node: int, names: Sequence[str], digits: int = 4, most: int | None = None) -> str:
     """The prediction of leaf ``node`` in one line; at most the ``most`` largest linear terms."""
     leaf = node - tree.n_branches
-    values, coefs = tree.leaf_arrays[:2]
+    values, coefs = tree.kept_leaves[:2]
     if tree.classes is not None and not tree.linear_leaves:
         k = int(np.argmax(values[leaf]))
         return f"{tree.classes[k]} (p = {number(values[leaf, k], 3)})"
     parts = []
     for k in range(tree.n_outputs):
         text = number(values[leaf, k], digits)
-        if tree.linear_leaves and np.any(coefs[leaf, k]):
-            text += " + " + terms(coefs[leaf, k], names, digits, most, tree.spread)
+        if tree.linear_leaves and np.any(coefs[leaf][k]):
+            text += " + " + terms(coefs[leaf][k], names, digits, most, tree.spread)
         parts.append(text.replace("+ -", "- "))
     if tree.classes is not None:
         return "; ".join(f"score[{c}] = {part}" for c, part in zip(tree.classes, parts, strict=True))

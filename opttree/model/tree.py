@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace as changed
 from functools import cached_property
@@ -51,7 +52,9 @@ class Tree:
     values : ndarray of shape (B + 1, K)
         Constant term of each leaf: K outputs, or K class scores.
     coefs : ndarray of shape (B + 1, K, p) or None, default None
-        Linear terms of the leaves; None, or an array of shape (B + 1, K, 0), means constant leaves.
+        Linear terms of the leaves; None, or an array of shape (B + 1, K, 0), means constant leaves. Many of them, few
+        of which are not zero, are kept sparse, see `leaf_weights`, and made dense whenever ``coefs`` is read. SciPy's
+        sparse rows of shape ((B + 1) K, p) are taken, too.
     lower, upper : ndarray of shape (B + 1, K) or None, default None
         Bounds to which the output of a linear leaf is clipped.
     classes : ndarray of shape (K,) or None, default None
@@ -97,7 +100,7 @@ class Tree:
     A: Floats
     b: Floats
     values: Floats
-    coefs: Floats | None = None
+    coefs: Floats | None = field(default_factory=lambda: None)  # no default of the class, see `__getattr__`
     lower: Floats | None = None
     upper: Floats | None = None
     classes: NDArray[Any] | None = None
@@ -118,9 +121,9 @@ class Tree:
             "values": (n_branches + 1, np.shape(self.values)[-1]),
         }
         n_outputs = shapes["values"][1]
-        if self.coefs is None:
+        if self.__dict__["coefs"] is None:
             object.__setattr__(self, "coefs", np.zeros((n_branches + 1, n_outputs, 0)))
-        width = np.shape(self._coefs)[-1]
+        width = np.shape(self.__dict__["coefs"])[-1]
         if width not in (0, shapes["A"][1]):
             raise ValueError(f"coefs must have p = {shapes['A'][1]} or 0 terms per output; got {width}")
         shapes["coefs"] = (n_branches + 1, n_outputs, width)
@@ -128,7 +131,8 @@ class Tree:
         shapes["classes"] = (n_outputs,)
         shapes["share"] = (2 * n_branches + 1,)
         shapes["spread"] = (shapes["A"][1],)
-        self._pack(shapes["A"])
+        self._pack("A", shapes["A"], shapes["A"][1] >= MANY)
+        self._pack("coefs", shapes["coefs"], n_outputs * width >= wide.WORK)
         for name, shape in shapes.items():
             value = self.__dict__.get(name)
             if value is None:
@@ -154,35 +158,43 @@ class Tree:
             raise ValueError("mixture needs the scale of the gates; got gate=None")
         check_children(self.children)
 
-    def _pack(self, shape: tuple[int, ...]) -> None:
-        """Keep the weights of the splits sparse where they are many and few of them are not zero."""
-        A = self.__dict__["A"]
-        given, size = sparse.is_given_sparse(A), shape[0] * shape[1]
-        many = size >= PACKED and shape[1] >= MANY
+    def _pack(self, name: str, shape: tuple[int, ...], wide_enough: bool) -> None:
+        """Keep the weights ``name`` as sparse rows where they are many and few of them are not zero."""
+        weights, flat = self.__dict__[name], (math.prod(shape[:-1]), shape[-1])
+        given, size = sparse.is_given_sparse(weights), math.prod(shape)
+        many = size >= PACKED and wide_enough
         if not given and many:
-            A = np.asarray(A, np.float64)
-        if given or (many and A.shape == shape and np.count_nonzero(A) <= DENSITY * size):
-            rows = sparse.as_rows(A.copy() if given else sparse.packed(A), "A")
-            if rows.shape != shape:
-                raise ValueError(f"A must have shape {shape}; got {rows.shape}")
+            weights = np.asarray(weights, np.float64)
+        if given or (many and weights.shape == shape and np.count_nonzero(weights) <= DENSITY * size):
+            rows = sparse.as_rows(weights.copy() if given else sparse.packed(weights.reshape(flat)), name)
+            if rows.shape != flat:
+                raise ValueError(f"{name} must have shape {flat}; got {rows.shape}")
             if many:
-                self.__dict__["_packed"] = rows
-                del self.__dict__["A"]
+                self.__dict__["_packed_" + name] = rows
+                del self.__dict__[name]
             else:
-                object.__setattr__(self, "A", rows.toarray())
+                object.__setattr__(self, name, rows.toarray().reshape(shape))
 
     if not TYPE_CHECKING:  # where unknown attributes are to be found
 
         def __getattr__(self, name: str) -> Any:
-            """``A`` where it is kept sparse; there is nothing else that is not found in the usual way."""
-            if name == "A" and "_packed" in self.__dict__:
-                return read_only(self._packed.toarray())
+            """``A`` and ``coefs`` where they are kept sparse; nothing else is not found in the usual way."""
+            if name in ("A", "coefs") and (rows := self.__dict__.get("_packed_" + name)) is not None:
+                shape = rows.shape if name == "A" else (*self.values.shape, rows.shape[1])
+                dense = rows.toarray()
+                dense.shape = shape  # not a view, of which `writable` would take the base
+                return read_only(dense)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def split_weights(self) -> Any:
         """``A`` as it is kept: an array, or a SciPy array of compressed rows; do not modify."""
-        return self.__dict__.get("_packed", self.__dict__.get("A"))
+        return self.__dict__.get("_packed_A", self.__dict__.get("A"))
+
+    @property
+    def leaf_weights(self) -> Any:
+        """``coefs`` as they are kept: an array, or a SciPy array of compressed rows, ((B + 1) K, p). Do not modify."""
+        return self.__dict__.get("_packed_coefs", self.__dict__.get("coefs"))
 
     @staticmethod
     def constant(value: ArrayLike, n_features: int, classes: ArrayLike | None = None) -> Tree:
@@ -337,7 +349,7 @@ class Tree:
     @property
     def linear_leaves(self) -> bool:
         """Whether leaves hold linear predictors."""
-        return self._coefs.shape[2] > 0
+        return np.shape(self.leaf_weights)[-1] > 0
 
     @cached_property
     def node_depth(self) -> NDArray[np.int64]:
@@ -357,7 +369,7 @@ class Tree:
     @cached_property
     def feature(self) -> NDArray[np.int32]:
         """(B,) the only feature of each axis-aligned split, -1 for oblique ones."""
-        packed = self.__dict__.get("_packed")
+        packed = self.__dict__.get("_packed_A")
         if packed is None:
             return read_only(routing.single_features(self.A))
         feature, single = np.full(self.n_branches, -1, np.int32), self._nonzeros == 1
@@ -367,13 +379,13 @@ class Tree:
     @property
     def _nonzeros(self) -> NDArray[np.intp]:
         """(B,) weights of each split that are not zero."""
-        packed = self.__dict__.get("_packed")
+        packed = self.__dict__.get("_packed_A")
         return np.count_nonzero(self.A, axis=1) if packed is None else np.diff(packed.indptr)
 
     @cached_property
     def _of_features(self) -> Floats:
         """(B,) weights of the features that axis-aligned splits test."""
-        if (packed := self.__dict__.get("_packed")) is not None:
+        if (packed := self.__dict__.get("_packed_A")) is not None:
             return sparse.entries(packed, np.arange(self.n_branches), np.maximum(self.feature, 0))
         found: Floats = self.A[np.arange(self.n_branches), np.maximum(self.feature, 0)]
         return found
@@ -389,12 +401,21 @@ class Tree:
 
         ``nnz(A[t]) + 1`` per branch (2 for an axis-aligned one), ``K + nnz(coefs)`` per leaf.
         """
-        return int(self._nonzeros.sum() + self.n_branches + self.values.size + np.count_nonzero(self._coefs))
+        return int(self._nonzeros.sum() + self.n_branches + self.values.size + np.sum(self._leaf_terms))
+
+    @property
+    def _leaf_terms(self) -> NDArray[np.int64]:
+        """Weights of each leaf that are not zero (B + 1,)."""
+        kept = self.leaf_weights
+        if sparse.is_sparse(kept):
+            return np.diff(kept.indptr).reshape(self.values.shape).sum(axis=1).astype(np.int64)
+        return np.count_nonzero(kept, axis=(1, 2))
 
     @property
     def _coefs(self) -> Floats:
-        assert self.coefs is not None  # set by __post_init__
-        return self.coefs
+        coefs = self.coefs
+        assert coefs is not None  # set by __post_init__
+        return coefs
 
     # ---- using it -------------------------------------------------------------------------------------------------
 
@@ -416,11 +437,22 @@ class Tree:
     def _as_record(self) -> records.Tree:
         return records.Tree(writable(self.children), writable(self.A), writable(self.b), writable(self.feature))
 
-    @cached_property
+    @property
     def leaf_arrays(self) -> records.Leaves:
-        """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); do not modify."""
+        """``values, coefs, lower, upper`` as the kernels take them (empty bounds for none); do not modify.
+
+        They are made anew where ``coefs`` are kept sparse.
+        """
+        kept = self.kept_leaves
+        return kept._replace(coefs=writable(self._coefs)) if sparse.is_sparse(self.leaf_weights) else kept
+
+    @cached_property
+    def kept_leaves(self) -> records.Leaves:
+        """As `leaf_arrays`, with weights that are kept sparse as they are, for `opttree.wide.leaves` alone."""
         bounds = (np.zeros((0, 0)) if v is None else writable(v) for v in (self.lower, self.upper))
-        return records.Leaves(writable(self.values), writable(self._coefs), *bounds)
+        kept = self.leaf_weights
+        coefs = sparse.Stacked(kept, self.values.shape) if sparse.is_sparse(kept) else writable(kept)
+        return records.Leaves(writable(self.values), coefs, *bounds)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int32]:
         """Leaf that each row reaches.
@@ -438,7 +470,7 @@ class Tree:
         return self._leaf_of(self._check(X))
 
     def _leaf_of(self, X: Any) -> NDArray[np.int32]:
-        packed, by_entries = self.__dict__.get("_packed"), sparse.is_sparse(X)
+        packed, by_entries = self.__dict__.get("_packed_A"), sparse.is_sparse(X)
         if packed is None or not (by_entries or self.is_axis_aligned):
             found: NDArray[np.int32] = routing.route(X, self.branch_arrays)
             return found
@@ -493,7 +525,7 @@ class Tree:
         if self.mixture:
             return self._mixed(X)
         leaf = self._leaf_of(X) if leaf is None else leaf
-        return wide.outputs_at(X, leaf, self.leaf_arrays)
+        return wide.outputs_at(X, leaf, self.kept_leaves)
 
     def leaf_proba(self, X: Any) -> Floats:
         """Probability of each leaf under the gates.
@@ -549,7 +581,7 @@ class Tree:
             For a hard tree.
         """
         leaf = (np.argmax(self.leaf_proba(X), axis=1) + self.n_branches).astype(np.int32)
-        return self._probabilities(wide.outputs_at(self._check(X), leaf, self.leaf_arrays))
+        return self._probabilities(wide.outputs_at(self._check(X), leaf, self.kept_leaves))
 
     def _mixed(self, X: Floats) -> Floats:
         share = self.leaf_proba(X)
@@ -558,7 +590,7 @@ class Tree:
         total = np.zeros((X.shape[0], self.n_outputs))
         for leaf in range(self.n_leaves):
             node = np.full(X.shape[0], self.n_branches + leaf, np.int32)
-            scores = wide.outputs_at(X, node, self.leaf_arrays)
+            scores = wide.outputs_at(X, node, self.kept_leaves)
             total += share[:, leaf, None] * self._probabilities(scores)
         return total
 
@@ -638,11 +670,11 @@ class Tree:
         """
         nonzero = self._nonzeros
         if self.mixture:
-            return float(2 * nonzero.sum() + 2 * np.count_nonzero(self._coefs) + 2 * self.values.size)
+            return float(2 * nonzero.sum() + 2 * self._leaf_terms.sum() + 2 * self.values.size)
         cost = np.zeros(self.n_nodes)
         for t in range(self.n_branches):
             cost[self.children[t]] = cost[t] + (1 if self.feature[t] >= 0 else 2 * nonzero[t])
-        cost[self.n_branches :] += 2 * np.count_nonzero(self._coefs, axis=(1, 2))
+        cost[self.n_branches :] += 2 * self._leaf_terms
         return float(cost[self.apply(X)].mean())
 
     def node_share(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> Floats:
@@ -1044,13 +1076,13 @@ class Tree:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tree, tuple(self.split_weights if f.name == "A" else getattr(self, f.name) for f in fields(self))
+        kept = {"A": self.split_weights, "coefs": self.leaf_weights}
+        return Tree, tuple(kept[f.name] if f.name in kept else getattr(self, f.name) for f in fields(self))
 
 
 def replace(tree: Tree, **changes: Any) -> Tree:
     """`dataclasses.replace`, which leaves weights sparse that are kept so."""
-    changes.setdefault("A", tree.split_weights)
-    return changed(tree, **changes)
+    return changed(tree, **{"A": tree.split_weights, "coefs": tree.leaf_weights, **changes})
 
 
 def names_of(feature_names: Sequence[str] | None, encoding: Encoding | None, n_features: int) -> list[str]:

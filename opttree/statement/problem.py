@@ -571,7 +571,7 @@ class TreeProblem:
         if model.mixture or self.loss_code == codes.TABLE:
             return self.loss_function.of_rows(self.Y, model.outputs(self.X))
         leaf = writable(self.leaves_of(model))
-        losses: Floats = wide.losses_at(self._rows, leaf, model.leaf_arrays, self.loss_code, LINKS[model.link])
+        losses: Floats = wide.losses_at(self._rows, leaf, model.kept_leaves, self.loss_code, LINKS[model.link])
         return losses
 
     def mean_loss_of(self, answers: Floats) -> float:

@@ -162,6 +162,18 @@ def columns_times(A: Any, factor: Floats) -> Any:
     return A.multiply(factor[None]).tocsr() if is_sparse(A) else A * factor
 
 
+class Stacked:
+    """Weights of leaves (L, K, p) whose rows, ``rows (L K, p)``, stay sparse: those of one leaf are an array (K, p)."""
+
+    def __init__(self, rows: Any, leaves: tuple[int, ...]) -> None:
+        self.rows, self.shape = rows, (*leaves, rows.shape[1])
+
+    def __getitem__(self, leaf: int) -> Floats:
+        K = self.shape[1]
+        own: Floats = self.rows[leaf * K : (leaf + 1) * K].toarray()
+        return own
+
+
 def packed(A: Floats) -> csr_array:
     """The compressed rows of a dense array."""
     from scipy.sparse import csr_array

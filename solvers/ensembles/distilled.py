@@ -165,7 +165,8 @@ class Distilled(Solver):
 
         Where it is stopped, the tree that is being grown ends with the pass that it is in.
         """
-        for seed in rng.spawn(self.n_starts):
+        for _ in range(self.n_starts):
+            seed = rng.spawn(1)[0]
             ended = Event()
             growing = pool().submit(copy_context().run, grow, shared, ("oblique", seed), ended.is_set)
             try:

@@ -145,7 +145,8 @@ class LocalSearch(Solver):
         if problem.depth == 0:
             return Termination.LOCALLY_OPTIMAL
         costs = Costs(problem, self.min_linear_rows)
-        for run, start_rng in enumerate(rng.spawn(self.n_starts)):
+        for run in range(self.n_starts):
+            start_rng = rng.spawn(1)[0]
             if run > 0:
                 tree = _random_tree(problem, start_rng)
             elif start is not None:

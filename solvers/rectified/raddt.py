@@ -28,6 +28,7 @@ ADAM = Moments(0.9, 0.999, 1.0, 1.0, 1e-8)
 LARGEST = {3: 100.0, 7: 130.0, 10: 170.0}  # last scale by depth, and 200 for deeper trees
 SLOWEST = 1e-6  # first and last learning rate
 MOST_VISITS = 2**22  # of nodes by rows in one block, well under a tenth of a second
+USUAL_FEATURES = 50  # with more, a visit takes as much longer
 LITTLE, ENOUGH = 5e-4, 0.01  # gains of R2: by the last run, and over the first start
 
 
@@ -236,7 +237,8 @@ class Ladder:
         self.rates = np.append(self.options.rates(), 0.0)  # no step after the last tree: it is only judged
         self.floor = 2.0**-problem.depth if problem.depth > 4 else 0.0
         self.data = Rows(problem.X.astype(dtype), problem.Y.astype(dtype), problem.w.astype(dtype))
-        self.blocks = min(-(-problem.n_samples * 2 ** (problem.depth + 1) // MOST_VISITS), problem.n_samples)
+        visits = problem.n_samples * 2 ** (problem.depth + 1) * max(problem.n_features // USUAL_FEATURES, 1)
+        self.blocks = min(-(-visits // MOST_VISITS), problem.n_samples)
         self._begin(self.theta)
 
     @property

@@ -1,5 +1,6 @@
 """Sparse tables, from the estimators down: the models of their dense copies, without a dense table on the way."""
 
+import pickle
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from opttree import (
     L1,
     BoostedTreesClassifier,
     BoostedTreesRegressor,
+    Forest,
     GETRegressor,
     TAOClassifier,
     TAOForestClassifier,
@@ -26,6 +28,7 @@ from opttree.export import standalone
 from opttree.kernels import routing
 from opttree.kernels.passes.thresholds import best_axis_splits
 from opttree.kernels.wide import sparse as kernels
+from opttree.model.tree import replace
 from opttree.statement.numbers import orders_of
 from opttree.wide import sparse
 from solvers import (
@@ -276,6 +279,39 @@ def test_packed_splits_route_as_dense_ones():
             Tree.from_dict(data)
 
 
+def test_leaves_of_many_outputs_are_kept_sparse(tmp_path):
+    rng = np.random.default_rng(0)
+    coefs = rng.normal(size=(8, 64, 784)) * (rng.random((8, 64, 784)) < 0.03)
+    tree = Tree.complete(rng.normal(size=(7, 784)), np.zeros(7), 64)
+    low, high = np.full((8, 64), -9.0), np.ones((8, 64))
+    tree = replace(tree, values=rng.normal(size=(8, 64)), coefs=coefs, lower=low, upper=high)
+    assert scipy_sparse.issparse(tree.leaf_weights)
+    np.testing.assert_array_equal(tree.coefs, coefs)
+    assert tree.n_parameters == np.count_nonzero(coefs) + 7 * 785 + 8 * 64
+    X = rng.normal(size=(200, 784))
+    leaf = tree.apply(X) - tree.n_branches
+    wanted = np.clip(np.einsum("np,nkp->nk", X, coefs[leaf]) + tree.values[leaf], -9.0, 1.0)
+    for rows in (X, scipy_sparse.csr_array(X)):
+        np.testing.assert_allclose(tree.predict(rows), wanted, atol=1e-9)
+        np.testing.assert_allclose(Forest(((tree, tree),), n_outputs=64).predict(rows), wanted, atol=1e-9)
+    assert len(pickle.dumps(tree)) < 400_000
+    kept = tree.keep(np.arange(8) % 2 == 0)
+    np.testing.assert_array_equal(kept.coefs, coefs[::2])
+    again = Tree.from_dict(tree.to_dict())
+    assert again == tree
+    assert scipy_sparse.issparse(again.leaf_weights)
+    assert scipy_sparse.issparse(tree.scale(np.zeros(784), np.full(784, 2.0)).leaf_weights)
+    for suffix in (".json", ".npz"):
+        path = tmp_path / f"model{suffix}"
+        opttree.save(tree, path)
+        assert path.stat().st_size < 1_000_000
+        assert opttree.load(path).tree == tree
+    data = tree.to_dict()
+    data["coefs"] |= {"columns": [784] * len(data["coefs"]["columns"])}
+    with pytest.raises(ValueError, match="coefs must hold compressed rows"):
+        Tree.from_dict(data)
+
+
 @pytest.mark.parametrize("where", ["small", "large", "all positive"])
 def test_ranks_tell_where_zero_stands(where):
     dense, _y, label = table()
@@ -348,12 +384,17 @@ def test_wide_splits_are_taken_as_lists_and_are_not_shared():
     assert other == tree
 
 
-def test_a_script_without_opttree_reads_wide_models(tmp_path, monkeypatch):
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_a_script_without_opttree_reads_wide_models(leaves, tmp_path, monkeypatch):
     monkeypatch.setattr("opttree.model.tree.PACKED", 1)
     monkeypatch.setattr("opttree.model.tree.MANY", 1)
     some, _y, label = table()
-    model = TAOClassifier(3, splits="axis", random_state=0, floor=False).fit(scipy_sparse.csr_array(some), label)
+    monkeypatch.setattr("opttree.wide.leaves.WORK", 1)
+    monkeypatch.setattr("opttree.model.tree.DENSITY", 1.0)
+    X = scipy_sparse.csr_array(some)
+    model = TAOClassifier(3, splits="axis", leaves=leaves, random_state=0, floor=False).fit(X, label)
     assert scipy_sparse.issparse(model.tree_.split_weights)
+    assert scipy_sparse.issparse(model.tree_.leaf_weights) == (leaves == "linear")
     opttree.save(model, tmp_path / "model.json")
     some = some[:20]
     lines = [",".join(f"x{j}" for j in range(30)), *(",".join(map(repr, map(float, row))) for row in some)]
