@@ -30,6 +30,7 @@ from solvers.local_search.search_tree import Rows, SearchTree
 Floats = NDArray[np.float64]
 DEEP = 10_000  # rows x features up to which optimal subtrees have more than two levels
 SLICE = 1e8  # multiplications between two looks at the clock
+MOST_EQUATIONS = 2000  # features of a linear leaf: with more, one leaf takes over two seconds
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
@@ -128,9 +129,14 @@ class LocalSearch(Solver):
         return LocalSearch(n_starts=n_starts, exact_levels=0, min_linear_rows=1)
 
     def _refusal(self, problem: TreeProblem) -> str | None:
-        """Takes any loss with constant leaves, squared loss with linear leaves."""
+        """Takes any loss with constant leaves, squared loss with linear leaves of up to `MOST_EQUATIONS` features."""
         if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
             return f"linear leaves of loss {problem.loss!r} have no normal equations; use loss='squared'"
+        if problem.leaves == "linear" and problem.n_features > MOST_EQUATIONS:
+            return (
+                f"it solves the normal equations of every leaf that it tries; of {problem.n_features} features, more "
+                f"than {MOST_EQUATIONS}, each takes seconds; use TAO or leaves='constant'"
+            )
         if any(not isinstance(q, (L1, L2, SplitPrice)) for q in problem.penalties):
             return "it supports the penalties L1, L2 and SplitPrice only"
         if problem.splits == "oblique" and problem.strength(L1, "splits"):
