@@ -7,6 +7,7 @@ from sklearn.model_selection import train_test_split
 
 import opttree
 from opttree import BoostedTreesClassifier, TAOForestClassifier, TAOForestRegressor, datasets
+from solvers.ensembles.growth_options import GrowthOptions
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,16 @@ def test_options_of_forests(friedman, options):
             ValueError, match="predict_interval needs a forest, not stopped before its first trees, some of which leave"
         ):
             model.predict_interval(b)
+
+
+@pytest.mark.parametrize("subsets", ["local", "global"])
+def test_masks_can_be_written(subsets):
+    """Kernels are compiled again for arrays that cannot."""
+    masks = GrowthOptions(max_features=2, subsets=subsets).masks(7, 5, np.random.default_rng(0))
+    assert masks.flags.writeable
+    assert masks.shape == (7, 5)
+    assert (masks.sum(axis=1) == 2).all()
+    assert (masks == masks[0]).all() == (subsets == "global")
 
 
 def starts(data, already=4, **options):

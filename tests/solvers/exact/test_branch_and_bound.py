@@ -87,6 +87,14 @@ def test_it_finds_and_proves_the_optimum_of_random_instances(examples):
     holds()
 
 
+@pytest.mark.parametrize(("p", "K"), [(1, 1), (1, 2), (3, 2)])
+def test_orders_have_one_layout(p, K):
+    """Of one feature and two outputs it was another, for which all kernels were compiled again."""
+    rng = np.random.default_rng(0)
+    problem = TreeProblem(rng.normal(size=(20, p)), rng.normal(size=(20, K)), depth=2, splits="axis", loss="absolute")
+    assert ExactTreeProblem(problem).order.flags.c_contiguous
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_depth_four_without_a_start_and_with_few_histograms(loss):
     rng = np.random.default_rng(3)

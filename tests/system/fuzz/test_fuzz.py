@@ -1,4 +1,4 @@
-"""Ten seconds of fuzzing, with shrinking, by ``make long`` half a minute; a campaign is ``python -m tests.system.fuzz``."""
+"""Ten seconds of fuzzing, by ``make long`` half a minute; a campaign is ``python -m tests.system.fuzz``."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
