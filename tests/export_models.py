@@ -24,7 +24,7 @@ from opttree import (
     TAORegressor,
 )
 
-ROWS = 10_000
+ROWS = 4_000
 
 
 def numbers(n: int, seed: int = 0) -> tuple[Any, Any]:

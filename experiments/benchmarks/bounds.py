@@ -161,8 +161,8 @@ def provers(problem: TreeProblem, rng: np.random.Generator) -> Iterator[Any]:
             yield MIP(formulation="big-m")
 
 
-def check(seed: int) -> list[str]:
-    """What is wrong on the instance of ``seed``, in sentences."""
+def check(seed: int, seconds: float = SECONDS) -> list[str]:
+    """What is wrong on the instance of ``seed``, in sentences; ``seconds``: the limit of each run."""
     rng = np.random.default_rng([seed, 1])
     try:
         problem = statement(seed)
@@ -177,7 +177,7 @@ def check(seed: int) -> list[str]:
         if solver.refusal(problem) is not None:
             continue
         try:
-            result = solve(problem, solver, time_limit=SECONDS, random_state=0)
+            result = solve(problem, solver, time_limit=seconds, random_state=0)
         except SolverError as error:  # no tree in time
             if error.result is None and "time limit" in str(error):
                 continue
@@ -191,12 +191,12 @@ def check(seed: int) -> list[str]:
     try:
         if BranchAndBound().refusal(problem) is None:
             if problem.violation(constant) is None:
-                verdict = certify(problem, constant, time_limit=SECONDS, random_state=0)
+                verdict = certify(problem, constant, time_limit=seconds, random_state=0)
                 if verdict.bound is not None:
                     bounds.append(("certify", verdict.bound, 0.0))
             ranked = problem.with_rows(problem.ranks.T.astype(float), problem.y, problem.sample_weight)
             ranked = ranked.restated(constraints=problem.constraints)
-            result = solve(ranked, BranchAndBound(init=None), time_limit=SECONDS, random_state=0)
+            result = solve(ranked, BranchAndBound(init=None), time_limit=seconds, random_state=0)
             bounds.append(("ranks", result.bound or 0.0, 0.0))
             if result.termination.name == "OPTIMAL":
                 proofs.append(("ranks", result.objective))

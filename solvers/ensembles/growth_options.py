@@ -148,4 +148,4 @@ class GrowthOptions(Checked):
         )
         sets = n_branches if self.subsets == "local" else 1
         ranks = rng.random((sets, p)).argsort(axis=1).argsort(axis=1)
-        return np.ascontiguousarray(np.broadcast_to(ranks < count, (n_branches, p)))
+        return np.repeat(ranks < count, n_branches // sets, axis=0)

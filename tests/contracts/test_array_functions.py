@@ -137,7 +137,7 @@ def test_soft_forests_by_the_array_functions(arrays, classes, options):
     assert float(xp_soft_forest.mean_loss(xp, *rows, forest.form)) == pytest.approx(forest.mean_loss(theta), rel=1e-12)
 
 
-@pytest.mark.parametrize(("solver", "options", "n"), SOLVERS.values(), ids=SOLVERS)
+@pytest.mark.parametrize(("solver", "options", "n"), thinned(SOLVERS.values(), 2), ids=SOLVERS)
 def test_a_solver_ends_there_by_array_functions_too(by_arrays, solver, options, n):
     """In float64, since sums in another order take descents in float32 elsewhere; `GreedyInit` is always in float32."""
     problem = regression_problem(n, **options)
@@ -164,7 +164,7 @@ def test_estimators_and_the_command_line_take_pytorch(by_arrays, tmp_path):
     assert main(["fit", str(table), "--method", "orrt", *options]) == 0
 
 
-@pytest.mark.parametrize("estimator", thinned(STREAMS.values(), 2), ids=STREAMS)
+@pytest.mark.parametrize("estimator", thinned(STREAMS.values(), 3), ids=STREAMS)
 def test_rows_in_parts_are_learnt_by_array_functions(by_arrays, estimator):
     streams_alike(estimator, "torch")
 

@@ -43,7 +43,7 @@ def feeds(model, X, real=np.float64):
     return found
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 2))
 def test_onnx_answers_alike(name, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     expected, labels, X = answers(name)

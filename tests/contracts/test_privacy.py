@@ -12,6 +12,7 @@ from sklearn.base import clone
 import opttree
 from opttree.export.record import exporters
 from opttree.model.files import as_saved
+from tests.conftest import thinned
 from tests.export_models import MODELS
 
 OPTIONS = argparse.Namespace(dtype="float64", table="rows", keep="")
@@ -55,7 +56,7 @@ def content(path):
         )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", thinned(MODELS, 2))
 def test_nothing_that_leaves_holds_training_rows(name, tmp_path):
     estimator, make = MODELS[name]
     X = table()

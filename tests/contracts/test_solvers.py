@@ -54,7 +54,7 @@ SOLVERS = [
     LocalSearch(n_starts=2),
     BranchAndBound(init=None, gap=0.001),
     SDTR(max_batches=60, aggregation="mixture", validation=None),
-    MIP("flow", n_thresholds=1, node_limit=3, max_splits=2),
+    MIP("flow", n_thresholds=1, node_limit=1, max_splits=2),
 ]
 PROBLEMS = example_problems()
 TAKEN = {solver: [name for name, problem in PROBLEMS.items() if refusal(solver, problem) is None] for solver in SOLVERS}

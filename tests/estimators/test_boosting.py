@@ -45,10 +45,10 @@ def test_a_sum_begins_with_a_linear_model_where_that_pays():
     rng = np.random.default_rng(0)
     X, noise = rng.normal(size=(600, 8)), rng.normal(size=600)
     line, boxes = X @ np.arange(8.0), 6.0 * (X[:, 0] > 0) * (X[:, 1] > 0)
-    model = BoostedTreesRegressor(random_state=0).fit(X[:300], (line + 3 * noise)[:300])
+    model = BoostedTreesRegressor(n_estimators=40, random_state=0).fit(X[:300], (line + 3 * noise)[:300])
     assert model.begins_linear_
     assert model.score(X[300:], line[300:]) > 0.985
-    both = BoostedTreesRegressor("axis", random_state=0).fit(X[:300], (line + boxes)[:300])
+    both = BoostedTreesRegressor("axis", n_estimators=60, random_state=0).fit(X[:300], (line + boxes)[:300])
     assert both.begins_linear_
     assert both.score(X[300:], (line + boxes)[300:]) > 0.98
 

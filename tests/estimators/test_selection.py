@@ -14,9 +14,9 @@ from opttree.estimators.steps import depth as selection
 @pytest.mark.parametrize(("estimator", "options"), [(GETRegressor, {"n_starts": 1}), (TAORegressor, {})])
 def test_depth_by_cross_validation(estimator, options):
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(800, 3))
+    X = rng.uniform(-1, 1, size=(500, 3))
     y = np.where(X[:, 0] > 0, np.where(X[:, 1] > 0, 1.0, -1.0), np.where(X[:, 2] > 0, 2.0, 0.0))
-    y = y + 0.3 * rng.normal(size=800)
+    y = y + 0.3 * rng.normal(size=500)
     for cv in (3, 0.3):
         model = estimator("cv", cv=cv, random_state=0, **options).fit(X, y)
         assert 2 <= model.best_depth_ <= 4

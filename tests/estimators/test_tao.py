@@ -10,6 +10,7 @@ from sklearn.datasets import load_diabetes, make_friedman1
 import solvers
 from opttree import L1, SplitPrice, TAORegressor, TreeProblem, datasets
 from solvers import MIP, solve
+from tests.conftest import thinned
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +82,10 @@ def test_penalties_make_smaller_trees():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("needs_data")
-def test_default_linear_trees_are_never_worse_than_the_mean():
+@pytest.mark.parametrize("depth", thinned((10, 2, 6), 3))
+def test_default_linear_trees_are_never_worse_than_the_mean(depth):
     names = [n for n in datasets.names() if (Path(os.environ["OPTTREE_DATA"]) / f"{n}.csv.gz").exists()]
-    worst = {}
+    found = {}
     for name in names:
         data = datasets.load(name)
         if data.task != "regression" or name in ("friedman", "ailerons_7154", "cpu_small"):
@@ -91,11 +93,10 @@ def test_default_linear_trees_are_never_worse_than_the_mean():
         X, y = data.as_arrays()
         train = np.random.default_rng(0).permutation(len(X))
         train, test = train[: int(0.75 * len(X))][:1500], train[int(0.75 * len(X)) :]  # few rows are the harder case
-        scores = [TAORegressor(d, leaves="linear", random_state=0).fit(X[train], y[train]).score(X[test], y[test])
-                  for d in (2, 6, 10)]  # fmt: skip
-        worst[name] = min(scores)
-    assert len(worst) > 20
-    assert min(worst.values()) > 0.0, worst
+        model = TAORegressor(depth, leaves="linear", random_state=0).fit(X[train], y[train])
+        found[name] = model.score(X[test], y[test])
+    assert len(found) > 20
+    assert min(found.values()) > 0.0, found
 
 
 def test_an_axis_aligned_problem_of_an_estimator_can_be_proved():

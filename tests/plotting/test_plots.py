@@ -116,7 +116,12 @@ def test_evolution_of_splits_ends_at_the_best_tree():
 
 
 @pytest.mark.parametrize(
-    ("depth", "size"), [*((depth, None) for depth in (1, 3, 5, 7)), *((depth, (6, 4)) for depth in (2, 4, 6, 8))]
+    ("depth", "size"),
+    [
+        *((depth, None) for depth in (1, 3, 5, 7)),
+        *((depth, (6, 4)) for depth in (2, 4, 6)),
+        pytest.param(8, (6, 4), marks=pytest.mark.long),
+    ],
 )
 def test_trees_of_any_depth_fit_the_figure(rng, depth, size):
     """No two boxes overlap or leave the picture, of at most 24 by 14 inches or of 6 by 4 inches."""

@@ -247,7 +247,7 @@ def test_a_run_killed_four_times_ends_in_the_same_store(tmp_path):
     pd.testing.assert_frame_equal(*traces)
 
 
-@pytest.mark.parametrize("every", [24, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [48, pytest.param(1, marks=pytest.mark.long)])
 def test_a_slice_of_each_runs(tmp_path, needs_data, every):
     stated = reading.read("smoke_papers", "minute")
     stated = replace(stated, parts=stated.parts[::every])

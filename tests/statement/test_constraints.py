@@ -18,6 +18,7 @@ from opttree.statement.constraints import (
     SameLeaf,
 )
 from solvers import GET, MIP, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, Termination, certify, solve
+from tests.conftest import thinned
 from tests.constraint_oracle import KINDS, disagreement, formulations, instance, optimum, several
 
 SOME = (MaxSplits(2), MaxFeatures(1), FeatureCost([1.0, 2.0, 3.0], 3.0), ForbidSplit(0, 0), RequireSplit(2, 0),
@@ -32,7 +33,7 @@ def stated(*constraints, n=24, loss="absolute", **options):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", thinned(range(2), 2))
 def test_every_formulation_finds_the_optimum_of_brute_force(kind, seed):
     problem = instance(kind, seed)
     truth = optimum(problem)
@@ -42,7 +43,7 @@ def test_every_formulation_finds_the_optimum_of_brute_force(kind, seed):
         assert disagreement(problem, form, truth) is None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", thinned(range(8), 2))
 def test_several_constraints_at_once(seed):
     problem = several(seed)
     truth = optimum(problem)
@@ -203,13 +204,13 @@ def test_a_function_of_the_model_restricts_the_splits():
                 model.split[t, j, threshold].fix(0)
 
     problem = stated()
-    result = solve(problem, MIP(constraints=[no_high_thresholds], n_thresholds=8), time_limit=60)
+    result = solve(problem, MIP(constraints=[no_high_thresholds], n_thresholds=4), time_limit=60)
     on_first = result.tree.feature == 0
     assert result.termination.name == "OPTIMAL"
     assert np.all(result.tree.b[on_first] <= 0.0)
-    assert result.objective > solve(problem, MIP(n_thresholds=8)).objective
-    start = solve(problem, MIP(n_thresholds=8))
-    message = solve(problem, MIP(constraints=[no_high_thresholds], n_thresholds=8), start=start, time_limit=60).message
+    start = solve(problem, MIP(n_thresholds=4))
+    assert result.objective > start.objective
+    message = solve(problem, MIP(constraints=[no_high_thresholds], n_thresholds=4), start=start, time_limit=60).message
     assert "the start was not used: it violates a constraint of the model" in message
 
 
@@ -219,8 +220,8 @@ def test_a_function_of_the_model_restricts_the_leaves():
         for leaf in range(4):
             model.own.add(model.value[leaf, 0] <= 0.5)  # of the range of y
 
-    problem = stated()
-    result = solve(problem, MIP(constraints=[at_most], n_thresholds=8), time_limit=60)
+    problem = stated(n=16)
+    result = solve(problem, MIP(constraints=[at_most], n_thresholds=4), time_limit=60)
     middle = 0.5 * (problem.Y.max() + problem.Y.min())
     assert result.tree.values.max() <= middle + 1e-6
     assert result.bound <= result.objective < problem.objective(problem.best_constant())

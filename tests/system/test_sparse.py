@@ -162,16 +162,16 @@ MODELS = [
     TAOForestClassifier(4, kind="oblique", random_state=0),
     TAOForestClassifier(4, kind="axis", random_state=0),
     TAOForestClassifier(4, kind="extra", random_state=0),
-    BoostedTreesClassifier("cart", n_estimators=20, random_state=0),
-    BoostedTreesClassifier("axis", n_estimators=20, random_state=0),
-    BoostedTreesClassifier("oblique", n_estimators=4, random_state=0),
+    BoostedTreesClassifier("cart", n_estimators=14, random_state=0),
+    BoostedTreesClassifier("axis", n_estimators=14, random_state=0),
+    BoostedTreesClassifier("oblique", n_estimators=2, random_state=0),
 ]
 
 
 @pytest.mark.usefixtures("never_dense")
 @pytest.mark.parametrize("model", MODELS, ids=[f"{type(m).__name__}-{k}" for k, m in enumerate(MODELS)])
 def test_classifiers_learn_from_many_columns(model, tmp_path):
-    X, label = words()
+    X, label = words(p=14_000)
     model.fit(X[:300], label[:300])
     assert model.score(X[300:], label[300:]) > 0.8
     answers = model.predict_proba(X[300:])
@@ -194,11 +194,11 @@ def test_classifiers_learn_from_many_columns(model, tmp_path):
     [
         TAORegressor(random_state=0),
         TAOForestRegressor(6, random_state=0),
-        BoostedTreesRegressor("axis", n_estimators=30, random_state=0),
+        BoostedTreesRegressor("axis", n_estimators=15, random_state=0),
     ],
 )
 def test_regressors_learn_from_many_columns(model):
-    X, label = words()
+    X, label = words(p=14_000)
     y = label**2 + 0.1 * np.random.default_rng(0).normal(size=400)
     assert model.fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.8
 

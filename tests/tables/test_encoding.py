@@ -173,7 +173,7 @@ USELESS = [
 
 @pytest.mark.parametrize("model", USELESS, ids=repr)
 @pytest.mark.parametrize(
-    ("k", "n"), thinned([(1, 300), (2, 300), (3, 300), (5, 300), (10, 300), (10, 150), (20, 300)], 4)
+    ("k", "n"), thinned([(1, 300), (2, 300), (3, 300), (5, 300), (10, 300), (10, 150), (20, 300)], 7)
 )
 @pytest.mark.filterwarnings("ignore::opttree.TableWarning")
 def test_a_useless_column_of_rare_levels_costs_nothing(model, k, n):

@@ -408,10 +408,11 @@ class ExactTreeProblem(Checked):
         if self.kernel.rank.shape == self.problem.ranks.shape:
             order = self.problem.presorted
         else:
-            order = np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32)
+            order = np.argsort(self.kernel.rank, axis=1, kind="stable").astype(np.int32, order="C")
         if self.by_buckets:
             return order
-        return np.vstack([order, np.argsort(self.problem.Y, axis=0, kind="stable").T.astype(np.int32)])
+        by_y = np.argsort(self.problem.Y, axis=0, kind="stable").T
+        return np.vstack([order, by_y.astype(np.int32, order="C")])  # of one layout, for which kernels are compiled
 
     def objective(self, cost: float) -> float:
         """Objective of a cost.

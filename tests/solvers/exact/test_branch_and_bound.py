@@ -69,19 +69,30 @@ def enumerated(problem, max_splits=None):
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(seed=st.integers(0, 2**32 - 1), depth=st.integers(1, 3), threads=st.integers(1, 2))
-def test_it_finds_and_proves_the_optimum_of_random_instances(seed, depth, threads):
-    problem, max_splits = random_problem(np.random.default_rng(seed), depth)
-    result = solve(
-        problem, BranchAndBound(max_splits=max_splits, n_jobs=threads, init=CartInit() if seed % 3 else None)
-    )
-    best = enumerated(problem, max_splits)
-    assert result.termination is Termination.OPTIMAL
-    assert result.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
-    assert result.bound == pytest.approx(best, rel=1e-9, abs=1e-9)
-    assert result.bound <= best + 1e-12
-    assert max_splits is None or result.tree.n_branches <= max_splits
+@pytest.mark.parametrize("examples", [60, pytest.param(150, marks=pytest.mark.long)])
+def test_it_finds_and_proves_the_optimum_of_random_instances(examples):
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @given(seed=st.integers(0, 2**32 - 1), depth=st.integers(1, 3), threads=st.integers(1, 2))
+    def holds(seed, depth, threads):
+        problem, max_splits = random_problem(np.random.default_rng(seed), depth)
+        start = CartInit() if seed % 3 else None
+        result = solve(problem, BranchAndBound(max_splits=max_splits, n_jobs=threads, init=start))
+        best = enumerated(problem, max_splits)
+        assert result.termination is Termination.OPTIMAL
+        assert result.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
+        assert result.bound == pytest.approx(best, rel=1e-9, abs=1e-9)
+        assert result.bound <= best + 1e-12
+        assert max_splits is None or result.tree.n_branches <= max_splits
+
+    holds()
+
+
+@pytest.mark.parametrize(("p", "K"), [(1, 1), (1, 2), (3, 2)])
+def test_orders_have_one_layout(p, K):
+    """Of one feature and two outputs it was another, for which all kernels were compiled again."""
+    rng = np.random.default_rng(0)
+    problem = TreeProblem(rng.normal(size=(20, p)), rng.normal(size=(20, K)), depth=2, splits="axis", loss="absolute")
+    assert ExactTreeProblem(problem).order.flags.c_contiguous
 
 
 @pytest.mark.parametrize("loss", LOSSES)

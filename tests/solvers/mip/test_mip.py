@@ -12,7 +12,7 @@ from opttree.problems.mip.candidates import dichotomies
 from opttree.statement.constraints import RequireSplit
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, Termination, certify, solve
 from solvers.mip import highs
-from tests.conftest import regression_problem
+from tests.conftest import regression_problem, thinned
 from tests.exact import instances, leaf_loss, optimum
 
 pytestmark = pytest.mark.usefixtures("needs_data")
@@ -27,9 +27,10 @@ def small(n=18, p=3, seed=0, loss="squared", **options):
     return TreeProblem(X, y, **({"depth": 2, "splits": "axis", "loss": loss} | options))
 
 
-def test_hyperflow_is_optimal_on_real_data():
+@pytest.mark.parametrize("part", thinned(range(2), 2))
+def test_hyperflow_is_optimal_on_real_data(part):
     assert len(instances()) >= 150
-    for name, problem, value in instances():
+    for name, problem, value in instances()[part::2]:
         result = solve(problem, MIP(), random_state=0)
         assert result.termination is Termination.OPTIMAL, name
         assert result.objective == pytest.approx(value, rel=1e-6, abs=1e-9), name
@@ -40,7 +41,7 @@ def test_hyperflow_is_optimal_on_real_data():
 @pytest.mark.parametrize("formulation", ["flow", "big-m"])
 @pytest.mark.parametrize("options", [{}, {"min_leaf": 4}, {"penalties": [SplitPrice(0.05)], "depth": 1}], ids=str)
 def test_flow_and_big_m_agree_with_hyperflow(formulation, loss, options):
-    problem = small(14, 2, loss=loss, **options)
+    problem = small(11, 2, loss=loss, **options)
     exact = solve(problem, MIP(n_thresholds=2))
     result = solve(problem, MIP(formulation=formulation, n_thresholds=2), time_limit=60)
     assert result.bound <= exact.objective * (1 + 1e-6)
@@ -53,7 +54,7 @@ def test_flow_and_big_m_agree_with_hyperflow(formulation, loss, options):
 @pytest.mark.parametrize("formulation", ["hyperflow", "flow", "big-m"])
 @pytest.mark.parametrize("loss", ["squared", "absolute", "zero_one"])
 def test_the_number_of_splits_is_limited(formulation, loss):
-    problem = small(10, 2, loss=loss)
+    problem = small(8, 2, loss=loss)
     for most in (0, 1, 2):
         value = optimum(problem.X, problem.Y, depth=2, loss=loss, max_splits=most)
         result = solve(problem, MIP(formulation=formulation, max_splits=most, gap=1e-5), time_limit=30)
@@ -330,7 +331,7 @@ def test_constant_outputs_need_no_splits_under_any_loss():
 
 
 def test_the_log_of_highs_is_shown(capfd):
-    solve(regression_problem(n=20, splits="axis", depth=1), MIP("flow", verbose=True), time_limit=20)
+    solve(regression_problem(n=10, splits="axis", depth=1), MIP("flow", verbose=True), time_limit=20)
     assert "HiGHS" in capfd.readouterr().out or "Solving report" in capfd.readouterr().out
 
 

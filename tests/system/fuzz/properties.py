@@ -84,7 +84,8 @@ def check_estimator(model: Any, table: Table, how: str) -> None:
     other = clone(model).set_params(n_jobs=2 if how == "threads" else 1)
     X = np.array(table.X, order="C" if np.isfortran(table.X) else "F") if how == "layout" else table.X
     if how in ("threads", "layout", "again"):
-        other.fit(X, table.y, sample_weight=table.weight)
+        with quiet():
+            other.fit(X, table.y, sample_weight=table.weight)
         np.testing.assert_array_equal(answers(other, X), there, err_msg=how)
     if how == "saved" and isinstance(getattr(model, "forest_", getattr(model, "tree_", None)), Tree):
         with tempfile.TemporaryDirectory() as folder:
