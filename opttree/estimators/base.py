@@ -203,8 +203,8 @@ class TreeEstimator(Options, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (m, p)
-            Rows.
+        X : array-like or SciPy sparse table of shape (m, p)
+            Rows; sparse ones are made dense, part by part.
         y : array-like of shape (m,) or (m, K)
             Numbers, or labels.
         classes : array-like, optional

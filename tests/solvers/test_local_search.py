@@ -26,6 +26,11 @@ def test_constant_leaves_mostly_reach_the_proved_optimum():
 
 
 @pytest.mark.usefixtures("needs_data")
+def test_linear_leaves_of_very_many_features_are_refused():
+    problem = TreeProblem(np.zeros((3, 2001)), np.arange(3.0), depth=1, leaves="linear")
+    assert "of 2001 features, more than 2000, each takes seconds" in str(LocalSearch().refusal(problem))
+
+
 def test_without_exact_subtrees_it_still_does_well():
     few = instances()[::6]
     gaps = [solve(q, LocalSearch(exact_levels=0), random_state=0).objective - value for _n, q, value in few]

@@ -279,6 +279,18 @@ def test_packed_splits_route_as_dense_ones():
             Tree.from_dict(data)
 
 
+def test_sparse_rows_arrive_in_parts(monkeypatch):
+    dense, y, _label = table()
+    models = []
+    for X in (dense, scipy_sparse.csr_array(dense)):
+        model = GETRegressor(2, random_state=0)
+        models.append(model.partial_fit(X[:200], y[:200]).partial_fit(X[200:], y[200:]))
+    np.testing.assert_allclose(models[1].predict(dense), models[0].predict(dense))
+    monkeypatch.setattr("opttree.estimators.steps.stream.MOST_NUMBERS", 100)
+    with pytest.raises(ValueError, match="at most 100 numbers, zeros included; got 200 x 30"):
+        GETRegressor(2).partial_fit(scipy_sparse.csr_array(dense[:200]), y[:200])
+
+
 def test_leaves_of_many_outputs_are_kept_sparse(tmp_path):
     rng = np.random.default_rng(0)
     coefs = rng.normal(size=(8, 64, 784)) * (rng.random((8, 64, 784)) < 0.03)

@@ -20,9 +20,11 @@ from opttree.statement import TreeProblem
 from opttree.statement.numbers import check_numbers
 from opttree.tables.checks import check_columns
 from opttree.tables.chunks import Chunks
+from opttree.wide.sparse import as_rows, is_given_sparse
 
 Floats = NDArray[np.float64]
 NONE = np.zeros(0)
+MOST_NUMBERS = 2**27  # of a sparse part that is made dense: 1 GB
 
 
 class Stream:
@@ -95,10 +97,23 @@ def refuse_few_leaves(options: Estimator) -> None:
         raise ValueError(f"max_leaf_nodes must be None to train in chunks; got {most}")
 
 
+def dense_part(X: Any) -> Floats:
+    """Some rows of a sparse table as an array: streams learn from arrays; ValueError for too many numbers."""
+    if X.shape[0] * X.shape[1] > MOST_NUMBERS:
+        raise ValueError(
+            f"sparse rows are made dense part by part, so X must have at most {MOST_NUMBERS} numbers, zeros included; "
+            f"got {X.shape[0]} x {X.shape[1]}"
+        )
+    dense: Floats = as_rows(X).toarray()
+    return dense
+
+
 def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
     """Train on more rows; the first are a fit."""
     refuse_few_leaves(options)
     stream: Stream | None = vars(options).get("_stream")
+    if is_given_sparse(X):
+        X = dense_part(X)
     if getattr(options, "encoder_", None) is not None and stream is not None:
         X = read_new(options, X)
     check_columns(X)
