@@ -107,7 +107,8 @@ def _check_estimator(model: Any, table: Table, how: str) -> None:
     if few and all(tree.is_axis_aligned for tree in getattr(inside, "trees", (inside,))):
         np.testing.assert_allclose(answers(model, table.X.toarray()), there, rtol=1e-9, atol=1e-12, err_msg="dense")
     if how in ("threads", "layout", "again"):
-        other.fit(X, table.y, sample_weight=table.weight)
+        with quiet():
+            other.fit(X, table.y, sample_weight=table.weight)
         np.testing.assert_array_equal(answers(other, X), there, err_msg=how)
     if how == "saved" and isinstance(inside, Tree):
         with tempfile.TemporaryDirectory() as folder:
