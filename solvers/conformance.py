@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -13,6 +13,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.options import Options
 from opttree.runtime.threads import limited
 from opttree.statement import L1, SplitPrice, TreeProblem
+from opttree.wide.sparse import is_sparse
 from solvers.core.base import Solver, Step
 from solvers.core.combinators import Chain
 from solvers.core.driver import solve
@@ -29,8 +30,9 @@ def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None)
 
     The solver must be frozen. It must refuse a problem with a sentence, or return a feasible tree without dead leaves,
     whose objective equals `TreeProblem.objective` and is the lowest of the trace. The same seed must give the same tree
-    on one thread and on three, a constant y must give one leaf, and the run must end soon after a time limit. This
-    takes a few seconds, or more if the solver compiles.
+    on one thread and on three, a constant y must give one leaf, and the run must end soon after a time limit. Some
+    problems have sparse tables: a solver refuses them unless its ``takes_sparse`` is true, and a tree of one has the
+    same objective on the dense copy. This takes a few seconds, or more if the solver compiles.
 
     Parameters
     ----------
@@ -139,16 +141,22 @@ def example_problems() -> dict[str, TreeProblem]:
         "fifty outputs, axis": regression_problem(60, depth=1, n_outputs=50, splits="axis"),
         "few values": regression_problem(n_values=3),
         "few values, zero-one, axis": classification_problem(n_values=3, splits="axis", penalties=(SplitPrice(0.01),)),
+        "sparse": regression_problem(120, p=40, depth=2, density=0.1),
+        "sparse, axis": regression_problem(120, p=40, depth=2, density=0.1, splits="axis", min_leaf=5),
+        "sparse, linear": regression_problem(120, p=20, depth=2, density=0.1, leaves="linear"),
+        "sparse, zero-one, wide": classification_problem(60, p=1200, depth=2, density=0.02),
+        "sparse, log, axis": classification_problem(120, p=40, depth=2, density=0.1, loss="log", splits="axis"),
     }
 
 
 def regression_problem(
-    n: int = 200, p: int = 4, seed: int = 0, n_outputs: int = 1, n_values: int = 0, **options: Any
+    n: int = 200, p: int = 4, seed: int = 0, n_outputs: int = 1, n_values: int = 0, density: float = 0.0, **options: Any
 ) -> TreeProblem:
-    """Piecewise linear target with noise; ``n_values`` as in `_features`, options go to `TreeProblem`."""
+    """Piecewise linear target with noise; ``n_values``, ``density`` as in `_features`; options go to `TreeProblem`."""
     rng = np.random.default_rng(seed)
-    X = _features(rng, n, p, n_values)
-    y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 2.0 + X[:, 1], -1.0 + X[:, -1]) + 0.1 * rng.normal(size=n)
+    X = _features(rng, n, p, n_values, density)
+    first, second, last = _columns(X, 0, 1, p - 1)
+    y = np.where(first + 0.5 * second > 0, 2.0 + second, -1.0 + last) + 0.1 * rng.normal(size=n)
     y = (y - y.mean()) / y.std()
     if n_outputs > 1:  # multiples of one target, with noise of their own
         y = np.outer(y, rng.normal(size=n_outputs)) + 0.1 * rng.normal(size=(n, n_outputs))
@@ -156,20 +164,36 @@ def regression_problem(
     return TreeProblem(X, y, **options)
 
 
-def classification_problem(n: int = 200, p: int = 4, seed: int = 0, n_values: int = 0, **options: Any) -> TreeProblem:
+def classification_problem(
+    n: int = 200, p: int = 4, seed: int = 0, n_values: int = 0, density: float = 0.0, **options: Any
+) -> TreeProblem:
     """Three classes by two hyperplanes, 5 % of the labels random; further arguments as of `regression_problem`."""
     rng = np.random.default_rng(seed)
-    X = _features(rng, n, p, n_values)
-    y = (X[:, 0] + X[:, 1] > 0).astype(int) + (X[:, 2] > 0.5)
+    X = _features(rng, n, p, n_values, density)
+    first, second, third = _columns(X, 0, 1, 2)
+    y = (first + second > 0).astype(int) + (third > 0.5)
     noisy = rng.uniform(size=n) < 0.05
     y[noisy] = rng.integers(0, 3, noisy.sum())
     options = {"depth": 3, "loss": "zero_one", "penalties": (L1(splits=1e-4, leaves=1e-3),), **options}
     return TreeProblem(X, np.array(["a", "b", "c"])[y], **options)
 
 
-def _features(rng: np.random.Generator, n: int, p: int, n_values: int) -> np.ndarray:
-    """Normal numbers, or ``n_values`` whole numbers around zero."""
+def _features(rng: np.random.Generator, n: int, p: int, n_values: int, density: float) -> Any:
+    """Normal numbers, or ``n_values`` whole numbers around zero; of a ``density``, a sparse table with about this share
+    of entries, as words have them: many in the first column, few in the last.
+    """
+    if density:
+        from scipy.sparse import csr_array
+
+        size = round(density * n * p)
+        places = rng.integers(n, size=size), (p * rng.uniform(size=size) ** 2).astype(int)
+        return csr_array((rng.normal(size=size), places), shape=(n, p))
     return rng.integers(n_values, size=(n, p)) - (n_values - 1) / 2 if n_values else rng.normal(size=(n, p))
+
+
+def _columns(X: Any, *numbers: int) -> Iterator[np.ndarray]:
+    """These columns of a table, sparse or not, as arrays."""
+    return (X[:, [j]].toarray().ravel() if is_sparse(X) else X[:, j] for j in numbers)
 
 
 # ---- the rules ------------------------------------------------------------------------------------------------------
@@ -179,10 +203,20 @@ def refusal(solver: Solver, problem: TreeProblem) -> str | None:
     """The sentence by which ``solver`` refuses ``problem``, or None."""
     reason = solver.refusal(problem)
     _require(
-        reason is None or (isinstance(reason, str) and len(reason) > 10),
+        reason is None or (isinstance(reason, str) and len(reason) > 10 and "\n" not in reason),
         f"{solver!r}: refusal must return None or a sentence; got {reason!r}",
     )
+    if reason is not None and problem.is_sparse and "sparse" not in reason:
+        _require(
+            solver.refusal(dense(problem)) is not None,
+            f"{solver!r}: it takes the dense copy of a sparse X, and its refusal must say so; got {reason!r}",
+        )
     return reason
+
+
+def dense(problem: TreeProblem) -> TreeProblem:
+    """The problem with a dense copy of its sparse X."""
+    return problem.with_rows(problem.X.toarray(), problem.y, problem.sample_weight)
 
 
 def check_frozen(solver: Solver) -> None:
@@ -210,6 +244,10 @@ def check_results(solver: Solver, problem: TreeProblem, name: str = "the problem
         raise AssertionError(f"{where}: {error}") from error
     reason = problem.violation(result.tree)
     _require(reason is None, f"{where}: the tree must be feasible; {reason}")
+    if problem.is_sparse:
+        value = dense(problem).objective(result.tree)
+        close = bool(np.isclose(result.objective, value, rtol=1e-6, atol=1e-6 * scale))
+        _require(close, f"{where}: the objective is {result.objective} on the sparse X, {value} on its dense copy")
     lowest = min(row.objective for row in result.trace)
     _require(
         bool(np.isclose(result.objective, lowest, rtol=1e-4, atol=1e-9)),
@@ -245,12 +283,13 @@ def check_constant_target(solver: Solver) -> None:
 
 
 def check_time_limit(solver: Solver) -> None:
-    """A run ends soon after a time limit, with a tree: on many rows, features, outputs and ties."""
+    """A run ends soon after a time limit, with a tree: on many rows, features, outputs and ties, and on sparse rows."""
     for name, problem in {
         "many rows": regression_problem(3000, depth=8),
         "wide": regression_problem(50, p=1000, depth=8),
         "fifty outputs": regression_problem(1000, p=20, n_outputs=50, depth=5),
         "few values": regression_problem(3000, p=20, n_values=3, depth=5),
+        "sparse": regression_problem(2000, p=5000, density=0.002, depth=5),
     }.items():
         if refusal(solver, problem) is None:
             seconds = [np.inf]

@@ -23,6 +23,7 @@ from opttree.runtime.calm import calm_threads
 from opttree.runtime.threads import each
 from opttree.wide.logistic import fit_logistic, step_by_gradients, step_on_some
 from opttree.wide.rows import WIDE, Part, SparsePart, part_of
+from opttree.wide.sparse import scaled, units
 
 Floats = NDArray[np.float64]
 MANY = 8  # outputs
@@ -167,6 +168,8 @@ def fit_softmax(
 ) -> None:
     """The kernel `fit_softmax` for many features; ``value (K,)`` and ``coef (K, p)`` are overwritten; codes ``y``."""
     label = y.astype(np.intp)
+    if value.size < 2:  # the probability of one class is 1
+        return
     if is_sparse(X):
         _rounds(part_of(X, rows), h, label, l1, l2, value, coef)
         return
@@ -227,17 +230,21 @@ def _softmax_of_sparse(
         return
     mass = float(h.sum())
     two = there.size == 2  # are one score w, of which either class has half: the penalties add to half of w's
+    unit = np.ones(part.p) if l2 > 0.0 else units(part.S)
     with np.errstate(divide="ignore"):
         C = float(np.divide(1.0 if two else 0.5, l2 / mass))
     model = LogisticRegression(C=C, solver="newton-cg", tol=GRADIENT_TOLERANCE, max_iter=NEWTON_ROUNDS, warm_start=True)
-    model.coef_, model.intercept_ = coef[there], value[there]
+    model.coef_, model.intercept_ = coef[there] * unit, value[there]
     if two:
         model.coef_, model.intercept_ = np.diff(model.coef_, axis=0), np.diff(model.intercept_)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(part.S, label, sample_weight=h / mass)
+        warnings.filterwarnings("ignore", ".*line search")  # that says the same, of columns of very different size
+        model.fit(scaled(part.S, unit), label, sample_weight=h / mass)
+    if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):  # a ridge on columns of 1e100
+        return
     halves = np.array([-0.5, 0.5])
-    coef[there] = halves[:, None] * model.coef_ if two else model.coef_
+    coef[there] = (halves[:, None] * model.coef_ if two else model.coef_) / unit
     value[there] = halves * model.intercept_ if two else model.intercept_
 
 

@@ -28,6 +28,7 @@ LARGEST_SET = 3000  # features, whose Hessian is 72 MB
 MORE_STEPS = 3  # beside those that are asked for, where a working set did not hold all that the model may use
 JITTER = 1e-6  # share of the mean curvature, added to the diagonal: what single precision may lose
 LARGEST_HESSIAN = 1000  # features; without an l1 penalty
+FARTHEST = 1e150  # size of weights to which no step goes, so that products are finite
 TINY = 1e-300  # a diagonal without curvature
 CG_STEPS, CG_TOLERANCE = 100, 1e-4  # most conjugate gradients, and the relative residual at which they end
 
@@ -84,12 +85,15 @@ def step_on_some(part: Part, curvature: Floats, g: Floats, x: Floats, l1: float,
     """
     some, whole = working_set(g, x, l1)
     at = np.append(some, x.size - 1)
-    H = part.gram(curvature, some, np.float32)
     ridge = np.append(np.full(some.size, 2.0 * l2), 0.0)
-    H[np.diag_indices_from(H)] += JITTER * np.trace(H) / len(H) + ridge
     v = x[at]
     V = v[None].copy()
-    minimise(H, (g[at] + ridge * v - H @ v)[None], l1, V)
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers whose squares overflow: no step is taken
+        H = part.gram(curvature, some, np.float32)
+        H[np.diag_indices_from(H)] += JITTER * np.trace(H) / len(H) + ridge
+        slope = g[at] + ridge * v - H @ v
+    if np.isfinite(slope).all():
+        minimise(H, slope[None], l1, V)
     new = x.copy()
     new[at] = V[0]
     return new, whole
@@ -202,6 +206,8 @@ def fit_logistic(
             new = full_step(part, curvature, g, x, l2)
         else:
             new = step_by_gradients(part, curvature, g, x, l2)
+        if not np.abs(new).max() <= FARTHEST:
+            break
         d = new - x
         descent = _directional(g, x, d, l1, l2, 1.0)
         if not descent < 0.0:

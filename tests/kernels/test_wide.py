@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import softmax
 
-from opttree import L1, Tree, TreeProblem
+from opttree import L1, L2, Tree, TreeProblem
 from opttree.kernels import records
 from opttree.kernels.algebra import logistic as narrow_logistic
 from opttree.kernels.algebra.quadratic import minimise_quadratic
@@ -12,7 +13,7 @@ from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
 from opttree.kernels.smooth import subtree
 from opttree.kernels.wide.quadratic import minimise
 from opttree.wide import leaves as wide, logistic as wide_logistic, soft as wide_soft
-from opttree.wide.rows import Part
+from opttree.wide.rows import Part, SparsePart
 
 
 def node(seed, m=300, p=90):
@@ -210,6 +211,34 @@ def test_softmax_leaves_have_the_loss_of_the_kernel():
         own = score[np.arange(300), label.astype(int)]
         loss.append(np.mean(np.log(np.exp(score).sum(axis=1)) - own) + 1e-3 * np.sum(c**2))
     assert loss[0] == pytest.approx(loss[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("made", [np.asarray, csr_array])
+@pytest.mark.parametrize("loss", ["zero_one", "log"])
+def test_softmax_leaves_of_one_class_are_sure(loss, made, rng):
+    stated = {"depth": 1, "leaves": "linear", "loss": loss, "penalties": L1(leaves=1e-3)}
+    problem = TreeProblem(made(rng.normal(size=(300, 70))), ["a"] * 300, **stated)
+    assert problem.objective(problem.one_leaf()) == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("penalties", [(), L2(leaves=0.01)])
+@pytest.mark.parametrize("scale", [1.0, 1e8, 1e145])
+def test_softmax_leaves_of_sparse_columns_of_any_size_say_nothing(scale, penalties, rng):
+    X = rng.normal(size=(13, 2)) * (rng.uniform(size=(13, 2)) < 0.7) * [1.0, scale]
+    stated = {"depth": 0, "leaves": "linear", "loss": "log", "penalties": penalties}
+    problem = TreeProblem(csr_array(X), rng.integers(3, size=13), **stated)
+    assert problem.objective(problem.one_leaf()) <= problem.objective(problem.best_constant()) + 1e-6
+
+
+@pytest.mark.filterwarnings("error")
+def test_steps_without_curvature_are_not_taken():
+    x = np.where(np.arange(18) % 3, 0.0, -1e5)
+    u = np.where(np.arange(18) % 2, 1.0, -1.0) / 18.0
+    a = np.ones(1)  # a start from which all rows are far from the hyperplane
+    part = SparsePart(csr_array(x[:, None]), np.arange(18))
+    b, _steps = wide_logistic.fit_logistic(part, u, None, a, -50_000.0, 0.0, 0.0, 0.01, 2)
+    assert np.isfinite([b, *a]).all()
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute", "zero_one", "log"])

@@ -7,6 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 from opttree import L1, L2, Forest, TreeProblem
 from solvers import TAO, Boosting, CartInit, Distilled, TAOForest, solve
+from solvers.conformance import dense
 from solvers.ensembles.forest import SHRINKAGES, Tally
 from solvers.ensembles.growth import Shared, grow
 from tests.conftest import classification_problem, regression_problem
@@ -32,7 +33,13 @@ def test_forecast_of_pairs_is_exact_for_independent_errors():
     "solver", [TAOForest(3), TAOForest(2, kind="axis"), Boosting(n_trees=4), Boosting(CartInit(), n_trees=3)], ids=repr
 )
 @pytest.mark.parametrize(
-    "problem", [regression_problem(penalties=()), classification_problem(loss="log", penalties=())]
+    "problem",
+    [
+        regression_problem(penalties=()),
+        classification_problem(loss="log", penalties=()),
+        regression_problem(120, p=40, density=0.1, penalties=()),
+        classification_problem(60, p=1200, density=0.02, loss="log", penalties=()),
+    ],
 )
 def test_forests_as_results(solver, problem):
     steps = []
@@ -42,6 +49,8 @@ def test_forests_as_results(solver, problem):
     assert steps[-1].objective == pytest.approx(problem.mean_loss_of(forest.answers(problem.X)), rel=1e-3)
     again = solve(problem, solver, random_state=0)
     assert again.objective == result.objective
+    if problem.is_sparse:
+        assert dense(problem).objective(result.tree) == pytest.approx(result.objective)
     assert set(SHRINKAGES) >= {steps[-1].info.get("shrinkage", 3.0)}
 
 

@@ -36,7 +36,7 @@ def estimators(data: st.DataObject) -> Any:
 
 def limits(data: st.DataObject) -> Any:
     """A fit under a time limit, with options that would take long."""
-    table = data.draw(strategies.tables(most=300, shapes=("usual", "wide", "fifty outputs", "few values")))
+    table = data.draw(strategies.tables(most=300, shapes=("usual", "wide", "fifty outputs", "few values", "sparse")))
     model = data.draw(strategies.estimators(table.task))
     longer = {"max_iter": 500, "epochs": 10_000, "max_batches": 100_000, "n_estimators": 500, "n_starts": 50}
     model.set_params(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from scipy import sparse
 
 import opttree
 import solvers
@@ -18,7 +19,8 @@ from opttree.methods.table import estimators as known_estimators
 
 COLUMNS = ("normal", "ties", "constant", "copy", "collinear", "counts", "wide", "binary", "outlier", "near-constant")
 FEW = ("constant", "copy", "binary", "three")  # columns of few values
-SHAPES = ("usual",) * 9 + ("wide", "fifty outputs", "few values")
+SHAPES = ("usual",) * 9 + ("wide", "fifty outputs", "few values", "sparse", "sparse")
+FORMATS = ("csr_array", "csr_matrix", "csc_array", "coo_array", "explicit zeros", "duplicates")
 SCALES = (1.0, 1.0, 1.0, 1e-3, 1e6, 1e30, 1e-30, 1e140, 1e-140, 1e300, 1e-300)
 DTYPES = ("float64", "float64", "float64", "float32", "int64", "object", "bool")
 
@@ -64,7 +66,9 @@ def tables(
     most: int = 60,
     shapes: tuple[str, ...] = SHAPES,
 ) -> Table:
-    """Tables of a few rows, also fewer than features, with all kinds of columns, scales, types and targets."""
+    """Tables of a few rows, also fewer than features, with all kinds of columns, scales, types and targets; some are
+    sparse.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n = 1 if draw(st.integers(0, 40)) == 40 else draw(st.integers(2, most))
     task = draw(st.sampled_from(tasks))
@@ -74,6 +78,9 @@ def tables(
         X = np.column_stack([X, column(rng, kind, X)])
     if shape == "wide":
         X = np.column_stack([X, rng.normal(size=(n, draw(st.sampled_from((100, 1000)))))])
+    if shape == "sparse":
+        X = np.column_stack([X, rng.poisson(0.1, (n, draw(st.sampled_from((0, 30, 1200)))))])
+        X = np.where(rng.uniform(size=X.shape) < draw(st.sampled_from((0.0, 0.1, 0.5, 1.0))), X, 0.0)
     if draw(st.booleans()):
         with np.errstate(over="ignore"):
             X = X * draw(st.sampled_from(SCALES))
@@ -81,7 +88,7 @@ def tables(
     if dtype in ("int64", "bool", "float32"):
         X = np.clip(X, -1e30, 1e30)
         X = np.round(np.clip(X, -1e15, 1e15)).astype(dtype) if dtype == "int64" else X.astype(dtype)
-    elif dtype == "object":
+    elif dtype == "object" and shape != "sparse":
         X = X.astype(object)
     if draw(st.booleans()):
         X = np.asfortranarray(X)
@@ -97,7 +104,21 @@ def tables(
             "large": rng.uniform(0.1, 2.0, n) * 1e200,
             "one heavy": np.where(np.arange(n) == 0, 1e12, 1.0),
         }[kind]
-    return Table(X, y, weight, task)
+    return Table(compressed(draw, rng, X) if shape == "sparse" else X, y, weight, task)
+
+
+def compressed(draw: Any, rng: np.random.Generator, X: np.ndarray) -> Any:
+    """The table in one of SciPy's sparse formats, also with zeros that are stored, or with numbers in two parts."""
+    name = draw(st.sampled_from(FORMATS))
+    if name == "duplicates":
+        parts = sparse.coo_array(X), sparse.coo_array(X)
+        data, row, column = (np.concatenate([getattr(part, a) for part in parts]) for a in ("data", "row", "col"))
+        data[len(data) // 2 :] = 0
+        return sparse.coo_array((data, (row, column)), shape=X.shape)
+    table = getattr(sparse, "csr_array" if name == "explicit zeros" else name)(X)
+    if name == "explicit zeros":
+        table.data[rng.integers(2, size=table.nnz) > 0] = 0
+    return table
 
 
 def target(draw: Any, rng: np.random.Generator, X: Any, task: str, shape: str) -> np.ndarray:
@@ -235,7 +256,7 @@ EXACT = (solvers.BranchAndBound(), solvers.BranchAndBound(init=None, n_jobs=2), 
 def statements(draw: Any) -> TreeProblem:
     """Problems of every kind of statement, on a small table."""
     table = draw(tables(most=40))
-    X = np.asarray(table.X, np.float64)
+    X = table.X if sparse.issparse(table.X) else np.asarray(table.X, np.float64)
     y = table.y
     loss = draw(st.sampled_from(("zero_one", "log") if table.task == "classification" else ("squared", "absolute")))
     choices = ((), (L1(splits=1e-3),), (L2(leaves=1e-2),), (SplitPrice(0.01), L1(leaves=1e-2)))
