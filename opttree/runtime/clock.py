@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from numba.core import event
 
@@ -94,6 +96,24 @@ def now() -> float:
     """Seconds of a clock that stands still while kernels are compiled or loaded."""
     wall, compiling = _compilations.read()
     return wall - compiling
+
+
+_DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by `now`
+
+
+@contextmanager
+def due_at(deadline: float) -> Iterator[None]:
+    """Context that sets the deadline of `seconds_left`; an earlier deadline of an enclosing block takes precedence."""
+    token = _DEADLINE.set(min(_DEADLINE.get(), deadline))
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(token)
+
+
+def seconds_left() -> float:
+    """Seconds until the run's time limit, inf without one; for calls that take a time limit but cannot be stopped."""
+    return _DEADLINE.get() - now()
 
 
 @contextmanager

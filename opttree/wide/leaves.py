@@ -20,6 +20,7 @@ from opttree.kernels.records import Group, Leaves, Net, Rows
 from opttree.kernels.routing import is_sparse
 from opttree.kernels.wide.quadratic import minimise
 from opttree.runtime.calm import calm_threads
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.threads import each
 from opttree.wide.logistic import fit_logistic, step_by_gradients, step_on_some
 from opttree.wide.rows import WIDE, Part, SparsePart, part_of
@@ -164,14 +165,25 @@ def _ridge_by_gradients(part: Part, h: Floats, y: Floats, l2: float) -> Floats:
 
 
 def fit_softmax(
-    X: Any, rows: NDArray[np.integer], h: Floats, y: Floats, l1: float, l2: float, value: Floats, coef: Floats
+    X: Any,
+    rows: NDArray[np.integer],
+    h: Floats,
+    y: Floats,
+    l1: float,
+    l2: float,
+    value: Floats,
+    coef: Floats,
+    end: float = np.inf,
 ) -> None:
-    """The kernel `fit_softmax` for many features; ``value (K,)`` and ``coef (K, p)`` are overwritten; codes ``y``."""
+    """The kernel `fit_softmax` for many features; ``value (K,)`` and ``coef (K, p)`` are overwritten; codes ``y``.
+
+    After ``end``, by `opttree.runtime.clock.now`, a fit of several rounds ends where it is.
+    """
     label = y.astype(np.intp)
     if value.size < 2:  # the probability of one class is 1
         return
     if is_sparse(X):
-        _rounds(part_of(X, rows), h, label, l1, l2, value, coef)
+        _rounds(part_of(X, rows), h, label, l1, l2, value, coef, end)
         return
     mean = np.average(X[rows], axis=0, weights=h)
     own = X[rows] - mean
@@ -181,21 +193,25 @@ def fit_softmax(
     own = np.ascontiguousarray(np.where(constant, 0.0, own / size))
     value += coef @ mean
     coef *= size
-    _rounds(Part(own, np.arange(len(own), dtype=np.int32)), h, label, l1, l2, value, coef)
+    _rounds(Part(own, np.arange(len(own), dtype=np.int32)), h, label, l1, l2, value, coef, end)
     coef /= size
     value -= coef @ mean
 
 
-def _rounds(part: Part, h: Floats, label: NDArray[np.intp], l1: float, l2: float, value: Floats, coef: Floats) -> None:
+def _rounds(
+    part: Part, h: Floats, label: NDArray[np.intp], l1: float, l2: float, value: Floats, coef: Floats, end: float
+) -> None:
     """Rounds of logistic regressions, one class against the others; of a ridge on a sparse table, scikit-learn's."""
     if l1 == 0.0 and isinstance(part, SparsePart):
         _softmax_of_sparse(part, h, label, l2, value, coef)
         return
     score = part.outputs(coef, value)
-    for _ in range(narrow.SOFTMAX_ROUNDS):
+    for number in range(narrow.SOFTMAX_ROUNDS):
         change, top = 0.0, score.max(axis=1)
         odds = np.exp(score - top[:, None])
         for k in np.unique(label).tolist():
+            if number > 0 and now() > end:
+                return
             with np.errstate(divide="ignore"):
                 offset = -(top + np.log(odds[:, :k].sum(axis=1) + odds[:, k + 1 :].sum(axis=1)))
             lost = ~np.isfinite(offset)  # all others are far below
@@ -250,7 +266,7 @@ def _softmax_of_sparse(
 
 def fit_leaves(kernel: Any, rows: Rows, group: Group, net: Net, min_rows: int, values: Floats, coefs: Floats) -> None:
     """`opttree.kernels.leaves.fit.fit_linear_leaves`; leaves of many features or outputs are fitted here."""
-    softmax, p = kernel is narrow.softmaxes_range, coefs.shape[2]
+    softmax, p, end = kernel is narrow.softmaxes_range, coefs.shape[2], now() + seconds_left()
     linear = kernel is narrow.least_squares_range
     if not (is_sparse(rows.X) or (p > WIDE if softmax else linear and takes(p, rows.Y.shape[1]))):
         narrow.fit_linear_leaves(kernel, rows, group, net, min_rows, values, coefs)
@@ -260,7 +276,7 @@ def fit_leaves(kernel: Any, rows: Rows, group: Group, net: Net, min_rows: int, v
         own = group.order[group.start[leaf] : group.start[leaf + 1]]
         where = values[leaf], coefs[leaf]
         if own.size >= min_rows and softmax:
-            fit_softmax(rows.X, own, rows.weight[own], rows.Y[own, 0], net.l1, net.l2, *where)
+            fit_softmax(rows.X, own, rows.weight[own], rows.Y[own, 0], net.l1, net.l2, *where, end)
         elif own.size >= min_rows:
             fit_linear(rows.X, own, rows.weight[own], rows.Y[own], net.l1, net.l2, *where)
         elif own.size:

@@ -114,7 +114,9 @@ def full_step(part: Part, curvature: Floats, g: Floats, x: Floats, l2: float) ->
     return new if np.all(np.isfinite(new)) else x.copy()
 
 
-def step_by_gradients(part: Part, curvature: Floats, g: Floats, x: Floats, l2: float) -> Floats:
+def step_by_gradients(
+    part: Part, curvature: Floats, g: Floats, x: Floats, l2: float, late: Callable[[], bool] = _never
+) -> Floats:
     """The minimiser of the quadratic model around ``x`` plus a ridge, by conjugate gradients with the diagonal of the
     Hessian as preconditioner.
     """
@@ -128,7 +130,7 @@ def step_by_gradients(part: Part, curvature: Floats, g: Floats, x: Floats, l2: f
         d = r / diagonal
         size = start = float(r @ d)
         for _ in range(CG_STEPS):
-            if not size > CG_TOLERANCE**2 * start:
+            if not size > CG_TOLERANCE**2 * start or late():
                 break
             bent = part.sums(curvature * part.times(d)) + ridge * d
             along = float(d @ bent)
@@ -205,7 +207,7 @@ def fit_logistic(
         elif part.p <= min(part.size, LARGEST_HESSIAN):
             new = full_step(part, curvature, g, x, l2)
         else:
-            new = step_by_gradients(part, curvature, g, x, l2)
+            new = step_by_gradients(part, curvature, g, x, l2, late)
         if not np.abs(new).max() <= FARTHEST:
             break
         d = new - x

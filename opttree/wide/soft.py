@@ -9,6 +9,7 @@ from opttree.kernels.algebra.quadratic import RANK
 from opttree.kernels.records import Net, Rows
 from opttree.kernels.smooth import subtree as narrow
 from opttree.runtime.calm import calm_threads
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.threads import each
 from opttree.wide.leaves import fit_linear, fit_softmax, takes
 from opttree.wide.rows import WIDE, Part
@@ -27,6 +28,7 @@ def fit_leaves(
         fit = narrow.fit_softmax_leaves if softmax else narrow.fit_leaves
         return float(fit(data, rows, net, threshold, values, coefs))
     X, Y, W = data
+    end = now() + seconds_left()
     part, y = Part(X, rows), Y[rows]
     with calm_threads():
         norm = np.sqrt(_squares(part, y, W, net.l2, values, coefs, softmax)) if threshold > 0.0 else np.inf
@@ -44,7 +46,7 @@ def fit_leaves(
                 return
             near = np.flatnonzero(h > narrow.LEAST_WEIGHT * mass)
             if softmax:
-                fit_softmax(X, rows[near], h[near], y[near, 0], net.l1, net.l2, *where)
+                fit_softmax(X, rows[near], h[near], y[near, 0], net.l1, net.l2, *where, end)
             else:
                 fit_linear(X, rows[near], h[near], y[near], net.l1, net.l2, *where)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -15,7 +13,6 @@ from numpy.random import Generator as Rng
 from opttree.model.convert import Model
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
-from opttree.runtime.clock import now
 from opttree.runtime.options import Checked
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import Constraint
@@ -73,24 +70,6 @@ class LastCall(Exception):  # noqa: N818
 
     It is thrown again after that step; a `Verdict` that the solver then returns completes the message (not in a chain).
     """
-
-
-_DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by `opttree.runtime.clock.now`
-
-
-@contextmanager
-def due_at(deadline: float) -> Iterator[None]:
-    """Context that sets the deadline of `seconds_left`; an earlier deadline of an enclosing block takes precedence."""
-    token = _DEADLINE.set(min(_DEADLINE.get(), deadline))
-    try:
-        yield
-    finally:
-        _DEADLINE.reset(token)
-
-
-def seconds_left() -> float:
-    """Seconds until the run's time limit, inf without one; for calls that take a time limit but cannot be stopped."""
-    return _DEADLINE.get() - now()
 
 
 Steps = Generator[Step | None, Any, Termination | Verdict | None]

@@ -11,10 +11,10 @@ import numpy as np
 from opttree.model.convert import Model, as_tree
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
-from opttree.runtime.clock import compile_seconds, now
+from opttree.runtime.clock import compile_seconds, due_at, now
 from opttree.runtime.interrupts import compilation_can_end, noted_interrupts
 from opttree.statement import TreeProblem
-from solvers.core.base import LastCall, Solver, Step, Steps, due_at, start_for
+from solvers.core.base import LastCall, Solver, Step, Steps, start_for
 from solvers.core.log import LOGGER, Bar, Lines, Silent, Verbosity, checked, log_of
 from solvers.core.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 

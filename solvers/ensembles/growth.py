@@ -17,8 +17,8 @@ from opttree.model.convert import as_tree
 from opttree.model.structure import writable
 from opttree.model.tree import Tree
 from opttree.problems.smooth.blocks import in_blocks
+from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
-from solvers.core.base import seconds_left
 from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
 from solvers.tao.tao import TAO
 

@@ -14,11 +14,11 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
-from opttree.runtime.clock import now
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import MaxSplits
-from solvers.core.base import Solver, Step, Steps, seconds_left
+from solvers.core.base import Solver, Step, Steps
 from solvers.core.driver import solve
 from solvers.core.parallel import spread, width
 from solvers.core.result import Termination, Verdict

@@ -15,13 +15,13 @@ from numpy.random import Generator as Rng
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import ExactTreeProblem
-from opttree.runtime.clock import now
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.interrupts import in_background
 from opttree.runtime.options import option
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import ForbidSplit
-from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps, seconds_left
+from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps
 from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
 from solvers.exact.early import (

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.random import Generator as Rng
 
 from opttree.model.tree import Tree
+from opttree.runtime.clock import seconds_left
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.base import LastCall, seconds_left
+from solvers.core.base import LastCall
 from solvers.core.driver import solve
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.initial.base import Growth, Initial

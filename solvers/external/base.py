@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
+from opttree.runtime.clock import seconds_left
 from opttree.statement import SplitPrice, TreeProblem
-from solvers.core.base import LastCall, Solver, Step, Steps, seconds_left
+from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.process import Process
 from solvers.core.result import Termination, Verdict
 from solvers.external.worker import COMMAND

@@ -15,11 +15,12 @@ from opttree.kernels.exact import partition
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
+from opttree.runtime.clock import seconds_left
 from opttree.runtime.options import option
 from opttree.statement import L1, L2, SplitPrice, TreeProblem
 from opttree.statement.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits
 from opttree.statement.numbers import apart
-from solvers.core.base import Solver, Step, Steps, seconds_left
+from solvers.core.base import Solver, Step, Steps
 from solvers.core.driver import solve
 from solvers.core.result import Termination
 from solvers.exact import BranchAndBound

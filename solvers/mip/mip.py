@@ -17,12 +17,12 @@ from opttree.model.tree import Tree
 from opttree.problems import MIPTreeProblem
 from opttree.problems.exact.leaves import output_range
 from opttree.problems.mip import LEAST_MARGIN, Formulation, TooLargeError
-from opttree.runtime.clock import now
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.interrupts import in_background
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import Constraint
-from solvers.core.base import LastCall, Solver, Step, Steps, seconds_left
+from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.result import Termination, Verdict
 from solvers.initial import CartInit
 from solvers.local_search import LocalSearch

@@ -13,13 +13,12 @@ from opttree.kernels.records import Net
 from opttree.kernels.routing import is_sparse
 from opttree.problems import LevelProblem, NodeProblem
 from opttree.runtime.calm import calm_threads
-from opttree.runtime.clock import now
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.interrupts import interrupted
 from opttree.runtime.options import option
 from opttree.runtime.threads import each
 from opttree.wide.logistic import fit_at_any_width, fit_logistic as fit_wide
 from opttree.wide.rows import WIDE, part_of
-from solvers.core.base import seconds_left
 from solvers.nodes.base import NodeSolver
 
 Floats = NDArray[np.float64]

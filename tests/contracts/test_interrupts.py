@@ -12,6 +12,7 @@ import opttree
 import solvers
 from opttree import BoostedTreesRegressor, InterruptedFitWarning, TAOClassifier, TAOForestRegressor, TAORegressor
 from opttree.estimators.steps import shrink
+from opttree.runtime import clock
 from opttree.runtime.interrupts import noted_interrupts
 from solvers import TAO, solve
 from tests.conftest import regression_problem
@@ -34,7 +35,7 @@ def interrupt_at(monkeypatch):
             left[0] -= 1
             if left[0] == 0:
                 signal.raise_signal(signal.SIGINT)
-            return solvers.core.base.due_at(when)
+            return clock.due_at(when)
 
         monkeypatch.setattr(solvers.core.driver, "due_at", due_at)
 
