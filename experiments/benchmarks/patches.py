@@ -32,6 +32,25 @@ def tree(X: np.ndarray, Y: np.ndarray, depth: int, passes: int, strength: float,
     return solve(problem, solver_of(passes, strength), random_state=seed).tree
 
 
+def grown(X: np.ndarray, Y: np.ndarray, depth: int, passes: int, strength: float, seed: int) -> Any:
+    """A tree of a forest: from hyperplanes of its own, on rows drawn with replacement."""
+    drawn = np.bincount(np.random.default_rng(seed).integers(len(X), size=len(X)), minlength=len(X)).astype(float)
+    problem = TreeProblem(X, Y, depth=depth, leaves="linear", sample_weight=drawn)
+    return solve(problem, solver_of(passes, strength), random_state=seed).tree
+
+
+class Mean:
+    """The mean answer of trees, of which only the weights that are not zero are kept."""
+
+    def __init__(self, trees: list[Any]) -> None:
+        self.trees = trees
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """The answers (n, K) to rows."""
+        answers: np.ndarray = sum(tree.predict(X) for tree in self.trees) / len(self.trees)
+        return answers
+
+
 def others(n_trees: int) -> dict[str, Any]:
     """The ensembles, those whose packages are installed."""
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -51,6 +70,8 @@ def others(n_trees: int) -> dict[str, Any]:
 
 def numbers(model: Any) -> int | None:
     """Of a tree, or of an ensemble of scikit-learn's."""
+    if isinstance(model, Mean):
+        return sum(tree.n_parameters for tree in model.trees)
     if hasattr(model, "coefs"):
         return int(np.count_nonzero(model.A) + model.b.size + np.count_nonzero(model.coefs) + model.values.size)
     if not hasattr(model, "estimators_"):
@@ -65,24 +86,31 @@ def main(
     depth: Annotated[int, "of the tree"] = 7,
     passes: Annotated[int, "of its fit"] = 8,
     trees: Annotated[int, "of the ensembles"] = 100,
-    models: Annotated[tuple[str, ...], "TAO, ExtraTrees, random forest, XGBoost"] = ("TAO", "ExtraTrees"),
+    members: Annotated[int, "trees of TAO's forest"] = 30,
+    models: Annotated[tuple[str, ...], "TAO, TAO forest, ExtraTrees, random forest, XGBoost"] = ("TAO", "ExtraTrees"),
 ) -> Iterator[Row]:
     X, Y = table(rows, SIDE * SIDE, N_OUTPUTS)
     test = table(10_000, SIDE * SIDE, N_OUTPUTS, "test")
     yield {"model": "constant", "RMSE": float(np.sqrt(np.mean((test[1] - Y.mean(axis=0)) ** 2)))}
     fits = others(trees)
+    strength: float | None = None
     for name in models:
-        if name != "TAO" and name not in fits:
+        own = name in ("TAO", "TAO forest")
+        if not own and name not in fits:
             continue
-        strength = None
-        if name == "TAO":
+        if own and strength is None:
             held = slice(0, rows // 5)
             kept = slice(rows // 5, rows)
             tree(X[:300], Y[:300], 2, 2, 0.01, 0)  # compiles
             errors = [rmse(tree(X[kept], Y[kept], depth, passes, s, 0), X[held], Y[held]) for s in STRENGTHS]
             strength = STRENGTHS[int(np.argmin(errors))]
         cpu, wall = time.process_time(), time.perf_counter()
-        model = tree(X, Y, depth, passes, strength, 0) if strength is not None else fits[name].fit(X, Y)
+        if own and strength is not None:
+            settings = depth, passes, strength
+            single = name == "TAO"
+            model = tree(X, Y, *settings, 0) if single else Mean([grown(X, Y, *settings, k) for k in range(members)])
+        else:
+            model = fits[name].fit(X, Y)
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         yield {
             "model": name,
@@ -92,5 +120,5 @@ def main(
             "wall s": wall,
             "numbers": numbers(model),
             "MB": peak(),
-            "strength": strength,
+            "strength": strength if own else None,
         }
