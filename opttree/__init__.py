@@ -24,6 +24,7 @@ from opttree.runtime.versions import __version__ as __version__
 
 if TYPE_CHECKING:
     from opttree import (
+        causal as causal,
         chunks as chunks,
         constraints as constraints,
         datasets as datasets,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     )
     from opttree.estimators import *
     from opttree.estimators.bridge import race as race
+    from opttree.estimators.policy import DRPolicyTree as DRPolicyTree, PolicyTree as PolicyTree
     from opttree.explain.privacy import PrivacyReport as PrivacyReport, privacy_report as privacy_report
     from opttree.export.onnx import to_onnx as to_onnx
     from opttree.methods.costs import Cost as Cost, estimate_cost as estimate_cost
@@ -87,6 +89,8 @@ _HOMES = {
     "estimate_cost": "opttree.methods.costs",
     "race": "opttree.estimators.bridge",
     "to_onnx": "opttree.export.onnx",
+    "DRPolicyTree": "opttree.estimators.policy",
+    "PolicyTree": "opttree.estimators.policy",
     "TableEncoder": "opttree.tables.encoder",
     "TableReport": "opttree.tables.describe",
     "describe_table": "opttree.tables.describe",
@@ -95,6 +99,7 @@ _HOMES = {
     "privacy_report": "opttree.explain.privacy",
 }
 _MODULES = (
+    "causal",
     "chunks",
     "constraints",
     "datasets",

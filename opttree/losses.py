@@ -2,6 +2,7 @@
 
 from opttree.statement.losses import (
     Absolute as Absolute,
+    ActionCost as ActionCost,
     Exponential as Exponential,
     Gamma as Gamma,
     Huber as Huber,
@@ -16,6 +17,7 @@ from opttree.statement.losses import (
 
 __all__ = [
     "Absolute",
+    "ActionCost",
     "Exponential",
     "Gamma",
     "Huber",

@@ -59,7 +59,8 @@ class TreeProblem:
         Kind of the leaves. Classification leaves hold class frequencies, linear ones softmax scores.
     loss : str or Loss, default "squared"
         "squared" (summed over the K outputs), "absolute" (same), "zero_one", or "log" (capped at ``-log(1e-6)`` per
-        row, so that one row in a pure leaf of another class does not make the mean loss infinite); or an
+        row, so that one row in a pure leaf of another class does not make the mean loss infinite), "cost" (y (n, K)
+        are the costs of K actions, of which each leaf chooses one); or an
         `opttree.losses.Loss`, such as ``Quantile(0.9)`` or one of your own, with constant leaves.
     sample_weight : array-like of shape (n,) or None, default None
         Weights, >= 0; None: all equal. Rows of weight zero are left out.
@@ -161,6 +162,8 @@ class TreeProblem:
         check_weight(weight)
         if self.is_classification:
             object.__setattr__(self, "classes", np.unique(y))
+        elif self.loss_function.chooses and y.ndim == 2:
+            object.__setattr__(self, "classes", np.arange(y.shape[1]))
         used = weight > 0.0
         if not used.all():
             constraints = _on_rows(constraints, np.flatnonzero(used), len(used))
@@ -302,7 +305,7 @@ class TreeProblem:
     @cached_property
     def Y(self) -> Floats:  # noqa: N802
         """(n, K) outputs, or (n, 1) class codes."""
-        if self.classes is not None:
+        if self.classes is not None and self.is_classification:
             return np.searchsorted(self.classes, self.y).astype(np.float64).reshape(-1, 1)
         return np.ascontiguousarray(self.y.reshape(self.n_samples, -1))
 
@@ -386,7 +389,7 @@ class TreeProblem:
             The losses.
         """
         loss, table = self.loss_function, np.zeros((self.n_samples, len(values)))
-        if loss.labels:
+        if loss.labels or loss.joint:
             for number, shares in enumerate(values):
                 table[:, number] = loss.of_rows(self.Y, np.broadcast_to(shares, (self.n_samples, self.n_outputs)))
             return table

@@ -274,7 +274,7 @@ class BranchAndBound(Solver):
             if deep and spent <= AHEAD * (now() - began):
                 started, found = now(), next(ahead, None)
                 if found is not None and isinstance(search, Search):
-                    search.offer(found[0] / search.exact.unit, found[1])
+                    search.offer(search.exact.cost(found[0]), found[1])
                 spent += now() - started
             none = search.bound <= search.exact.objective(search.kernel.price)  # no more than a split costs
             if not asked and none and search.cost > 0.0 and now() - began > LATE:

@@ -80,7 +80,7 @@ class Restricted:
     @property
     def cost(self) -> float:
         """Cost of the incumbent."""
-        return self.objective / self.exact.unit
+        return self.exact.cost(self.objective)
 
     @property
     def bound(self) -> float:

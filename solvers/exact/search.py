@@ -118,7 +118,7 @@ class Search:
         self.queue, self.state = self._begin()
         if columns is not None:
             self.columns = Columns(exact, columns, memory, self.rooms[0].counts)
-        if start is not None and self._take(problem.objective(start) / exact.unit):
+        if start is not None and self._take(exact.cost(problem.objective(start))):
             self.tree = start
 
     def _begin(self) -> tuple[Any, Any]:

@@ -62,14 +62,18 @@ class CartInit(Initial):
         """The fitted tree as a `Tree`."""
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-        if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:  # of zeros scikit-learn takes no Poisson loss
+        loss = problem.loss_function
+        y, factor = loss.pseudo(problem.y)
+        same = not problem.is_classification and np.ptp(y, axis=0).max() == 0.0  # of zeros there is no Poisson loss
+        weight = np.asarray(problem.sample_weight) * factor
+        if problem.depth == 0 or same or not weight.any() or np.ptp(problem.Y, axis=0).max() == 0.0:
             yield problem.one_leaf()
             return
-        kind = DecisionTreeClassifier if problem.is_classification else DecisionTreeRegressor
+        kind = DecisionTreeClassifier if loss.criterion in ("gini", "entropy") else DecisionTreeRegressor
         # on a sparse table scikit-learn's search for medians takes the square of the rows for each column
-        by_squares = problem.is_sparse and problem.loss_function.criterion == "absolute_error"
+        by_squares = problem.is_sparse and loss.criterion == "absolute_error"
         model = kind(
-            criterion="squared_error" if by_squares else problem.loss_function.criterion,
+            criterion="squared_error" if by_squares else loss.criterion,
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
@@ -85,8 +89,10 @@ class CartInit(Initial):
         else:
             by_rank = problem.splits == "axis" and (not fits or _too_close(problem.X, problem.presorted))
             X = problem.ranks.T if by_rank else problem.X if fits else problem.X / unit
-        model.fit(X, problem.y, sample_weight=problem.sample_weight)
+        model.fit(X, y, sample_weight=weight)
         tree = Tree.from_sklearn(model)
+        if loss.joint:  # whose leaves hold other outputs than the outcomes it was grown for
+            tree = Tree(tree.children, tree.A, tree.b, np.zeros((tree.n_leaves, problem.n_outputs)))
         if by_rank:
             tree = of_ranks(tree, problem.X)
         elif not fits:

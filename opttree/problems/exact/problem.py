@@ -92,8 +92,8 @@ class ExactTreeProblem(Checked):
     a feature that depends on others to ten digits counts as dependent.
 
     Costs are in units of the rows' weight, ``unit``, so that the errors of rows of equal weight are whole numbers:
-    objective = ``unit`` times cost. Rows with equal features are one row, unless ``min_leaf`` counts them, the loss is
-    absolute, or costs are numbers of errors.
+    objective = ``unit`` times cost, plus what no tree spares, `opttree.losses.Loss.least`. Rows with equal features are
+    one row, unless ``min_leaf`` counts them, the loss is absolute, or costs are numbers of errors.
 
     Raises
     ------
@@ -155,7 +155,7 @@ class ExactTreeProblem(Checked):
         own = loss.form is None and loss.additive is None
         if own and (reason := loss.refusal("statistics")) is not None:
             return reason
-        if own and problem.n_outputs > 1:
+        if own and problem.n_outputs > 1 and not loss.joint:
             return f"its loss {loss!r} has statistics of one output; there are {problem.n_outputs}"
         if loss.additive in ("gamma", "exponential"):
             size = np.abs(problem.Y)
@@ -290,7 +290,7 @@ class ExactTreeProblem(Checked):
                 np.add.at(merged, group, rows)
                 rows, ranks, most = merged, ranks[:, first], np.bincount(group, most)
         rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % vectors.WIDTH)))
-        leaf = problem.objective(problem.best_constant()) / self.unit
+        leaf = self.cost(problem.objective(problem.best_constant()))
         slack = WHOLE if self.is_whole else SLACK * leaf
         if self._form in POSITIVE:
             slack += ROUNDING * float(rows[:, 2].sum())
@@ -336,7 +336,8 @@ class ExactTreeProblem(Checked):
         ValueError
             If its cost is not that of the best constant, is negative, or less than those of two parts.
         """
-        loss, y, w = self.problem.loss_function, self.problem.Y[:, 0], self.problem.w
+        problem, loss, w = self.problem, self.problem.loss_function, self.problem.w
+        y = problem.Y if loss.joint else problem.Y[:, 0]
         found = np.asarray(loss.statistics(y), np.float64).reshape(len(y), -1)
         rng, used = np.random.default_rng(0), np.flatnonzero(w)
 
@@ -347,7 +348,9 @@ class ExactTreeProblem(Checked):
             rows = rng.permutation(used)[: rng.integers(1, used.size + 1)]
             part = rng.integers(rows.size + 1)
             whole, parts = cost(rows), cost(rows[:part]) + cost(rows[part:])
-            stated = float(np.sum(w[rows] * loss.value(y[rows], np.full(rows.size, loss.constant(y[rows], w[rows])))))
+            best = loss.constants(problem.Y, w, rows, np.array([0, rows.size]), problem.n_outputs)
+            outputs = np.repeat(best, rows.size, axis=0)
+            stated = float(np.sum(w[rows] * (loss.of_rows(problem.Y[rows], outputs) - loss.least(y[rows]))))
             if not abs(whole - stated) <= OWN_AGREES * (1.0 + abs(stated)):
                 raise ValueError(
                     f"{loss!r}.cost must be the loss of the best constant; on {rows.size} rows it is {whole:g}, and "
@@ -427,7 +430,29 @@ class ExactTreeProblem(Checked):
         float
             The objective.
         """
-        return cost * self.unit
+        return cost * self.unit + self._least
+
+    def cost(self, objective: float) -> float:
+        """Cost of an objective, see `objective`.
+
+        Parameters
+        ----------
+        objective : float
+            Objective.
+
+        Returns
+        -------
+        float
+            Its cost, in units of the search.
+        """
+        return (objective - self._least) / self.unit
+
+    @cached_property
+    def _least(self) -> float:
+        """The part of the objective that no tree spares."""
+        problem = self.problem
+        y = problem.Y if problem.loss_function.joint else problem.Y[:, 0]
+        return float(np.sum(problem.w * problem.loss_function.least(y)))
 
     def bound(self, cost: float) -> float:
         """Bound on the objective from a bound on the cost, less what rounding may have added to it.

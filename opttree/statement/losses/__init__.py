@@ -8,6 +8,7 @@ from importlib import import_module as _import
 from pkgutil import iter_modules as _modules
 
 from opttree.statement.losses.base import NAMED, Loss
+from opttree.statement.losses.costs import ActionCost
 from opttree.statement.losses.named import Absolute, Log, Squared, ZeroOne
 from opttree.statement.losses.positive import Exponential, Gamma, Poisson
 from opttree.statement.losses.robust import Huber, Quantile, weighted_quantile
@@ -18,6 +19,7 @@ for _module in _modules(__path__):  # a file of this folder is found: its losses
 __all__ = [
     "NAMED",
     "Absolute",
+    "ActionCost",
     "Exponential",
     "Gamma",
     "Huber",

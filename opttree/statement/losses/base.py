@@ -50,6 +50,10 @@ class Loss(Checked):
         Whether predictions must be > 0, so that sums of trees may leave the domain.
     scales : bool
         Whether outputs may be shifted and scaled: the best leaves shift and scale along.
+    joint : bool
+        Whether the outputs are one outcome, with `of_rows` and `constants` of all of them, and not losses to be summed.
+    chooses : bool
+        Whether leaves choose one of the outputs: their numbers are the classes of trees.
     averages : bool
         Whether best constants are means, so that leaves may be shrunk towards those of the nodes above.
     degree : float
@@ -100,6 +104,8 @@ class Loss(Checked):
     labels: ClassVar[bool] = False
     positive: ClassVar[bool] = False
     scales: ClassVar[bool] = False
+    joint: ClassVar[bool] = False
+    chooses: ClassVar[bool] = False
     averages: ClassVar[bool] = False
     degree: ClassVar[float] = 1.0
     criterion: ClassVar[str] = "squared_error"
@@ -191,7 +197,7 @@ class Loss(Checked):
 
         Parameters
         ----------
-        y : ndarray of shape (n,)
+        y : ndarray of shape (n,), or (n, K) of a joint loss
             Outcomes.
 
         Returns
@@ -200,6 +206,38 @@ class Loss(Checked):
             The statistics.
         """
         raise NotImplementedError(f"{type(self).__name__} must define statistics")
+
+    def least(self, y: Floats) -> Floats:
+        """What no leaf spares a row; `cost` is what comes on top of it.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,), or (n, K) of a joint loss
+            Outcomes.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The least losses, >= 0; by default 0.
+        """
+        return np.zeros(len(y))
+
+    def pseudo(self, y: Floats) -> tuple[Floats, Floats]:
+        """Outcomes and weights with which scikit-learn's `criterion` grows trees most like the loss.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,) or (n, K)
+            Outcomes.
+
+        Returns
+        -------
+        y : ndarray of shape (n,) or (n, K)
+            By default the outcomes.
+        factor : ndarray of shape (n,)
+            Factors of the rows' weights, >= 0; by default 1.
+        """
+        return y, np.ones(len(y))
 
     @staticmethod
     def cost(s: Floats) -> float:

@@ -130,6 +130,12 @@ class Exponential(_Positive):
     """
 
     additive = "exponential"
+    criterion = "poisson"
+
+    def pseudo(self, y: Floats) -> tuple[Floats, Floats]:
+        """Events per time, weighted by the time: the likelihood is that of numbers of events."""
+        time = np.abs(y)
+        return (y > 0.0) / time, time if y.ndim == 1 else time.mean(axis=1)
 
     def check(self, y: Floats) -> None:
         """No time is 0."""

@@ -1,0 +1,323 @@
+"""`PolicyTree` and `DRPolicyTree`: trees that choose an action for each row."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import MultiOutputMixin, RegressorMixin
+
+from opttree.estimators import bridge, option_groups as groups
+from opttree.estimators.base import TreeEstimator, build_solver
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
+from opttree.estimators.steps.solve import run_recipe
+from opttree.estimators.steps.units import Scaling
+from opttree.runtime.options import option
+from opttree.statement import SplitPrice, TreeProblem
+from opttree.statement.numbers import check_numbers
+from opttree.tables.row_weights import check_sample_weight
+
+AUTO_SECONDS = 10.0  # of branch and bound, after which the best tree is kept with its gap
+
+
+def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
+    solvers = bridge.solvers
+    tao = build_solver(options, solvers.TAO, node_solver=solvers.AxisNode(), init=solvers.CartInit())
+    searched = build_solver(options, solvers.BranchAndBound, init=tao)
+    reason = searched.refusal(problem)
+    if options.solver == "tao" or (options.solver == "auto" and reason is not None):
+        return tao
+    if reason is not None:
+        raise ValueError(f"solver must be 'auto' or 'tao' for this problem: {reason}")
+    return searched if options.solver == "bnb" else replace(searched, time_limit=AUTO_SECONDS)
+
+
+def _unscaled(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    return np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+
+
+def _restate(
+    options: Estimator, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats
+) -> tuple[TreeProblem, Scaling]:
+    """With a `SplitPrice`."""
+    if options.split_price:
+        problem = problem.restated(penalties=(SplitPrice(float(options.split_price)),))
+    return problem, scaling
+
+
+def _solve(options: Estimator, fit: Fit) -> Outcome:
+    result = run_recipe(options, fit)
+    proved = result.termination.name == "OPTIMAL"
+    return Outcome(result, {"bound_": result.bound, "gap_": result.gap, "is_optimal_": proved})
+
+
+@dataclass(eq=False, repr=False)
+class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
+    """A tree that chooses the action of the highest mean reward in each leaf, proved the best of its depth.
+
+    Branch and bound over all thresholds, on features of any kind. Rewards of rows may be known for all actions, or
+    estimated, as by `opttree.causal.scores`.
+
+    Attributes
+    ----------
+    tree_ : opttree.Tree
+        The tree; its classes are the actions, 0 to K - 1.
+    bound_, gap_ : float or None
+        Proved lower bound on ``result_.objective``, the mean regret, and relative gap; None of "tao".
+    is_optimal_ : bool
+        Whether no tree of the depth has a higher mean reward on the training rows.
+    result_ : solvers.Result
+        Result of the run. Its objective is the mean regret: what the rows would have more if each had its own best
+        action, plus the price of splits.
+    classes_ : ndarray of int of shape (K,)
+        The actions.
+
+    See Also
+    --------
+    DRPolicyTree : from treatments and outcomes
+    opttree.causal.scores : rewards from treatments and outcomes
+    opttree.losses.ActionCost : the loss
+
+    References
+    ----------
+    Athey and Wager, "Policy learning with observational data", Econometrica 89 (2021); Zhou, Athey and Wager, "Offline
+    multi-action policy learning: generalization and optimization" (2023).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import PolicyTree
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 4))
+    >>> rewards = np.column_stack([X[:, 0], X[:, 1], np.zeros(500)]) + rng.normal(size=(500, 3))
+    >>> policy = PolicyTree(max_depth=2).fit(X, rewards)
+    >>> policy.is_optimal_, policy.predict(X[:5]).tolist()
+    (True, [2, 1, 2, 0, 2])
+    >>> value, error = policy.policy_value(X, rewards)
+    >>> bool(0.4 < value < 0.8), bool(error < 0.1)
+    (True, True)
+    """
+
+    recipe = Recipe(solver=_solver, outputs=_unscaled, restate=_restate, solve=_solve)
+    splits = "axis"
+    leaves = "constant"
+    loss = "cost"
+
+    max_depth: int = option(2, "Largest depth.", least=1)
+    _: KW_ONLY
+    solver: Literal["auto", "bnb", "tao"] = option(
+        "auto",
+        """"bnb": `solvers.BranchAndBound` to a proof or the time limit, depth 1 to 6; "tao": `solvers.TAO` from a
+        greedy tree, of any depth and without a bound; "auto": "bnb" for 10 seconds, after which the best tree is kept
+        with its gap, or "tao" where it is not to be had.""",
+    )
+    split_price: float = option(0.0, "Price of a split, in units of the mean reward.", least=0)
+    min_samples_leaf: int = groups.min_samples_leaf()
+    max_leaf_nodes: int | None = groups.max_leaf_nodes()
+    gap: float = option(0.0, "Relative gap of the mean regret that counts as proved.", least=0)
+
+    def fit(self, X: Any, rewards: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:  # type: ignore[override]
+        """Find the tree of the highest mean reward.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+        rewards : array-like of shape (n, K)
+            Reward of each row under each of K >= 2 actions.
+        sample_weight : array-like of shape (n,), optional
+            Weights >= 0 of the rows; by default all are 1.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        """
+        table = checked_rewards(rewards)
+        return super().fit(X, table.max(axis=1, keepdims=True) - table, sample_weight)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Action of each row.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            The actions, 0 to K - 1.
+        """
+        return self._actions(X)
+
+    def policy_value(self, X: Any, rewards: ArrayLike, sample_weight: ArrayLike | None = None) -> tuple[float, float]:
+        """Mean reward of the actions that the tree chooses, on rows that were not in training if it is to be unbiased.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+        rewards : array-like of shape (n, K)
+            Their rewards.
+        sample_weight : array-like of shape (n,), optional
+            Weights >= 0 of the rows.
+
+        Returns
+        -------
+        value : float
+            The weighted mean.
+        error : float
+            Its standard error.
+        """
+        table, action = checked_rewards(rewards, len(self.classes_)), self._actions(X)
+        if len(action) != len(table):
+            raise ValueError(f"rewards must have a row for each of X, {len(action)}; got {len(table)}")
+        share = check_sample_weight(sample_weight, table)
+        share = share / share.sum()
+        gained = table[np.arange(len(table)), action]
+        value = float(share @ gained)
+        return value, float(np.sqrt(np.sum(np.square(share * (gained - value)))))
+
+    def _actions(self, X: Any) -> NDArray[Any]:
+        actions: NDArray[Any] = self.tree_.predict(self._validated(X))
+        return actions
+
+    def score(self, X: Any, rewards: ArrayLike, sample_weight: ArrayLike | None = None) -> float:  # type: ignore[override]
+        """Mean reward, see `policy_value`.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+        rewards : array-like of shape (n, K)
+            Their rewards.
+        sample_weight : array-like of shape (n,), optional
+            Weights >= 0 of the rows.
+
+        Returns
+        -------
+        float
+            The mean.
+        """
+        return self.policy_value(X, rewards, sample_weight)[0]
+
+    if TYPE_CHECKING:
+        classes_: NDArray[np.intp]
+
+
+@dataclass(eq=False, repr=False)
+class DRPolicyTree(PolicyTree):
+    """A policy tree from treatments and outcomes: `PolicyTree` on doubly robust scores.
+
+    Attributes
+    ----------
+    tree_, bound_, gap_, is_optimal_, result_ : Tree, float, float, bool, Result
+        As in `PolicyTree`.
+    classes_ : ndarray of int of shape (K,)
+        The actions, numbers of ``treatments_``.
+    treatments_ : ndarray of shape (K,)
+        The treatments, sorted; the tree chooses among their numbers, `predict` gives the treatments.
+    scores_ : ndarray of shape (n, K)
+        The estimated rewards of the training rows.
+
+    See Also
+    --------
+    PolicyTree : from rewards
+    opttree.causal.scores : the scores
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression, LinearRegression
+    >>> from opttree import DRPolicyTree
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 3))
+    >>> T = rng.integers(2, size=600)
+    >>> Y = X[:, 1] + T * X[:, 0] + 0.3 * rng.normal(size=600)
+    >>> policy = DRPolicyTree(1, outcome_model=LinearRegression(), propensity_model=LogisticRegression())
+    >>> policy.fit(Y, T, X=X).predict([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]).tolist()
+    [1, 0]
+    """
+
+    method: Literal["dr", "ipw", "dm"] = option("dr", "The scores, see `opttree.causal.scores`.")
+    outcome_model: Any = option(None, "A regressor of outcomes, see `opttree.causal.scores`.")
+    propensity_model: Any = option(None, "A classifier of treatments, see `opttree.causal.scores`.")
+    folds: int = option(5, "Folds of the scores.", least=2)
+
+    def fit(  # type: ignore[override]
+        self, Y: ArrayLike, T: ArrayLike, *, X: Any, W: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Estimate the scores, and find the tree of the highest mean score.
+
+        Parameters
+        ----------
+        Y : array-like of shape (n,)
+            Outcomes; higher is better.
+        T : array-like of shape (n,)
+            Treatments: labels of two or more kinds.
+        X : array-like of shape (n, p)
+            Features that the tree may use.
+        W : array-like of shape (n, q), optional
+            Further features for the scores.
+        sample_weight : array-like of shape (n,), optional
+            Weights >= 0 of the rows, of the tree.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        from opttree.causal import scores
+
+        table = np.asarray(X, np.float64) if W is None else np.column_stack([X, W])
+        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
+        found = scores(
+            table,
+            T,
+            Y,
+            method=self.method,
+            cv=self.folds,
+            outcome_model=self.outcome_model,
+            propensity_model=self.propensity_model,
+            random_state=None if seed is None else int(seed),
+        )
+        super().fit(X, found, sample_weight)
+        self.scores_, self.treatments_ = found, np.unique(np.asarray(T))
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Treatment of each row.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The treatments.
+        """
+        treatments: NDArray[Any] = self.treatments_[self._actions(X)]
+        return treatments
+
+
+def checked_rewards(rewards: ArrayLike, n_actions: int | None = None) -> Floats:
+    """Rewards (n, K) as numbers; ValueError for others."""
+    try:
+        table = np.asarray(rewards, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"rewards must be numbers; got {error}") from error
+    if table.ndim != 2 or table.shape[1] < 2 or n_actions not in (None, table.shape[1]):
+        rule = "two or more actions" if n_actions is None else f"the {n_actions} actions of the training"
+        raise ValueError(f"rewards must be a table (n, K) with a column for each of {rule}; got shape {table.shape}")
+    check_numbers("rewards", table)
+    return table
