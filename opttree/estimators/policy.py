@@ -94,7 +94,7 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
     >>> rewards = np.column_stack([X[:, 0], X[:, 1], np.zeros(500)]) + rng.normal(size=(500, 3))
     >>> policy = PolicyTree(max_depth=2).fit(X, rewards)
     >>> policy.is_optimal_, policy.predict(X[:5]).tolist()
-    (True, [2, 1, 2, 0, 2])
+    (True, [0, 1, 2, 1, 1])
     >>> value, error = policy.policy_value(X, rewards)
     >>> bool(0.4 < value < 0.8), bool(error < 0.1)
     (True, True)
@@ -177,7 +177,8 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
         error : float
             Its standard error.
         """
-        table, action = checked_rewards(rewards, len(self.classes_)), self._actions(X)
+        action = self._actions(X)
+        table = checked_rewards(rewards, len(self.classes_))
         if len(action) != len(table):
             raise ValueError(f"rewards must have a row for each of X, {len(action)}; got {len(table)}")
         share = check_sample_weight(sample_weight, table)
@@ -187,10 +188,11 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
         return value, float(np.sqrt(np.sum(np.square(share * (gained - value)))))
 
     def _actions(self, X: Any) -> NDArray[Any]:
-        actions: NDArray[Any] = self.tree_.predict(self._validated(X))
+        Z = self._validated(X)
+        actions: NDArray[Any] = self.tree_.predict(Z)
         return actions
 
-    def score(self, X: Any, rewards: ArrayLike, sample_weight: ArrayLike | None = None) -> float:  # type: ignore[override]
+    def score(self, X: Any, rewards: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Mean reward, see `policy_value`.
 
         Parameters
@@ -275,7 +277,7 @@ class DRPolicyTree(PolicyTree):
         self
             The fitted estimator.
         """
-        from opttree.causal import scores
+        from opttree.tables.causal import scores
 
         table = np.asarray(X, np.float64) if W is None else np.column_stack([X, W])
         seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
