@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 import solvers
 from experiments.benchmarks.common import script
@@ -29,9 +30,9 @@ LONG = (
 )  # fmt: skip
 
 
-TABLES = {  # rows, features, outputs, different values of a feature (0: no ties)
-    "usual": None, "wide": (50, 1000, 1, 0), "wider": (2000, 5000, 1, 0), "outputs": (2000, 20, 50, 0),
-    "few values": (3000, 40, 1, 3),
+TABLES = {  # rows, features, outputs, different values of a feature (0: no ties), share of numbers that are not zero
+    "usual": None, "wide": (50, 1000, 1, 0, 1.0), "wider": (2000, 5000, 1, 0, 1.0), "outputs": (2000, 20, 50, 0, 1.0),
+    "few values": (3000, 40, 1, 3, 1.0), "sparse": (2000, 20_000, 1, 0, 0.01),
 }  # fmt: skip
 
 
@@ -39,9 +40,14 @@ def random_problem(solver: Solver, rng: np.random.Generator, table: str = "usual
     """A problem that keeps the solver busy for longer than any limit, where there is one; None if it takes none."""
     small = isinstance(solver, solvers.MIP)
     n, p = int(rng.integers(60, 400) if small else rng.integers(200, 8000)), int(rng.integers(2, 6 if small else 20))
-    n, p, n_outputs, n_values = TABLES[table] or (n, p, 1, 0)
-    X = rng.normal(size=(n, p)) if not n_values else rng.integers(0, n_values, size=(n, p)).astype(float)
-    y = np.sin(3.0 * X[:, 0]) * X[:, 1] + 0.3 * rng.normal(size=n)
+    n, p, n_outputs, n_values, density = TABLES[table] or (n, p, 1, 0, 1.0)
+    if density < 1.0:
+        X: Any = sparse.random_array((n, p), density=density, format="csr", rng=rng)
+        first, second = X[:, [0]].toarray()[:, 0], 1.0 + X[:, [1]].toarray()[:, 0]
+    else:
+        X = rng.normal(size=(n, p)) if not n_values else rng.integers(0, n_values, size=(n, p)).astype(float)
+        first, second = X[:, 0], X[:, 1]
+    y = np.sin(3.0 * first) * second + 0.3 * rng.normal(size=n)
     if n_outputs > 1:
         y = np.outer(y, rng.normal(size=n_outputs)) + 0.3 * rng.normal(size=(n, n_outputs))
     depth = int(rng.integers(2, 4) if small else rng.integers(3, 7))
