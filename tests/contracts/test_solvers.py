@@ -68,8 +68,13 @@ def test_every_solver_is_in_the_list():
     assert {EXPORTED[method.solver] for method in METHODS.values() if method.solver} <= kinds
 
 
+CASES = [(solver, name) for solver, names in TAKEN.items() for name in names]
+SLOW = [case for case in CASES if isinstance(case[0], MIP) and case[1].startswith("fifty outputs")]  # half a minute
+QUICK = [case for case in CASES if case not in SLOW]
+
+
 @pytest.mark.parametrize(
-    ("solver", "name"), thinned([(solver, name) for solver, names in TAKEN.items() for name in names], 2), ids=repr
+    ("solver", "name"), [*thinned(QUICK, 2), *(pytest.param(*case, marks=pytest.mark.long) for case in SLOW)], ids=repr
 )
 def test_results_are_feasible_recomputable_and_the_same_on_any_number_of_threads(solver, name):
     check_results(solver, PROBLEMS[name], name)
