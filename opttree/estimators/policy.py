@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import TreeEstimator, build_solver
@@ -280,7 +281,7 @@ class DRPolicyTree(PolicyTree):
         from opttree.tables.causal import scores
 
         table = np.asarray(X, np.float64) if W is None else np.column_stack([X, W])
-        seed = self.random_state if isinstance(self.random_state, (int, np.integer)) else None
+        seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
         found = scores(
             table,
             T,
@@ -289,7 +290,7 @@ class DRPolicyTree(PolicyTree):
             cv=self.folds,
             outcome_model=self.outcome_model,
             propensity_model=self.propensity_model,
-            random_state=None if seed is None else int(seed),
+            random_state=seed,
         )
         super().fit(X, found, sample_weight)
         self.scores_, self.treatments_ = found, np.unique(np.asarray(T))

@@ -710,7 +710,8 @@ class TreeProblem:
         """
         changes.setdefault("constraints", _on_rows(self.constraints, np.zeros(0, int), self.n_samples))
         part = replace(self, X=X, y=y, sample_weight=sample_weight, **changes)
-        object.__setattr__(part, "classes", self.classes if part.is_classification else None)
+        if not part.loss_function.chooses:  # of one that does, they are the columns of y
+            object.__setattr__(part, "classes", self.classes if part.is_classification else None)
         if "_scaling" in self.__dict__:
             object.__setattr__(part, "_scaling", self.__dict__["_scaling"])
         return part

@@ -12,6 +12,7 @@ from sklearn.model_selection import cross_val_score, train_test_split
 
 import opttree
 from opttree import DRPolicyTree, PolicyTree, SplitPrice, TreeProblem, causal
+from opttree.constraints import RequireSplit
 from opttree.losses import ActionCost, Exponential
 from solvers import GET, MIP, TAO, AxisNode, BranchAndBound, CartInit, solve
 from tests.trees import random_tree
@@ -87,6 +88,29 @@ def test_options_restrict_the_tree():
     weighted = PolicyTree(1).fit(X, rewards, sample_weight=weight)
     kept = PolicyTree(1).fit(X[weight > 0.0], rewards[weight > 0.0])
     assert weighted.score(X, rewards, weight) == pytest.approx(kept.score(X[weight > 0.0], rewards[weight > 0.0]))
+
+
+def test_problems_that_are_made_of_others_keep_the_actions():
+    X, rewards = rewarded()
+    priced = PolicyTree(2, split_price=0.01).fit(X, rewards)
+    assert priced.is_optimal_
+    assert priced.tree_.classes.tolist() == priced.classes_.tolist() == [0, 1, 2]
+    assert priced.score(X, rewards) > rewards.mean(axis=0).max()
+    problem = TreeProblem(X, rewards.max(axis=1, keepdims=True) - rewards, depth=2, splits="axis", loss="cost")
+    tree = solve(problem, BranchAndBound()).tree
+    part = problem.sample(np.arange(100))
+    assert np.isfinite(part.objective(tree))
+    assert np.isfinite(problem.objective(solve(part, BranchAndBound()).tree))
+    assert solve(part, BranchAndBound(), start=tree).termination.name == "OPTIMAL"
+    assert problem.restated(loss="squared").classes is None
+    assert problem.restated(loss="squared").restated(loss="cost").classes.tolist() == [0, 1, 2]
+    forced = TreeProblem(X, problem.y, 2, "axis", loss="cost", constraints=(RequireSplit(3),))
+    found = solve(forced, BranchAndBound())
+    assert found.termination.name == "OPTIMAL"
+    assert 3 in found.tree.feature
+    standard = TreeProblem.standardized(X, problem.y, depth=2, splits="axis", loss="cost")
+    best = solve(standard, BranchAndBound())
+    assert problem.objective(standard.original(best)) == pytest.approx(problem.objective(tree))
 
 
 def test_tables_files_and_searches(tmp_path):
@@ -212,6 +236,18 @@ def test_survival_starts_from_numbers_of_events():
     plain = TreeProblem(X, y, depth=4, splits="axis")
     by_squares = problem.fit_leaves(solve(plain, CartInit(), random_state=0).tree)
     assert solve(problem, CartInit(), random_state=0).objective < 0.99 * problem.objective(by_squares)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e20, 1e-300])
+def test_survival_starts_where_rows_have_no_events(unit):
+    rng = np.random.default_rng(0)
+    X, t = rng.normal(size=(400, 3)), rng.exponential(size=400) + 0.01
+    y = np.where(X[:, 0] > 0.0, t, -t)
+    Y = np.column_stack([np.where(rng.random(400) < 0.6, t, -t) * np.where(X[:, 1] > 0.0, 5.0, 1.0), -t])
+    for outcome in (y, Y):
+        problem = TreeProblem(X, unit * outcome, depth=1, splits="axis", loss=Exponential())
+        best = solve(problem, BranchAndBound())
+        assert solve(problem, CartInit(), random_state=0).objective == pytest.approx(best.objective, rel=0.05)
 
 
 # ---- scores ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from opttree.statement.losses.base import Loss
 Floats = NDArray[np.float64]
 SMALLEST = 1e-12  # least prediction of a positive quantity, in units of the largest outcome
 LEAST = 1e-100  # and in any case
+PRIOR = 0.01  # of the rate of all rows, which each row has beside its own events where CART starts
 
 
 class _Positive(Loss):
@@ -133,9 +134,13 @@ class Exponential(_Positive):
     criterion = "poisson"
 
     def pseudo(self, y: Floats) -> tuple[Floats, Floats]:
-        """Events per time, weighted by the time: the likelihood is that of numbers of events."""
-        time = np.abs(y)
-        return (y > 0.0) / time, time if y.ndim == 1 else time.mean(axis=1)
+        """Events per time, weighted by the time: the likelihood is that of numbers of events. Every row has a small
+        share of an event at the rate of all, since scikit-learn parts no rows of which some have none.
+        """
+        time, event = np.abs(y), y > 0.0
+        time = np.maximum(time / time.max(axis=0), SMALLEST)
+        rate = np.maximum(event.sum(axis=0), 1.0) / time.sum(axis=0)
+        return event / time + PRIOR * rate, time if y.ndim == 1 else time.mean(axis=1)
 
     def check(self, y: Floats) -> None:
         """No time is 0."""
