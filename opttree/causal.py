@@ -1,5 +1,5 @@
 """Rewards of actions from treatments and outcomes."""
 
-from opttree.tables.causal import scores as scores
+from opttree.estimators.scores import scores as scores
 
 __all__ = ["scores"]

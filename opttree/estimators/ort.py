@@ -12,7 +12,7 @@ from opttree.estimators.base import TreeEstimator, build_solver
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, is_ordered, is_printed
 from opttree.estimators.steps.model import raw_with_training
 from opttree.estimators.steps.rows import monotone_signs
-from opttree.estimators.steps.solve import run_recipe
+from opttree.estimators.steps.solve import AUTO_SECONDS, solve_with_bound
 from opttree.estimators.steps.units import Scaling, minmax, moments
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.methods.table import estimator
@@ -25,7 +25,6 @@ from opttree.statement.constraints import Monotone
 __all__ = ["OCTClassifier", "ORTRegressor"]
 
 DEEP = 4  # from this depth on, branch and bound starts from local search: a proof is far, a good tree is not
-AUTO_SECONDS = 10.0  # of branch and bound, after its start tree
 PROOF_WORK = 1e9  # rows x features x sets of rows up to which "auto" solves to a proof
 LINEAR_WORK = 50.0  # cost of a linear leaf relative to a constant one
 STARTS = {"constant": 20, "linear": 3}
@@ -114,12 +113,6 @@ def _restate(
     return problem, scaling
 
 
-def _solve(options: Estimator, fit: Fit) -> Outcome:
-    result = run_recipe(options, fit)
-    proved = result.termination.name == "OPTIMAL"
-    return Outcome(result, {"bound_": result.bound, "gap_": result.gap, "is_optimal_": proved})
-
-
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """Linear leaves of "mip" are not clipped during the proof; bounds are added here for prediction."""
     tree = as_tree(outcome.result.tree)
@@ -130,7 +123,7 @@ RECIPE = Recipe(
     solver=_solver,
     terms=_terms,
     features=_features,
-    solve=_solve,
+    solve=solve_with_bound,
     model=_model,
     restate=_restate,
 )

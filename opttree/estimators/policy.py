@@ -12,15 +12,14 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import TreeEstimator, build_solver
-from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
-from opttree.estimators.steps.solve import run_recipe
+from opttree.estimators.recipe import Estimator, Floats, Recipe
+from opttree.estimators.scores import scores
+from opttree.estimators.steps.solve import AUTO_SECONDS, solve_with_bound
 from opttree.estimators.steps.units import Scaling
 from opttree.runtime.options import option
 from opttree.statement import SplitPrice, TreeProblem
 from opttree.statement.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
-
-AUTO_SECONDS = 10.0  # of branch and bound, after which the best tree is kept with its gap
 
 
 def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
@@ -48,18 +47,13 @@ def _restate(
     return problem, scaling
 
 
-def _solve(options: Estimator, fit: Fit) -> Outcome:
-    result = run_recipe(options, fit)
-    proved = result.termination.name == "OPTIMAL"
-    return Outcome(result, {"bound_": result.bound, "gap_": result.gap, "is_optimal_": proved})
-
-
 @dataclass(eq=False, repr=False)
 class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
-    """A tree that chooses the action of the highest mean reward in each leaf, proved the best of its depth.
+    """A tree that chooses the action of the highest mean reward in each leaf: the best of its depth, with a proof where
+    time suffices for it, or else with a gap.
 
-    Branch and bound over all thresholds, on features of any kind. Rewards of rows may be known for all actions, or
-    estimated, as by `opttree.causal.scores`.
+    Branch and bound over all thresholds, on features of any kind but sparse ones. Rewards of rows may be known for all
+    actions, or estimated, as by `opttree.causal.scores`.
 
     Attributes
     ----------
@@ -68,7 +62,8 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
     bound_, gap_ : float or None
         Proved lower bound on ``result_.objective``, the mean regret, and relative gap; None of "tao".
     is_optimal_ : bool
-        Whether no tree of the depth has a higher mean reward on the training rows.
+        Whether it is proved that no tree of the options has a higher mean reward on the training rows, less the price
+        of its splits and within ``gap``.
     result_ : solvers.Result
         Result of the run. Its objective is the mean regret: what the rows would have more if each had its own best
         action, plus the price of splits.
@@ -101,7 +96,7 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
     (True, True)
     """
 
-    recipe = Recipe(solver=_solver, outputs=_unscaled, restate=_restate, solve=_solve)
+    recipe = Recipe(solver=_solver, outputs=_unscaled, restate=_restate, solve=solve_with_bound)
     splits = "axis"
     leaves = "constant"
     loss = "cost"
@@ -278,8 +273,6 @@ class DRPolicyTree(PolicyTree):
         self
             The fitted estimator.
         """
-        from opttree.tables.causal import scores
-
         table = np.asarray(X, np.float64) if W is None else np.column_stack([X, W])
         seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
         found = scores(

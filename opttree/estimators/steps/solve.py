@@ -18,6 +18,8 @@ from opttree.runtime.clock import now, told_of_compilation
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
 
+AUTO_SECONDS = 10.0  # of branch and bound, after its start tree, where the estimator chooses the solver
+
 Watch = Callable[[Any, Any], None]  # called with every step of a solver and its trace
 
 
@@ -152,3 +154,10 @@ def progress(verbose: int, title: str, watch: Any = None) -> Iterator[Any]:
                 watch(step, trace)
 
         yield show
+
+
+def solve_with_bound(options: Estimator, fit: Fit) -> Outcome:
+    """One run of a solver that may prove its tree: with the bound, the gap, and whether there is a proof."""
+    result = run_recipe(options, fit)
+    proved = result.termination.name == "OPTIMAL"
+    return Outcome(result, {"bound_": result.bound, "gap_": result.gap, "is_optimal_": proved})
