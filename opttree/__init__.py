@@ -36,10 +36,13 @@ if TYPE_CHECKING:
         losses as losses,
         plotting as plotting,
         preprocessing as preprocessing,
+        survival as survival,
     )
     from opttree.estimators import *
     from opttree.estimators.bridge import race as race
+    from opttree.estimators.effects import CausalTree as CausalTree
     from opttree.estimators.policy import DRPolicyTree as DRPolicyTree, PolicyTree as PolicyTree
+    from opttree.estimators.survival import SurvivalForest as SurvivalForest, SurvivalTree as SurvivalTree
     from opttree.explain.privacy import PrivacyReport as PrivacyReport, privacy_report as privacy_report
     from opttree.export.onnx import to_onnx as to_onnx
     from opttree.methods.costs import Cost as Cost, estimate_cost as estimate_cost
@@ -89,8 +92,11 @@ _HOMES = {
     "estimate_cost": "opttree.methods.costs",
     "race": "opttree.estimators.bridge",
     "to_onnx": "opttree.export.onnx",
+    "CausalTree": "opttree.estimators.effects",
     "DRPolicyTree": "opttree.estimators.policy",
     "PolicyTree": "opttree.estimators.policy",
+    "SurvivalForest": "opttree.estimators.survival",
+    "SurvivalTree": "opttree.estimators.survival",
     "TableEncoder": "opttree.tables.encoder",
     "TableReport": "opttree.tables.describe",
     "describe_table": "opttree.tables.describe",
@@ -111,6 +117,7 @@ _MODULES = (
     "losses",
     "plotting",
     "preprocessing",
+    "survival",
 )
 
 

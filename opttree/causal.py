@@ -1,5 +1,5 @@
-"""Rewards of actions from treatments and outcomes."""
+"""Rewards of actions, and residuals, from treatments and outcomes."""
 
-from opttree.estimators.scores import scores as scores
+from opttree.estimators.scores import residuals as residuals, scores as scores
 
-__all__ = ["scores"]
+__all__ = ["residuals", "scores"]

@@ -39,6 +39,7 @@ from solvers.soft import ArmijoLineSearch as ArmijoLineSearch
 
 if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools/faces.py` writes these lines
     from solvers.core.combinators import Chain as Chain, MultiStart as MultiStart
+    from solvers.ensembles.bagging import Bagging as Bagging
     from solvers.ensembles.boosting import Boosting as Boosting
     from solvers.ensembles.distilled import Distilled as Distilled
     from solvers.ensembles.forest import TAOForest as TAOForest

@@ -18,10 +18,10 @@ from experiments.benchmarks.common import Row, script
 from opttree.methods.table import METHODS
 
 SIZES: dict[str, tuple[int, ...]] = {
-    "features": (10, 30, 100, 300, 1000, 3000),
+    "features": (10, 30, 100, 300, 1000, 5000),
     "outputs": (1, 5, 20, 50, 100, 200),
     "classes": (2, 10, 30, 100),
-    "rows": (3000, 10_000, 30_000, 100_000),
+    "rows": (10_000, 30_000, 100_000, 300_000, 1_000_000),
     "depth": (2, 4, 6, 8),
 }
 USUAL = {"features": 20, "outputs": 1, "classes": 0, "rows": 2000, "depth": 4}

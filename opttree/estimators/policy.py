@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -10,45 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
-from opttree.estimators import bridge, option_groups as groups
-from opttree.estimators.base import TreeEstimator, build_solver
-from opttree.estimators.recipe import Estimator, Floats, Recipe
-from opttree.estimators.scores import scores
-from opttree.estimators.steps.solve import AUTO_SECONDS, solve_with_bound
-from opttree.estimators.steps.units import Scaling
+from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
+from opttree.estimators.recipe import Floats, Recipe
+from opttree.estimators.scores import as_numbers, scores
+from opttree.estimators.steps.price import plain, solve_priced
 from opttree.runtime.options import option
-from opttree.statement import SplitPrice, TreeProblem
 from opttree.statement.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
 
 
-def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
-    solvers = bridge.solvers
-    tao = build_solver(options, solvers.TAO, node_solver=solvers.AxisNode(), init=solvers.CartInit())
-    searched = build_solver(options, solvers.BranchAndBound, init=tao)
-    reason = searched.refusal(problem)
-    if options.solver == "tao" or (options.solver == "auto" and reason is not None):
-        return tao
-    if reason is not None:
-        raise ValueError(f"solver must be 'auto' or 'tao' for this problem: {reason}")
-    return searched if options.solver == "bnb" else replace(searched, time_limit=AUTO_SECONDS)
-
-
-def _unscaled(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    return np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-
-
-def _restate(
-    options: Estimator, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats
-) -> tuple[TreeProblem, Scaling]:
-    """With a `SplitPrice`."""
-    if options.split_price:
-        problem = problem.restated(penalties=(SplitPrice(float(options.split_price)),))
-    return problem, scaling
-
-
 @dataclass(eq=False, repr=False)
-class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
+class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
     """A tree that chooses the action of the highest mean reward in each leaf: the best of its depth, with a proof where
     time suffices for it, or else with a gap.
 
@@ -96,23 +68,16 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, TreeEstimator):
     (True, True)
     """
 
-    recipe = Recipe(solver=_solver, outputs=_unscaled, restate=_restate, solve=solve_with_bound)
-    splits = "axis"
-    leaves = "constant"
+    recipe = Recipe(solver=solver_of, outputs=unscaled, restate=priced, solve=solve_priced(plain))
     loss = "cost"
 
-    max_depth: int = option(2, "Largest depth.", least=1)
     _: KW_ONLY
-    solver: Literal["auto", "bnb", "tao"] = option(
-        "auto",
-        """"bnb": `solvers.BranchAndBound` to a proof or the time limit, depth 1 to 6; "tao": `solvers.TAO` from a
-        greedy tree, of any depth and without a bound; "auto": "bnb" for 10 seconds, after which the best tree is kept
-        with its gap, or "tao" where it is not to be had.""",
+    split_price: float | Literal["cv"] = option(
+        0.0,
+        """Price of a split, in units of the mean reward; "cv": one that leaves the highest mean reward on rows held out
+        in five folds, see ``split_price_`` and ``cv_results_``.""",
+        least=0,
     )
-    split_price: float = option(0.0, "Price of a split, in units of the mean reward.", least=0)
-    min_samples_leaf: int = groups.min_samples_leaf()
-    max_leaf_nodes: int | None = groups.max_leaf_nodes()
-    gap: float = option(0.0, "Relative gap of the mean regret that counts as proved.", least=0)
 
     def fit(self, X: Any, rewards: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:  # type: ignore[override]
         """Find the tree of the highest mean reward.
@@ -245,6 +210,7 @@ class DRPolicyTree(PolicyTree):
     [1, 0]
     """
 
+    _: KW_ONLY
     method: Literal["dr", "ipw", "dm"] = option("dr", "The scores, see `opttree.causal.scores`.")
     outcome_model: Any = option(None, "A regressor of outcomes, see `opttree.causal.scores`.")
     propensity_model: Any = option(None, "A classifier of treatments, see `opttree.causal.scores`.")
@@ -273,7 +239,7 @@ class DRPolicyTree(PolicyTree):
         self
             The fitted estimator.
         """
-        table = np.asarray(X, np.float64) if W is None else np.column_stack([X, W])
+        table = as_numbers(X, Y) if W is None else np.column_stack([as_numbers(X, Y), as_numbers(W, Y)])
         seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
         found = scores(
             table,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_clusterer, is_regressor
 
 from opttree.estimators.steps.units import moments, outputs_name
 from opttree.model.convert import Model
@@ -133,6 +134,11 @@ class Recipe:
     usual_depth: int = 6
     sparse_from: int | None = None
     stream: Any = None
+
+
+def has_numbers(options: Estimator) -> bool:
+    """Whether outcomes are numbers, not labels: of regressors, and of clusterings, whose outcomes are the features."""
+    return is_regressor(options) or is_clusterer(options)
 
 
 def is_printed(options: Estimator) -> bool:

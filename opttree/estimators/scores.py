@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedKFold
 
-__all__ = ["scores"]
+from opttree.tables.checks import TableWarning, as_given
+from opttree.tables.encoder import TableEncoder, as_array, needs_encoding
+
+__all__ = ["residuals", "scores"]
 
 Floats = NDArray[np.float64]
+LEAST_TREATED = 0.01  # a probability of either of two treatments counts as no less
 LEAST_PROPENSITY = 1e-3  # an estimated probability of a treatment counts as no less
 
 
@@ -86,31 +93,12 @@ def scores(
     >>> bool(np.corrcoef(effect, X[:, 0])[0, 1] > 0.9)
     True
     """
-    from sklearn.base import clone
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-    from sklearn.model_selection import StratifiedKFold
-
-    table = np.asarray(X, np.float64)
-    y = np.asarray(outcome, np.float64)
-    labels, code = np.unique(np.asarray(treatment), return_inverse=True)
-    n, K = len(table), labels.size
     if method not in ("dr", "ipw", "dm"):
         raise ValueError(f"method must be 'dr', 'ipw' or 'dm'; got {method!r}")
-    if table.ndim != 2 or code.shape != (n,) or y.shape != (n,):
-        shapes = f"{table.shape}, {code.shape} and {y.shape}"
-        raise ValueError(f"X must be (n, p), treatment and outcome (n,); got shapes {shapes}")
-    for name, numbers in (("X", table), ("outcome", y)):
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"{name} must be finite; got {numbers[~np.isfinite(numbers)][0]}")
-    if not isinstance(cv, (int, np.integer)) or cv < 2:
-        raise ValueError(f"cv must be an integer >= 2; got {cv!r}")
-    if K < 2 or np.bincount(code).min() < cv:
-        raise ValueError(f"treatment must have two or more labels with at least cv = {cv} rows each; got {K} labels")
+    table, y, labels, code = _checked(X, treatment, outcome, cv)
+    n, K = len(table), labels.size
     e = None if propensity is None else _known(propensity, n, K)
-
-    forest = {"n_estimators": 200, "min_samples_leaf": 5, "random_state": random_state, "n_jobs": -1}
-    regressor = RandomForestRegressor(**forest) if outcome_model is None else outcome_model
-    classifier = RandomForestClassifier(**forest) if propensity_model is None else propensity_model
+    regressor, classifier = _models(outcome_model, propensity_model, random_state)
     expected, chance = np.zeros((n, K)), np.zeros((n, K)) if e is None else e
     for train, test in StratifiedKFold(cv, shuffle=True, random_state=random_state).split(table, code):
         if method != "ipw":
@@ -125,6 +113,132 @@ def scores(
     found = expected.copy()
     found[rows, code] += (y - expected[rows, code]) / np.maximum(chance[rows, code], LEAST_PROPENSITY)
     return found
+
+
+def residuals(
+    X: ArrayLike,
+    treatment: ArrayLike,
+    outcome: ArrayLike,
+    propensity: ArrayLike | None = None,
+    *,
+    cv: int = 5,
+    outcome_model: Any = None,
+    propensity_model: Any = None,
+    random_state: int | None = 0,
+) -> tuple[Floats, Floats]:
+    """Outcomes less what the features let expect, and treatments less their probabilities: what an R-loss is made of.
+
+    Both expectations are by models of the other folds.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, p)
+        Features.
+    treatment : array-like of shape (n,)
+        Labels of two treatments; the second of the sorted ones counts as 1, the first as 0.
+    outcome : array-like of shape (n,)
+        Outcomes.
+    propensity : array-like of shape (n,) or float, or None, default None
+        Probability of the second treatment where it is known, as in an experiment; None: it is estimated.
+    cv : int, default 5
+        Folds, stratified by treatment.
+    outcome_model : regressor of scikit-learn or None, default None
+        None: a random forest of 200 trees, of 5 or more rows in a leaf.
+    propensity_model : classifier of scikit-learn with ``predict_proba``, or None, default None
+        None: such a forest of classes.
+    random_state : int or None, default 0
+        Seed of the folds and of the forests.
+
+    Returns
+    -------
+    outcome : ndarray of shape (n,)
+        Residuals of the outcomes.
+    treatment : ndarray of shape (n,)
+        Residuals of the treatments; probabilities count as no less than .01, and no more than .99.
+
+    Raises
+    ------
+    ValueError
+        For bad input, in one sentence.
+
+    See Also
+    --------
+    opttree.CausalTree : learns from them
+
+    References
+    ----------
+    Robinson, "Root-N-consistent semiparametric regression", Econometrica 56 (1988); Nie and Wager, "Quasi-oracle
+    estimation of heterogeneous treatment effects", Biometrika 108 (2021).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from opttree import causal
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> t = rng.integers(2, size=400)
+    >>> y, t = causal.residuals(X, t, X[:, 0] + 2.0 * t, propensity=0.5, outcome_model=LinearRegression())
+    >>> bool(abs(np.sum(y * t) / np.sum(t * t) - 2.0) < 0.1)
+    True
+    """
+    table, y, labels, code = _checked(X, treatment, outcome, cv)
+    if labels.size != 2:
+        raise ValueError(f"treatment must have two labels; got {labels.size}")
+    e = np.zeros(len(y))
+    if propensity is not None:
+        second = np.broadcast_to(np.asarray(propensity, np.float64), y.shape)
+        e = _known(np.column_stack([1.0 - second, second]), len(y), 2)[:, 1]
+    regressor, classifier = _models(outcome_model, propensity_model, random_state)
+    expected = np.zeros(len(y))
+    for train, test in StratifiedKFold(cv, shuffle=True, random_state=random_state).split(table, code):
+        expected[test] = clone(regressor).fit(table[train], y[train]).predict(table[test])
+        if propensity is None:
+            e[test] = clone(classifier).fit(table[train], code[train]).predict_proba(table[test])[:, 1]
+    return y - expected, code.astype(np.float64) - np.clip(e, LEAST_TREATED, 1.0 - LEAST_TREATED)
+
+
+def as_numbers(X: Any, outcome: Any) -> Floats:
+    """The features of a table as numbers (n, p) for the models; arrays of numbers as they are."""
+    X = as_given(X)
+    if not needs_encoding(X, "from_dtype"):
+        return np.asarray(as_array(X), np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)  # the fit of the tree says it
+        numbers: Floats = TableEncoder().fit_transform(X, np.asarray(outcome, np.float64))
+    return numbers
+
+
+def _models(outcome_model: Any, propensity_model: Any, random_state: int | None) -> tuple[Any, Any]:
+    """A regressor of outcomes and a classifier of treatments: those that are given, or forests."""
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    forest = {"n_estimators": 200, "min_samples_leaf": 5, "random_state": random_state, "n_jobs": -1}
+    regressor = RandomForestRegressor(**forest) if outcome_model is None else outcome_model
+    return regressor, RandomForestClassifier(**forest) if propensity_model is None else propensity_model
+
+
+def _checked(
+    X: ArrayLike, treatment: ArrayLike, outcome: ArrayLike, cv: int
+) -> tuple[Floats, Floats, NDArray[Any], NDArray[np.intp]]:
+    """Features, outcomes, sorted labels of treatments, and their numbers; ValueError for what is none."""
+    table = np.asarray(X, np.float64)
+    y = np.asarray(outcome, np.float64)
+    labels, code = np.unique(np.asarray(treatment), return_inverse=True)
+    if table.ndim != 2 or code.shape != (len(table),) or y.shape != (len(table),):
+        shapes = f"{table.shape}, {code.shape} and {y.shape}"
+        raise ValueError(f"X must be (n, p), treatment and outcome (n,); got shapes {shapes}")
+    for name, numbers in (("X", table), ("outcome", y)):
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"{name} must be finite; got {numbers[~np.isfinite(numbers)][0]}")
+    if not isinstance(cv, (int, np.integer)) or cv < 2:
+        raise ValueError(f"cv must be an integer >= 2; got {cv!r}")
+    if labels.size < 2 or np.bincount(code).min() < cv:
+        count = labels.size
+        raise ValueError(
+            f"treatment must have two or more labels with at least cv = {cv} rows each; got {count} labels"
+        )
+    return table, y, labels, code
 
 
 def _known(propensity: ArrayLike, n: int, n_treatments: int) -> Floats:

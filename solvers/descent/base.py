@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.threads import available, each
 
 Floats = NDArray[np.floating]
@@ -182,7 +183,7 @@ def run_all(runs: Sequence[Run]) -> Generator[None, None, None]:
     steps = 1
     while left := [run for run in runs if run.remaining]:
         began = time.perf_counter()
-        advance = partial(_advance, steps)
+        advance = partial(_advance, steps, now() + seconds_left(), left[0])
         if len(left) >= available() and all(run.device == "cpu" for run in left):
             each(advance, left)
         else:
@@ -193,5 +194,6 @@ def run_all(runs: Sequence[Run]) -> Generator[None, None, None]:
         yield
 
 
-def _advance(steps: int, run: Run) -> None:
-    run.advance(steps)
+def _advance(steps: int, until: float, first: Run, run: Run) -> None:
+    if run is first or now() < until:  # of many runs with slow steps, the first goes on in any case
+        run.advance(steps)

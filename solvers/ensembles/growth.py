@@ -27,6 +27,8 @@ CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many para
 CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
+SORTING = 1e-8  # seconds of scikit-learn's tree, on a busy machine, per row, feature, level and halving of the rows
+MOST_COLUMNS = 400  # beyond which trees of constant leaves are `TAO`'s, whose nodes look at some columns at a time
 WIDE_LASSO = 0.01  # on splits and leaves of those trees, where the options leave it open
 
 
@@ -97,7 +99,7 @@ class Shared:
             problem.depth,
             () if common is None else (common.normal(size=shape).astype(np.float32),),
             problem.splits == "axis",
-            problem.leaves == "linear" and table is None and too_large(2 ** (depth + 1) - 1, problem.n_features),
+            table is None and is_wide(problem, depth),
             table is not None and problem.is_classification,
             table,
         )
@@ -203,6 +205,12 @@ def is_late() -> bool:
 def too_large(n_nodes: int, p: int) -> bool:
     """Whether the Gram matrices of so many nodes are too large."""
     return bool(n_nodes * alternation.padded(p) ** 2 * 8 > MOST_MOMENTS)
+
+
+def is_wide(problem: TreeProblem, depth: int) -> bool:
+    """Whether its trees of this depth have too many columns for the compiled passes."""
+    p = problem.n_features
+    return too_large(2 ** (depth + 1) - 1, p) if problem.leaves == "linear" else p > MOST_COLUMNS
 
 
 def wide_tree(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, outside: NDArray[np.int32]) -> GrownTree:
@@ -342,16 +350,21 @@ def scikit_tree(
     max_features: float = CART_FEATURES,
 ) -> Tree:
     """scikit-learn's tree on a sample; each split is the best over a random subset of the features, for classes of a
-    sparse table by default over the square root of their number.
+    sparse table by default over the square root of their number, and over fewer where time is short: scikit-learn does
+    not look at the clock.
     """
     if shared.by_root and splitter == "best":
         max_features = max(round(math.sqrt(shared.rows.shape[1])), 1)
     from sklearn.tree import DecisionTreeRegressor
 
+    wanted, p = shared.options.max_features or max_features, shared.rows.shape[1]
+    in_time = seconds_left() / (SORTING * rows.size * np.log2(rows.size + 1.0) * min(depth, np.log2(rows.size + 1.0)))
+    if in_time < (wanted * p if isinstance(wanted, float) else wanted):
+        wanted = max(int(in_time), 1)
     model = DecisionTreeRegressor(
         max_depth=depth,
         splitter=splitter,
-        max_features=shared.options.max_features or max_features,
+        max_features=wanted,
         min_samples_leaf=max(shared.min_leaf, fewest),
         random_state=int(rng.integers(2**31 - 1)),
         monotonic_cst=shared.options.monotone,

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
+from opttree.runtime.clock import now
 from opttree.runtime.options import Checked, option
 from opttree.statement import TreeProblem
 from solvers.descent import Adam, FirstOrder, geometric, run_all
 
 Floats = NDArray[np.floating]
+GRACE = 0.1  # seconds after the end of a run in which trees are made of further starts
 SCALES = "positive and in increasing order"
 
 
@@ -192,7 +194,13 @@ class Annealing:
         """Whether a descent has steps to go; trees of finished descents have been yielded."""
         return any(run.remaining for run in self._runs)
 
-    def current_trees(self) -> list[Tree]:
-        """The hard trees of the current thetas."""
-        pairs = zip(self.smooths, self._where(), strict=True)
-        return [self.options.trimmed(s.problem, self.options.hard(s, theta)[1]) for s, theta in pairs]
+    def current_trees(self) -> dict[int, Tree]:
+        """The hard trees of the current thetas, by the numbers of their starts: of the first, and of others for as long
+        as `GRACE` allows.
+        """
+        found: dict[int, Tree] = {}
+        until = now() + GRACE
+        for i, (smooth, theta) in enumerate(zip(self.smooths, self._where(), strict=True)):
+            if not found or now() < until:
+                found[i] = self.options.trimmed(smooth.problem, self.options.hard(smooth, theta)[1])
+        return found

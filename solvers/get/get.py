@@ -368,8 +368,8 @@ class GET(Solver):
             if not run.is_descending:
                 return None
             trees = run.current_trees()
-            objectives = [smooth.problem.objective(tree) for smooth, tree in zip(smooths, trees, strict=True)]
-            return Step(anneal.fit_leaves(problem, trees[int(np.argmin(objectives))]), phase="anneal")
+            lowest = min(trees, key=lambda i: smooths[i].problem.objective(trees[i]))
+            return Step(anneal.fit_leaves(problem, trees[lowest]), phase="anneal")
 
         yield from at_last_call(annealed(), current, (LastCall, KeyboardInterrupt))
         return [(objective, tree, theta) for (objective, tree), theta in zip(best, run.thetas, strict=True)]

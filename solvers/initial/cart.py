@@ -17,6 +17,12 @@ from opttree.statement.numbers import NUMBERS
 from opttree.wide import sparse
 from solvers.initial.base import Growth, Initial
 
+
+def is_some(number: Any) -> bool:
+    """Whether it is a number of features, or a share of them."""
+    return bool((isinstance(number, (int, np.integer)) and number >= 1) or 0.0 < number <= 1.0)
+
+
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
 CLOSE = 1e-7  # values that scikit-learn takes for equal
 
@@ -54,6 +60,13 @@ class CartInit(Initial):
     ccp_alpha: float = option(
         0.0, "Price of cost-complexity pruning, in the units of scikit-learn's criterion.", least=0
     )
+    max_features: float | Literal["sqrt"] | None = option(
+        None,
+        """Random features that are tried at each split: their number, or share, or "sqrt", the root of the number of
+        all; None: all.""",
+        test=lambda some: some is None or some == "sqrt" or is_some(some),
+        words="an integer >= 1, a share above 0 and at most 1, 'sqrt' or None",
+    )
     splitter: Literal["best", "random"] = option(
         "best", '"best", or "random": the best of one random threshold per feature.'
     )
@@ -77,6 +90,7 @@ class CartInit(Initial):
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
+            max_features=self.max_features,
             splitter=self.splitter,
             random_state=int(rng.integers(2**31 - 1)),
         )

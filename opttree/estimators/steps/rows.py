@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_regressor
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from opttree.estimators.recipe import Estimator, Fit, Rows, is_ordered
+from opttree.estimators.recipe import Estimator, Fit, Rows, has_numbers, is_ordered
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
@@ -38,7 +37,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
     ValueError
         For what cannot be read, in one sentence.
     """
-    numeric = is_regressor(options)
+    numeric = has_numbers(options)
     stays_sparse = options.recipe.sparse_from is not None and is_given_sparse(X)
     X = X if stays_sparse else as_given(X)
     check_target(y, numeric)
@@ -105,7 +104,7 @@ def encode(
     options: Estimator, encoder: TableEncoder, table: Any, y: NDArray[Any], sample_weight: ArrayLike | None
 ) -> Floats:
     """The features (n, p) of the training rows, by an encoder that learns from them."""
-    target = y.astype(np.float64) if is_regressor(options) else codes_of_labels(y)
+    target = y.astype(np.float64) if has_numbers(options) else codes_of_labels(y)
     features: Floats = encoder.fit_transform(table, target, sample_weight)
     return features
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_regressor
 
-from opttree.estimators.recipe import Estimator, Recipe, chooses_depth, is_ordered, standardised
+from opttree.estimators.recipe import Estimator, Recipe, chooses_depth, has_numbers, is_ordered, standardised
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.units import Scaling, moments
 from opttree.statement import TreeProblem
@@ -40,7 +39,7 @@ def state(
     weight = class_weighted(options, y, weight)
     raw, X = X, X if transformer is None else transformer.transform(X)
     units = np.zeros(1), np.ones(1)
-    if is_regressor(options):
+    if has_numbers(options):
         units = (recipe.outputs or standardised)(options, y.reshape(y.shape[0], -1), weight)
     scaling = Scaling(*feature_units(options, X, weight), *units)
     Z = scaling.features(X)
@@ -56,7 +55,7 @@ def state(
     }
     problem = TreeProblem(
         Z,
-        scaling.outputs(y) if is_regressor(options) else y,
+        scaling.outputs(y) if has_numbers(options) else y,
         depth=depth_for(options, int(np.count_nonzero(weight))) if depth is None else depth,
         splits=options.splits,
         sample_weight=weight,

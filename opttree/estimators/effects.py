@@ -1,0 +1,257 @@
+"""`CausalTree`: effects of a treatment that differ from leaf to leaf."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+
+from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
+from opttree.estimators.scores import as_numbers, residuals
+from opttree.estimators.steps.price import plain, solve_priced
+from opttree.estimators.steps.units import raw_tree, with_training
+from opttree.estimators.tasks import check_coverage
+from opttree.model.convert import as_tree
+from opttree.model.tree import replace
+from opttree.runtime.options import option
+from opttree.tables.row_weights import check_sample_weight
+
+LEAST_ROWS = 5  # that estimate the effect of a leaf
+
+
+def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    fewest = max(10, np.count_nonzero(weight) // 50)
+    return {"min_leaf": fewest if options.min_samples_leaf is None else options.min_samples_leaf}
+
+
+def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
+    """``tree_`` with the effects of its leaves, and their standard errors, by the rows that are for them."""
+    X, y, (weight, _shares) = fit.X, fit.rows.y, options._estimating
+    tree = raw_tree(fit.scaling, as_tree(outcome.result.tree), fit.problem, X[fit.rows.weight > 0.0])
+    used = weight > 0.0
+    while True:
+        leaf = tree.apply(X[used]) - tree.n_branches
+        counts = np.bincount(leaf, minlength=tree.n_leaves)
+        if not tree.n_branches or counts.min() >= LEAST_ROWS:
+            break
+        kept = np.ones(tree.n_leaves, bool)
+        kept[np.argmin(counts)] = False
+        tree = tree.keep(kept)
+    w, effect = weight[used], y[used]
+    mass = np.bincount(leaf, w, minlength=tree.n_leaves)
+    effects = np.bincount(leaf, w * effect, minlength=tree.n_leaves) / mass
+    errors = np.sqrt(np.bincount(leaf, np.square(w * (effect - effects[leaf])), minlength=tree.n_leaves)) / mass
+    return {"tree_": with_training(replace(tree, values=effects[:, None]), X, weight), "standard_errors_": errors}
+
+
+@dataclass(eq=False, repr=False)
+class CausalTree(RegressorMixin, ProvedTree):
+    """A tree of the effects of a treatment: leaves are the groups whose effects differ the most, found with a proof
+    where time suffices for it, or else with a gap.
+
+    The R-loss: outcomes less what the features let expect, over treatments less their probabilities, with the squares
+    of the latter as weights; both expectations are made by models of the other folds. Half of the rows find the tree,
+    the others the effects of its leaves, so that these and their intervals are honest. How many splits are worth their
+    while is decided on rows held out of the first half, see ``split_price``.
+
+    Attributes
+    ----------
+    tree_ : opttree.Tree
+        The tree; its leaves hold effects.
+    standard_errors_ : ndarray of shape (L,)
+        Standard error of the effect of each leaf.
+    treatments_ : ndarray of shape (2,)
+        The two labels; effects are those of the second, compared with the first.
+    split_price_ : float
+        The price that was chosen, with ``split_price="cv"``; the losses are in ``cv_results_``.
+    bound_, gap_ : float or None
+        Proved lower bound on ``result_.objective`` and relative gap; None of "tao".
+    is_optimal_ : bool
+        Whether it is proved that no tree of the options has a lower R-loss on the rows that find the tree, with the
+        price of its splits and within ``gap``.
+    result_ : solvers.Result
+        Result of the run on these rows. Its objective is the mean R-loss, weighted, plus the price of splits.
+
+    See Also
+    --------
+    DRPolicyTree : whom to treat
+    opttree.causal.residuals : what the loss is made of
+
+    References
+    ----------
+    Nie and Wager, "Quasi-oracle estimation of heterogeneous treatment effects", Biometrika 108 (2021); Athey and
+    Imbens, "Recursive partitioning for heterogeneous causal effects", PNAS 113 (2016).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression, LogisticRegression
+    >>> from opttree import CausalTree
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3))
+    >>> treated = rng.random(1000) < 0.5
+    >>> outcome = X[:, 1] + treated * np.where(X[:, 0] > 0, 2.0, 0.0) + 0.5 * rng.normal(size=1000)
+    >>> model = CausalTree(1, outcome_model=LinearRegression(), propensity_model=LogisticRegression(), random_state=0)
+    >>> effects = model.fit(X, treated, outcome).predict([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
+    >>> bool(1.7 < effects[0] < 2.3), bool(-0.3 < effects[1] < 0.3)
+    (True, True)
+    """
+
+    recipe = Recipe(
+        solver=solver_of, terms=_terms, outputs=unscaled, restate=priced, solve=solve_priced(plain), model=_model
+    )
+    loss = "squared"
+
+    max_depth: int = option(3, "Largest depth.", least=1)
+    _: KW_ONLY
+    split_price: float | Literal["cv"] = option(
+        "cv",
+        """Price of a split, in units of the R-loss; "cv": the one that leaves the lowest R-loss on rows held out in
+        five folds, see ``split_price_`` and ``cv_results_``.""",
+        least=0,
+    )
+    min_samples_leaf: int | None = option(
+        None,
+        "Fewest rows in a leaf, of those that find the tree; None: 10, or a fiftieth of them if these are more.",
+        least=1,
+    )
+    honest: bool = option(
+        True, "Whether half of the rows find the tree and the others the effects; else all rows do both."
+    )
+    outcome_model: Any = option(None, "A regressor of outcomes, see `opttree.causal.residuals`.")
+    propensity_model: Any = option(None, "A classifier of treatments, see `opttree.causal.residuals`.")
+    folds: int = option(5, "Folds of these models.", least=2)
+
+    def fit(  # type: ignore[override]
+        self,
+        X: Any,
+        treatment: ArrayLike,
+        outcome: ArrayLike,
+        propensity: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Find the tree, and estimate the effects of its leaves.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+        treatment : array-like of shape (n,)
+            Labels of two kinds.
+        outcome : array-like of shape (n,)
+            Outcomes.
+        propensity : array-like of shape (n,) or float, optional
+            Probability of the second treatment where it is known, as in an experiment; None: it is estimated.
+        sample_weight : array-like of shape (n,), optional
+            Weights >= 0 of the rows; by default all are 1.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            For bad input or options, in one sentence, before any work starts.
+        """
+        self.check_options()
+        rng = check_random_state(self.random_state)
+        y, t, labels = self._residuals(X, treatment, outcome, propensity, rng.randint(2**31 - 1))
+        weight = check_sample_weight(sample_weight, y) * np.square(t)
+        finding, estimating = weight.copy(), weight.copy()
+        if self.honest:
+            used = rng.permutation(np.flatnonzero(weight > 0.0))
+            finding[used[: used.size // 2]] = 0.0
+            estimating[used[used.size // 2 :]] = 0.0
+        self._estimating = estimating, labels
+        super().fit(X, y / t, finding)
+        self.treatments_ = labels
+        return self
+
+    def _residuals(
+        self, X: Any, treatment: ArrayLike, outcome: ArrayLike, propensity: ArrayLike | None, seed: int
+    ) -> tuple[Floats, Floats, NDArray[Any]]:
+        y, t = residuals(
+            as_numbers(X, outcome),
+            treatment,
+            outcome,
+            propensity,
+            cv=self.folds,
+            outcome_model=self.outcome_model,
+            propensity_model=self.propensity_model,
+            random_state=seed,
+        )
+        return y, t, np.unique(np.asarray(treatment))
+
+    def predict(self, X: Any) -> Floats:
+        """Effect of the second treatment on each row, compared with the first.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The effects.
+        """
+        X = self._validated(X)
+        effects: Floats = self.tree_.predict(X)
+        return effects
+
+    def effect_interval(self, X: Any, coverage: float = 0.95) -> Floats:
+        """Confidence interval of the mean effect in the leaf of each row.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows.
+        coverage : float, default 0.95
+            Probability that the interval has the mean effect of the leaf, for many estimating rows, of an honest tree.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper end.
+        """
+        check_coverage(coverage)
+        X = self._validated(X)
+        half = norm.ppf(0.5 + coverage / 2.0) * self.standard_errors_[self.tree_.apply(X) - self.tree_.n_branches]
+        effects = self.tree_.predict(X)
+        return np.column_stack([effects - half, effects + half])
+
+    def score(self, X: Any, treatment: ArrayLike, outcome: ArrayLike, propensity: ArrayLike | None = None) -> float:
+        """Share of the R-loss of one effect for all rows that the tree's effects take off.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n, p)
+            Rows that were not in training.
+        treatment : array-like of shape (n,)
+            Their treatments.
+        outcome : array-like of shape (n,)
+            Their outcomes.
+        propensity : array-like of shape (n,) or float, optional
+            Known probabilities of the second treatment.
+
+        Returns
+        -------
+        float
+            At most 1; 0 for the best single effect, below 0 for effects that are worse than it.
+        """
+        effects = self.predict(X)
+        y, t, _labels = self._residuals(X, treatment, outcome, propensity, 0)
+        best = float(np.sum(t * y) / np.sum(t * t))
+        return 1.0 - float(np.sum(np.square(y - effects * t)) / np.sum(np.square(y - best * t)))
+
+    if TYPE_CHECKING:
+        standard_errors_: Floats
+        treatments_: NDArray[Any]

@@ -1,0 +1,120 @@
+"""`Bagging`: averaged trees of any solver and any loss, each on rows drawn with replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.model.convert import as_tree
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
+from solvers.core.parallel import spread
+from solvers.core.result import Termination
+from solvers.initial.cart import CartInit
+
+
+@dataclass(frozen=True)
+class Bagging(Solver):
+    """Trees of ``solver``, each on as many rows as there are, drawn with replacement; their answers are averaged.
+
+    For every loss and kind of tree that ``solver`` takes: forests of quantiles, of counts and of survival times, too.
+
+    See Also
+    --------
+    TAOForest : trees by compiled passes, for squared loss and classes
+    opttree.SurvivalForest : made by it
+
+    References
+    ----------
+    Breiman, "Bagging predictors", Machine Learning 24 (1996); "Random forests", Machine Learning 45 (2001).
+
+    Examples
+    --------
+    >>> from opttree import TreeProblem, datasets
+    >>> from opttree.losses import Quantile
+    >>> from solvers import Bagging, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> problem = TreeProblem(X, y, depth=4, splits="axis", loss=Quantile(0.9), min_leaf=5)
+    >>> forest = solve(problem, Bagging(n_trees=20), random_state=0).tree
+    >>> bool(0.85 < (y <= forest.predict(X)).mean() < 0.99)
+    True
+    """
+
+    makes_forests = True
+
+    solver: Solver = option(CartInit(max_features="sqrt"), "What makes a tree of each draw.")
+    n_trees: int = option(100, "Number of trees.", least=1)
+    n_jobs: int | None = option(
+        None,
+        "Trees grown in parallel, see `solvers.core.parallel.spread`. The forest does not depend on it.",
+        test=lambda n_jobs: n_jobs != 0,
+        words="None or an integer other than 0",
+    )
+
+    @property
+    def takes_sparse(self) -> bool:  # type: ignore[override]
+        """Whether ``solver`` takes sparse tables."""
+        return self.solver.takes_sparse
+
+    def refusal(self, problem: TreeProblem) -> str | None:
+        """Reason why ``solver`` cannot solve the problem."""
+        return self.solver.refusal(problem) or self._refusal(problem)
+
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes what ``solver`` takes, unless it makes forests."""
+        if self.solver.makes_forests:
+            return f"bagging averages single trees, and {self.solver.brief()} makes forests"
+        return "a forest of actions has no mean" if problem.loss_function.chooses else None
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The constant tree, then the forest; at a time limit or Ctrl-C, the forest of the finished trees."""
+        yield from at_hand(problem, start)
+        if problem.splits == "axis" and not problem.is_sparse:
+            problem.presorted  # noqa: B018 (sorted once, for all draws)
+        grown: dict[int, Tree] = {}
+        total, counts = np.zeros((problem.n_samples, problem.n_outputs)), np.zeros(problem.n_samples, np.int64)
+
+        def growth() -> Steps:
+            for number, (tree, outside) in spread(_grow, (problem, self.solver), rng.spawn(self.n_trees), self.n_jobs):
+                grown[number] = tree
+                total[outside] += tree.outputs(problem.X[outside])
+                counts[outside] += 1
+                yield None
+            return None
+
+        def forest() -> Step | None:
+            if not grown:
+                return None
+            with np.errstate(invalid="ignore"):
+                means = total / counts[:, None]
+            trees = tuple(grown[number] for number in sorted(grown))
+            model = Forest((trees,), problem.n_outputs, (means, counts))
+            return Step(model, problem.objective(model), phase="forest", info={"trees": float(len(trees))})
+
+        yield from at_last_call(growth(), forest)
+        yield forest()
+        return Termination.ITERATION_LIMIT
+
+
+def _grow(shared: tuple[TreeProblem, Solver], rng: Rng) -> tuple[Tree, NDArray[np.intp]]:
+    """The best tree of the solver on one draw, and the rows that were not drawn."""
+    problem, solver = shared
+    counts = np.bincount(rng.integers(problem.n_samples, size=problem.n_samples), minlength=problem.n_samples)
+    rows = np.flatnonzero(counts)
+    part = problem.sample(rows)
+    part = part.with_rows(part.X, part.y, np.asarray(part.sample_weight) * counts[rows])
+    if "presorted" in problem.__dict__:
+        part.with_order(problem.presorted, counts > 0)
+    best: tuple[float, Any] = np.inf, part.one_leaf()
+    for step in solver.steps(part, None, rng):
+        if step is not None:
+            value = part.objective(step.tree) if step.objective is None else step.objective
+            best = min(best, (value, step.tree), key=lambda pair: pair[0])
+    return as_tree(best[1]), np.flatnonzero(counts == 0)
