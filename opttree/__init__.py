@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from opttree.estimators import *
     from opttree.estimators.bridge import race as race
+    from opttree.estimators.clusters import KMeansTree as KMeansTree
     from opttree.estimators.effects import CausalTree as CausalTree
     from opttree.estimators.policy import DRPolicyTree as DRPolicyTree, PolicyTree as PolicyTree
     from opttree.estimators.survival import SurvivalForest as SurvivalForest, SurvivalTree as SurvivalTree
@@ -95,6 +96,7 @@ _HOMES = {
     "CausalTree": "opttree.estimators.effects",
     "DRPolicyTree": "opttree.estimators.policy",
     "PolicyTree": "opttree.estimators.policy",
+    "KMeansTree": "opttree.estimators.clusters",
     "SurvivalForest": "opttree.estimators.survival",
     "SurvivalTree": "opttree.estimators.survival",
     "TableEncoder": "opttree.tables.encoder",

@@ -71,6 +71,7 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
     recipe = Recipe(solver=solver_of, outputs=unscaled, restate=priced, solve=solve_priced(plain))
     loss = "cost"
 
+    max_depth: int = option(2, "Largest depth.", least=1)
     _: KW_ONLY
     split_price: float | Literal["cv"] = option(
         0.0,

@@ -50,7 +50,6 @@ class ProvedTree(TreeEstimator):
     splits = "axis"
     leaves = "constant"
 
-    max_depth: int = option(2, "Largest depth.", least=1)
     _: KW_ONLY
     solver: Literal["auto", "bnb", "tao"] = option(
         "auto",
