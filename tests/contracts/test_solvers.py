@@ -85,10 +85,12 @@ def test_solvers_take_as_many_kinds_of_problems_as_ever():
     for solver, names in TAKEN.items():
         kinds.setdefault(type(solver).__name__, len(names))
     assert kinds == {
-        "BlockBounds": 6, "BranchAndBound": 6, "CartInit": 28, "Chain": 28, "ClusterInit": 18, "DTSemNet": 11,
+        "Bagging": 28, "BlockBounds": 6, "BranchAndBound": 6, "CartInit": 28, "Chain": 28, "ClusterInit": 18,
+        "DTSemNet": 11,
         "Distilled": 12, "ExactInit": 23, "GET": 11, "GradTree": 7, "GreedyInit": 11, "HRT": 1, "HingeInit": 18,
-        "LocalSearch": 9, "MIP": 8, "MultiStart": 28, "NODEC": 11, "ORRT": 10, "ObliqueBranchAndBound": 1, "RADDT": 11,
-        "RandomInit": 28, "SDTR": 8, "StackedForest": 12, "SubtreePolish": 11, "TAO": 28,
+        "LocalSearch": 9, "MIP": 8, "MultiStart": 28, "NODEC": 11, "NeymanPearson": 0, "ORRT": 10,
+        "ObliqueBranchAndBound": 1, "RADDT": 11,
+        "RandomInit": 28, "Ratio": 0, "SDTR": 8, "StackedForest": 12, "SubtreePolish": 11, "TAO": 28,
     }  # fmt: skip
 
 
@@ -97,7 +99,7 @@ SPARSE = [(solver, name) for solver, names in TAKEN.items() for name in names if
 
 def test_solvers_take_sparse_tables_or_say_that_they_do_not():
     assert {type(solver).__name__ for solver, _name in SPARSE} == {
-        "CartInit", "Chain", "ClusterInit", "HingeInit", "MultiStart", "RandomInit", "TAO",
+        "Bagging", "CartInit", "Chain", "ClusterInit", "HingeInit", "MultiStart", "RandomInit", "TAO",
     }  # fmt: skip
     for solver in SOLVERS:
         for problem in PROBLEMS.values():

@@ -1,0 +1,80 @@
+"""Causal trees: effects, honesty, intervals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from opttree import CausalTree, causal
+
+SIMPLE = {"outcome_model": LinearRegression(), "propensity_model": LogisticRegression(), "random_state": 0}
+
+
+def drawn(n=1200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    treated = rng.random(n) < 1.0 / (1.0 + np.exp(-X[:, 2]))
+    effect = np.where(X[:, 0] > 0.0, 1.5, -0.5)
+    return X, treated, X[:, 1] + X[:, 2] + treated * effect + 0.5 * rng.normal(size=n), effect
+
+
+def test_effects_are_found_and_their_leaves_are_honest():
+    X, treated, outcome, effect = drawn()
+    model = CausalTree(2, **SIMPLE).fit(X, treated, outcome)
+    assert model.is_optimal_
+    assert np.sqrt(np.mean((model.predict(X) - effect) ** 2)) < 0.3
+    assert model.standard_errors_.shape == (model.tree_.n_leaves,)
+    assert np.all(model.standard_errors_ > 0.0)
+    adaptive = CausalTree(2, honest=False, **SIMPLE).fit(X, treated, outcome)
+    assert adaptive.score(X, treated, outcome) > 0.1
+    assert model.score(X, treated, outcome) < 1.0
+
+
+def test_intervals_cover_the_effects_of_leaves():
+    inside = []
+    for seed in range(12):
+        X, treated, outcome, _effect = drawn(600, seed)
+        model = CausalTree(1, split_price=0.0, **SIMPLE).fit(X, treated, outcome, propensity=None)
+        X, _treated, _outcome, effect = drawn(4000, 100 + seed)
+        leaf, interval = model.apply(X), model.effect_interval(X, 0.9)
+        for node in np.unique(leaf):
+            low, high = interval[leaf == node][0]
+            inside.append(low <= effect[leaf == node].mean() <= high)
+    assert 0.65 <= np.mean(inside) <= 1.0
+
+
+def test_residuals_are_centred():
+    X, treated, outcome, _effect = drawn()
+    y, t = causal.residuals(
+        X, treated, outcome, outcome_model=LinearRegression(), propensity_model=LogisticRegression()
+    )
+    assert abs(y.mean()) < 0.05
+    assert abs(t.mean()) < 0.05
+    known = causal.residuals(X, treated, outcome, 0.25, outcome_model=LinearRegression())[1]
+    np.testing.assert_allclose(known, treated - 0.25)
+
+
+def test_tables_weights_and_labels():
+    X, treated, outcome, _effect = drawn(400)
+    frame = pd.DataFrame({"side": np.where(X[:, 0] > 0, "right", "left"), "size": X[:, 1]})
+    labels = np.where(treated, "drug", "none")
+    model = CausalTree(1, split_price=0.0, **SIMPLE)
+    model.fit(frame, labels, -outcome, sample_weight=np.arange(400) % 3)
+    assert model.treatments_.tolist() == ["drug", "none"]
+    assert "side" in model.to_text()
+    assert model.predict(frame).shape == (400,)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"treatment": np.arange(60) % 3}, "treatment must have two labels"),
+        ({"treatment": np.zeros(60)}, "treatment must have two or more labels"),
+        ({"outcome": np.full(60, np.nan)}, "outcome must be finite"),
+        ({"propensity": 1.5}, "propensity must be > 0"),
+    ],
+)
+def test_bad_input_is_refused(change, words):
+    given = {"X": np.arange(120.0).reshape(60, 2), "treatment": np.arange(60) % 2, "outcome": np.arange(60.0)}
+    with pytest.raises(ValueError, match=words):
+        CausalTree(**SIMPLE).fit(**(given | change))
