@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from opttree.cli import beyond
 from opttree.cli.common import add_reading, check_place, go_on, is_other, names_in, parted, reading_of, task_of
 from opttree.methods.table import METHODS, make_estimator
 from opttree.runtime.escape import plain
@@ -20,9 +21,11 @@ def add_parsers(commands: Any) -> None:
     """Add the commands."""
     fit = commands.add_parser("fit", help="train a tree or a forest on a CSV or Parquet file and save it")
     fit.add_argument("data", metavar="DATA")
-    fit.add_argument("--target", required=True, metavar="COLUMN", help="column to predict")
+    several = "column to predict; of policies the columns of rewards, of survival times EVENT,TIME"
+    fit.add_argument("--target", required=True, metavar="COLUMN", help=several)
     fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help="tao is tao-c; default %(default)s")
-    fit.add_argument("--task", choices=("regression", "classification"), help="default: by the target")
+    tasks = ("regression", "classification", *beyond.TASKS)
+    fit.add_argument("--task", choices=tasks, help="default: by the target, of one column")
     tree_options(fit, "auto")
     fit.add_argument("--out", required=True, metavar="MODEL", help="model file, .json or .npz")
     share = "share of the rows held out to test the model, which does not see them; default %(default)s; 0: none"
@@ -128,6 +131,9 @@ def _fit(args: argparse.Namespace) -> None:
         raise ValueError(f"--test must be at least 0 and below 1; got {args.test}")
     categorical = names_in(args.categorical)
     reading = reading_of(args, args.data, text=categorical)
+    if args.task in beyond.TASKS:
+        _fit_beyond(args, reading, categorical)
+        return
     X, y = parted(args, reading)
     task = task_of(args, y)
     method = fit_methods()[args.method]
@@ -173,6 +179,28 @@ def _fit(args: argparse.Namespace) -> None:
             print(f"opttree: look again: the model uses {plain(column.name)!r}, which {note}", file=sys.stderr)
     for doubt in doubts(task, scores, X, y.to_numpy(), held_out):
         print(f"opttree: look again: {doubt}", file=sys.stderr)
+
+
+def _fit_beyond(args: argparse.Namespace, reading: Any, categorical: list[str]) -> None:
+    """Train a model of a task whose target has several columns."""
+    from opttree.model import files as io
+    from opttree.runtime.interrupts import InterruptedFitWarning
+    from opttree.tables.checks import TableWarning
+
+    names = beyond.targets_of(args, reading.frame)
+    X, y = reading.frame.drop(columns=names), beyond.outcomes(args.task, reading.frame[names])
+    options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "categorical_features": categorical}
+    model = beyond.model_of(args, **options)
+    print(_report(reading, None, categorical), flush=True)
+    go_on(args)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InterruptedFitWarning)
+        warnings.simplefilter("ignore", TableWarning)
+        train, held_out, seconds = beyond.fitted(args, model, X, y)
+    io.save(model, args.out, target="action" if args.task == "policy" else "risk", form=reading.form)
+    print(f"{beyond.said(args, model, train, held_out)}, {seconds:.2f} s")
+    print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
+    print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))
 
 
 def _size(model: Any) -> str:

@@ -13,7 +13,9 @@ from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
 from opttree.estimators.steps.model import raw_with_training
 from opttree.estimators.steps.price import plain, solve_priced
+from opttree.estimators.steps.units import with_training
 from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement.constraints import MaxSplits
 from opttree.tables.encoder import as_array
@@ -41,10 +43,17 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """``tree_`` with centres in its leaves."""
-    tree = raw_with_training(fit, as_tree(outcome.result.tree))
-    inertia = float(fit.problem.mean_loss(as_tree(outcome.result.tree)) * fit.rows.weight.sum())
-    labels = tree.apply(fit.X) - tree.n_branches
-    return {"tree_": tree, "labels_": labels, "cluster_centers_": tree.values, "inertia_": inertia}
+    found = raw_with_training(fit, as_tree(outcome.result.tree))
+    k = found.n_leaves
+    tree = Tree(found.children, found.split_weights, found.b, np.eye(k), classes=np.arange(k))
+    tree = with_training(tree, fit.X, fit.rows.weight)
+    labels = tree.apply(fit.X).astype(np.intp) - tree.n_branches
+    return {
+        "tree_": tree,
+        "labels_": labels,
+        "cluster_centers_": found.values,
+        "inertia_": float(fit.problem.mean_loss(as_tree(outcome.result.tree)) * fit.rows.weight.sum()),
+    }
 
 
 @dataclass(eq=False, repr=False)
@@ -57,7 +66,7 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
     Attributes
     ----------
     tree_ : opttree.Tree
-        The tree; its leaves hold the centres.
+        The tree; its classes are the clusters.
     labels_ : ndarray of int of shape (n,)
         Cluster of each training row.
     cluster_centers_ : ndarray of shape (k, p)
@@ -146,7 +155,9 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
         ndarray of int of shape (n,)
             Numbers of clusters, 0 to k - 1.
         """
-        return self.apply(X).astype(np.intp) - self.tree_.n_branches
+        Z = self._validated(X)
+        labels: NDArray[np.intp] = self.tree_.predict(Z)
+        return labels
 
     def score(self, X: Any, y: None = None) -> float:
         """Minus the sum of squared distances of rows to the centres of their clusters.
@@ -164,7 +175,7 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
             At most 0.
         """
         Z = self._validated(X)
-        return -float(np.sum(np.square(Z - self.tree_.predict(Z))))
+        return -float(np.sum(np.square(Z - self.cluster_centers_[self.tree_.predict(Z)])))
 
     if TYPE_CHECKING:
         labels_: NDArray[np.intp]

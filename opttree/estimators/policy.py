@@ -14,6 +14,7 @@ from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
 from opttree.estimators.recipe import Floats, Recipe
 from opttree.estimators.scores import as_numbers, scores
 from opttree.estimators.steps.price import plain, solve_priced
+from opttree.model.tree import replace
 from opttree.runtime.options import option
 from opttree.statement.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
@@ -151,7 +152,7 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
 
     def _actions(self, X: Any) -> NDArray[Any]:
         Z = self._validated(X)
-        actions: NDArray[Any] = self.tree_.predict(Z)
+        actions: NDArray[Any] = np.argmax(self.tree_.outputs(Z), axis=1)
         return actions
 
     def score(self, X: Any, rewards: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -188,7 +189,7 @@ class DRPolicyTree(PolicyTree):
     classes_ : ndarray of int of shape (K,)
         The actions, numbers of ``treatments_``.
     treatments_ : ndarray of shape (K,)
-        The treatments, sorted; the tree chooses among their numbers, `predict` gives the treatments.
+        The treatments, sorted: the classes of the tree.
     scores_ : ndarray of shape (n, K)
         The estimated rewards of the training rows.
 
@@ -254,6 +255,7 @@ class DRPolicyTree(PolicyTree):
         )
         super().fit(X, found, sample_weight)
         self.scores_, self.treatments_ = found, np.unique(np.asarray(T))
+        self.tree_ = replace(self.tree_, classes=self.treatments_)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -31,7 +31,7 @@ _Fitted: Any = TreeEstimator if TYPE_CHECKING else object  # what the mixin is c
 PRIOR = 2.0  # events at the hazard of all rows that each leaf has beside its own (chosen on colon, acath, drawn data)
 PRIOR_ROWS = 30.0  # rows of a leaf's own hazard ratio that the course of its hazard has beside its own (likewise)
 HALF = 0.5  # events that a leaf of a forest has beside its own
-SLOPES = np.linspace(0.0, 3.0, 61)  # of scores of a forest
+SLOPES = np.linspace(0.05, 3.0, 60)  # of scores of a forest
 BEFORE = 1e-9  # of the least hazard: that of rows lost from sight before the first event
 
 
@@ -348,7 +348,9 @@ def _forest(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
         slope = SLOPES[int(np.argmax(likelihoods))]
         levels = breslow(levels, event, hazard, weight, slope * ratio)
     return {
-        "forest_": fit.scaling.unscale(forest).with_spread(spread(fit.X, fit.rows.weight)),
+        "forest_": forest.unscale(fit.scaling.x_mean, fit.scaling.x_scale, 0.0, slope).with_spread(
+            spread(fit.X, fit.rows.weight)
+        ),
         "slope_": slope,
         "unique_times_": times,
         "baseline_": levels,
@@ -365,13 +367,13 @@ class SurvivalForest(SurvivalModel, ForestModel):  # type: ignore[misc]
     Attributes
     ----------
     forest_ : opttree.Forest
-        The forest; its leaves hold logarithms of hazard ratios.
+        The forest; its leaves hold logarithms of hazard ratios, times the slope.
     slope_ : float
-        Factor of the forest's answers, the one of the highest partial likelihood on rows that trees have not seen.
+        The factor of the highest partial likelihood on rows that trees have not seen.
     unique_times_ : ndarray of shape (T,)
         Times of the training events.
     baseline_ : ndarray of shape (T,)
-        Cumulative hazard of a row of risk 1 at these times, by Breslow's estimator on these rows.
+        Cumulative hazard of a row of risk 0 at these times, by Breslow's estimator on these rows.
     result_ : solvers.Result
         Result of the run.
 
@@ -416,7 +418,7 @@ class SurvivalForest(SurvivalModel, ForestModel):  # type: ignore[misc]
     )
 
     def predict(self, X: Any) -> Floats:
-        """Risk of each row: its hazard relative to the baseline.
+        """Risk of each row: the logarithm of its hazard relative to the baseline.
 
         Parameters
         ----------
@@ -426,13 +428,12 @@ class SurvivalForest(SurvivalModel, ForestModel):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n,)
-            Hazard ratios, > 0.
+            Logarithms of hazard ratios.
         """
-        risks: Floats = np.exp(self.slope_ * super().predict(X))
-        return risks
+        return super().predict(X)
 
     def _hazards(self, X: Any) -> Floats:
-        hazards: Floats = self.predict(X)[:, None] * self.baseline_
+        hazards: Floats = np.exp(self.predict(X))[:, None] * self.baseline_
         return hazards
 
     if TYPE_CHECKING:

@@ -314,3 +314,30 @@ def test_a_picture_that_cannot_be_drawn_leaves_nothing(saved, tmp_path, capsys):
     assert main(["show", str(saved / "model.json"), "--png", str(tmp_path / "absent" / "tree.png")]) == 2
     assert main(["show", str(saved / "model.json"), "--png", str(tmp_path / "tree.xyz")]) == 2
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_policies_and_survival_times_are_fitted(tmp_path, capsys, rng):
+    X = rng.normal(size=(300, 2))
+    table = pd.DataFrame({"a": X[:, 0], "kind": np.where(X[:, 1] > 0, "u", "v"), "r0": X[:, 0], "r1": -X[:, 0]})
+    table["event"], table["time"] = X[:, 1] < 1.0, rng.exponential(np.exp(-X[:, 0]))
+    table.drop(columns=["event", "time"]).to_csv(tmp_path / "rewards.csv", index=False)
+    table.drop(columns=["r0", "r1"]).to_csv(tmp_path / "times.csv", index=False)
+    data = {"policy": "rewards.csv", "survival": "times.csv"}
+    for task, target, method in (
+        ("policy", "r0,r1", []),
+        ("survival", "event,time", []),
+        ("survival", "event,time", ["--method", "forest", "--depth", "3"]),
+    ):
+        command = ["fit", str(tmp_path / data[task]), "--task", task, "--target", target, "--time-limit", "4", *method]
+        assert main([*command, "--out", str(tmp_path / "model.json")]) == 0
+        words = capsys.readouterr().out
+        assert ("held-out mean reward" if task == "policy" else "held-out C index") in words
+        assert opttree.load(tmp_path / "model.json").predict(table[["a", "kind"]]).shape == (300,)
+    for task, target, words in (
+        ("policy", "r0", "two or more rewards"),
+        ("policy", "r0,nothing", "must be columns of"),
+        ("survival", "time", "EVENT,TIME"),
+    ):
+        command = ["fit", str(tmp_path / data[task]), "--task", task, "--target", target]
+        assert main([*command, "--out", str(tmp_path / "model.json")]) == 2
+        assert words in capsys.readouterr().err
