@@ -20,6 +20,7 @@ from opttree.problems.smooth.blocks import in_blocks
 from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
 from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
+from solvers.initial.cart import features_in_time
 from solvers.tao.tao import TAO
 
 Singles = NDArray[np.float32]
@@ -27,7 +28,6 @@ CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many para
 CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
-SORTING = 1e-8  # seconds of scikit-learn's tree, on a busy machine, per row, feature, level and halving of the rows
 MOST_COLUMNS = 400  # beyond which trees of constant leaves are `TAO`'s, whose nodes look at some columns at a time
 WIDE_LASSO = 0.01  # on splits and leaves of those trees, where the options leave it open
 
@@ -350,21 +350,17 @@ def scikit_tree(
     max_features: float = CART_FEATURES,
 ) -> Tree:
     """scikit-learn's tree on a sample; each split is the best over a random subset of the features, for classes of a
-    sparse table by default over the square root of their number, and over fewer where time is short: scikit-learn does
-    not look at the clock.
+    sparse table by default over the square root of their number, and over fewer where time is short.
     """
     if shared.by_root and splitter == "best":
         max_features = max(round(math.sqrt(shared.rows.shape[1])), 1)
     from sklearn.tree import DecisionTreeRegressor
 
-    wanted, p = shared.options.max_features or max_features, shared.rows.shape[1]
-    in_time = seconds_left() / (SORTING * rows.size * np.log2(rows.size + 1.0) * min(depth, np.log2(rows.size + 1.0)))
-    if in_time < (wanted * p if isinstance(wanted, float) else wanted):
-        wanted = max(int(in_time), 1)
+    wanted = shared.options.max_features or max_features
     model = DecisionTreeRegressor(
         max_depth=depth,
         splitter=splitter,
-        max_features=wanted,
+        max_features=features_in_time(rows.size, shared.rows.shape[1], depth, wanted),
         min_samples_leaf=max(shared.min_leaf, fewest),
         random_state=int(rng.integers(2**31 - 1)),
         monotonic_cst=shared.options.monotone,

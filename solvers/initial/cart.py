@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
+from opttree.runtime.clock import seconds_left
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.numbers import NUMBERS
@@ -23,6 +24,21 @@ def is_some(number: Any) -> bool:
     return bool((isinstance(number, (int, np.integer)) and number >= 1) or 0.0 < number <= 1.0)
 
 
+SORTING = 1e-8  # seconds of scikit-learn's tree, on a busy machine, per row, feature, level and halving of the rows
+
+
+def features_in_time(n: int, p: int, depth: int, wanted: float | str | None) -> float | str | None:
+    """``max_features`` of scikit-learn's tree: what is ``wanted``, or fewer where the run's time is short, since it
+    does not look at the clock.
+    """
+    halvings = np.log2(n + 1.0)
+    most = seconds_left() / (SORTING * n * halvings * min(depth, halvings))
+    count = p if wanted is None else p**0.5 if isinstance(wanted, str) else wanted
+    if isinstance(wanted, float):
+        count = wanted * p
+    return wanted if most >= count else max(int(most), 1)
+
+
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
 CLOSE = 1e-7  # values that scikit-learn takes for equal
 
@@ -32,7 +48,8 @@ class CartInit(Initial):
     """scikit-learn's greedy axis-aligned tree to the depth limit, criterion by the loss, on sparse tables the squared
     one in place of the absolute one; leaves are refitted.
 
-    Columns of a problem of axis-aligned splits go in as ranks where single precision would not tell values apart.
+    Columns of a problem of axis-aligned splits go in as ranks where single precision would not tell values apart. Where
+    a time limit is too short for all features, each split looks at some of them, at random.
 
     See Also
     --------
@@ -90,7 +107,7 @@ class CartInit(Initial):
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
-            max_features=self.max_features,
+            max_features=features_in_time(problem.n_samples, problem.n_features, problem.depth, self.max_features),
             splitter=self.splitter,
             random_state=int(rng.integers(2**31 - 1)),
         )
