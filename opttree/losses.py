@@ -12,6 +12,7 @@ from opttree.statement.losses import (
     Quantile as Quantile,
     Squared as Squared,
     ZeroOne as ZeroOne,
+    check_loss as check_loss,
     weighted_quantile as weighted_quantile,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "Quantile",
     "Squared",
     "ZeroOne",
+    "check_loss",
     "weighted_quantile",
 ]

@@ -8,6 +8,7 @@ from importlib import import_module as _import
 from pkgutil import iter_modules as _modules
 
 from opttree.statement.losses.base import NAMED, Loss
+from opttree.statement.losses.check import check_loss
 from opttree.statement.losses.costs import ActionCost
 from opttree.statement.losses.named import Absolute, Log, Squared, ZeroOne
 from opttree.statement.losses.positive import Exponential, Gamma, Poisson
@@ -29,5 +30,6 @@ __all__ = [
     "Quantile",
     "Squared",
     "ZeroOne",
+    "check_loss",
     "weighted_quantile",
 ]
