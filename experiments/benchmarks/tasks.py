@@ -1,5 +1,6 @@
 """What the exact search proves beyond prediction, beside other programs: survival times on the sets that
-scikit-survival bundles, effects of a treatment on drawn data, clusters beside k-means, F1 beside pystreed.
+scikit-survival bundles, effects of a treatment on drawn data, clusters beside k-means, paths whose costs are predicted,
+F1 beside pystreed.
 
 Folds and draws are the same for all. Nothing is tuned by test rows: sizes of our trees are chosen by inner folds; those
 of scikit-survival are its defaults, and of depth 3 with as many rows in a leaf as ours.
@@ -11,6 +12,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.benchmarks.common import Row, script
-from opttree import CausalTree, KMeansTree, SurvivalForest, SurvivalTree, TreeProblem, causal, survival
-from solvers import Ratio, solve
+from opttree import CausalTree, KMeansTree, PolicyTree, SurvivalForest, SurvivalTree, TreeProblem, causal, survival
+from solvers import BranchAndBound, Ratio, solve
 
 SURVIVAL = ("veterans_lung_cancer", "gbsg2", "whas500", "breast_cancer", "bmt", "cgvhd", "aids", "flchain")
 INSTANCES = ("tic-tac-toe", "yeast", "diabetes", "primary-tumor", "kr-vs-kp", "hypothyroid")
@@ -178,17 +180,68 @@ def of_ratios() -> Iterator[Row]:
             }
 
 
+def paths(size: int) -> np.ndarray:
+    """(K, E) the edges of all shortest paths through a grid of ``size`` x ``size`` nodes, as 0 and 1."""
+    steps = size - 1
+    found = []
+    for right in combinations(range(2 * steps), steps):
+        used, row, column = np.zeros(2 * size * steps), 0, 0
+        for k in range(2 * steps):
+            if k in right:
+                used[row * steps + column] = 1.0
+                column += 1
+            else:
+                used[size * steps + column * steps + row] = 1.0
+                row += 1
+        found.append(used)
+    return np.array(found)
+
+
+def of_decisions(draws: int) -> Iterator[Row]:
+    """Extra cost of paths over the best ones, on new rows: by trees of costs of paths, and by trees of costs of edges.
+
+    The generator of Elmachtoub and Grigas, "Smart predict, then optimize" (2022): 200 rows of five features, edges of
+    a grid of 4 x 4 nodes whose costs are polynomials of a degree, with noise of a quarter.
+    """
+    decisions = paths(4)
+    for degree, depth in ((2, 1), (2, 2), (6, 1), (6, 2)):
+        extra: dict[str, list[float]] = {}
+        for seed in range(draws):
+            rng = np.random.default_rng(seed)
+            B = rng.integers(2, size=(decisions.shape[1], 5))
+
+            def rows(n: int, rng: np.random.Generator = rng, B: np.ndarray = B) -> tuple[np.ndarray, np.ndarray]:
+                X = rng.normal(size=(n, 5))
+                edges = ((X @ B.T) / np.sqrt(5.0) + 3.0) ** degree / 3.5**degree + 1.0  # noqa: B023 (used at once)
+                return X, edges * rng.uniform(0.75, 1.25, size=edges.shape)
+
+            (X, edges), (X_test, new) = rows(200), rows(5000)
+            costs, new_costs = edges @ decisions.T, new @ decisions.T
+            squared = solve(TreeProblem(X, edges, depth, "axis", min_leaf=5), BranchAndBound()).tree
+            chosen = {
+                "costs of paths": PolicyTree(depth, min_samples_leaf=5, solver="bnb").fit(X, -costs).predict(X_test),
+                "squared loss of edges": np.argmin(squared.predict(X_test) @ decisions.T, axis=1),
+            }
+            best = new_costs.min(axis=1).mean()
+            for label, action in chosen.items():
+                paid = new_costs[np.arange(len(action)), action].mean()
+                extra.setdefault(label, []).append(paid / best - 1.0)
+        for label, values in extra.items():
+            yield {"degree": degree, "depth": depth, "tree of": label, "extra cost": float(np.mean(values))}
+
+
 @script
 def main(
-    what: Annotated[str, "survival, effects, clusters or ratios"],
+    what: Annotated[str, "survival, effects, clusters, decisions or ratios"],
     names: Annotated[tuple[str, ...], "sets of survival"] = SURVIVAL,
-    draws: Annotated[int, "of effects"] = 10,
+    draws: Annotated[int, "of effects and decisions"] = 10,
 ) -> Iterator[Row]:
     warnings.simplefilter("ignore")
     parts = {
         "survival": lambda: of_survival(names),
         "effects": lambda: of_effects(draws),
         "clusters": of_clusters,
+        "decisions": lambda: of_decisions(draws),
         "ratios": of_ratios,
     }
     yield from parts[what]()
