@@ -113,7 +113,7 @@ class CausalTree(RegressorMixin, ProvedTree):
     split_price: float | Literal["cv"] = option(
         "cv",
         """Price of a split, in units of the R-loss; "cv": the one that leaves the lowest R-loss on rows held out in
-        five folds, see ``split_price_`` and ``cv_results_``.""",
+        five folds, of two seconds each at most, see ``split_price_`` and ``cv_results_``.""",
         least=0,
     )
     min_samples_leaf: int | None = option(

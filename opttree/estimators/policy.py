@@ -77,7 +77,7 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
     split_price: float | Literal["cv"] = option(
         0.0,
         """Price of a split, in units of the mean reward; "cv": one that leaves the highest mean reward on rows held out
-        in five folds, see ``split_price_`` and ``cv_results_``.""",
+        in five folds, of two seconds each at most, see ``split_price_`` and ``cv_results_``.""",
         least=0,
     )
 

@@ -275,7 +275,7 @@ class SurvivalTree(SurvivalModel, ProvedTree):  # type: ignore[misc]
     split_price: float | Literal["cv"] = option(
         "cv",
         """Price of a split, in units of the mean deviance; "cv": the one that leaves the lowest deviance on rows held
-        out in five folds, see ``split_price_`` and ``cv_results_``.""",
+        out in five folds, of two seconds each at most, see ``split_price_`` and ``cv_results_``.""",
         least=0,
     )
 

@@ -153,3 +153,16 @@ def test_baselines_are_breslows():
     hazard = breslow(np.array([1.0, 3.0]), event, time, np.ones(3), score)
     np.testing.assert_allclose(hazard, [1 / 7, 1 / 7 + 1 / 4])
     assert partial_likelihood(event, time, np.ones(3), score) == pytest.approx(np.log(2 / 7))
+
+
+def test_scikit_survivals_scorers_take_them():
+    metrics = pytest.importorskip("sksurv.metrics")
+    X, y = drawn(300)
+    times = np.quantile(y["time"], [0.2, 0.4, 0.6])
+    for model in (SurvivalTree(2, random_state=0), SurvivalForest(20, random_state=0)):
+        brier = metrics.as_integrated_brier_score_scorer(model, times=times).fit(X, y)
+        assert -0.25 < brier.score(X, y) < 0.0
+        assert 0.5 < metrics.as_concordance_index_ipcw_scorer(model).fit(X, y).score(X, y) < 1.0
+        assert 0.5 < metrics.as_cumulative_dynamic_auc_scorer(model, times=times).fit(X, y).score(X, y) < 1.0
+        risk = model.fit(X, y).predict(X)
+        assert model.score(X, y) == pytest.approx(metrics.concordance_index_censored(y["event"], y["time"], risk)[0])

@@ -103,10 +103,10 @@ def halves(
 
 
 def path(problem: TreeProblem, tree: Tree) -> list[Tree]:
-    """A tree, and what is left as its weakest splits go, one by one, down to one leaf."""
+    """A tree, and what is left as its weakest splits go, one by one or a tenth of many, down to one leaf."""
     found = [problem.live(tree)]
-    while found[-1].n_branches:
-        found.append(with_splits(problem, found[-1], found[-1].n_branches - 1))
+    while most := found[-1].n_branches:
+        found.append(with_splits(problem, found[-1], most - 1 - most // 10))
     return found
 
 
