@@ -23,8 +23,12 @@ def targets_of(args: argparse.Namespace, frame: Any) -> list[str]:
         raise ValueError(f"--target must be EVENT,TIME for --task survival; got {args.target!r}")
     if len(names) < 2:
         raise ValueError(f"--target must be the columns of two or more rewards for --task policy; got {args.target!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"--target must be different columns; got {args.target!r}")
+    if args.device != "cpu":
+        raise ValueError(f"--device must be cpu for --task {args.task}; got {args.device!r}")
     blank = frame[names].isna().any(axis=1)
-    if blank.any():
+    if blank.any() and not args.skip_blank_targets:
         raise ValueError(f"target columns {args.target} must have no missing values; got {int(blank.sum())} rows")
     return names
 
@@ -33,10 +37,11 @@ def outcomes(task: str, table: Any) -> Any:
     """Rewards (n, K), or events and times (n,)."""
     from opttree.tables.survival import outcome
 
-    if task == "policy":
-        return table.to_numpy(np.float64)
-    event, when = (table.iloc[:, j].to_numpy(np.float64) for j in range(2))
-    return outcome(event, when)
+    try:
+        numbers = table.to_numpy(np.float64)
+    except ValueError as error:
+        raise ValueError(f"target columns must hold numbers, events 0 or 1; got {error}") from error
+    return numbers if task == "policy" else outcome(*numbers.T)
 
 
 def model_of(args: argparse.Namespace, **options: Any) -> Any:

@@ -188,7 +188,8 @@ def _fit_beyond(args: argparse.Namespace, reading: Any, categorical: list[str]) 
     from opttree.tables.checks import TableWarning
 
     names = beyond.targets_of(args, reading.frame)
-    X, y = reading.frame.drop(columns=names), beyond.outcomes(args.task, reading.frame[names])
+    frame = reading.frame.dropna(subset=names).reset_index(drop=True)
+    X, y = frame.drop(columns=names), beyond.outcomes(args.task, frame[names])
     options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "categorical_features": categorical}
     model = beyond.model_of(args, **options)
     print(_report(reading, None, categorical), flush=True)

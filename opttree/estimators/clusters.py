@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin, MultiOutputMixin
 
-from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
+from opttree.estimators.proved import ProvedTree, priced, solver_of
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
 from opttree.estimators.steps.model import raw_with_training
 from opttree.estimators.steps.price import plain, solve_priced
@@ -41,10 +41,29 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
     return {"constraints": (MaxSplits(min(options.n_clusters, options.max_leaf_nodes or options.n_clusters) - 1),)}
 
 
+def _unit(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Features about their means, in one unit, so that no square underflows."""
+    mean = np.average(Y, axis=0, weights=weight)
+    unit = float(np.abs(Y[weight > 0.0] - mean).max()) or 1.0
+    return mean, np.full(Y.shape[1], unit)
+
+
+def _numbers(X: Any) -> Floats:
+    """The features as numbers (n, p); ValueError for others."""
+    try:
+        table = np.asarray(as_array(X), np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must be a dense table of numbers; got {error}") from error
+    if np.isnan(table).any():
+        raise ValueError(f"X must have no missing values; got {int(np.isnan(table).sum())} NaN")
+    return table
+
+
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """``tree_`` with centres in its leaves."""
     found = raw_with_training(fit, as_tree(outcome.result.tree))
-    k = found.n_leaves
+    k, unit = found.n_leaves, float(fit.scaling.y_scale[0])
+    inertia = float(fit.problem.mean_loss(as_tree(outcome.result.tree)) * fit.rows.weight.sum()) * unit**2
     tree = Tree(found.children, found.split_weights, found.b, np.eye(k), classes=np.arange(k))
     tree = with_training(tree, fit.X, fit.rows.weight)
     labels = tree.apply(fit.X).astype(np.intp) - tree.n_branches
@@ -52,7 +71,7 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
         "tree_": tree,
         "labels_": labels,
         "cluster_centers_": found.values,
-        "inertia_": float(fit.problem.mean_loss(as_tree(outcome.result.tree)) * fit.rows.weight.sum()),
+        "inertia_": inertia,
     }
 
 
@@ -74,11 +93,12 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
     inertia_ : float
         Weighted sum of squared distances of the training rows to their centres.
     bound_, gap_ : float or None
-        Proved lower bound on the mean squared distance, and relative gap; None of "tao".
+        Proved lower bound on ``result_.objective``, and relative gap; None of "tao".
     is_optimal_ : bool
         Whether it is proved that no tree of the options has a smaller one, within ``gap``.
     result_ : solvers.Result
-        Result of the run.
+        Result of the run. Its objective is the mean squared distance, in units of the largest size of a feature about
+        its mean.
 
     See Also
     --------
@@ -101,7 +121,7 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
     recipe = Recipe(
         solver=solver_of,
         terms=_terms,
-        outputs=unscaled,
+        outputs=_unit,
         restate=priced,
         solve=solve_priced(plain),
         model=_model,
@@ -140,7 +160,7 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
         ValueError
             For bad input or options, in one sentence, before any work starts.
         """
-        return super().fit(X, np.asarray(as_array(X), np.float64), sample_weight)
+        return super().fit(X, _numbers(X), sample_weight)
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Cluster of each row.
@@ -175,7 +195,7 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
             At most 0.
         """
         Z = self._validated(X)
-        return -float(np.sum(np.square(Z - self.cluster_centers_[self.tree_.predict(Z)])))
+        return -float(np.sum(np.square(_numbers(X) - self.cluster_centers_[self.tree_.predict(Z)])))
 
     if TYPE_CHECKING:
         labels_: NDArray[np.intp]

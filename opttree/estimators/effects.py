@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 
-from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
+from opttree.estimators.proved import ProvedTree, priced, solver_of
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
 from opttree.estimators.scores import as_numbers, residuals
 from opttree.estimators.steps.price import plain, solve_priced
@@ -20,8 +20,12 @@ from opttree.estimators.tasks import check_coverage
 from opttree.model.convert import as_tree
 from opttree.model.tree import replace
 from opttree.runtime.options import option
+from opttree.tables.checks import as_given
+from opttree.tables.encoding import rows_of
 from opttree.tables.row_weights import check_sample_weight
+from opttree.tables.weights import check_weight
 
+LEAST_FIT = 20  # rows of a fit
 LEAST_ROWS = 5  # that estimate the effect of a leaf
 
 
@@ -32,7 +36,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """``tree_`` with the effects of its leaves, and their standard errors, by the rows that are for them."""
-    X, y, (weight, _shares) = fit.X, fit.rows.y, options._estimating
+    X, y, (weight, labels) = fit.X, fit.rows.y, options._estimating
     tree = raw_tree(fit.scaling, as_tree(outcome.result.tree), fit.problem, X[fit.rows.weight > 0.0])
     used = weight > 0.0
     while True:
@@ -47,7 +51,8 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     mass = np.bincount(leaf, w, minlength=tree.n_leaves)
     effects = np.bincount(leaf, w * effect, minlength=tree.n_leaves) / mass
     errors = np.sqrt(np.bincount(leaf, np.square(w * (effect - effects[leaf])), minlength=tree.n_leaves)) / mass
-    return {"tree_": with_training(replace(tree, values=effects[:, None]), X, weight), "standard_errors_": errors}
+    filled = with_training(replace(tree, values=effects[:, None]), X, weight)
+    return {"tree_": filled, "standard_errors_": errors, "treatments_": labels}
 
 
 @dataclass(eq=False, repr=False)
@@ -76,7 +81,8 @@ class CausalTree(RegressorMixin, ProvedTree):
         Whether it is proved that no tree of the options has a lower R-loss on the rows that find the tree, with the
         price of its splits and within ``gap``.
     result_ : solvers.Result
-        Result of the run on these rows. Its objective is the mean R-loss, weighted, plus the price of splits.
+        Result of the run on these rows. Its objective is the R-loss relative to that of one effect, plus the price of
+        splits.
 
     See Also
     --------
@@ -103,17 +109,15 @@ class CausalTree(RegressorMixin, ProvedTree):
     (True, True)
     """
 
-    recipe = Recipe(
-        solver=solver_of, terms=_terms, outputs=unscaled, restate=priced, solve=solve_priced(plain), model=_model
-    )
+    recipe = Recipe(solver=solver_of, terms=_terms, restate=priced, solve=solve_priced(plain), model=_model)
     loss = "squared"
 
     max_depth: int = option(3, "Largest depth.", least=1)
     _: KW_ONLY
     split_price: float | Literal["cv"] = option(
         "cv",
-        """Price of a split, in units of the R-loss; "cv": the one that leaves the lowest R-loss on rows held out in
-        five folds, of two seconds each at most, see ``split_price_`` and ``cv_results_``.""",
+        """Price of a split, in units of the R-loss of one effect; "cv": the one that leaves the lowest R-loss on rows
+        held out in five folds, of two seconds each at most, see ``split_price_`` and ``cv_results_``.""",
         least=0,
     )
     min_samples_leaf: int | None = option(
@@ -138,6 +142,8 @@ class CausalTree(RegressorMixin, ProvedTree):
     ) -> Self:
         """Find the tree, and estimate the effects of its leaves.
 
+        Models of outcomes and treatments are fitted first, without regard to the time limit and to weights.
+
         Parameters
         ----------
         X : array-like or table of shape (n, p)
@@ -159,21 +165,33 @@ class CausalTree(RegressorMixin, ProvedTree):
         Raises
         ------
         ValueError
-            For bad input or options, in one sentence, before any work starts.
+            For bad input or options, in one sentence.
         """
         self.check_options()
-        rng = check_random_state(self.random_state)
-        y, t, labels = self._residuals(X, treatment, outcome, propensity, rng.randint(2**31 - 1))
-        weight = check_sample_weight(sample_weight, y) * np.square(t)
+        given = check_sample_weight(sample_weight, np.asarray(outcome))
+        check_weight(given)
+        rng, used = check_random_state(self.random_state), given > 0.0
+        if np.count_nonzero(used) < LEAST_FIT:
+            raise ValueError(f"X must have {LEAST_FIT} rows of positive weight or more; got {np.count_nonzero(used)}")
+        if propensity is not None and np.ndim(propensity) == 1 and len(np.asarray(propensity)) == used.size:
+            propensity = np.asarray(propensity)[used]
+        parts = self._residuals(
+            rows_of(as_given(X), np.flatnonzero(used)),
+            np.asarray(treatment)[used],
+            np.asarray(outcome)[used],
+            propensity,
+            rng.randint(2**31 - 1),
+        )
+        y, t, labels = np.zeros(used.size), np.ones(used.size), parts[2]
+        y[used], t[used] = parts[:2]
+        weight = given * np.square(t)
         finding, estimating = weight.copy(), weight.copy()
         if self.honest:
-            used = rng.permutation(np.flatnonzero(weight > 0.0))
-            finding[used[: used.size // 2]] = 0.0
-            estimating[used[used.size // 2 :]] = 0.0
+            order = rng.permutation(np.flatnonzero(used))
+            finding[order[: order.size // 2]] = 0.0
+            estimating[order[order.size // 2 :]] = 0.0
         self._estimating = estimating, labels
-        super().fit(X, y / t, finding)
-        self.treatments_ = labels
-        return self
+        return super().fit(X, y / t, finding)
 
     def _residuals(
         self, X: Any, treatment: ArrayLike, outcome: ArrayLike, propensity: ArrayLike | None, seed: int
@@ -234,7 +252,7 @@ class CausalTree(RegressorMixin, ProvedTree):
         Parameters
         ----------
         X : array-like or table of shape (n, p)
-            Rows that were not in training.
+            Rows that were not in training, with as many of each treatment as there are folds.
         treatment : array-like of shape (n,)
             Their treatments.
         outcome : array-like of shape (n,)
@@ -248,7 +266,9 @@ class CausalTree(RegressorMixin, ProvedTree):
             At most 1; 0 for the best single effect, below 0 for effects that are worse than it.
         """
         effects = self.predict(X)
-        y, t, _labels = self._residuals(X, treatment, outcome, propensity, 0)
+        y, t, labels = self._residuals(X, treatment, outcome, propensity, 0)
+        if not np.array_equal(labels, self.treatments_):
+            raise ValueError(f"treatment must have the labels {self.treatments_.tolist()}; got {labels.tolist()}")
         best = float(np.sum(t * y) / np.sum(t * t))
         return 1.0 - float(np.sum(np.square(y - effects * t)) / np.sum(np.square(y - best * t)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace as replace_recipe
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -11,13 +11,15 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
-from opttree.estimators.recipe import Floats, Recipe
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
 from opttree.estimators.scores import as_numbers, scores
+from opttree.estimators.steps.model import single_tree
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.model.tree import replace
 from opttree.runtime.options import option
 from opttree.statement.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
+from opttree.tables.weights import check_weight
 
 
 @dataclass(eq=False, repr=False)
@@ -178,6 +180,13 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
         classes_: NDArray[np.intp]
 
 
+def _of_treatments(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
+    """``tree_`` with treatments for classes, and the scores."""
+    found, labels = options._scored
+    fitted = single_tree(options, fit, outcome)
+    return {"tree_": replace(fitted["tree_"], classes=labels), "scores_": found, "treatments_": labels}
+
+
 @dataclass(eq=False, repr=False)
 class DRPolicyTree(PolicyTree):
     """A policy tree from treatments and outcomes: `PolicyTree` on doubly robust scores.
@@ -212,6 +221,8 @@ class DRPolicyTree(PolicyTree):
     [1, 0]
     """
 
+    recipe = replace_recipe(PolicyTree.recipe, model=_of_treatments)
+
     _: KW_ONLY
     method: Literal["dr", "ipw", "dm"] = option("dr", "The scores, see `opttree.causal.scores`.")
     outcome_model: Any = option(None, "A regressor of outcomes, see `opttree.causal.scores`.")
@@ -221,7 +232,7 @@ class DRPolicyTree(PolicyTree):
     def fit(  # type: ignore[override]
         self, Y: ArrayLike, T: ArrayLike, *, X: Any, W: Any = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Estimate the scores, and find the tree of the highest mean score.
+        """Estimate the scores, without regard to the time limit, and find the tree of the highest mean score.
 
         Parameters
         ----------
@@ -242,6 +253,7 @@ class DRPolicyTree(PolicyTree):
             The fitted estimator.
         """
         table = as_numbers(X, Y) if W is None else np.column_stack([as_numbers(X, Y), as_numbers(W, Y)])
+        check_weight(check_sample_weight(sample_weight, np.asarray(Y)))
         seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
         found = scores(
             table,
@@ -253,10 +265,8 @@ class DRPolicyTree(PolicyTree):
             propensity_model=self.propensity_model,
             random_state=seed,
         )
-        super().fit(X, found, sample_weight)
-        self.scores_, self.treatments_ = found, np.unique(np.asarray(T))
-        self.tree_ = replace(self.tree_, classes=self.treatments_)
-        return self
+        self._scored = found, np.unique(np.asarray(T))
+        return super().fit(X, found, sample_weight)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Treatment of each row.

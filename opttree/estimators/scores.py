@@ -12,6 +12,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from opttree.tables.checks import TableWarning, as_given
 from opttree.tables.encoder import TableEncoder, as_array, needs_encoding
+from opttree.wide.sparse import is_given_sparse
 
 __all__ = ["residuals", "scores"]
 
@@ -187,8 +188,12 @@ def residuals(
         raise ValueError(f"treatment must have two labels; got {labels.size}")
     e = np.zeros(len(y))
     if propensity is not None:
-        second = np.broadcast_to(np.asarray(propensity, np.float64), y.shape)
-        e = _known(np.column_stack([1.0 - second, second]), len(y), 2)[:, 1]
+        second = np.asarray(propensity, np.float64)
+        if second.shape not in ((), y.shape):
+            raise ValueError(f"propensity must be a number, or one for each row; got shape {second.shape}")
+        if not np.all((second > 0.0) & (second < 1.0)):
+            raise ValueError(f"propensity must be > 0 and < 1; got {second.min():g} to {second.max():g}")
+        e = np.broadcast_to(second, y.shape).copy()
     regressor, classifier = _models(outcome_model, propensity_model, random_state)
     expected = np.zeros(len(y))
     for train, test in StratifiedKFold(cv, shuffle=True, random_state=random_state).split(table, code):
@@ -200,6 +205,8 @@ def residuals(
 
 def as_numbers(X: Any, outcome: Any) -> Floats:
     """The features of a table as numbers (n, p) for the models; arrays of numbers as they are."""
+    if is_given_sparse(X):
+        raise ValueError("X must be dense; got a sparse table")
     X = as_given(X)
     if not needs_encoding(X, "from_dtype"):
         return np.asarray(as_array(X), np.float64)
@@ -224,7 +231,13 @@ def _checked(
     """Features, outcomes, sorted labels of treatments, and their numbers; ValueError for what is none."""
     table = np.asarray(X, np.float64)
     y = np.asarray(outcome, np.float64)
-    labels, code = np.unique(np.asarray(treatment), return_inverse=True)
+    given = np.asarray(treatment)
+    if given.dtype.kind in "fO" and any(label is None or label != label for label in given.ravel().tolist()):
+        raise ValueError("treatment must have no missing values; got some")
+    try:
+        labels, code = np.unique(given, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"treatment must hold labels of one kind; got {error}") from error
     if table.ndim != 2 or code.shape != (len(table),) or y.shape != (len(table),):
         shapes = f"{table.shape}, {code.shape} and {y.shape}"
         raise ValueError(f"X must be (n, p), treatment and outcome (n,); got shapes {shapes}")

@@ -26,12 +26,14 @@ from opttree.statement import TreeProblem
 from opttree.statement.losses import Exponential, Loss
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.survival import Flags, StepFunction, at_risk, concordance, deaths, nelson_aalen, parts, steps_at
+from opttree.tables.weights import check_weight
 
 _Fitted: Any = TreeEstimator if TYPE_CHECKING else object  # what the mixin is combined with
 PRIOR = 2.0  # events at the hazard of all rows that each leaf has beside its own (chosen on colon, acath, drawn data)
 PRIOR_ROWS = 30.0  # rows of a leaf's own hazard ratio that the course of its hazard has beside its own (likewise)
 HALF = 0.5  # events that a leaf of a forest has beside its own
 SLOPES = np.linspace(0.05, 3.0, 60)  # of scores of a forest
+FEW_EVENTS = 10  # in rows that trees have not seen, below which the slope is 1
 BEFORE = 1e-9  # of the least hazard: that of rows lost from sight before the first event
 
 
@@ -65,6 +67,7 @@ class SurvivalModel(RegressorMixin, _Fitted):
         """
         event, time = parts(y)
         weight = check_sample_weight(sample_weight, time)
+        check_weight(weight)
         times, hazard = nelson_aalen(event, time, weight)
         if not times.size:
             raise ValueError("y must have an event in a row of positive weight; got none")
@@ -335,22 +338,21 @@ def _grown(options: Estimator, fit: Fit) -> Outcome:
 def _forest(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """``forest_`` of logarithms of hazard ratios; the slope and the baseline that fit rows which trees did not see."""
     forest, (times, levels) = as_forest(outcome.result.tree, 1), options._event_times
-    slope, weight, signed = 1.0, fit.problem.n_samples * fit.problem.w, fit.problem.Y[:, 0]
+    problem, slope = fit.problem, 1.0
+    event, hazard, weight = problem.Y[:, 0] > 0.0, np.abs(problem.Y[:, 0]), problem.n_samples * problem.w
+    score = forest.outputs(problem.X)[:, 0]
     if forest.outside is not None:
-        seen = forest.outside[1] > 0
-        event, hazard, weight, ratio = (
-            signed[seen] > 0.0,
-            np.abs(signed[seen]),
-            weight[seen],
-            forest.outside[0][seen, 0],
-        )
-        likelihoods = [partial_likelihood(event, hazard, weight, candidate * ratio) for candidate in SLOPES]
-        slope = SLOPES[int(np.argmax(likelihoods))]
-        levels = breslow(levels, event, hazard, weight, slope * ratio)
+        means, counts = forest.outside
+        seen = counts > 0
+        score = np.where(seen, means[:, 0], score)
+        if np.count_nonzero(event & seen) >= FEW_EVENTS:
+            known = event[seen], hazard[seen], weight[seen]
+            likelihoods = [partial_likelihood(*known, candidate * score[seen]) for candidate in SLOPES]
+            slope = float(SLOPES[int(np.argmax(likelihoods))])
+    levels = breslow(levels, event, hazard, weight, slope * score)
+    scaled = forest.unscale(fit.scaling.x_mean, fit.scaling.x_scale, 0.0, slope)
     return {
-        "forest_": forest.unscale(fit.scaling.x_mean, fit.scaling.x_scale, 0.0, slope).with_spread(
-            spread(fit.X, fit.rows.weight)
-        ),
+        "forest_": scaled.with_spread(spread(fit.X, fit.rows.weight)),
         "slope_": slope,
         "unique_times_": times,
         "baseline_": levels,
@@ -369,11 +371,12 @@ class SurvivalForest(SurvivalModel, ForestModel):  # type: ignore[misc]
     forest_ : opttree.Forest
         The forest; its leaves hold logarithms of hazard ratios, times the slope.
     slope_ : float
-        The factor of the highest partial likelihood on rows that trees have not seen.
+        The factor of the highest partial likelihood on rows that trees have not seen; 1 for fewer than ten events.
     unique_times_ : ndarray of shape (T,)
         Times of the training events.
     baseline_ : ndarray of shape (T,)
-        Cumulative hazard of a row of risk 0 at these times, by Breslow's estimator on these rows.
+        Cumulative hazard of a row of risk 0 at these times, by Breslow's estimator with the answers of trees that have
+        not seen a row.
     result_ : solvers.Result
         Result of the run.
 

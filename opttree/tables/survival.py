@@ -43,11 +43,15 @@ def outcome(event: ArrayLike, time: ArrayLike) -> NDArray[Any]:
     >>> survival.outcome([True, False], [3.5, 7.0])["time"].tolist()
     [3.5, 7.0]
     """
-    seen, when = np.asarray(event), np.asarray(time, np.float64)
+    try:
+        seen, when = np.asarray(event), np.asarray(time, np.float64)
+        known = np.isin(seen, (0, 1))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"event and time must hold numbers, without blanks; got {error}") from error
     if seen.ndim != 1 or when.shape != seen.shape:
         raise ValueError(f"event and time must have one entry for each row; got shapes {seen.shape} and {when.shape}")
-    if not np.isin(seen, (0, 1)).all():
-        raise ValueError(f"event must be True or False, or 1 or 0; got {seen[~np.isin(seen, (0, 1))][0]!r}")
+    if not known.all():
+        raise ValueError(f"event must be True or False, or 1 or 0; got {seen[~known].tolist()[0]!r}")
     if not (np.isfinite(when).all() and (when >= 0.0).all()):
         raise ValueError(f"time must hold finite numbers >= 0; got {when[~(when >= 0.0) | ~np.isfinite(when)][0]:g}")
     found = np.empty(len(seen), dtype=[("event", "?"), ("time", "<f8")])
@@ -177,6 +181,8 @@ def concordance(y: Any, risk: ArrayLike) -> float:
     scores = np.asarray(risk, np.float64)
     if scores.shape != time.shape:
         raise ValueError(f"risk must have one number for each row of y, {time.size}; got shape {scores.shape}")
+    if not np.isfinite(scores).all():
+        raise ValueError(f"risk must hold finite numbers; got {scores[~np.isfinite(scores)][0]}")
     order = np.lexsort((event, -time))  # from the last time on; of equal times those lost from sight first
     event, time, scores = event[order], time[order], scores[order]
     known = np.empty(0)  # risks of the rows before a block, sorted

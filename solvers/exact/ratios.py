@@ -19,7 +19,7 @@ from solvers.core.driver import solve
 from solvers.core.result import Result, Termination, Verdict
 from solvers.exact.branch_and_bound import BranchAndBound
 
-CLOSE = 1e-9  # of a ratio, and of a share
+CLOSE = 1e-9  # relative, of a ratio or a multiplier
 ROUNDS = 60
 
 
@@ -36,6 +36,10 @@ class _Weighted(Solver):
         """Takes 0/1 loss of two classes, without penalties."""
         if problem.loss_function.name != "zero_one" or problem.n_outputs != 2:
             return "it needs loss='zero_one' and two classes, of which the second is the positive one"
+        if self.solver.makes_forests:
+            return f"it needs single trees, and {self.solver.brief()} makes forests"
+        if (reason := problem.violation(problem.best_constant())) is not None:
+            return f"a tree of one leaf must satisfy the constraints, and {reason}"
         if problem.penalties:
             return "its measure has no room for penalties; state side constraints such as MaxSplits in their place"
         return None
@@ -99,7 +103,7 @@ class Ratio(_Weighted):
 
     measure: Literal["f1", "fbeta", "jaccard"] = option("f1", "What is maximised, of the second class.")
     solver: Solver = option(BranchAndBound(), "What solves each round.")
-    beta: float = option(2.0, "Weight of recall against precision of ``fbeta``.", above=0)
+    beta: float = option(2.0, "Weight of recall against precision of ``fbeta``.", least=1e-3)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The tree of the highest ratio, once no better one is left or the time is up."""
@@ -126,7 +130,7 @@ class Ratio(_Weighted):
             above = (missed - square * ratio if square else 1.0 - ratio) * positives - least
             bound = min(bound, ratio + max(above, 0.0) / ((square or 1.0) * positives))
             found = ratio_of(tree)
-            settled = found <= ratio + CLOSE
+            settled = found <= ratio * (1.0 + CLOSE)
             if found > ratio:
                 best, ratio, start = tree, found, tree
             if settled or _stopped(result):
@@ -189,7 +193,7 @@ class NeymanPearson(_Weighted):
                 high = multiplier
             else:
                 low = multiplier
-            if _stopped(result) or high - low <= CLOSE * high:
+            if _stopped(result) or (np.isfinite(high) and high - low <= CLOSE * high):
                 ended = result.termination if _stopped(result) else Termination.STALLED
                 break
             multiplier = 2.0 * multiplier if np.isinf(high) else 0.5 * (low + high)

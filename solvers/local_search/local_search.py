@@ -329,7 +329,9 @@ class Costs:
         key = rows.tobytes(), levels, most
         if key not in self.subtrees:
             part = problem.restrict(rows, levels, splits="axis")
-            tree = solve(part, BranchAndBound(init=None, max_splits=most)).tree
+            left = seconds_left()
+            limit = max(left, 1e-3) if np.isfinite(left) else None
+            tree = solve(part, BranchAndBound(init=None, max_splits=most), time_limit=limit).tree
             assert isinstance(tree, Tree)
             self.subtrees[key] = SearchTree.of(part, tree)
         return self.subtrees[key]

@@ -37,5 +37,9 @@ def test_weights_and_depths(rng):
     assert KMeansTree(4, max_depth=2).fit(X).get_depth() == 2
     with pytest.raises(ValueError, match="max_depth must allow 5 leaves"):
         KMeansTree(5, max_depth=2).fit(X)
-    with pytest.raises(ValueError, match="could not convert"):
+    small = KMeansTree(3).fit(X * 1e-200)
+    np.testing.assert_array_equal(small.labels_, KMeansTree(3).fit(X).labels_)
+    with pytest.raises(ValueError, match="X must have no missing values"):
+        KMeansTree(2).fit([[1.0], [np.nan], [2.0]])
+    with pytest.raises(ValueError, match="X must be a dense table of numbers"):
         KMeansTree(2).fit([["a"], ["b"], ["c"]])

@@ -43,6 +43,24 @@ def test_intervals_cover_the_effects_of_leaves():
     assert 0.65 <= np.mean(inside) <= 1.0
 
 
+def test_rows_without_weight_count_for_nothing():
+    X, treated, outcome, _effect = drawn(300)
+    weight = np.arange(300) % 3 > 0
+    one = CausalTree(1, **SIMPLE).fit(X, treated, np.where(weight, outcome, np.nan), sample_weight=weight)
+    two = CausalTree(1, **SIMPLE).fit(X[weight], treated[weight], outcome[weight])
+    assert one.predict(X).mean() == pytest.approx(two.predict(X).mean(), abs=0.5)  # halves are drawn among other rows
+    with pytest.raises(ValueError, match="X must have 20 rows of positive weight"):
+        one.fit(X, treated, outcome, sample_weight=np.arange(300) < 9)
+    with pytest.raises(ValueError, match="treatment must have the labels"):
+        one.score(X, np.where(treated, "z", "a"), outcome)
+
+
+def test_outcomes_of_any_size():
+    X, treated, outcome, _effect = drawn(300)
+    large, small = (CausalTree(1, split_price=0.0, **SIMPLE).fit(X, treated, outcome * unit) for unit in (1.0, 1e-140))
+    np.testing.assert_allclose(small.predict(X) * 1e140, large.predict(X), rtol=1e-6)
+
+
 def test_residuals_are_centred():
     X, treated, outcome, _effect = drawn()
     y, t = causal.residuals(
@@ -71,7 +89,9 @@ def test_tables_weights_and_labels():
         ({"treatment": np.arange(60) % 3}, "treatment must have two labels"),
         ({"treatment": np.zeros(60)}, "treatment must have two or more labels"),
         ({"outcome": np.full(60, np.nan)}, "outcome must be finite"),
-        ({"propensity": 1.5}, "propensity must be > 0"),
+        ({"propensity": 1.5}, "propensity must be > 0 and < 1"),
+        ({"propensity": [0.5, 0.5]}, "propensity must be a number, or one for each row"),
+        ({"treatment": np.where(np.arange(60) % 2, np.nan, 1.0)}, "treatment must have no missing values"),
     ],
 )
 def test_bad_input_is_refused(change, words):

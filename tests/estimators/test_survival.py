@@ -148,6 +148,26 @@ def test_concordance_counts_pairs():
         survival.concordance(survival.outcome([False, False], [1.0, 2.0]), [0.0, 1.0])
 
 
+def test_forests_of_few_trees_keep_all_events():
+    X, event = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 20 == 0
+    forest = SurvivalForest(1, random_state=1).fit(X, survival.outcome(event, np.arange(60) + 1.0))
+    assert np.all(np.diff(forest.baseline_, prepend=0.0) > 0.0)
+    assert forest.slope_ == 1.0
+
+
+def test_a_fit_that_fails_leaves_the_model():
+    X, y = drawn(100)
+    model = SurvivalTree(2, split_price=0.0).fit(X, y)
+    answers = model.predict(X)
+    with pytest.raises(ValueError, match="max_depth"):
+        model.set_params(max_depth=-1).fit(X[:, :2], y)
+    np.testing.assert_array_equal(model.predict(X), answers)
+    with pytest.raises(ValueError, match="sample_weight must be finite, >= 0"):
+        model.set_params(max_depth=2).fit(X, y, sample_weight=-np.ones(100))
+    with pytest.raises(ValueError, match="risk must hold finite numbers"):
+        survival.concordance(y, np.full(100, np.nan))
+
+
 def test_baselines_are_breslows():
     event, time, score = np.array([True, False, True]), np.array([1.0, 2.0, 3.0]), np.log([2.0, 1.0, 4.0])
     hazard = breslow(np.array([1.0, 3.0]), event, time, np.ones(3), score)

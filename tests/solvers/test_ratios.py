@@ -1,12 +1,14 @@
 """Ratios and limits of false alarms, against all trees of small tables."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from opttree import L1, TreeProblem
-from solvers import NeymanPearson, Ratio, solve
+from opttree.constraints import RequireSplit
+from solvers import Bagging, NeymanPearson, Ratio, solve
 
 
 def answers(X, rows, depth):
@@ -69,6 +71,26 @@ def test_false_alarms_keep_their_limit(seed):
     assert np.sum(weight * taken) / weight.sum() == pytest.approx(last["recall"])
 
 
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
+def test_limits_of_false_alarms_are_used(share):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = X[:, 0] + rng.normal(size=300) > 1.0
+    last = solve(TreeProblem(X, y, 2, "axis", loss="zero_one"), NeymanPearson(share)).trace.rows[-1].info
+    thresholds = X[:, 0][:, None] > X[:, 0]  # one split on the first feature, at each value
+    alarms, found = thresholds[~y].mean(axis=0), thresholds[y].mean(axis=0)
+    assert last["recall"] >= 0.8 * found[alarms <= share].max() > 0.0
+    assert last["bound"] >= found[alarms <= share].max()
+
+
+def test_positives_of_little_weight_are_found():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = X[:, 0] > 0.5
+    problem = TreeProblem(X, y, 1, "axis", loss="zero_one", sample_weight=np.where(y, 1e-12, 1.0))
+    assert solve(problem, Ratio()).trace.rows[-1].info["ratio"] == pytest.approx(1.0)
+
+
 def test_what_has_no_ratio_is_refused():
     X, y = np.arange(12.0).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
     for solver in (Ratio(), NeymanPearson()):
@@ -76,6 +98,11 @@ def test_what_has_no_ratio_is_refused():
             solve(TreeProblem(X, y, 1, "axis", loss="zero_one"), solver)
         with pytest.raises(ValueError, match="no room for penalties"):
             solve(TreeProblem(X, y > 0, 1, "axis", loss="zero_one", penalties=L1(splits=0.1)), solver)
+        with pytest.raises(ValueError, match="makes forests"):
+            solve(TreeProblem(X, y > 0, 1, "axis", loss="zero_one"), replace(solver, solver=Bagging()))
+    required = TreeProblem(X, y > 0, 1, "axis", loss="zero_one", constraints=RequireSplit(1))
+    with pytest.raises(ValueError, match="one leaf must satisfy the constraints"):
+        solve(required, Ratio())
 
 
 def test_a_limit_that_is_too_short_leaves_a_bound():

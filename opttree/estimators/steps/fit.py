@@ -40,6 +40,8 @@ OF_A_FIT = (
     "_held_out_errors",
 )  # attributes that not every fit sets
 
+OF_COLUMNS = ("encoder_", "n_features_in_", "feature_names_in_")  # what reading a table sets
+
 
 def fit(
     options: Estimator,
@@ -59,14 +61,15 @@ def fit(
     """
     sets = named_sets(options, eval_set)
     eval_set = list(sets.values())[-1] if sets else None
-    before = getattr(options, "encoder_", None)
+    before = {name: vars(options)[name] for name in OF_COLUMNS if name in vars(options)}
     try:
         rows = read_rows(options, X, y, sample_weight, eval_set)
         with noted_interrupts() as interrupted, compiled_ahead(options):
             record = fit_rows(options, rows, eval_set, streams=streams)
     except BaseException:
-        if before is not None:  # the model of an earlier fit stays, with its encoding
-            options.encoder_ = before
+        if before:  # the model of an earlier fit stays, with its columns and their encoding
+            clear(options, *OF_COLUMNS)
+            set_attributes(options, before)
         raise
     if sets:
         options.evals_result_ = history(options, sets)
