@@ -24,6 +24,7 @@ def is_some(number: Any) -> bool:
     return bool((isinstance(number, (int, np.integer)) and number >= 1) or 0.0 < number <= 1.0)
 
 
+GRACE = 0.1  # seconds that the tree may take in any case
 SORTING = 1e-8  # seconds of scikit-learn's tree, on a busy machine, per row, feature, level and halving of the rows
 
 
@@ -32,7 +33,7 @@ def features_in_time(n: int, p: int, depth: int, wanted: float | str | None) -> 
     does not look at the clock.
     """
     halvings = np.log2(n + 1.0)
-    most = seconds_left() / (SORTING * n * halvings * min(depth, halvings))
+    most = max(seconds_left(), GRACE) / (SORTING * n * halvings * min(depth, halvings))
     count = p if wanted is None else p**0.5 if isinstance(wanted, str) else wanted
     if isinstance(wanted, float):
         count = wanted * p
