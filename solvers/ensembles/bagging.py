@@ -78,25 +78,26 @@ class Bagging(Solver):
         yield from at_hand(problem, start)
         if problem.splits == "axis" and not problem.is_sparse:
             problem.presorted  # noqa: B018 (sorted once, for all draws)
-        grown: dict[int, Tree] = {}
-        total, counts = np.zeros((problem.n_samples, problem.n_outputs)), np.zeros(problem.n_samples, np.int64)
+        grown: dict[int, tuple[Tree, NDArray[np.intp]]] = {}
 
         def growth() -> Steps:
-            for number, (tree, outside) in spread(_grow, (problem, self.solver), rng.spawn(self.n_trees), self.n_jobs):
-                grown[number] = tree
-                total[outside] += tree.outputs(problem.X[outside])
-                counts[outside] += 1
+            for number, pair in spread(_grow, (problem, self.solver), rng.spawn(self.n_trees), self.n_jobs):
+                grown[number] = pair
                 yield None
             return None
 
         def forest() -> Step | None:
             if not grown:
                 return None
+            total, counts = np.zeros((problem.n_samples, problem.n_outputs)), np.zeros(problem.n_samples, np.int64)
+            pairs = [grown[number] for number in sorted(grown)]  # sums are the same in whatever order trees came
+            for tree, outside in pairs:
+                total[outside] += tree.outputs(problem.X[outside])
+                counts[outside] += 1
             with np.errstate(invalid="ignore"):
                 means = total / counts[:, None]
-            trees = tuple(grown[number] for number in sorted(grown))
-            model = Forest((trees,), problem.n_outputs, (means, counts))
-            return Step(model, problem.objective(model), phase="forest", info={"trees": float(len(trees))})
+            model = Forest((tuple(tree for tree, _outside in pairs),), problem.n_outputs, (means, counts))
+            return Step(model, problem.objective(model), phase="forest", info={"trees": float(len(pairs))})
 
         yield from at_last_call(growth(), forest)
         yield forest()
