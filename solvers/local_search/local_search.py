@@ -34,6 +34,7 @@ SLICE = 1e8  # multiplications between two looks at the clock
 MOST_EQUATIONS = 2000  # features of a linear leaf: with more, one leaf takes over two seconds
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
+TOGETHER = 2**22  # numbers that are sorted together
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
 
 
@@ -222,9 +223,10 @@ class LocalSearch(Solver):
                 if grown.is_branch(child):
                     lifted = grown.with_subtree(place, grown, child)
                     yield Move(costs.below(lifted, place, rows), lifted)
-        if grown.depth_left(place) >= 1 and spare >= 1 and rows.size >= 2:
+        if grown.depth_left(place) >= 1 and spare >= 1 and rows.size >= 2 and seconds_left() > 0.0:
             yield from self._resplit(grown, place, rows, costs)
-        yield from self._optimal_below(grown, place, rows, costs, spare)
+        if seconds_left() > 0.0:
+            yield from self._optimal_below(grown, place, rows, costs, spare)
 
     def _resplit(self, grown: SearchTree, place: int, rows: Rows, costs: Costs) -> Iterator[Move]:
         """The best other split."""
@@ -248,9 +250,15 @@ class LocalSearch(Solver):
         if problem.constraints:
             kept = [f for f, (a, _end, _turn) in enumerate(families) if self._allowed(grown.with_split(place, a, 0.0))]
             families, sort_by = [families[f] for f in kept], [sort_by[f] for f in kept]
-        if not families:
-            return
-        best = costs.best_split(grown, place, rows, np.array(sort_by), self.n_thresholds)
+        best: tuple[float, int, float] | None = None
+        width = max(TOGETHER // rows.size, 1)  # families at a time: the clock is looked at in between
+        for first in range(0, len(families), width):
+            if first and seconds_left() <= 0.0:
+                break
+            some = np.array(sort_by[first : first + width])
+            found = costs.best_split(grown, place, rows, some, self.n_thresholds)
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found[0], first + found[1], found[2]
         if best is None:
             return
         cost, family, cut = best
