@@ -3,6 +3,7 @@
 from opttree.statement.losses import (
     Absolute as Absolute,
     ActionCost as ActionCost,
+    Decision as Decision,
     Exponential as Exponential,
     Gamma as Gamma,
     Huber as Huber,
@@ -19,6 +20,7 @@ from opttree.statement.losses import (
 __all__ = [
     "Absolute",
     "ActionCost",
+    "Decision",
     "Exponential",
     "Gamma",
     "Huber",

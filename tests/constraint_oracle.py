@@ -20,18 +20,21 @@ from opttree.statement.constraints import (
     ForbidSplit,
     MaxDifference,
     MaxFeatures,
+    MaxShare,
     MaxSplits,
     MinLeaf,
+    MinPerGroup,
     Monotone,
+    PathCost,
     RequireSplit,
     SameLeaf,
 )
 from solvers import MIP, solve
 
 KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
-         DifferentLeaf)  # fmt: skip
+         DifferentLeaf, MaxShare, MinPerGroup, PathCost)  # fmt: skip
 FORMS = ("hyperflow", "flow", "big-m")
-COUPLED = (Monotone, MaxDifference)
+FLOW_ONLY = (Monotone, MaxDifference, MaxShare, PathCost)  # not for hyperflow
 
 
 def instance(kind: type, seed: int) -> TreeProblem:
@@ -39,11 +42,14 @@ def instance(kind: type, seed: int) -> TreeProblem:
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     n, p = int(rng.integers(5, 8)), 2
     X = rng.integers(0, 4, size=(n, p)).astype(float)
-    loss = str(rng.choice(["squared", "absolute", "zero_one", "log"]))
+    kinds = ["zero_one", "cost"] if kind is MaxShare else ["squared", "absolute", "zero_one", "log"]
+    loss = str(rng.choice([*kinds, "cost"] if kind in (MaxDifference, MinPerGroup, PathCost) else kinds))
     classes = 2 if loss == "log" else 3
     y = rng.integers(0, classes, n) if loss in ("zero_one", "log") else rng.integers(0, 5, n).astype(float)
-    if loss == "log":
-        y[:2] = 0, 1
+    if loss in ("zero_one", "log"):
+        y[:classes] = range(classes)
+    if loss == "cost":
+        y = rng.integers(0, 5, (n, classes)).astype(float)
     group = rng.integers(0, 2, n)
     group[:2] = 0, 1
     i, j = (int(row) for row in rng.choice(n, 2, replace=False))
@@ -60,6 +66,9 @@ def instance(kind: type, seed: int) -> TreeProblem:
         MaxDifference: lambda: MaxDifference(group, float(rng.choice([0.0, 0.1, 0.3]))),
         SameLeaf: lambda: SameLeaf(i, j),
         DifferentLeaf: lambda: DifferentLeaf(i, j),
+        MaxShare: lambda: MaxShare(int(rng.integers(classes)), float(rng.choice([0.0, 0.3, 0.6]))),
+        MinPerGroup: lambda: MinPerGroup(group, int(rng.integers(1, 3))),
+        PathCost: lambda: PathCost(rng.integers(1, 4, p).tolist(), float(rng.integers(0, 5)), bool(rng.random() < 0.5)),
     }[kind]()
     weight = rng.integers(1, 3, n).astype(float) if rng.random() < 0.5 else None
     price = (SplitPrice(0.02),) if rng.random() < 0.5 else ()
@@ -70,9 +79,9 @@ def instance(kind: type, seed: int) -> TreeProblem:
 def several(seed: int) -> TreeProblem:
     """A random small problem with two or three constraints of different kinds, none on all answers of a group."""
     rng = np.random.default_rng([seed, 99])
-    kinds = [k for k in KINDS if k is not MaxDifference]
+    kinds = [k for k in KINDS if k not in (MaxDifference, MaxShare)]
     chosen = rng.choice(len(kinds), int(rng.integers(2, 4)), replace=False)
-    base = instance(kinds[chosen[0]], seed)
+    base = next(p for p in (instance(kinds[chosen[0]], seed + 1000 * t) for t in range(50)) if p.loss != "cost")
     others = []
     for k in chosen[1:]:
         made = next(p for p in (instance(kinds[k], seed + 1000 * t) for t in range(50)) if _fits(p, base))
@@ -81,6 +90,8 @@ def several(seed: int) -> TreeProblem:
 
 
 def _fits(other: TreeProblem, base: TreeProblem) -> bool:
+    if any(isinstance(c, MinPerGroup) and len(c.group) != base.n_samples for c in other.constraints):
+        return False
     rows = [row for c in other.constraints if isinstance(c, (SameLeaf, DifferentLeaf)) for row in (c.i, c.j)]
     return max(rows, default=0) < base.n_samples
 
@@ -137,7 +148,7 @@ def value(problem: TreeProblem, nested) -> float:
         SameLeaf: lambda c: leaf[c.i] != leaf[c.j],
         DifferentLeaf: lambda c: leaf[c.i] == leaf[c.j],
     }
-    pairs, parity = [], None
+    pairs, parity, budget = [], None, None
     for c in problem.constraints:
         if type(c) in ruled_out and ruled_out[type(c)](c):
             return np.inf
@@ -147,10 +158,18 @@ def value(problem: TreeProblem, nested) -> float:
                     pairs += [(a, b) if c.sign == 1 else (b, a) for a in left for b in right]
         if isinstance(c, MaxDifference):
             parity = (c.group, c.tolerance)
-    return leaf_cost(problem, leaf, len(order), pairs, parity) + problem.split_price * len(splits)
+        if isinstance(c, MaxShare):
+            budget = (c.action, c.share)
+        if isinstance(c, MinPerGroup) and any(np.sum(c.group[rows] == g) < c.k for rows in order for g in (0, 1)):
+            return np.inf
+        if isinstance(c, PathCost):
+            paid = [sum(c.costs[j] for j in {j for j, _l, a, b in splits if m in a + b}) for m in range(len(order))]
+            if (problem.w @ np.array(paid)[leaf] if c.mean else max(paid)) > c.budget + 1e-9:
+                return np.inf
+    return leaf_cost(problem, leaf, len(order), pairs, parity, budget) + problem.split_price * len(splits)
 
 
-def leaf_cost(problem, leaf, L, pairs, parity) -> float:
+def leaf_cost(problem, leaf, L, pairs, parity, budget=None) -> float:
     """The least mean loss of ``L`` leaves with ordered ``pairs`` or means that differ by at most a tolerance."""
     w, loss = problem.w, problem.loss
     Y = problem.Y[:, 0]
@@ -164,7 +183,8 @@ def leaf_cost(problem, leaf, L, pairs, parity) -> float:
     def in_order(v):
         return all(v[a] <= v[b] + 1e-12 for a, b in pairs)
 
-    if loss == "zero_one":
+    if loss in ("zero_one", "cost"):
+        lost = problem.Y if loss == "cost" else 1.0 - (np.arange(problem.n_outputs) == problem.Y)
         best = np.inf
         for choice in itertools.product(range(problem.n_outputs), repeat=L):
             predicted = np.array(choice)
@@ -172,7 +192,9 @@ def leaf_cost(problem, leaf, L, pairs, parity) -> float:
                 continue
             if parity and any(abs(slope @ (predicted == k)) > tolerance + 1e-12 for k in range(problem.n_outputs)):
                 continue
-            best = min(best, float(np.sum(w * (predicted[leaf] != Y))))
+            if budget and w @ (predicted[leaf] == budget[0]) > budget[1] + 1e-12:
+                continue
+            best = min(best, float(w @ lost[np.arange(len(w)), predicted[leaf]]))
         return best
 
     def cost(v):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
-from opttree.statement.constraints import LeafConstraint, Limits, Statement, answers
+from opttree.statement.constraints import LeafConstraint, Limits, Statement, answers, picks
 
 Floats = NDArray[np.float64]
 NEWTON_STEPS, CONVERGED = 100, 1e-14
@@ -75,9 +75,9 @@ def _fit(problem: Statement, leaf: NDArray[np.integer], best: Floats, limits: Li
         return best
     G, h = limits.G.reshape(len(limits.h), L * K), limits.h
     weight: Floats = np.bincount(leaf, weights=problem.w, minlength=L).astype(np.float64)
+    if picks(problem):
+        return _classes(problem, leaf, G, h, best.shape)
     match problem.loss_function.form:
-        case "errors":
-            return _classes(problem, leaf, G, h, best.shape)
         case "absolute":
             return _medians(problem, leaf, G, h, best.shape)
         case "entropy":
@@ -151,12 +151,16 @@ def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
 
 
 def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
-    """The classes of the leaves with the fewest errors within the limits."""
+    """The classes of the leaves with the fewest errors within the limits, or the actions of the least cost."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     L, K = shape
     right = np.zeros(shape)
-    np.add.at(right, (leaf, problem.Y[:, 0].astype(np.intp)), problem.w)
+    if problem.is_classification:
+        np.add.at(right, (leaf, problem.Y[:, 0].astype(np.intp)), problem.w)
+    else:
+        np.add.at(right, leaf, -problem.w[:, None] * problem.Y)
+        right /= np.abs(right).max() or 1.0  # tolerances of programs are absolute
     one = np.kron(np.eye(L), np.ones(K))
     solution = milp(
         -right.ravel(),

@@ -15,10 +15,11 @@ from opttree.kernels.exact import partition
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
+from opttree.problems.exact.problem import refusal_of_sums, sums_of_rows
 from opttree.runtime.clock import seconds_left
 from opttree.runtime.options import option
 from opttree.statement import L1, L2, SplitPrice, TreeProblem
-from opttree.statement.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits
+from opttree.statement.constraints import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits, MinPerGroup, PathCost
 from opttree.statement.numbers import apart
 from solvers.core.base import Solver, Step, Steps
 from solvers.core.driver import solve
@@ -34,6 +35,7 @@ SLICE = 1e8  # multiplications between two looks at the clock
 MOST_EQUATIONS = 2000  # features of a linear leaf: with more, one leaf takes over two seconds
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
+OF_FEATURES = (MaxFeatures, FeatureCost, ForbidSplit, PathCost)  # constraints for which thresholds matter little
 TOGETHER = 2**22  # numbers that are sorted together
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
 
@@ -77,7 +79,8 @@ class LocalSearch(Solver):
     True
     """
 
-    respects = (MaxSplits, MaxFeatures, FeatureCost, ForbidSplit)
+    respects = (MaxSplits, MaxFeatures, FeatureCost, ForbidSplit, MinPerGroup, PathCost)
+    needs = ()  # a branch in the kernels, or what `opttree.problems.exact.problem.sums_of_rows` needs
     n_starts: int = option(
         20, """Searches; the first from the start tree or ``init``, others from random thresholds.""", least=1
     )
@@ -131,7 +134,11 @@ class LocalSearch(Solver):
         return LocalSearch(n_starts=n_starts, exact_levels=0, min_linear_rows=1)
 
     def _refusal(self, problem: TreeProblem) -> str | None:
-        """Takes any loss with constant leaves, squared loss with linear leaves of up to `MOST_EQUATIONS` features."""
+        """Takes losses with a branch in the kernels or sums of statistics with constant leaves, squared loss with
+        linear leaves of up to `MOST_EQUATIONS` features.
+        """
+        if problem.loss_code == codes.TABLE and (reason := refusal_of_sums(problem)) is not None:
+            return reason
         if problem.leaves == "linear" and problem.loss_function.form != "quadratic":
             return f"linear leaves of loss {problem.loss!r} have no normal equations; use loss='squared'"
         if problem.leaves == "linear" and problem.n_features > MOST_EQUATIONS:
@@ -247,8 +254,9 @@ class LocalSearch(Solver):
                     if width > 0.0 and np.all(x != end):  # a.x - b + d (x_j - end) = 0 at d = (b - a.x) / (x_j - end)
                         families.append((a0, float(end), (j, sign)))
                         sort_by.append(sign * (threshold - side) / (x - end))
-        if problem.constraints:
-            kept = [f for f, (a, _end, _turn) in enumerate(families) if self._allowed(grown.with_split(place, a, 0.0))]
+        if limits := [c for c in problem.constraints if isinstance(c, OF_FEATURES)]:
+            tried = [grown.with_split(place, a, 0.0).tree() for a, _end, _turn in families]
+            kept = [f for f, tree in enumerate(tried) if all(c.violation(problem, tree) is None for c in limits)]
             families, sort_by = [families[f] for f in kept], [sort_by[f] for f in kept]
         best: tuple[float, int, float] | None = None
         width = max(TOGETHER // rows.size, 1)  # families at a time: the clock is looked at in between
@@ -296,14 +304,19 @@ class Costs:
             self.Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
         self.linear = problem.leaves == "linear"
         self.rows = records.Rows(problem.X, self.Y, problem.w)
+        code, leaf = problem.loss_code, partition.Form._field_defaults["leaf"]
+        if code == codes.TABLE:
+            code, (sums, leaf) = codes.SUMS, sums_of_rows(problem)
+            self.rows = records.Rows(problem.X, sums, problem.w)
         self.form = partition.Form(
-            problem.loss_code,
+            code,
             problem.n_outputs if problem.is_classification else 0,
             self.linear,
             problem.strength(L1, "leaves"),
             problem.strength(L2, "leaves"),
             2 * (problem.n_features + 1) if min_linear_rows is None else min_linear_rows,
             problem.min_leaf,
+            leaf,
         )
         p = problem.n_features
         self.n_thresholds = max(FEWEST, int(SCAN_WORK / (4.0 * p * (p + 1.0) ** 3))) if self.linear else "all"

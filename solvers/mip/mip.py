@@ -77,6 +77,7 @@ class MIP(Solver):
     """
 
     respects = (Constraint,)
+    needs = ()  # `MIPTreeProblem` says which losses its formulations take
     formulation: Literal["auto", "hyperflow", "flow", "big-m"] = option(
         "auto",
         """See `MIPTreeProblem`. "auto": "hyperflow"; where that does not state the side constraints, and with functions
@@ -247,6 +248,8 @@ class _Search:
         # the objective adds up costs of rows: their variables, not the splits, are what tolerances are for
         self.by_rows = stated.formulation != "hyperflow" and not self.whole
         span = 1.0 if self.problem.is_classification else output_range(self.problem)[1]
+        if loss.chooses:
+            span = float(np.ptp(self.problem.Y, axis=1).max()) or 1.0
         row = float(self.problem.w.max()) * span**loss.degree
         # smaller differences are within the optimizer's tolerances
         self.slack = max(TOLERANCE * leaf, ROW_TOLERANCE * row if self.by_rows else 0.0)

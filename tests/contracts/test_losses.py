@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import solvers
-from opttree import TreeProblem, datasets
-from opttree.statement.losses import Gamma, Loss, Poisson, Quantile
+from opttree import SplitPrice, TreeProblem, datasets
+from opttree.statement.losses import Decision, Exponential, Gamma, Loss, Poisson, Quantile, check_loss
 from solvers import GET, MIP, TAO, Boosting, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, solve
 from solvers.conformance import example_solvers
 from tests.statement.test_losses import LOSSES, outcomes
@@ -95,3 +95,78 @@ def test_a_new_loss_is_taken_rightly_or_refused(solver, splits, rng):
     error = problem.y - result.tree.outputs(X)[:, 0]
     assert result.objective == pytest.approx(np.mean(error**4), rel=1e-9)
     assert result.objective <= problem.objective(problem.best_constant()) * (1.0 + 1e-9)
+
+
+def summed(seed):
+    """A small problem of a loss whose statistics add up, with weights, ties and a price by turns."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(6, 20))
+    y = {
+        0: ("cost", rng.integers(0, 6, size=(n, 3)).astype(float)),
+        1: ("cost", rng.exponential(size=(n, 2)) * 10.0 ** rng.integers(-3, 4)),
+        2: (Exponential(), rng.exponential(size=n) * np.where(rng.random(n) < 0.6, 1.0, -1.0)),
+        3: (Poisson(), rng.poisson(2.0, n).astype(float)),
+        4: (Gamma(), rng.exponential(size=n)),
+        5: (Decision(cheapest), rng.exponential(size=(n, 3))),
+    }
+    loss, outcome = y[seed % 6]
+    options = {
+        "penalties": (SplitPrice(float(rng.uniform(0.0, 0.05))),) if seed % 4 == 0 else (),
+        "sample_weight": rng.integers(1, 4, size=n).astype(float) if seed % 2 else None,
+        "min_leaf": int(rng.integers(1, 3)),
+    }
+    X = rng.integers(0, 4, size=(n, 3)).astype(float)
+    return TreeProblem(X, outcome, depth=2, splits="axis", loss=loss, **options)
+
+
+def cheapest(costs):
+    chosen = np.zeros(costs.size)
+    chosen[np.argmin(costs)] = 1.0
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_programs_and_searches_agree_where_statistics_add_up(seed):
+    problem = summed(seed)
+    proved = solve(problem, BranchAndBound())
+    slack = 1e-6 * proved.objective + 1e-9
+    programs = [MIP("hyperflow")] + [MIP(form) for form in ("flow", "big-m") if problem.loss == "cost"]
+    for program in programs:
+        result = solve(problem, program, time_limit=60)
+        assert result.termination.name == "OPTIMAL"
+        assert result.objective == pytest.approx(proved.objective, abs=slack)
+        assert result.bound <= proved.objective + slack
+    found = solve(problem, LocalSearch(n_starts=3), random_state=0).objective
+    assert proved.objective - slack <= found <= problem.objective(problem.best_constant()) + slack
+
+
+def test_decisions_by_a_function_are_those_of_a_list(rng):
+    """Two of four items: six decisions."""
+    pairs = np.array([[k in (i, j) for k in range(4)] for i in range(4) for j in range(i)], float)
+
+    def two(costs):
+        chosen = np.zeros(costs.size)
+        chosen[np.argsort(costs)[:2]] = 1.0
+        return chosen
+
+    X = rng.normal(size=(60, 3))
+    costs = np.exp(X[:, [0]] * [1.0, -1.0, 0.0, 0.5]) * rng.uniform(0.5, 2.0, size=(60, 4))
+    check_loss(Decision(two), costs)
+    listed = solve(TreeProblem(X, costs @ pairs.T, 2, "axis", loss="cost"), BranchAndBound())
+    problem = TreeProblem(X, costs, 2, "axis", loss=Decision(two))
+    asked = solve(problem, BranchAndBound())
+    spared = (costs @ pairs.T).min(axis=1).mean()
+    assert asked.termination.name == "OPTIMAL"
+    assert asked.objective == pytest.approx(listed.objective - spared, rel=1e-9)
+    assert asked.bound <= asked.objective * (1.0 + 1e-9)
+    assert solve(problem, TAO(), random_state=0).objective >= asked.objective
+
+    def unknown(costs):
+        import math
+
+        return np.full(costs.size, math.floor(1.5))
+
+    with pytest.raises(ValueError, match="must be a function that numba compiles"):
+        solve(problem.restated(loss=Decision(unknown)), BranchAndBound())
+    with pytest.raises(ValueError, match="decide must return a finite amount for each of 4 costs"):
+        problem.restated(loss=Decision(lambda costs: costs[:2]))

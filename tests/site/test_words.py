@@ -17,8 +17,11 @@ from opttree.statement.constraints import (
     ForbidSplit,
     MaxDifference,
     MaxFeatures,
+    MaxShare,
     MaxSplits,
+    MinPerGroup,
     Monotone,
+    PathCost,
     RequireSplit,
     SameLeaf,
 )
@@ -52,7 +55,7 @@ def drawn(n: int = 60, p: int = 2, **options: object) -> TreeProblem:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, p))
     y = X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=n)
-    return TreeProblem(X, y, **{"depth": 2, "splits": "axis"} | options)
+    return TreeProblem(**{"X": X, "y": y, "depth": 2, "splits": "axis"} | options)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +151,9 @@ def test_the_table_of_constraints_says_what_solvers_take():
         "SameLeaf": SameLeaf(0, 1),
         "Monotone": Monotone(0, 1),
         "MaxDifference": MaxDifference(group, 0.5),
+        "MaxShare": MaxShare(1, 0.5),
+        "MinPerGroup": MinPerGroup(group, 2),
+        "PathCost": PathCost([1.0, 2.0], budget=2.0),
     }
     table = re.findall(r"^\| `(\w+)\(.*$", (ROOT / "docs/research/constraints.md").read_text(), re.M)
     lines = re.findall(r"^\| `\w+\(.*$", (ROOT / "docs/research/constraints.md").read_text(), re.M)
@@ -161,15 +167,19 @@ def test_the_table_of_constraints_says_what_solvers_take():
             takes = {}
             for splits in ("axis", "oblique"):
                 try:
-                    problem = drawn(splits=splits, constraints=[stated[name]])
+                    problem = drawn(splits=splits, constraints=[stated[name]], **of_choices(name))
                     takes[splits] = MIP(form).refusal(problem) is None
                 except ValueError:  # the constraint is for axis-aligned splits
                     takes[splits] = False
             assert takes["axis"] == (cell in ("yes", "axis")), (name, form)
             assert takes["oblique"] == (cell == "yes" and form != "flow" and name != "RequireSplit"), (name, form)
-        axis = drawn(constraints=[stated[name]])
+        axis = drawn(constraints=[stated[name]], **of_choices(name))
         wanted = {key for key, solver in searches.items() if solver.refusal(axis) is None}
         assert wanted == set(re.findall(r"`(\w+)`", others)), name
+
+
+def of_choices(name: str) -> dict[str, object]:
+    return {"y": np.arange(60) % 2, "loss": "zero_one"} if name == "MaxShare" else {}
 
 
 def test_all_but_two_solvers_take_a_smallest_leaf():

@@ -11,18 +11,23 @@ from opttree.statement.constraints import (
     ForbidSplit,
     MaxDifference,
     MaxFeatures,
+    MaxShare,
     MaxSplits,
     MinLeaf,
+    MinPerGroup,
     Monotone,
+    PathCost,
     RequireSplit,
     SameLeaf,
 )
 from solvers import GET, MIP, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, Termination, certify, solve
 from tests.conftest import thinned
-from tests.constraint_oracle import KINDS, disagreement, formulations, instance, optimum, several
+from tests.constraint_oracle import FLOW_ONLY, KINDS, disagreement, formulations, instance, optimum, several
 
 SOME = (MaxSplits(2), MaxFeatures(1), FeatureCost([1.0, 2.0, 3.0], 3.0), ForbidSplit(0, 0), RequireSplit(2, 0),
-        SameLeaf(0, 1), DifferentLeaf(0, 1), Monotone(1, -1), MaxDifference(np.arange(24) % 2, 0.1))  # fmt: skip
+        SameLeaf(0, 1), DifferentLeaf(0, 1), Monotone(1, -1), MaxDifference(np.arange(24) % 2, 0.1),
+        MinPerGroup(np.arange(24) % 2, 3),
+        PathCost([1.0, 2.0, 3.0], 3.0), PathCost([1.0, 2.0, 3.0], 2.0, mean=True))  # fmt: skip
 
 
 def stated(*constraints, n=24, loss="absolute", **options):
@@ -38,7 +43,7 @@ def test_every_formulation_finds_the_optimum_of_brute_force(kind, seed):
     problem = instance(kind, seed)
     truth = optimum(problem)
     forms = formulations(problem)
-    assert len(forms) == (2 if kind in (Monotone, MaxDifference) else 3)
+    assert len(forms) == (2 if kind in FLOW_ONLY else 3)
     for form in forms:
         assert disagreement(problem, form, truth) is None
 
@@ -160,6 +165,9 @@ def test_constraints_follow_the_rows():
         (FeatureCost([1.0], 1.0), {}, "costs must have one entry per feature, 3; got 1"),
         (Monotone(0), {"leaves": "linear", "loss": "squared"}, "Monotone is for constant leaves"),
         (Monotone(0), {"splits": "oblique"}, "Monotone is for axis-aligned splits"),
+        (MaxShare(1, 0.5), {}, "MaxShare is for costs of actions and 0/1 loss; got loss='absolute'"),
+        (PathCost([1.0, 1.0, 1.0], 1.0), {"splits": "oblique"}, "PathCost is for axis-aligned splits"),
+        (MinPerGroup([0, 1], 1), {}, "group must have one entry per row, 24; got 2"),
         (MaxDifference([0, 1], 0.1), {}, "group must have one entry per row, 24; got 2"),
         (SameLeaf(0, 99), {}, "must name rows below 24; got 99"),
         (RequireSplit(0, 5), {}, "must name a level above the depth, 2; got 5"),

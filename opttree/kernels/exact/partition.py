@@ -11,8 +11,9 @@ import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
 from opttree.kernels.algebra.quadratic import solve_linear_leaf
+from opttree.kernels.exact.statistics import Leaf, cost as cost_of_sums
 from opttree.kernels.leaves.fit import fit_linear
-from opttree.kernels.losses.codes import ABSOLUTE, LOG, SQUARED
+from opttree.kernels.losses.codes import ABSOLUTE, LOG, SQUARED, SUMS
 from opttree.kernels.losses.entropy import log_cost
 from opttree.runtime.compiling.compiled import inner, kernel
 from opttree.runtime.threads import share
@@ -20,8 +21,13 @@ from opttree.runtime.threads import share
 # leaf of each row, and number of leaves
 Slots = namedtuple("Slots", "of count")
 # loss code; number of classes; whether leaves are linear, under squared loss only; strengths of their penalties; fewest
-# rows of a linear leaf, others are constant; fewest rows of a leaf
-Form = namedtuple("Form", "loss n_classes linear l1 l2 min_rows min_leaf")
+# rows of a linear leaf, others are constant; fewest rows of a leaf; the cost of summed statistics, where the loss is
+# `SUMS` and the outputs of `Rows` are statistics with their weights
+Form = namedtuple(
+    "Form",
+    "loss n_classes linear l1 l2 min_rows min_leaf leaf",
+    defaults=(Leaf(0, np.zeros(0), 0, np.ones(2)),),
+)
 # ``order``, ``start`` and ``cut`` of families of splits, see `Candidates`
 Families = namedtuple("Families", "order start cut")
 
@@ -53,6 +59,17 @@ def prefix_costs(rows, data, slots, form, by_y, out):
                 first[s, k] += w[i] * Y[i, k]
             weight[s] += w[i]
             out[e] = total
+    elif loss == SUMS:
+        sums = np.zeros((n_slots, Y.shape[1]))
+        work = np.empty(Y.shape[1])
+        costs = np.zeros(n_slots)
+        for e in range(rows.size):
+            i = rows[e]
+            s = slot_of[i]
+            for k in range(Y.shape[1]):
+                sums[s, k] += Y[i, k]
+            costs[s] = cost_of_sums(sums[s], form.leaf, work)
+            out[e] = costs.sum()
     elif loss == ABSOLUTE:
         out[: rows.size] = 0.0
         for k in range(Y.shape[1]):

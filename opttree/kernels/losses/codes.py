@@ -2,6 +2,7 @@
 
 SQUARED, ABSOLUTE, ZERO_ONE, LOG, TABLE = range(5)  # TABLE: losses are precomputed, Y[i, leaf]
 POISSON, GAMMA, EXPONENTIAL, HUBER, OWN = range(5, 10)  # of the exact search alone
+SUMS = 10  # a function of the summed statistics of rows, see `opttree.kernels.exact.statistics`
 EXPECTED, MIXTURE = range(2)
 ENTMAX, GUMBEL, SOFT = range(3)  # straight-through entmax, straight-through Gumbel softmax, entmax without the hardmax
 

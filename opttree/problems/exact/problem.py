@@ -7,6 +7,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numpy.typing import NDArray
 
 from opttree.kernels.exact import statistics, vectors
@@ -18,6 +19,7 @@ from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves
 from opttree.runtime.options import Checked, option
 from opttree.statement.constraints import Constraint, ForbidSplit, MaxSplits
+from opttree.statement.losses.base import MEANING
 from opttree.statement.losses.positive import LEAST, SMALLEST
 from opttree.statement.penalties import L1, L2, SplitPrice
 from opttree.statement.problem import TreeProblem
@@ -255,41 +257,13 @@ class ExactTreeProblem(Checked):
     def kernel(self) -> Any:
         """The `opttree.kernels.exact.statistics.Problem`."""
         problem, ranks = self.problem, self.ranks
-        w = problem.w / self.unit
-        n = problem.n_samples
-        ridge = np.zeros(0)
-        if problem.is_classification:
-            rows: Floats = np.zeros((n, 1 + problem.n_outputs))
-            rows[np.arange(n), 1 + problem.Y[:, 0].astype(int)] = w
-            most: Any = w if self._form == "errors" else _most_entropy(w)
-        else:
-            Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
-            farthest = np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)
-            if self._form in BY_ORDER:
-                rows = np.column_stack([np.ones(n), w, Y])
-                most = w * problem.loss_function.value(farthest, 0.0 * farthest).sum(axis=1)
-                if self._form == "quantile":
-                    most *= max(self._shape) / self._shape[0]
-            elif self._form == "own":
-                rows = np.column_stack([np.ones(n), w[:, None] * self._own])
-                most = np.full(n, np.inf)
-            elif self._form in POSITIVE:
-                rows = self._positive(w)
-                most = np.full(n, np.inf)
-            elif problem.leaves == "linear":
-                rows, ridge = self._products(Y, w)
-                most = np.full(n, np.inf)
-            else:
-                rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
-                most = w * np.square(farthest).sum(axis=1)
-        rows[:, 0] = 1.0
+        rows, most = self.rows
         if problem.min_leaf == 1 and self.by_buckets and not self.by_words:
             first, group = equal_rows(ranks)
-            if first.size < n:
+            if first.size < len(rows):
                 merged = np.zeros((first.size, rows.shape[1]))
                 np.add.at(merged, group, rows)
-                rows, ranks, most = merged, ranks[:, first], np.bincount(group, most)
-        rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % vectors.WIDTH)))
+                rows, ranks, most = merged, ranks[:, first], np.bincount(group, most).astype(np.float64)
         leaf = self.cost(problem.objective(problem.best_constant()))
         slack = WHOLE if self.is_whole else SLACK * leaf
         if self._form in POSITIVE:
@@ -298,13 +272,11 @@ class ExactTreeProblem(Checked):
             slack += ROUNDING * float(np.sum(rows[:, [1]] * rows[:, 2:] ** 2))
         if self._form == "own":
             slack = OWN_SLACK * leaf
-        code = CODES.get(str(self._form), problem.loss_code)
-        n_outputs = self._own.shape[1] if self._form == "own" else problem.n_outputs
         return statistics.Problem(
             np.ascontiguousarray(ranks),
             rows,
             most,
-            statistics.Leaf(code, ridge, n_outputs, self._shape),
+            self.leaf,
             problem.price_per_split / self.unit,
             problem.min_leaf,
             slack,
@@ -312,6 +284,48 @@ class ExactTreeProblem(Checked):
             self.by_words,
             np.ones((0, problem.n_features), np.bool_) if self.allowed is None else self.allowed,
         )
+
+    @cached_property
+    def rows(self) -> tuple[Floats, Floats]:
+        """(n, S) the statistics of the rows, weights in units of `unit`; (n,) what each adds to the cost of a set of
+        rows at most.
+        """
+        problem, w = self.problem, self.problem.w / self.unit
+        n = problem.n_samples
+        most: Any = np.full(n, np.inf)
+        if problem.is_classification:
+            rows: Floats = np.zeros((n, 1 + problem.n_outputs))
+            rows[np.arange(n), 1 + problem.Y[:, 0].astype(int)] = w
+            most = w if self._form == "errors" else _most_entropy(w)
+        elif self._form == "own":
+            rows = np.column_stack([np.ones(n), w[:, None] * self._own])
+        elif self._form in POSITIVE:
+            rows = self._positive(w)
+        else:
+            Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
+            farthest = np.maximum(Y - Y.min(axis=0), Y.max(axis=0) - Y)
+            if self._form in BY_ORDER:
+                rows = np.column_stack([np.ones(n), w, Y])
+                most = w * problem.loss_function.value(farthest, 0.0 * farthest).sum(axis=1)
+                if self._form == "quantile":
+                    most *= max(self._shape) / self._shape[0]
+            elif problem.leaves == "linear":
+                rows = self._products(Y, w)
+            else:
+                rows = np.column_stack([np.ones(n), w, w * np.square(Y).sum(axis=1), w[:, None] * Y])
+                most = w * np.square(farthest).sum(axis=1)
+        rows[:, 0] = 1.0
+        return np.pad(rows, ((0, 0), (0, -rows.shape[1] % vectors.WIDTH))), most
+
+    @cached_property
+    def leaf(self) -> Any:
+        """The `opttree.kernels.exact.statistics.Leaf`."""
+        code = CODES.get(str(self._form), self.problem.loss_code)
+        n_outputs = self._own.shape[1] if self._form == "own" else self.problem.n_outputs
+        ridge = np.zeros(0)
+        if self.problem.leaves == "linear":
+            ridge = self.problem.strength(L2, "leaves") / self.unit / np.square(self._scale)
+        return statistics.Leaf(code, ridge, n_outputs, self._shape)
 
     @property
     def _shape(self) -> Floats:
@@ -337,6 +351,7 @@ class ExactTreeProblem(Checked):
             If its cost is not that of the best constant, is negative, or less than those of two parts.
         """
         problem, loss, w = self.problem, self.problem.loss_function, self.problem.w
+        self._own_cost  # noqa: B018  said first, where it does not compile
         y = problem.Y if loss.joint else problem.Y[:, 0]
         found = np.asarray(loss.statistics(y), np.float64).reshape(len(y), -1)
         rng, used = np.random.default_rng(0), np.flatnonzero(w)
@@ -365,7 +380,13 @@ class ExactTreeProblem(Checked):
 
     @cached_property
     def _own_cost(self) -> Any:
-        return _compiled(type(self.problem.loss_function).cost)
+        loss = self.problem.loss_function
+        try:
+            return _compiled(loss.cost)
+        except (NumbaError, UnsupportedBytecodeError) as error:
+            raise ValueError(
+                f"{loss!r}.cost must be a function that numba compiles; {str(error).splitlines()[0]}"
+            ) from error
 
     @cached_property
     def _positive_unit(self) -> Floats:
@@ -389,19 +410,22 @@ class ExactTreeProblem(Checked):
         parts = (w[:, None, None] * np.stack([first, off], axis=2)).reshape(len(Y), -1)
         return np.column_stack([np.ones(len(w)), w, w * away.sum(axis=1), parts])
 
-    def _products(self, Y: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """The statistics of rows for linear leaves, see `opttree.kernels.exact.statistics`, and the ridge (p,) of each
-        weight, for features of mean zero and deviation one.
+    @cached_property
+    def _scale(self) -> Floats:
+        """(p,) deviations of the features, 1 of constant ones."""
+        deviation = self.problem.moments[1]
+        return np.where(deviation > 0.0, deviation, 1.0)
+
+    def _products(self, Y: Floats, w: Floats) -> Floats:
+        """The statistics of rows for linear leaves, see `opttree.kernels.exact.statistics`, for features of mean zero
+        and deviation one.
         """
-        mean, deviation = self.problem.moments
-        scale = np.where(deviation > 0.0, deviation, 1.0)
-        Z = np.column_stack([np.ones(len(w)), (self.problem.X - mean) / scale])
+        Z = np.column_stack([np.ones(len(w)), (self.problem.X - self.problem.moments[0]) / self._scale])
         first, last = np.tril_indices(Z.shape[1])
         columns = [np.ones((len(w), 1)), w[:, None] * Z[:, first] * Z[:, last]]
         for y in Y.T:
             columns += [(w * y)[:, None] * Z, (w * y * y)[:, None]]
-        ridge = self.problem.strength(L2, "leaves") / self.unit / np.square(scale)
-        return np.hstack(columns), ridge
+        return np.hstack(columns)
 
     @cached_property
     def order(self) -> NDArray[np.int32]:
@@ -522,3 +546,28 @@ class ExactTreeProblem(Checked):
         values = np.zeros((len(links), self.problem.n_outputs))
         tree = Tree.from_links(left_links, right_links, np.array(A), np.array(b), values, self.problem.classes)
         return self.fitted(tree)
+
+
+def refusal_of_sums(problem: TreeProblem) -> str | None:
+    """Why the leaves of a problem have no costs by sums of statistics of rows, see `sums_of_rows`, or None."""
+    free = _free(problem)
+    if (reason := ExactTreeProblem.refusal(free)) is not None:
+        return reason
+    if free.loss_function.additive in BY_ORDER:
+        return f"its loss is {free.loss_function!r}, and it takes losses with {MEANING['statistics']}"
+    return None
+
+
+def sums_of_rows(problem: TreeProblem) -> tuple[Floats, Any]:
+    """Statistics (n, S) of the rows, weights included, and the `opttree.kernels.exact.statistics.Leaf` that makes the
+    loss of a constant leaf of their sums, less what no tree spares; see `refusal_of_sums`.
+    """
+    exact = ExactTreeProblem(_free(problem))
+    rows = exact.rows[0].copy()
+    rows[:, 1:] *= exact.unit
+    return rows, exact.leaf
+
+
+def _free(problem: TreeProblem) -> TreeProblem:
+    """The problem of its leaves alone."""
+    return problem.restated(splits="axis", penalties=(), constraints=())

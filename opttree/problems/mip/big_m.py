@@ -185,7 +185,8 @@ class BigM:
             model.leaf[i, leaf].set_value(1.0)
         self.tree.encode_leaves(model, placed.leaf)
         self.leaves.encode(model, tree, placed)
-        Side.encode(model, np.flatnonzero(np.any(tree.A != 0.0, axis=0)).tolist())
+        features = {t: np.flatnonzero(tree.A[node]).tolist() for t, node in placed.branches.items()}
+        Side.encode(model, self.problem, self.tree, features, placed.leaf)
         return True
 
     def _rows(self, tree: Tree, node: int) -> np.ndarray:
@@ -196,7 +197,7 @@ class BigM:
         A, b, children = tree.A.copy(), tree.b.copy(), tree.children.copy()
         B = tree.n_branches
         passes = set(tree.decision_path(self.problem.X[:1]).indices.tolist())
-        answer = tree.values.argmax(axis=1) if self.problem.is_classification else tree.values[:, 0]
+        answer = tree.values.argmax(axis=1) if self.leaves.by_class else tree.values[:, 0]
         if tree.linear_leaves:
             answer = tree.values[:, 0] + tree.leaf_arrays[1][:, 0] @ self.low
         for t in range(B):
@@ -233,8 +234,10 @@ class BigM:
                 f = int(weights.argmax())
                 candidates = self.stated.candidates
                 start, count = int(candidates.start[f]), int(np.diff(candidates.start)[f])
-                c = start + min(int(b * count + ROUNDING * count), count - 1)
-                chosen[t] = candidates.A[c], float(candidates.b[c])
+                c = int(b * count + ROUNDING * count)
+                chosen[t] = candidates.A[start], float(self.problem.X[:, self.features[f]].max())
+                if c < count:  # else the branch sends all rows left
+                    chosen[t] = candidates.A[start + c], float(candidates.b[start + c])
             else:
                 a = weights / self.scale
                 chosen[t] = a, b + 0.5 * self.stated.margin + float(self.low @ a)

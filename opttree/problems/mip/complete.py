@@ -89,10 +89,16 @@ class Complete:
         """Nonempty leaves (``used[l]``) have at least ``min_leaf`` rows."""
         if min_leaf < 2:
             return
-        model.used = pyo.Var(range(self.n_leaves), domain=pyo.Binary)
+        self.add_used(model, pairs, at)
         model.min_leaf = pyo.Constraint(
             range(self.n_leaves), rule=lambda m, leaf: rows_at(leaf) >= min_leaf * m.used[leaf]
         )
+
+    def add_used(self, model: Any, pairs: Iterable[tuple[int, int]], at: Callable[[int, int], Any]) -> None:
+        """``used[l]``: 1 for nonempty leaves, once."""
+        if hasattr(model, "used"):
+            return
+        model.used = pyo.Var(range(self.n_leaves), domain=pyo.Binary)
         model.used_there = pyo.Constraint(list(pairs), rule=lambda m, g, leaf: at(g, leaf) <= m.used[leaf])
 
     def encode_leaves(self, model: Any, leaf: NDArray[np.intp]) -> None:

@@ -106,7 +106,8 @@ class Flow:
             v.set_value(float(node in path[g]))
         self.tree.encode_leaves(model, placed.leaf)
         self.leaves.encode(model, tree, placed)
-        Side.encode(model, tree.feature.tolist())
+        features = {t: [int(tree.feature[node])] for t, node in placed.branches.items()}
+        Side.encode(model, self.problem, self.tree, features, placed.leaf)
         return True
 
     def decode(self, model: Any) -> Tree:

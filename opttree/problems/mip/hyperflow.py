@@ -29,6 +29,7 @@ from opttree.statement.constraints import (
     ForbidSplit,
     MaxFeatures,
     MaxSplits,
+    MinPerGroup,
     RequireSplit,
     SameLeaf,
 )
@@ -49,7 +50,8 @@ class Hyperflow:
 
     Constraint ``state[d, s]``: the number of actions taken at state s of depth d equals the number of actions above
     that lead to it; 1 at the root. Columns are ``leaf[d, s]`` and ``split[d, s, name]``, at depth 1 with the costs of
-    both leaves. Side constraints leave columns out (`ForbidSplit`, `SameLeaf`, `DifferentLeaf`) or are additional rows.
+    both leaves. Side constraints leave columns out (`ForbidSplit`, `SameLeaf`, `DifferentLeaf`, `MinPerGroup`) or are
+    additional rows.
 
     The complete program has a column for every candidate split of every state, and binary columns: its feasible points
     are all trees of the candidates, so that it stays correct under further constraints. The reduced program has only
@@ -72,7 +74,7 @@ class Hyperflow:
     def prepare(stated: MIPStatement, complete: bool) -> Generator[None, None, Hyperflow]:
         """Enumerate the states and return the formulation; yields None wherever it can be stopped."""
         kinds = tuple(type(c) for c in stated.problem.constraints)
-        needs_every = complete or {RequireSplit, SameLeaf, DifferentLeaf} & set(kinds)
+        needs_every = complete or {RequireSplit, SameLeaf, DifferentLeaf, MinPerGroup} & set(kinds)
         needs_families = {MaxFeatures, FeatureCost, ForbidSplit} & set(kinds)
         which = "every" if needs_every else "family" if needs_families else "best"
         levels = yield from enumerate_levels(stated.problem, stated.candidates, which)

@@ -13,8 +13,9 @@ from opttree.kernels.losses import codes
 from opttree.kernels.records import Rows
 from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import centred, linear_absolute_cost
+from opttree.problems.exact.problem import sums_of_rows
 from opttree.problems.mip.candidates import Candidates
-from opttree.statement.constraints import DifferentLeaf, ForbidSplit, SameLeaf
+from opttree.statement.constraints import DifferentLeaf, ForbidSplit, MinPerGroup, SameLeaf
 from opttree.statement.penalties import L1, L2
 from opttree.statement.problem import TreeProblem
 
@@ -168,8 +169,18 @@ def _leaf_costs(problem: TreeProblem, sets: NDArray[np.uint64]) -> Generator[Non
         if problem.leaves == "linear":
             costs[part] = partition.linear_leaf_costs(sets[part], data, form)
         else:
-            costs[part] = partition.leaf_costs(sets[part], data, form)
+            costs[part] = partition.leaf_costs(sets[part], data, form) + _spared(problem, sets[part])
     return costs
+
+
+def _spared(problem: TreeProblem, sets: NDArray[np.uint64]) -> Floats | float:
+    """What no leaf spares the rows of each set, see `opttree.losses.Loss.least`."""
+    loss = problem.loss_function
+    if loss.lacks("least") is not None:
+        return 0.0
+    least = problem.w * loss.least(problem.Y if loss.joint else problem.Y[:, 0])
+    sums: Floats = _bits(sets, problem.n_samples) @ least
+    return sums
 
 
 def _states_per_chunk(problem: TreeProblem) -> int:
@@ -184,6 +195,9 @@ def as_kernels_take_it(problem: TreeProblem) -> tuple[Rows, partition.Form]:
         data, n_classes = Rows(centred(problem.X, problem.w), centred(problem.Y, problem.w), problem.w), 0
     l1, l2 = problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
     kinds = problem.loss_code, n_classes, problem.leaves == "linear", l1, l2
+    if problem.loss_code == codes.TABLE:
+        sums, leaf = sums_of_rows(problem)
+        return Rows(data.X, sums, problem.w), partition.Form(codes.SUMS, *kinds[1:], 1, problem.min_leaf, leaf)
     return data, partition.Form(*kinds, 1, problem.min_leaf)
 
 
@@ -191,8 +205,12 @@ def members(sets: NDArray[np.uint64], n: int) -> list[NDArray[np.int32]]:
     """Row numbers of each set."""
     if not len(sets):
         return []
-    bits = np.unpackbits(sets.view(np.uint8).reshape(len(sets), -1), axis=1, bitorder="little")[:, :n]
-    return [np.flatnonzero(row).astype(np.int32) for row in bits]
+    return [np.flatnonzero(row).astype(np.int32) for row in _bits(sets, n)]
+
+
+def _bits(sets: NDArray[np.uint64], n: int) -> NDArray[np.uint8]:
+    """(S, n): 1 where a set holds a row."""
+    return np.unpackbits(sets.view(np.uint8).reshape(len(sets), -1), axis=1, bitorder="little")[:, :n]
 
 
 def _last_columns(
@@ -220,6 +238,7 @@ def _last_columns(
             cost[part], split[part] = yield from _linear_absolute_cuts(problem, candidates, sets[parents[part]])
         else:
             cost[part], split[part] = partition.best_cuts(sets[parents[part]], families, data, by_y, form)
+            cost[part] += np.reshape(_spared(problem, sets[parents[part]]), (-1, 1))
         yield
     if cost.size and not by_family:
         best = cost.argmin(axis=1)[:, None]
@@ -269,8 +288,21 @@ def permitted(levels: list[Level], problem: TreeProblem, candidates: Candidates)
                     leaf[both] = np.inf
                     if level.depth == 1:
                         stays &= ~(both[level.columns[:, 0]] & ~apart[level.columns[:, 1]])
+            elif isinstance(c, MinPerGroup):
+                groups = [states.pack_rows(np.flatnonzero(g), problem.n_samples) for g in c.members(problem)]
+                leaf[~_each(level.sets, groups, c.k)] = np.inf
+                if level.depth == 1:
+                    of, side = level.sets[level.columns[:, 0]], candidates.words[level.columns[:, 1]]
+                    stays &= _each(of & side, groups, c.k) & _each(of & ~side, groups, c.k)
         out.append(replace(level, leaf=leaf, columns=level.columns[stays], cost=level.cost[stays]))
     return out
+
+
+def _each(sets: NDArray[np.uint64], groups: list[NDArray[np.uint64]], k: int) -> NDArray[np.bool_]:
+    """Whether each of the ``sets (S, words)`` holds ``k`` rows of every group."""
+    counts = [states.sizes(sets & group) for group in groups]
+    enough: NDArray[np.bool_] = np.min(counts, axis=0) >= k
+    return enough
 
 
 def _holds(sets: NDArray[np.uint64], row: int) -> NDArray[np.bool_]:

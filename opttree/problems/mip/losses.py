@@ -13,7 +13,7 @@ from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import leaves_in_range, output_range
 from opttree.problems.mip.complete import Placed
 from opttree.problems.mip.statement import MIPStatement
-from opttree.statement.constraints import MaxDifference
+from opttree.statement.constraints import MaxDifference, MaxShare
 from opttree.statement.numbers import unit_range
 from opttree.statement.penalties import L1
 
@@ -38,7 +38,7 @@ class Leaves:
         self.low, self.scale = unit_range(self.problem.X)
         self.X = (self.problem.X - self.low) / self.scale
         form = self.problem.loss_function.form
-        self.by_class = form == "errors"
+        self.by_class = form == "errors" or self.problem.loss_function.chooses
         if not self.by_class:
             self.y_low, self.y_scale = output_range(self.problem)
             self.Y = (self.problem.Y - self.y_low) / self.y_scale
@@ -77,6 +77,14 @@ class Leaves:
                     for a, b in zip(means[first], means[second], strict=True):
                         constraints.add(unit * (a - b) <= tolerance)
 
+    def add_share(self, model: Any, constraints: Any, action: int, most: float) -> None:
+        """Add that at most a share of the rows is given an action, or class."""
+        weight: dict[int, float] = {}
+        for group, w in zip(self.group, self.problem.w.tolist(), strict=True):
+            weight[group] = weight.get(group, 0.0) + w
+        given = (w * model.given[group, leaf, action] for group, w in weight.items() for leaf in self.leaves)
+        constraints.add(pyo.quicksum(given) <= most)
+
     def _means(self, model: Any, share: Floats) -> list[Any]:
         """The weighted mean of each answer; scaled to [0, 1] in regression."""
         weight: dict[int, float] = {}
@@ -92,11 +100,11 @@ class Leaves:
         ]
 
     def _errors(self, model: Any, at: Any) -> Any:
-        """0/1 loss: ``right[g, k, l]`` of the class-k rows of group g are at leaf l, which predicts k."""
-        label = self.problem.Y[:, 0].astype(int)
-        weight: dict[tuple[int, int], float] = {}
-        for g, k, w in zip(self.group, label.tolist(), self.problem.w.tolist(), strict=True):
-            weight[g, k] = weight.get((g, k), 0.0) + w
+        """0/1 loss: ``right[g, k, l]`` of the class-k rows of group g are at leaf l, which predicts k. Costs of
+        actions: of group g, which saves what action k costs less than the worst one.
+        """
+        most, saved = self._choices()
+        weight = {(g, k): v for g, row in enumerate(saved.tolist()) for k, v in enumerate(row) if v > 0.0}
         model.answers = pyo.Var(range(self.problem.n_outputs), self.leaves, domain=pyo.Binary)
         model.one_answer = pyo.Constraint(
             self.leaves, rule=lambda m, leaf: sum(m.answers[k, leaf] for k in range(self.problem.n_outputs)) == 1
@@ -108,9 +116,20 @@ class Leaves:
         model.right_answer = pyo.Constraint(
             model.right.index_set(), rule=lambda m, g, k, leaf: m.right[g, k, leaf] <= m.answers[k, leaf]
         )
-        if any(isinstance(c, MaxDifference) for c in self.problem.constraints):
+        if any(isinstance(c, (MaxDifference, MaxShare)) for c in self.problem.constraints):
             self._add_given(model, at)
-        return 1.0 - pyo.quicksum(weight[g, k] * v for (g, k, _leaf), v in model.right.items())
+        return most - pyo.quicksum(weight[g, k] * v for (g, k, _leaf), v in model.right.items())
+
+    def _choices(self) -> tuple[float, Floats]:
+        """The loss of the worst answers, and how much of it each group saves by each answer (groups, K)."""
+        problem = self.problem
+        saved = np.zeros((max(self.group) + 1, problem.n_outputs))
+        if problem.is_classification:
+            np.add.at(saved, (self.group, problem.Y[:, 0].astype(int)), problem.w)
+            return 1.0, saved
+        np.add.at(saved, self.group, problem.w[:, None] * problem.Y)
+        worst = saved.max(axis=1)
+        return float(worst.sum()), worst[:, None] - saved
 
     def _add_given(self, model: Any, at: Any) -> None:
         """``given[g, l, k]``: group g is at leaf l, which predicts k."""

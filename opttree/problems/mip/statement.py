@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from opttree.model.tree import Tree
+from opttree.problems.exact.problem import refusal_of_sums
 from opttree.problems.mip.candidates import MOST_BYTES, Candidates, bytes_of_thresholds, dichotomies, thresholds
 from opttree.runtime.options import Checked, option
 from opttree.statement.constraints import (
@@ -17,8 +18,11 @@ from opttree.statement.constraints import (
     LeafConstraint,
     MaxDifference,
     MaxFeatures,
+    MaxShare,
     MaxSplits,
+    MinPerGroup,
     Monotone,
+    PathCost,
     RequireSplit,
     SameLeaf,
 )
@@ -32,8 +36,11 @@ STATED = (
     ForbidSplit,
     MaxDifference,
     MaxFeatures,
+    MaxShare,
     MaxSplits,
+    MinPerGroup,
     Monotone,
+    PathCost,
     RequireSplit,
     SameLeaf,
 )
@@ -129,8 +136,10 @@ class MIPStatement(Checked):
     def refusal(self) -> str | None:
         """Why the formulation cannot express the problem exactly, in one sentence, or None."""
         problem, hyper, form = self.problem, self.formulation == "hyperflow", self.problem.loss_function.form
-        if form is None:
-            return problem.loss_function.refusal("form")
+        if form is None and hyper and (reason := refusal_of_sums(problem)) is not None:
+            return reason
+        if form is None and not hyper and not problem.loss_function.chooses:
+            return f"{problem.loss_function.refusal('form')}, or costs of actions; use hyperflow"
         for penalty in problem.penalties:
             if not isinstance(penalty, (L1, L2, SplitPrice)):
                 return f"the penalty {penalty!r} is not known to be linear in the tree"
@@ -159,6 +168,8 @@ class MIPStatement(Checked):
                     "take fewer thresholds (n_thresholds) or features"
                 )
         for c in problem.constraints:
+            if hyper and isinstance(c, PathCost):
+                return f"{c!r} is a matter of paths, which hyperflow's states forget; use flow or big-m"
             if hyper and isinstance(c, LeafConstraint):
                 return f"{c!r} ties leaves together, which hyperflow prices one by one; use flow or big-m"
             if hyper and problem.splits == "oblique" and isinstance(c, (MaxFeatures, FeatureCost, ForbidSplit)):

@@ -6,9 +6,25 @@ from opttree.statement.constraints.base import (
     Limits as Limits,
     Statement as Statement,
     answers as answers,
+    picks as picks,
 )
-from opttree.statement.constraints.leaves import DifferentLeaf, MaxDifference, Monotone, SameLeaf
-from opttree.statement.constraints.shape import FeatureCost, ForbidSplit, MaxFeatures, MaxSplits, MinLeaf, RequireSplit
+from opttree.statement.constraints.leaves import (
+    DifferentLeaf,
+    MaxDifference,
+    MaxShare,
+    MinPerGroup,
+    Monotone,
+    SameLeaf,
+)
+from opttree.statement.constraints.shape import (
+    FeatureCost,
+    ForbidSplit,
+    MaxFeatures,
+    MaxSplits,
+    MinLeaf,
+    PathCost,
+    RequireSplit,
+)
 
 __all__ = [
     "Constraint",
@@ -18,9 +34,12 @@ __all__ = [
     "LeafConstraint",
     "MaxDifference",
     "MaxFeatures",
+    "MaxShare",
     "MaxSplits",
     "MinLeaf",
+    "MinPerGroup",
     "Monotone",
+    "PathCost",
     "RequireSplit",
     "SameLeaf",
 ]

@@ -215,7 +215,7 @@ class LeafConstraint(Constraint):
         """Answers are constants, of one output for all but 0/1 loss."""
         if problem.leaves != "constant":
             return f"{type(self).__name__} is for constant leaves"
-        if (reason := problem.loss_function.refusal("form")) is not None:
+        if not picks(problem) and (reason := problem.loss_function.refusal("form")) is not None:
             return f"{type(self).__name__} takes named losses; {reason}"
         if problem.loss_function.form == "entropy" and problem.n_outputs != 2:
             return f"{type(self).__name__} under log loss is for two classes; got {problem.n_outputs}"
@@ -227,7 +227,7 @@ class LeafConstraint(Constraint):
         if not h.size:
             return None
         over = np.einsum("mlk,lk->m", G, answers(problem, tree)) - h
-        unit = 1.0 if problem.is_classification else float(np.ptp(problem.Y, axis=0).max()) or 1.0
+        unit = 1.0 if problem.is_classification or picks(problem) else float(np.ptp(problem.Y, axis=0).max()) or 1.0
         if over.max() <= EXACT * unit:
             return None
         return self._words(float(over.max()))
@@ -238,11 +238,17 @@ class LeafConstraint(Constraint):
 
 def answers(problem: Statement, tree: Tree) -> Floats:
     """What the leaves answer, as constraints see it: values (L, K) in regression; the probability of the second class
-    (L, 1) under log loss; 1 for the predicted class and 0 for the others (L, K) under 0/1 loss.
+    (L, 1) under log loss; 1 for the predicted class, or the action, and 0 for the others (L, K) under 0/1 loss and
+    costs of actions.
     """
-    if problem.loss_function.form == "errors":
+    if picks(problem):
         return np.eye(problem.n_outputs)[tree.values.argmax(axis=1)]
     return tree.values[:, 1:] if problem.loss_function.form == "entropy" else tree.values
+
+
+def picks(problem: Statement) -> bool:
+    """Whether leaves answer with one of several classes or actions."""
+    return problem.loss_function.form == "errors" or problem.loss_function.chooses
 
 
 def check_feature(feature: int, problem: Statement) -> str | None:

@@ -18,6 +18,7 @@ from opttree.statement.constraints.base import (
     Statement,
     answers,
     check_feature,
+    picks,
 )
 
 
@@ -102,12 +103,61 @@ def _leaves_below(tree: Tree) -> list[set[int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class MaxDifference(LeafConstraint):
+class _Grouped(Constraint):
+    """A constraint on groups of rows: the values of a feature, or one group per row."""
+
+    group: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.group, (int, np.integer)):
+            group = np.asarray(self.group)
+            if group.ndim != 1:
+                raise ValueError(f"group must be the number of a feature or one group per row; got {self.group!r}")
+            object.__setattr__(self, "group", np.unique(group, return_inverse=True)[1])
+        elif self.group < 0:
+            raise ValueError(f"group must be the number of a feature >= 0; got {self.group}")
+
+    def refusal(self, problem: Statement) -> str | None:
+        """The feature is there, or one group per row."""
+        if isinstance(self.group, (int, np.integer)):
+            reason = check_feature(int(self.group), problem)
+            return (reason and reason.replace("feature", "group", 1)) or super().refusal(problem)
+        if len(self.group) != problem.n_samples:
+            return f"group must have one entry per row, {problem.n_samples}; got {len(self.group)}"
+        return super().refusal(problem)
+
+    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
+        """The groups of the rows."""
+        if isinstance(self.group, (int, np.integer)) or len(self.group) != n:
+            return self  # a wrong number of groups is refused by the problem
+        return replace(self, group=self.group[rows]) if rows.size else None
+
+    def members(self, problem: Statement) -> NDArray[np.bool_]:
+        """Which rows are in each group.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        ndarray of bool of shape (groups, n)
+            True in the row's own group.
+        """
+        group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
+        inside: NDArray[np.bool_] = np.unique(group)[:, None] == group
+        return inside
+
+
+@dataclass(frozen=True, eq=False)
+class MaxDifference(_Grouped, LeafConstraint):
     """Statistical parity: between any two groups of rows, the mean answers differ by at most ``tolerance``.
 
     Answers are values in regression, probabilities of the second class under log loss, and predicted classes under 0/1
-    loss (the share of the rows that are given each class). Means are weighted as the rows are. Constant leaves, whose
-    values are within the range of y in regression.
+    loss (the share of the rows that are given each class), or actions under costs of actions. Means are weighted as the
+    rows are. Constant leaves, whose values are within the range of y in regression.
 
     Parameters
     ----------
@@ -135,33 +185,7 @@ class MaxDifference(LeafConstraint):
     True
     """
 
-    group: Any
     tolerance: float = option(least=0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.group, (int, np.integer)):
-            group = np.asarray(self.group)
-            if group.ndim != 1:
-                raise ValueError(f"group must be the number of a feature or one group per row; got {self.group!r}")
-            object.__setattr__(self, "group", np.unique(group, return_inverse=True)[1])
-        elif self.group < 0:
-            raise ValueError(f"group must be the number of a feature >= 0; got {self.group}")
-
-    def refusal(self, problem: Statement) -> str | None:
-        """The feature is there, or one group per row."""
-        if isinstance(self.group, (int, np.integer)):
-            reason = check_feature(int(self.group), problem)
-            return (reason and reason.replace("feature", "group", 1)) or super().refusal(problem)
-        if len(self.group) != problem.n_samples:
-            return f"group must have one entry per row, {problem.n_samples}; got {len(self.group)}"
-        return super().refusal(problem)
-
-    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
-        """The groups of the rows."""
-        if isinstance(self.group, (int, np.integer)) or len(self.group) != n:
-            return self  # a wrong number of groups is refused by the problem
-        return replace(self, group=self.group[rows]) if rows.size else None
 
     def in_units(self, y_scale: Floats) -> Constraint:
         """The tolerance in the new units; ValueError where outputs have different ones."""
@@ -182,8 +206,7 @@ class MaxDifference(LeafConstraint):
         ndarray of shape (groups, n)
             The weights, 0 in other groups; each group sums to one.
         """
-        group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
-        inside = (np.unique(group)[:, None] == group) * problem.w
+        inside = self.members(problem) * problem.w
         return inside / inside.sum(axis=1, keepdims=True)
 
     def limits(self, problem: Statement, tree: Tree) -> Limits:
@@ -199,7 +222,7 @@ class MaxDifference(LeafConstraint):
             for k in range(K)
         ]
         table, h = np.array(G).reshape(-1, tree.n_leaves, K), np.full(len(G), self.tolerance)
-        if problem.is_classification:
+        if picks(problem) or problem.is_classification:
             return Limits(table, h)
         one = np.eye(tree.n_leaves * K).reshape(-1, tree.n_leaves, K)
         high, low = (np.tile(side, tree.n_leaves) for side in (problem.Y.max(axis=0), problem.Y.min(axis=0)))
@@ -209,6 +232,93 @@ class MaxDifference(LeafConstraint):
         return (
             f"mean answers of two groups differ, or answers leave the range of y, by {over:.3g} more than {self} allows"
         )
+
+
+@dataclass(frozen=True)
+class MaxShare(LeafConstraint):
+    """At most a share of the rows is given an action, or a class: a budget. Rows count by their weights.
+
+    For costs of actions and 0/1 loss, constant leaves.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    MaxDifference : equal shares of groups
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MaxShare
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(8.0)[:, None]
+    >>> gain = np.array([1.0, 2.0, 1.0, 3.0, 4.0, 5.0, 4.0, 6.0])      # of a treatment
+    >>> costs = np.column_stack([gain, np.zeros(8)])
+    >>> stated = TreeProblem(X, costs, depth=1, splits="axis", loss="cost", constraints=[MaxShare(1, 0.4)])
+    >>> solve(stated, MIP("flow")).tree.predict(X).tolist()            # at most 40 % of the rows are treated
+    [0, 0, 0, 0, 0, 1, 1, 1]
+    """
+
+    action: int = option(doc="Number of the action, or of the class in the order of the labels.", least=0)
+    share: float = option(doc="The largest share of the rows, 0 to 1.", least=0, most=1)
+
+    def refusal(self, problem: Statement) -> str | None:
+        """Costs of actions, or 0/1 loss, with such an action."""
+        if not picks(problem):
+            return f"MaxShare is for costs of actions and 0/1 loss; got loss={problem.loss!r}"
+        if self.action >= problem.n_outputs:
+            return f"action must be below the number of actions, {problem.n_outputs}; got {self.action}"
+        return super().refusal(problem)
+
+    def limits(self, problem: Statement, tree: Tree) -> Limits:
+        """One limit."""
+        leaf = problem.leaves_of(tree) - tree.n_branches
+        G = np.zeros((1, tree.n_leaves, problem.n_outputs))
+        G[0, :, self.action] = np.bincount(leaf, weights=problem.w, minlength=tree.n_leaves)
+        return Limits(G, np.array([self.share]))
+
+    def _words(self, over: float) -> str:
+        return f"the share of rows that are given {self.action} is {over:.3g} more than {self} allows"
+
+
+@dataclass(frozen=True, eq=False)
+class MinPerGroup(_Grouped):
+    """At least ``k`` rows of every group in every leaf that holds rows: of each treatment, say, so that a leaf's
+    comparison of treatments rests on enough rows of each.
+
+    Parameters
+    ----------
+    group : int or array-like of shape (n,)
+        The feature whose values are the groups, or the group of each row.
+    k : int
+        Fewest rows of each group, >= 1.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    MinLeaf : fewest rows of all groups together
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MinPerGroup
+    >>> from solvers import MIP, solve
+    >>> X, y = np.arange(8.0)[:, None], np.array([0.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0])
+    >>> arm = np.array(["a", "a", "b", "a", "a", "b", "a", "b"])
+    >>> tree = solve(TreeProblem(X, y, depth=1, splits="axis", constraints=[MinPerGroup(arm, 1)]), MIP()).tree
+    >>> tree.apply(X).tolist()                         # the first row alone would be a leaf without "b"
+    [1, 1, 1, 2, 2, 2, 2, 2]
+    """
+
+    k: int = option(least=1)
+
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
+        """The numbers of rows."""
+        leaf = problem.leaves_of(tree) - tree.n_branches
+        counts = np.array([np.bincount(leaf[inside], minlength=tree.n_leaves) for inside in self.members(problem)])
+        least = int(counts[:, counts.sum(axis=0) > 0].min())
+        return None if least >= self.k else f"a leaf has {least} rows of a group; MinPerGroup(k={self.k}) asks for more"
 
 
 @dataclass(frozen=True)

@@ -121,34 +121,8 @@ class MinLeaf(Constraint):
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureCost(Constraint):
-    """The costs of the different features in the splits add up to at most ``budget``.
-
-    Parameters
-    ----------
-    costs : array-like of shape (p,) or mapping
-        Costs of the features, >= 0; features that a mapping does not name are free.
-    budget : float
-        Largest sum, >= 0.
-
-    See Also
-    --------
-    solvers.MIP : proves under side constraints
-    MaxFeatures : where all cost the same
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from opttree import TreeProblem
-    >>> from opttree.constraints import FeatureCost
-    >>> from solvers import MIP, solve
-    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
-    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
-    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[FeatureCost([3.0, 1.0], budget=2.0)])
-    >>> tree = solve(stated, MIP()).tree
-    >>> bool((tree.A[:, 0] == 0.0).all())
-    True
-    """
+class _Costs(Constraint):
+    """A budget for the costs of features."""
 
     costs: Any
     budget: float = option(least=0)
@@ -189,12 +163,100 @@ class FeatureCost(Constraint):
             return f"costs must have one entry per feature, {problem.n_features}; got {len(self.costs)}"
         return None
 
+    def _within(self, spent: float) -> bool:
+        return spent <= self.budget + EXACT * max(self.budget, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCost(_Costs):
+    """The costs of the different features in the splits add up to at most ``budget``.
+
+    Parameters
+    ----------
+    costs : array-like of shape (p,) or mapping
+        Costs of the features, >= 0; features that a mapping does not name are free.
+    budget : float
+        Largest sum, >= 0.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    MaxFeatures : where all cost the same
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import FeatureCost
+    >>> from solvers import MIP, solve
+    >>> X = np.arange(16.0).reshape(8, 2)[:, ::-1]
+    >>> y = np.array([0.0, 0.0, 5.0, 5.0, 1.0, 1.0, 4.0, 4.0])
+    >>> stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[FeatureCost([3.0, 1.0], budget=2.0)])
+    >>> tree = solve(stated, MIP()).tree
+    >>> bool((tree.A[:, 0] == 0.0).all())
+    True
+    """
+
     def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The sum of the costs."""
         spent = float(self.of(problem)[_features(tree)].sum())
-        if spent <= self.budget + EXACT * max(self.budget, 1.0):
+        if self._within(spent):
             return None
         return f"the features of the tree cost {spent:g}; the budget is {self.budget:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class PathCost(_Costs):
+    """The costs of the different features on a row's path add up to at most ``budget``: what it costs to answer for
+    it, where a feature is measured once, when a split asks for it. Axis-aligned splits.
+
+    Parameters
+    ----------
+    costs : array-like of shape (p,) or mapping
+        Costs of the features, >= 0; features that a mapping does not name are free.
+    budget : float
+        Largest sum, >= 0.
+    mean : bool
+        Whether the budget is for the mean over the rows, by their weights, and not for each path; by default False.
+
+    See Also
+    --------
+    solvers.MIP : proves under side constraints
+    FeatureCost : the features of the whole tree
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import PathCost
+    >>> from solvers import MIP, solve
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> y = np.array([0.0, 0.0, 3.0, 5.0])
+    >>> for budget in (1.5, 1.0, 0.5):                              # of the features' costs 1 and 1, per row
+    ...     stated = TreeProblem(X, y, depth=2, splits="axis", constraints=[PathCost([1.0, 1.0], budget, mean=True)])
+    ...     print(solve(stated, MIP("flow", gap=1e-6)).tree.n_branches)
+    2
+    1
+    0
+    """
+
+    mean: bool = option(False, "Whether the budget is for the mean over the rows.")
+
+    def refusal(self, problem: Statement) -> str | None:
+        """Axis-aligned splits, one cost per feature."""
+        return "PathCost is for axis-aligned splits" if problem.splits != "axis" else super().refusal(problem)
+
+    def violation(self, problem: Statement, tree: Tree) -> str | None:
+        """The sums of the costs."""
+        uses = np.zeros((tree.n_nodes, problem.n_features), bool)
+        for t in range(tree.n_branches):
+            uses[tree.children[t]] = uses[t] | (tree.A[t] != 0.0)
+        paid = uses[tree.n_branches :] @ self.of(problem)
+        spent = float(problem.w @ paid[problem.leaves_of(tree) - tree.n_branches] if self.mean else paid.max())
+        if self._within(spent):
+            return None
+        what = "the features on the paths of the rows cost on average" if self.mean else "the features on a path cost"
+        return f"{what} {spent:g}; the budget is {self.budget:g}"
 
 
 @dataclass(frozen=True)

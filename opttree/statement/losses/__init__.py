@@ -9,7 +9,7 @@ from pkgutil import iter_modules as _modules
 
 from opttree.statement.losses.base import NAMED, Loss
 from opttree.statement.losses.check import check_loss
-from opttree.statement.losses.costs import ActionCost
+from opttree.statement.losses.costs import ActionCost, Decision
 from opttree.statement.losses.named import Absolute, Log, Squared, ZeroOne
 from opttree.statement.losses.positive import Exponential, Gamma, Poisson
 from opttree.statement.losses.robust import Huber, Quantile, weighted_quantile
@@ -21,6 +21,7 @@ __all__ = [
     "NAMED",
     "Absolute",
     "ActionCost",
+    "Decision",
     "Exponential",
     "Gamma",
     "Huber",

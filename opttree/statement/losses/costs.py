@@ -1,13 +1,15 @@
-"""Costs of actions: a leaf chooses one for all its rows."""
+"""Costs of actions and of decisions: a leaf chooses one for all its rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.runtime.options import option
 from opttree.statement.losses.base import Loss
 
 Floats = NDArray[np.float64]
@@ -88,3 +90,108 @@ class ActionCost(Loss):
     def pseudo(self, y: Floats) -> tuple[Floats, Floats]:
         """The best action of each row, which weighs what the others cost more on average."""
         return y.argmin(axis=1).astype(np.float64), self.statistics(y).sum(axis=1) / (y.shape[1] - 1)
+
+
+@dataclass(frozen=True)
+class Decision(Loss):
+    """The extra cost of decisions that are made before their costs are known ("smart predict, then optimize"): a leaf
+    predicts costs (d,), their mean on its rows, and all its rows pay for the best decision at these.
+
+    Outcomes are costs (n, d) of edges, items, hours; the loss of a row is what the leaf's decision costs more than the
+    row's own best one. The leaf of least loss is the mean, so that the exact search proves such trees.
+
+    See Also
+    --------
+    ActionCost : where the decisions can be listed
+    opttree.TreeProblem : takes it as ``loss``
+
+    References
+    ----------
+    Elmachtoub and Grigas, "Smart predict, then optimize", Management Science 68 (2022); Elmachtoub, Liang and McNellis,
+    "Decision trees for decision-making under the predict-then-optimize framework" (2020).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.losses import Decision
+    >>> from solvers import BranchAndBound, solve
+    >>> def two_of_four(costs):                        # the two cheapest items
+    ...     chosen = np.zeros(costs.size)
+    ...     chosen[np.argsort(costs)[:2]] = 1.0
+    ...     return chosen
+    >>> X = np.arange(6.0)[:, None]
+    >>> costs = np.array([[1, 2, 8, 9], [2, 1, 9, 9], [1, 3, 9, 7], [9, 1, 1, 9], [8, 2, 1, 8], [9, 1, 3, 9.0]])
+    >>> problem = TreeProblem(X, costs, depth=1, splits="axis", loss=Decision(two_of_four))
+    >>> result = solve(problem, BranchAndBound())
+    >>> result.termination.name, result.objective
+    ('OPTIMAL', 0.0)
+    >>> [two_of_four(costs).tolist() for costs in result.tree.predict(X[[0, 5]])]
+    [[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]]
+    """
+
+    decide: Any = option(
+        doc="""A function of costs (d,) that returns a decision (d,) of least cost: the amounts that are multiplied by
+        the costs. Exact searches need one that numba compiles, others do not.""",
+        test=callable,
+        words="a function of costs",
+    )
+
+    joint = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "cost", _regret(self.decide))
+
+    def check(self, y: Floats) -> None:
+        """ValueError for one column, and for decisions of another shape."""
+        if y.ndim != 2:
+            raise ValueError(f"y must hold costs (n, d) for loss=Decision(...); got {y.shape}")
+        chosen = np.asarray(self.decide(y[0].copy()))
+        if chosen.shape != y.shape[1:] or not np.isfinite(chosen).all():
+            raise ValueError(f"decide must return a finite amount for each of {y.shape[1]} costs; got {chosen}")
+
+    def value(self, y: Floats, prediction: Floats) -> Floats:
+        """What the decision at the predicted costs costs more than the best one, by columns (n, d)."""
+        rows, which = np.unique(np.broadcast_to(prediction, y.shape), axis=0, return_inverse=True)
+        chosen = np.array([self.decide(row) for row in rows])[which.reshape(-1)]
+        return y * (chosen - np.array([self.decide(row) for row in y]))
+
+    def of_rows(self, Y: Floats, outputs: Floats) -> Floats:
+        """Extra costs, without rounding errors below 0."""
+        return np.maximum(self.value(Y, outputs).sum(axis=1), 0.0)
+
+    def constant(self, y: Floats, w: Floats) -> float:
+        """The mean costs (d,)."""
+        return w @ y / w.sum()
+
+    def constants(self, Y: Floats, w: Floats, order: NDArray[Any], start: NDArray[Any], n_outputs: int) -> Floats:
+        """The mean costs of each group."""
+        best = np.zeros((len(start) - 1, n_outputs))
+        some = np.flatnonzero(np.diff(start))
+        if some.size:
+            sums = np.add.reduceat(np.column_stack([Y, np.ones(len(Y))])[order] * w[order, None], start[some], axis=0)
+            best[some] = sums[:, :-1] / sums[:, -1:]
+        return best
+
+    def statistics(self, y: Floats) -> Floats:
+        """The costs, and that of the best decision (n, d + 1)."""
+        return np.column_stack([y, [float(row @ self.decide(row)) for row in y]])
+
+
+@cache
+def _regret(decide: Any) -> Any:
+    """`Loss.cost` of sums of costs and of the least ones, for decisions by a function, which numba compiles."""
+    from numba import njit
+
+    inside = njit(decide) if not hasattr(decide, "py_func") else decide
+
+    def cost(s: Floats) -> float:
+        total = s[:-1].copy()
+        chosen = inside(total)
+        value = -s[-1]
+        for k in range(total.size):
+            value += total[k] * chosen[k]
+        return value
+
+    return cost
