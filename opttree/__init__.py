@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from opttree.estimators import *
     from opttree.estimators.bridge import race as race
     from opttree.estimators.clusters import KMeansTree as KMeansTree
+    from opttree.estimators.costly import CostClassifier as CostClassifier
     from opttree.estimators.effects import CausalTree as CausalTree
     from opttree.estimators.policy import DRPolicyTree as DRPolicyTree, PolicyTree as PolicyTree
     from opttree.estimators.survival import SurvivalForest as SurvivalForest, SurvivalTree as SurvivalTree
@@ -97,6 +98,7 @@ _HOMES = {
     "DRPolicyTree": "opttree.estimators.policy",
     "PolicyTree": "opttree.estimators.policy",
     "KMeansTree": "opttree.estimators.clusters",
+    "CostClassifier": "opttree.estimators.costly",
     "SurvivalForest": "opttree.estimators.survival",
     "SurvivalTree": "opttree.estimators.survival",
     "TableEncoder": "opttree.tables.encoder",

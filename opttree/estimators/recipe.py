@@ -137,8 +137,15 @@ class Recipe:
 
 
 def has_numbers(options: Estimator) -> bool:
-    """Whether outcomes are numbers, not labels: of regressors, and of clusterings, whose outcomes are the features."""
-    return is_regressor(options) or is_clusterer(options)
+    """Whether outcomes are numbers, not labels: of regressors, of clusterings, whose outcomes are the features, and of
+    classifiers by costs.
+    """
+    return is_regressor(options) or is_clusterer(options) or has_costs(options)
+
+
+def has_costs(options: Estimator) -> bool:
+    """Whether outcomes are costs of actions or labels, (n, K)."""
+    return bool(getattr(options, "loss", None) == "cost")
 
 
 def is_printed(options: Estimator) -> bool:

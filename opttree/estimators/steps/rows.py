@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from opttree.estimators.recipe import Estimator, Fit, Rows, has_numbers, is_ordered
+from opttree.estimators.recipe import Estimator, Fit, Rows, has_costs, has_numbers, is_ordered
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
@@ -43,7 +43,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
     check_target(y, numeric)
     if not stays_sparse:
         warn_of_table(X, options.categorical_features)
-    if not get_tags(options).target_tags.multi_output:
+    if not has_costs(options) and not get_tags(options).target_tags.multi_output:
         y = column_or_1d(y, warn=True)
     how = {"multi_output": True, "y_numeric": True} if numeric else {"multi_output": True}
     table = None

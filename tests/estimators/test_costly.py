@@ -1,0 +1,97 @@
+"""Classifiers by costs: brute force, costs of rows, routing of metadata, bad input."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import opttree
+from opttree import CostClassifier
+
+
+def drawn(n=40, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 5, size=(n, 3)).astype(float)
+    return X, rng.integers(0, K, size=n), rng
+
+
+def least_cost(X, table, w):
+    """The least mean cost of a tree of one split, by trying all."""
+    best = (w @ table).min()
+    for j in range(X.shape[1]):
+        for t in np.unique(X[:, j])[:-1]:
+            left = X[:, j] <= t
+            best = min(best, (w[left] @ table[left]).min() + (w[~left] @ table[~left]).min())
+    return best / w.sum()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_cost_is_the_least(seed):
+    X, y, rng = drawn(seed=seed)
+    matrix = rng.integers(0, 9, size=(3, 3)).astype(float)
+    w = rng.integers(1, 4, size=40).astype(float)
+    model = CostClassifier(1, cost_matrix=matrix).fit(X, y, sample_weight=w)
+    assert model.is_optimal_
+    assert -model.score(X, y, w) == pytest.approx(least_cost(X, matrix[y], w))
+    assert model.result_.objective == pytest.approx(-model.score(X, y, w))
+    costs = rng.exponential(size=(40, 3))
+    own = CostClassifier(1, cost_matrix=matrix).fit(X, y, costs=costs)
+    assert own.mean_cost(X, y, costs=costs) == pytest.approx(least_cost(X, costs, np.ones(40)))
+
+
+def test_labels_and_tables_are_the_users():
+    X, y = opttree.datasets.load("breast_cancer", as_arrays=True)
+    labels = np.array(["malignant", "benign"])[y.astype(int)]
+    table = pd.DataFrame(X[:, :5]).assign(kind=np.where(X[:, 0] > 15.0, "large", "small")).rename(columns=str)
+    model = CostClassifier(cost_matrix=pd.DataFrame([[0, 1], [20, 0]])).fit(table, labels)
+    assert model.classes_.tolist() == ["benign", "malignant"]
+    assert ((labels == "malignant") & (model.predict(table) == "benign")).sum() <= 3
+    assert "benign" in model.to_text()
+    assert clone(model).fit(table, labels).score(table, labels) == model.score(table, labels)
+    priced = CostClassifier(3, cost_matrix=[[0, 1], [20, 0]], split_price="cv", random_state=0).fit(X, labels)
+    assert priced.split_price_ >= 0.0
+    alone = CostClassifier(cost_matrix=[[0, 1], [20, 0]]).fit(X, labels)  # of some labels, too
+    assert alone.score(X[labels == "benign"][:9], labels[labels == "benign"][:9]) <= 0.0
+
+
+def test_costs_are_routed():
+    X, y, rng = drawn(n=90, K=2)
+    costs = rng.exponential(size=(90, 2))
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = CostClassifier(1).set_fit_request(costs=True).set_score_request(costs=True)
+        scores = cross_validate(model, X, y, params={"costs": costs}, cv=3)["test_score"]
+        assert (scores < 0.0).all()
+        search = GridSearchCV(make_pipeline(StandardScaler(), model), {"costclassifier__max_depth": [1, 2]}, cv=3)
+        assert search.fit(X, y, costs=costs).best_score_ < 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "words"),
+    [
+        ({"cost_matrix": [[0, 1]]}, {}, r"cost_matrix must have shape \(3, 3\), for the labels of y; got \(1, 2\)"),
+        ({"cost_matrix": -np.ones((3, 3))}, {}, "cost_matrix must be >= 0; got -1"),
+        ({"cost_matrix": np.full((3, 3), np.nan)}, {}, "cost_matrix must"),
+        ({"cost_matrix": [["a"]]}, {}, "cost_matrix must be numbers"),
+        ({}, {"costs": np.ones((4, 3))}, r"costs must have shape \(40, 3\), for the rows and labels of y"),
+        ({"solver": "bnb", "max_depth": 9}, {}, "solver must be 'auto' or 'tao'"),
+    ],
+)
+def test_what_is_wrong_is_said(options, given, words):
+    X, y, _rng = drawn()
+    with pytest.raises(ValueError, match=words):
+        CostClassifier(**options).fit(X, y, **given)
+    with pytest.raises(ValueError, match="two or more classes; got 1 class"):
+        CostClassifier().fit(X, np.zeros(40))
+    with pytest.raises(ValueError, match="y must hold labels of the training; got"):
+        CostClassifier().fit(X, y).score(X, y + 7)
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks([CostClassifier()])
+def test_scikit_learn_takes_it(estimator, check):
+    check(estimator)
