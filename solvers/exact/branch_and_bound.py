@@ -20,7 +20,7 @@ from opttree.runtime.interrupts import in_background
 from opttree.runtime.options import option
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
-from opttree.statement.constraints import ForbidSplit
+from opttree.statement.constraints import ForbidSplit, RequireSplit
 from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps
 from solvers.core.combinators import follow
 from solvers.core.result import Termination, Verdict
@@ -43,11 +43,12 @@ from solvers.exact.restricted import STATED, Restricted, free, is_free
 from solvers.exact.search import Search, is_quick
 from solvers.initial import CartInit
 
-MOST_DEPTH = 6
+MOST_DEPTH, DEEPEST = 6, 16  # of trees, and of those that a price or a limit of splits keeps small
 AHEAD = 0.5  # of the time of a deep search, that is spent on trees by looking two levels ahead, at most
 BESIDE = 0.5  # of the time of a search, that is spent on blocks of rows beside it, at most
 AWAY = 0.5  # of the incumbent's objective, that the search must have proved, and no less than the blocks, to end them
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
+ROUNDED = 1e-9  # relative, of numbers of splits
 PERFECT = 1e-11  # of one leaf's objective, where predictions are kept from 0 by a share of the largest outcome
 PROOF_RTOL, PROOF_ATOL = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
 
@@ -57,12 +58,14 @@ class BranchAndBound(Solver):
     """Prove an optimal axis-aligned tree over all thresholds by branch and bound on intervals of thresholds.
 
     All losses of `opttree.losses` with constant leaves, squared loss with linear leaves (fitted in every leaf and not
-    clipped, see `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``; depth 1 to 6. Under squared and
-    0/1 loss depth 2 takes tenths of a second and depth 3 mostly seconds on thousands of rows, where the features tell
-    much of the target. Where it has hardly any signal, proofs take much longer: 45,781 rows of three features with an
-    R2 of .0006 are open after 20 s at depth 2. From depth 4 on, the bound at a time limit is the result on all but
-    small sets. Absolute and Huber's loss, quantiles and linear leaves take many times longer. The tree does not depend
-    on the number of threads, unless time ends the search, and but for equally good ones from depth 4 on.
+    clipped, see `ExactTreeProblem`); weights, penalties, ``min_leaf``, ``max_splits``; depth 1 to 6, and any depth
+    where a limit or a price of splits leaves no optimal tree deeper than 16 (sparse trees, GOSDT's objective). Under
+    squared and 0/1 loss depth 2 takes tenths of a second and depth 3 mostly seconds on thousands of rows, where the
+    features tell much of the target. Where it has hardly any signal, proofs take much longer: 45,781 rows of three
+    features with an R2 of .0006 are open after 20 s at depth 2. From depth 4 on, the bound at a time limit is the
+    result on all but small sets. Absolute and Huber's loss, quantiles and linear leaves take many times longer. The
+    tree does not depend on the number of threads, unless time ends the search, and but for equally good ones from depth
+    4 on.
 
     Side constraints: `ForbidSplit`, `MaxFeatures`, `FeatureCost`, `RequireSplit`. But for the first at all levels, they
     take several searches, of trees whose nodes may split on fewer and fewer features. Below the root, `RequireSplit`
@@ -130,14 +133,20 @@ class BranchAndBound(Solver):
         return self.max_splits is None and problem.leaves == "constant"
 
     def _refusal(self, problem: TreeProblem) -> str | None:
-        """Takes what `ExactTreeProblem` takes, up to depth 6."""
-        if problem.depth > MOST_DEPTH:
-            return f"its depth is {problem.depth}, and branch and bound goes to depth {MOST_DEPTH}"
+        """Takes what `ExactTreeProblem` takes, up to depth 6, or deeper where few splits can pay."""
+        if problem.depth > MOST_DEPTH and (levels := self._levels(problem)) > DEEPEST:
+            here = f"; here they leave {levels} levels" if levels < problem.depth else ""
+            return (
+                f"its depth is {problem.depth}, and branch and bound goes to depth {MOST_DEPTH}, or to {DEEPEST} where "
+                f"a limit or a price of splits leaves no deeper trees{here}"
+            )
         reason = ExactTreeProblem.refusal(problem if is_free(problem) else free(problem))
         return reason if reason is not None or self.init is None else self.init._refusal(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The constant tree, the start, and then incumbents and bounds."""
+        if problem.depth > MOST_DEPTH:
+            problem = problem.restated(depth=min(problem.depth, self._levels(problem)))
         if not is_free(problem):
             if problem.depth > 0:
                 return (yield from self._restricted(problem, start, rng))
@@ -169,6 +178,14 @@ class BranchAndBound(Solver):
             search = (yield from in_background(begun, ends=False)) if large else begun()
         search.floor = floor
         return (yield from self._searched(search, blocks, seeds[1]))
+
+    def _levels(self, problem: TreeProblem) -> int:
+        """The levels that an optimal tree can have: as many as splits that a limit allows, or that save their price."""
+        limits = [float(k) for k in (self.max_splits, problem.max_splits) if k is not None]
+        price = problem.price_per_split
+        if price > 0.0 and not any(isinstance(c, RequireSplit) for c in problem.constraints):  # one leaf is allowed
+            limits.append(problem.mean_loss(problem.best_constant()) / price * (1.0 + ROUNDED))
+        return int(min(*limits, float(problem.depth))) if limits else max(problem.depth, DEEPEST + 1)
 
     def _restricted(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Incumbents and bounds under side constraints that take several searches."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from opttree.kernels.exact import pairs as kernels
 from opttree.problems import ExactTreeProblem
+from opttree.problems.exact.problem import equal_rows
 
 # cuts of a feature in the mean, from which on intervals are faster: of counted classes, and of sums
 MOST_CUTS, MOST_CUTS_OF_SUMS = 12, 3
@@ -59,6 +60,22 @@ def columns_of(exact: ExactTreeProblem) -> Cuts | None:
     return Cuts(columns[first], left[first].T, swapped[first])
 
 
+def _classes(exact: ExactTreeProblem, width: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Bits of the rows of each class, and of those that every tree takes for another class, in ``width`` words."""
+    problem = exact.problem
+    if not exact.counts_errors:
+        return np.zeros((0, width), np.uint64), np.zeros(width, np.uint64)
+    label = problem.Y[:, 0].astype(np.intp)
+    first, group = equal_rows(exact.ranks)
+    counts = np.zeros((first.size, problem.n_outputs), np.int64)
+    np.add.at(counts, (group, label), 1)
+    lost = counts.argmax(axis=1)[group] != label
+    flags = np.vstack([label == np.arange(problem.n_outputs)[:, None], lost])
+    packed = np.packbits(np.pad(flags, ((0, 0), (0, 64 * width - label.size))), axis=1, bitorder="little")
+    words = packed.view("<u8").astype(np.uint64)
+    return words[:-1], words[-1]
+
+
 class Columns:
     """The columns of a table, and what is known of sets of its rows."""
 
@@ -86,6 +103,7 @@ class Columns:
             kernel.rows,
             kernel.most,
             kernel.leaf,
+            *_classes(exact, words.shape[1] // 8),
         )
         self.levels = kernels.make_levels(n, n_columns, problem.n_outputs if exact.counts_errors else 1, depth, n_sums)
         self.known = kernels.make_known(n, n_columns, depth, memory)

@@ -20,13 +20,16 @@ from opttree.kernels.exact.vectors import WIDTH, add_four
 from opttree.kernels.exact.words import BITS, bit, count_ones, errors
 from opttree.runtime.compiling.compiled import kernel, kernel_without_refcounts
 
+MEAN_DEPTH = 4  # of the trees of sets of rows that are remembered, at most
+ROUNDED = 1e-9  # relative, of numbers of splits
 RECENT = 8  # sets of rows of each depth that others are compared with
 NOTHING = 1e18
 
 # label (n,); first (n + 1,) and columns: the columns whose bit is set of each row; every (B, W) bits of all rows;
 # price of a split; fewest rows of a leaf; slack: costs that differ by less are equal; whether numbers by class are
-# counted; else the statistics (n, S) of rows, what a row costs at most (n,), the `Leaf`
-Table = namedtuple("Table", "label first columns every price min_leaf slack by_bits sums most leaf")
+# counted; else the statistics (n, S) of rows, what a row costs at most (n,), the `Leaf`; where numbers are counted,
+# bits of the rows of each class (K, W), and of those that every tree takes for another class (W,), as equal rows say
+Table = namedtuple("Table", "label first columns every price min_leaf slack by_bits sums most leaf classes lost")
 # of each level: rows (L, n), their number (L,), as a set key (L, W), bits (L, B W,) and classes (L, planes W,) of these
 # rows, order (L, B) of the columns, splits (L, S) of the best tree, -1 for none. Scratch of two levels: total (K,),
 # count (B, K), own (4, K), active (B,), best (B, 2) of both sides of each column, and the column of its split; of sums
@@ -36,8 +39,9 @@ Levels = namedtuple(
     "rows size key bits classes order splits total count own active best split whole of_column of_pair parts number",
 )
 # sets of rows that were searched: hash table of their numbers, keys (C, W), depth (C,), bound (C,) and whether it is
-# the cost (C,), splits (C, S), how many (1,); recent (D, RECENT, W) sets, their bounds (D, RECENT), how many ever (D,)
-Known = namedtuple("Known", "table keys depth bound exact splits count recent recent_bound n_recent")
+# the cost (C,), splits (S,) of those whose cost is known and where each's begin (C,), how many sets, and splits (2,);
+# recent (D, RECENT, W) sets, their bounds (D, RECENT), how many ever (D,)
+Known = namedtuple("Known", "table keys depth bound exact splits first count recent recent_bound n_recent")
 
 
 def make_levels(n, n_columns, n_classes, depth, n_sums):
@@ -68,9 +72,9 @@ def make_levels(n, n_columns, n_classes, depth, n_sums):
 
 def make_known(n, n_columns, depth, memory):
     """Room for the sets of rows that there can be, but in so many mebibytes at most."""
-    W, size = -(-n // BITS), 2 ** max(depth - 1, 2) - 1
+    W, size = -(-n // BITS), 2 ** min(max(depth - 1, 2), MEAN_DEPTH) - 1
     sets = sum(comb(n_columns, level) * 2.0**level for level in range(1, depth - 1))
-    capacity = int(min(max(memory * 2**20 / (8.0 * W + 4.0 * size + 33.0), 16), sets + 1))
+    capacity = int(min(max(memory * 2**20 / (8.0 * W + 4.0 * size + 41.0), 16), sets + 1))
     table = np.full(2 ** int(np.ceil(np.log2(2.0 * capacity))), EMPTY)
     return Known(
         table,
@@ -78,8 +82,9 @@ def make_known(n, n_columns, depth, memory):
         np.empty(capacity, np.int64),
         np.empty(capacity),
         np.empty(capacity, np.bool_),
-        np.empty((capacity, size), np.int32),
-        np.zeros(1, np.int64),
+        np.empty(capacity * size, np.int32),
+        np.zeros(capacity, np.int64),
+        np.zeros(2, np.int64),
         np.zeros((depth + 1, RECENT, W), np.uint64),
         np.zeros((depth + 1, RECENT)),
         np.zeros(depth + 1, np.int64),
@@ -346,12 +351,35 @@ def slot_of(key, depth, known):
 
 
 @kernel_without_refcounts()
-def bound_of(key, depth, known, table):
-    """A lower bound of the cost of a set of rows, by what is known of it and of others: not of others where a smallest
-    leaf forbids trees of one set that another allows.
+def limits_of(key, depth, table):
+    """A lower bound of the cost of a set of rows, and the levels, at most ``depth`` and at least 2, that an optimal
+    tree of it has: each of its splits saves its price, and no tree spares the errors among equal rows.
     """
+    if not table.by_bits:
+        return 0.0, depth
+    n = top = lost = 0
+    for k in range(table.classes.shape[0]):
+        own = 0
+        for w in range(key.size):
+            own += count_ones(key[w] & table.classes[k, w])
+        n += own
+        top = max(top, own)
+    for w in range(key.size):
+        lost += count_ones(key[w] & table.lost[w])
+    saved = n - top - lost
+    if table.price * depth > saved:
+        depth = min(depth, max(int(saved / table.price * (1.0 + ROUNDED)), 2))
+    return lost + min(float(saved), table.price), depth
+
+
+@kernel_without_refcounts()
+def bound_of(key, depth, known, table):
+    """A lower bound of the cost of a set of rows, by its classes and what is known of it and of others: not of others
+    where a smallest leaf forbids trees of one set that another allows.
+    """
+    bound, depth = limits_of(key, depth, table)
     number = known.table[slot_of(key, depth, known)]
-    bound = known.bound[number] if number != EMPTY else 0.0
+    bound = max(bound, known.bound[number]) if number != EMPTY else bound
     if number != EMPTY and known.exact[number]:
         return bound
     for r in range(min(known.n_recent[depth], RECENT) if table.min_leaf == 1 else 0):
@@ -383,10 +411,13 @@ def remember(key, depth, cost, exact, splits, known):
             for w in range(key.size):
                 known.keys[number, w] = key[w]
     if number < known.bound.size:
-        known.bound[number], known.exact[number] = cost, exact
-        if exact:
-            for s in range((1 << depth) - 1):
-                known.splits[number, s] = splits[s]
+        size, first = (1 << depth) - 1, known.count[1]
+        known.bound[number], known.exact[number] = cost, exact and first + size <= known.splits.size
+        if known.exact[number]:
+            known.first[number] = first
+            known.count[1] += size
+            for s in range(size):
+                known.splits[first + s] = splits[s]
     at = known.n_recent[depth] % RECENT
     known.n_recent[depth] += 1
     known.recent_bound[depth, at] = cost
@@ -458,11 +489,14 @@ def solve_rows(level, depth, target, levels, table, known, counts):
     exact : whether it is the cost.
     """
     key, splits = levels.key[level], levels.splits[level]
+    for s in range((1 << depth) - 1):
+        splits[s] = -1
+    depth = limits_of(key, depth, table)[1]
     number = known.table[slot_of(key, depth, known)]
     if number != EMPTY and (known.exact[number] or known.bound[number] >= target):
         if known.exact[number]:
             for s in range((1 << depth) - 1):
-                splits[s] = known.splits[number, s]
+                splits[s] = known.splits[known.first[number] + s]
         return known.bound[number], known.exact[number]
     counts[NODES] += 1
     enter(level, levels, table)
@@ -473,8 +507,6 @@ def solve_rows(level, depth, target, levels, table, known, counts):
     price, order = table.price, levels.order[level]
     n_active = ranked_columns(level, levels, table)
     best, lowest = cost_of_leaf(levels, table), NOTHING
-    for s in range((1 << depth) - 1):
-        splits[s] = -1
     if best <= price + table.slack or n_active == 0:
         remember(key, depth, best, True, splits, known)
         return best, True

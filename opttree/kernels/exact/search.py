@@ -75,6 +75,7 @@ Room = namedtuple("Room", "work buckets words counts")
 # the right side; where its histogram is held; the sides' reach (p, 2) each
 Cut = namedtuple("Cut", "at found held left_reach right_reach")
 START = 64  # capacity of a queue at first
+ROUNDED = 1e-9  # relative, of numbers of splits
 
 
 @kernel_without_refcounts()
@@ -582,16 +583,19 @@ def levels(depth, n_splits, level, side, place, m, problem, target, room):
     node = Node(order, m, problem, work.reaches[level, side, 0], work.reaches[level, side, 1])
     p = problem.rank.shape[0]
     splits[:, 0] = -1
+    leaf = leaf_cost(node)
     if n_splits == 0:
         close(node.new_reach)
-        leaf = leaf_cost(node)
         return leaf, leaf, leaf
+    if problem.price * depth > leaf:  # of an optimal tree every split saves its price
+        depth = max(int(leaf / problem.price * (1.0 + ROUNDED)), 1)
+        n_splits = min(n_splits, (1 << depth) - 1)
     if depth == 1 or n_splits == 1:
         counts[NODES] += 1
-        return one_split(node, leaf_cost(node), target, splits[0])
+        return one_split(node, leaf, target, splits[0])
     by_buckets = depth == 2 and not is_by_order(problem)
     sides = reach_of_sides(place, BUCKETS if by_buckets and not problem.by_words else EVERY, problem)
-    queue, state = begin(depth, n_splits, node, leaf_cost(node), target, sides)
+    queue, state = begin(depth, n_splits, node, leaf, target, sides)
     if stopped(counts):  # before the rows are looked at
         return finish(queue, node, state)
     if by_buckets and problem.by_words:
