@@ -20,7 +20,17 @@ import numpy as np
 import pandas as pd
 
 from experiments.benchmarks.common import Row, script
-from opttree import CausalTree, KMeansTree, PolicyTree, SurvivalForest, SurvivalTree, TreeProblem, causal, survival
+from opttree import (
+    CausalTree,
+    KMeansTree,
+    PolicyTree,
+    SplitPrice,
+    SurvivalForest,
+    SurvivalTree,
+    TreeProblem,
+    causal,
+    survival,
+)
 from solvers import BranchAndBound, Ratio, solve
 
 SURVIVAL = ("veterans_lung_cancer", "gbsg2", "whas500", "breast_cancer", "bmt", "cgvhd", "aids", "flchain")
@@ -180,6 +190,39 @@ def of_ratios() -> Iterator[Row]:
             }
 
 
+def of_sparse(limit: float) -> Iterator[Row]:
+    """Sparse trees of any depth, a price for each split: objective and seconds beside GOSDT and pystreed."""
+    from gosdt import GOSDTClassifier
+    from pystreed import STreeDClassifier
+
+    for name in INSTANCES:
+        table = pd.read_csv(Path(os.environ["OPTTREE_DATA"]) / "exact" / f"dl_{name}.csv.gz").to_numpy()
+        X, y = table[:, :-1], table[:, -1].astype(int)
+        for price in (0.05, 0.02, 0.01):
+            problem = TreeProblem(X.astype(float), y, 16, "axis", loss="zero_one", penalties=(SplitPrice(price),))
+            ours = BranchAndBound()
+            row: Row = {"data": name, "price": price}
+            began = time.perf_counter()
+            if ours.refusal(problem) is None:
+                result = solve(problem, ours, time_limit=limit)
+                row |= {"objective": result.objective, "bound": result.bound, "s": time.perf_counter() - began}
+            began = time.perf_counter()
+            peer = GOSDTClassifier(regularization=price, time_limit=int(limit)).fit(pd.DataFrame(X == 1), pd.Series(y))
+            found = peer.result_
+            row |= {
+                "GOSDT": found.upperbound - price,
+                "its bound": found.lowerbound - price,
+                "GOSDT s": time.perf_counter() - began,
+            }
+            began = time.perf_counter()
+            other = STreeDClassifier("cost-complex-accuracy", max_depth=16, cost_complexity=price, time_limit=limit)
+            other.fit(X.astype(int), y)
+            errors = float(np.mean(other.predict(X.astype(int)) != y))
+            objective = errors + price * (other.get_n_leaves() - 1)
+            row |= {"pystreed": objective, "pystreed s": time.perf_counter() - began}
+            yield row
+
+
 def paths(size: int) -> np.ndarray:
     """(K, E) the edges of all shortest paths through a grid of ``size`` x ``size`` nodes, as 0 and 1."""
     steps = size - 1
@@ -232,9 +275,10 @@ def of_decisions(draws: int) -> Iterator[Row]:
 
 @script
 def main(
-    what: Annotated[str, "survival, effects, clusters, decisions or ratios"],
+    what: Annotated[str, "survival, effects, clusters, decisions, ratios or sparse"],
     names: Annotated[tuple[str, ...], "sets of survival"] = SURVIVAL,
     draws: Annotated[int, "of effects and decisions"] = 10,
+    limit: Annotated[float, "seconds, of sparse trees"] = 30.0,
 ) -> Iterator[Row]:
     warnings.simplefilter("ignore")
     parts = {
@@ -243,5 +287,6 @@ def main(
         "clusters": of_clusters,
         "decisions": lambda: of_decisions(draws),
         "ratios": of_ratios,
+        "sparse": lambda: of_sparse(limit),
     }
     yield from parts[what]()

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import ForestEstimator, build_solver
+from opttree.estimators.quantiles import leaves_of, pool_of, pooled
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, is_printed
 from opttree.estimators.steps.depth import SEARCH_SHARE, folds_of
 from opttree.estimators.steps.model import as_forest
@@ -285,23 +286,28 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
         "depth_": outcome.attributes["_levels"] if chosen else max(tree.depth for tree in new.trees),
         "oob_prediction_": outside,
     }
-    return attributes | (_interval(fit, attributes) if is_regressor(options) else {})
+    return attributes | (_interval(options, fit, attributes) if is_regressor(options) else {})
 
 
 CALM = 10.0  # mean variances, to which that of a row is added: errors have other causes than the trees' variance
 
 
-def _interval(fit: Fit, attributes: dict[str, Any]) -> dict[str, Any]:
-    """What `TAOForestRegressor.predict_interval` needs: out-of-bag errors relative to the trees' variance."""
+def _interval(options: Estimator, fit: Fit, attributes: dict[str, Any]) -> dict[str, Any]:
+    """What `TAOForestRegressor.predict_interval` and `predict_quantile` need: out-of-bag errors, scaled to those
+    expected of the whole forest; for the first relative to the trees' variance.
+    """
     X, y = fit.rows.X, fit.rows.y
     seen = ~np.isnan(attributes["oob_prediction_"][:, 0])
     answers = np.stack([tree.outputs(X[seen]) for tree in attributes["forest_"].trees])
-    errors = abs(attributes["oob_prediction_"][seen] - y.reshape(len(y), -1)[seen])
+    errors = y.reshape(len(y), -1) - attributes["oob_prediction_"]
+    signed, errors = errors, abs(errors[seen])
     variance = answers.var(axis=0)
     mean = CALM * variance.mean(axis=0) + 1e-300 if seen.any() else variance
     mean_error = max(float(np.mean(np.sum(errors**2, axis=1))), 1e-300) if seen.any() else 1.0
     shrink = np.sqrt(attributes["oob_loss_"] / mean_error) if seen.any() else 1.0
-    return {"_mean_variance": mean, "_outside_errors": shrink * errors / np.sqrt(variance + mean)}
+    found = {"_mean_variance": mean, "_outside_errors": shrink * errors / np.sqrt(variance + mean)}
+    trees = attributes["forest_"].trees
+    return found | {"_pool": pool_of(trees, X, shrink * signed, fit.rows.weight) if options.keep_errors else None}
 
 
 def _unit(scaling: Scaling) -> float:
@@ -421,6 +427,7 @@ class _TAOForest(ForestModel):
         "forest": ("averaged trees of a depth of their own: TAO's, or CART's with leaves of ours, see kind_", {}),
     },
 )
+@dataclass(eq=False, repr=False, kw_only=True)
 class TAOForestRegressor(RegressionTree, _TAOForest):
     """Regression forest of oblique trees with linear leaves, each by tree alternating optimization on a random sample.
 
@@ -474,6 +481,59 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     """
 
     loss = "squared"
+
+    keep_errors: bool = option(
+        False,
+        "Whether the out-of-bag error of each training row, and its leaves, are kept for `predict_quantile`.",
+    )
+
+    def predict_quantile(self, X: Any, quantiles: Any = (0.1, 0.5, 0.9)) -> Floats:
+        """Quantiles of the outcome: those of out-of-bag errors of the training rows that share leaves with a row, over
+        all trees, added to the prediction. A quantile regression forest, for linear leaves, too.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+        quantiles : array-like of shape (Q,)
+            Probabilities between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n, Q) or (n, K, Q)
+            The quantiles, (n, K, Q) with several outputs.
+
+        Raises
+        ------
+        ValueError
+            If a probability is not between 0 and 1, or errors were not kept: see ``keep_errors``.
+
+        References
+        ----------
+        Meinshausen, "Quantile regression forests", Journal of Machine Learning Research 7 (2006).
+
+        Examples
+        --------
+        >>> import opttree
+        >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
+        >>> forest = opttree.TAOForestRegressor(keep_errors=True, random_state=0).fit(X[:350], y[:350])
+        >>> low, high = forest.predict_quantile(X[350:], (0.1, 0.9)).T
+        >>> bool(0.65 < ((low <= y[350:]) & (y[350:] <= high)).mean() < 0.95)
+        True
+        """
+        asked = np.atleast_1d(np.asarray(quantiles, np.float64))
+        if asked.ndim != 1 or not ((asked > 0.0) & (asked < 1.0)).all():
+            raise ValueError(f"quantiles must be probabilities between 0 and 1; got {quantiles!r}")
+        X = self._validated(X)
+        pool = getattr(self, "_pool", None)
+        if pool is None or not len(pool.errors):
+            rule = "predict_quantile needs keep_errors=True in the fit, and trees that leave rows out"
+            raise ValueError(f"{rule}; got keep_errors={self.keep_errors}, max_samples={self.max_samples!r}")
+        answers = self.forest_.outputs(X)
+        found = np.sort(answers[:, :, None] + pooled(pool, leaves_of(self.forest_.trees, X), asked), axis=2)
+        back = np.argsort(np.argsort(asked))
+        found = found[:, :, back]
+        return found[:, 0] if found.shape[1] == 1 else found
 
     def predict_interval(self, X: Any, coverage: float = 0.9, calibration: tuple[Any, Any] | None = None) -> Floats:
         """Prediction interval.

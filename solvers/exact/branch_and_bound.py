@@ -48,6 +48,8 @@ AHEAD = 0.5  # of the time of a deep search, that is spent on trees by looking t
 BESIDE = 0.5  # of the time of a search, that is spent on blocks of rows beside it, at most
 AWAY = 0.5  # of the incumbent's objective, that the search must have proved, and no less than the blocks, to end them
 LARGE = 300_000  # numbers in X from which on the first bound is by blocks of rows
+FIRST_DEPTHS = (3, 4, 5)  # whose trees a deeper search starts from, each for a
+FIRST_SHARE, FIRST_SECONDS = 0.1, 5.0  # share of the time, and so many seconds, at most
 ROUNDED = 1e-9  # relative, of numbers of splits
 PERFECT = 1e-11  # of one leaf's objective, where predictions are kept from 0 by a share of the largest outcome
 PROOF_RTOL, PROOF_ATOL = 1e-5, 1e-14  # of the objective, of one leaf's: differences that do not count against a proof
@@ -147,6 +149,10 @@ class BranchAndBound(Solver):
         """The constant tree, the start, and then incumbents and bounds."""
         if problem.depth > MOST_DEPTH:
             problem = problem.restated(depth=min(problem.depth, self._levels(problem)))
+            for depth in FIRST_DEPTHS if problem.depth > max(FIRST_DEPTHS) else ():
+                limit = min(FIRST_SHARE * self._left(now()), FIRST_SECONDS)
+                start = yield from self._of_depth(depth, limit, problem, start, rng.spawn(1)[0])
+            problem = problem.restated(depth=min(problem.depth, max(self._levels(problem, start), 1)))
         if not is_free(problem):
             if problem.depth > 0:
                 return (yield from self._restricted(problem, start, rng))
@@ -179,12 +185,29 @@ class BranchAndBound(Solver):
         search.floor = floor
         return (yield from self._searched(search, blocks, seeds[1]))
 
-    def _levels(self, problem: TreeProblem) -> int:
-        """The levels that an optimal tree can have: as many as splits that a limit allows, or that save their price."""
+    def _of_depth(
+        self, depth: int, limit: float, problem: TreeProblem, start: Tree | None, rng: Rng
+    ) -> Generator[Step | None, Any, Tree | None]:
+        """A good tree of few levels, to start a search of many from; its bounds are not the problem's."""
+        shallow, first = problem.restated(depth=depth), replace(self, time_limit=limit)
+        known = start is not None and start.depth <= depth
+        inner = changed_steps(
+            first.steps(shallow, start if known else None, rng), lambda step: replace(step, bound=None)
+        )
+        found, objective, _end = yield from follow(problem, inner, f"depth {depth}")
+        better = found is not None and (start is None or objective < problem.objective(start))
+        return as_tree(found) if found is not None and better else start
+
+    def _levels(self, problem: TreeProblem, known: Tree | None = None) -> int:
+        """The levels that an optimal tree can have: as many as splits that a limit allows, or whose prices leave it no
+        worse than one leaf, or a ``known`` tree.
+        """
         limits = [float(k) for k in (self.max_splits, problem.max_splits) if k is not None]
         price = problem.price_per_split
         if price > 0.0 and not any(isinstance(c, RequireSplit) for c in problem.constraints):  # one leaf is allowed
             limits.append(problem.mean_loss(problem.best_constant()) / price * (1.0 + ROUNDED))
+        if price > 0.0 and known is not None:
+            limits.append(problem.objective(known) / price * (1.0 + ROUNDED))
         return int(min(*limits, float(problem.depth))) if limits else max(problem.depth, DEEPEST + 1)
 
     def _restricted(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

@@ -236,3 +236,31 @@ def test_sparse_leaves_are_chosen_where_they_cost_nothing(few_rows):
     assert model.n_parameters_ <= dense.n_parameters_
     flat = opttree.TAOForestRegressor(8, kind="cart", random_state=0).fit(X, y)
     assert flat.leaf_lasso_ == 0.0
+
+
+def test_quantiles_pool_the_errors_of_rows_in_the_same_leaves(rng):
+    from opttree.estimators.quantiles import Pool, pooled
+
+    leaf, errors = np.array([[0, 2], [0, 3], [1, 3]], np.int32), np.array([[1.0], [2.0], [4.0]])
+    weight = np.array([1.0, 1.0, 2.0])
+    # a new row in leaves 0 and 3: shares 1/2 + 0, 1/2 + 1/3, 0 + 2/3 of the three rows
+    found = pooled(Pool(leaf, errors, weight), np.array([[0, 3]], np.int32), np.array([0.2, 0.5, 0.66, 0.7]))
+    assert found[0, 0].tolist() == [1.0, 2.0, 2.0, 4.0]
+    X = rng.uniform(-1, 1, size=(1500, 3))
+    y = X[:, 0] + np.where(X[:, 1] > 0, 0.1, 1.0) * rng.normal(size=1500)
+    model = TAOForestRegressor(kind="extra", min_samples_leaf=10, keep_errors=True, random_state=0)
+    model.fit(X[:1000], y[:1000])
+    low, middle, high = model.predict_quantile(X[1000:], (0.05, 0.5, 0.95)).T
+    assert np.all(low <= middle)
+    assert np.all(middle <= high)
+    assert 0.82 < ((low <= y[1000:]) & (y[1000:] <= high)).mean() < 0.98
+    wide = high - low
+    assert wide[X[1000:, 1] < 0].mean() > 1.3 * wide[X[1000:, 1] > 0].mean()
+    assert model.predict_quantile(X[:5], (0.9, 0.1))[:, 0] == pytest.approx(model.predict_quantile(X[:5], [0.9])[:, 0])
+    two = TAOForestRegressor(5, keep_errors=True, random_state=0).fit(X[:300], np.column_stack([y, -y])[:300])
+    assert two.predict_quantile(X[:4], (0.25, 0.75)).shape == (4, 2, 2)
+    with pytest.raises(ValueError, match="quantiles must be probabilities between 0 and 1"):
+        model.predict_quantile(X, [1.0])
+    plain = model.set_params(keep_errors=False).fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match="predict_quantile needs keep_errors=True in the fit"):
+        plain.predict_quantile(X)
