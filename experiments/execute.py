@@ -27,6 +27,7 @@ from sklearn.model_selection import (
 from experiments import methods
 from experiments.planned import PlannedRun, Splits
 from experiments.sizes import flops, sizes
+from experiments.statements import STATEMENTS, stated
 from opttree import L2, TreeProblem, datasets
 from opttree.kernels.losses.codes import SMALLEST_PROBABILITY
 from opttree.tables.preprocessing import gradtree_pipeline
@@ -197,6 +198,11 @@ class WarmSearch:
 
 
 def _solve(run: PlannedRun, _threads: int, started: Callable[[], None]) -> Outcome:
+    if run.dataset in STATEMENTS:
+        X, y, loss, weight = stated(run.dataset)
+        problem = TreeProblem(X, y, run.depth or 0, run.trees, loss=loss, sample_weight=weight)
+        _result, row, trace = solved(problem, entries.solver(run.method.use), run, started)
+        return row, trace
     X, y, task = load(run.dataset, run.without)
     train, test = parts(run.splits, run.split, run.seed, y, task)
     features, target = scaled(X, train, run.features), outputs(y, train, task, run.outputs == "unit")

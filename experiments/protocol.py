@@ -15,7 +15,7 @@ from solvers.races.plans import Plan
 from solvers.races.runs import code_version
 
 FOLDER = Path(__file__).parent
-WORKING = ("baselines", "execute", "methods", "sizes")  # the modules whose change can change a row
+WORKING = ("baselines", "execute", "methods", "sizes", "statements")  # the modules whose change can change a row
 KINDS = ("fit", "solve")
 TESTS = ("friedman", "paired_t", "wilcoxon", "mrr", "mrd")
 LEAVES = ("constant", "linear")
