@@ -167,6 +167,7 @@ class _Recorder:
         self.trace, self.n_evaluations = Trace(), 0
         self.best: Step | None = None
         self.objective = math.inf
+        self.seen: tuple[Model | None, float] = None, math.inf  # the last tree that was evaluated here
         self.bound: float | None = None
 
     @property
@@ -189,7 +190,9 @@ class _Recorder:
         seconds, paused = self.seconds, now()
         objective = step.objective
         if objective is None or self.problem.constraints:  # what violates a side constraint is never the best
-            objective = self.problem.objective(step.tree)
+            if step.tree is not self.seen[0]:  # a step may bring a new bound of the tree before
+                self.seen = step.tree, self.problem.objective(step.tree)
+            objective = self.seen[1]
         self.n_evaluations += step.n_evaluations
         if self.best is None or objective < self.objective or math.isnan(self.objective):
             self.best, self.objective = step, objective

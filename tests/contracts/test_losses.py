@@ -11,7 +11,9 @@ from opttree import SplitPrice, TreeProblem, datasets
 from opttree.statement.losses import Decision, Exponential, Gamma, Loss, Poisson, Quantile, check_loss
 from solvers import GET, MIP, TAO, Boosting, BranchAndBound, CartInit, Chain, LocalSearch, MultiStart, solve
 from solvers.conformance import example_solvers
+from tests.conftest import thinned
 from tests.statement.test_losses import LOSSES, outcomes
+from tests.statement_oracle import MEASURES, STATEMENTS, disagreements, instance, of_measure, optimum
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -170,3 +172,18 @@ def test_decisions_by_a_function_are_those_of_a_list(rng):
         solve(problem.restated(loss=Decision(unknown)), BranchAndBound())
     with pytest.raises(ValueError, match="decide must return a finite amount for each of 4 costs"):
         problem.restated(loss=Decision(lambda costs: costs[:2]))
+
+
+@pytest.mark.parametrize("kind", STATEMENTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("seed", thinned(range(2), 1))
+def test_solvers_find_the_optimum_of_brute_force(kind, seed):
+    problem = instance(kind, seed)
+    checked = disagreements(problem, optimum(kind, problem), problem.objective(problem.best_constant()))
+    assert len(checked) >= 3
+    assert [wrong for _name, wrong in checked if wrong is not None] == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("measure", [*MEASURES, "recall"])
+def test_measures_are_those_of_brute_force(measure, seed):
+    assert of_measure(measure, seed) is None

@@ -61,6 +61,10 @@ class ActionCost(Loss):
         chosen = prediction.argmax(axis=1)[:, None] == np.arange(y.shape[1])
         return np.where(chosen, y, 0.0)
 
+    def of_rows(self, Y: Floats, outputs: Floats) -> Floats:
+        """The cost of the action with the highest output (n,)."""
+        return np.take_along_axis(Y, outputs.argmax(axis=1)[:, None], axis=1)[:, 0]
+
     def constant(self, y: Floats, w: Floats) -> float:
         """The action of the least weighted cost of rows ``y (m, K)``."""
         return float(np.argmin(w @ y))
