@@ -55,18 +55,22 @@ def warfarin(teacher: str, scores: str) -> Stated:
     return _rewards(table[:, 11:], found)
 
 
+def rewards_of(X: np.ndarray) -> np.ndarray:
+    """(n, 3) expected rewards: 3 for the action of a row's region, 1 for the others."""
+    box = (X[:, 4] > 0.6) | (X[:, 6] < 0.35)
+    inside = (X[:, 4] / 0.6) ** 2 + (X[:, 6] / 0.35) ** 2 < 1.0
+    region = np.where(inside, 2, np.where(box, 0, 1))
+    return np.where(region[:, None] == np.arange(3), 3.0, 1.0)
+
+
 def mapl(n: int) -> Stated:
     """Rewards of three actions in three regions, with noise (Zhou, Athey and Wager, section 6.4.1), and doubly robust
     scores of them.
     """
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(n, 10))
-    first = (X[:, 4] > 0.6) | (X[:, 6] < 0.35)
-    second = (X[:, 4] / 0.6) ** 2 + (X[:, 6] / 0.35) ** 2 < 1.0
-    region = np.where(first & ~second, 0, np.where(second, 2, 1))
     arm = rng.integers(3, size=n)
-    mean = np.where(region[:, None] == np.arange(3), 3.0, 1.0)
-    outcome = mean[np.arange(n), arm] + 2.0 * rng.normal(size=n)
+    outcome = rewards_of(X)[np.arange(n), arm] + 2.0 * rng.normal(size=n)
     models = {"outcome_model": LinearRegression(), "propensity_model": LogisticRegression(max_iter=1000)}
     return _rewards(X, causal.scores(X, arm, outcome, random_state=0, **models))
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from opttree.model.files import Model, as_saved
 from opttree.model.forest import Forest
-from opttree.model.text import leaf_text, sides
+from opttree.model.text import chooses, leaf_text, sides
 from opttree.model.tree import Tree
 from opttree.runtime.escape import plain
 from opttree.runtime.words import number
@@ -71,7 +71,8 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
     share = ""
     if inside.classes is not None:
         chance = float(inside.predict_proba(x[None])[0, list(inside.classes).index(answer)])
-        share = f" (p = {number(chance, 3)})"
+        sure = not isinstance(inside, Forest) and chooses(inside)
+        share = "" if sure else f" (p = {number(chance, 3)})"
     if isinstance(inside, Forest):
         if len(inside.trees) == 1 and inside.link == "identity":
             inside = inside.trees[0].with_names(inside.feature_names, inside.encoding)

@@ -60,7 +60,7 @@ def leaf_text(tree: Tree, node: int, names: Sequence[str], digits: int = 4, most
     values, coefs = tree.kept_leaves[:2]
     if tree.classes is not None and not tree.linear_leaves:
         k = int(np.argmax(values[leaf]))
-        return f"{tree.classes[k]} (p = {number(values[leaf, k], 3)})"
+        return f"{tree.classes[k]}" if chooses(tree) else f"{tree.classes[k]} (p = {number(values[leaf, k], 3)})"
     parts = []
     for k in range(tree.n_outputs):
         text = number(values[leaf, k], digits)
@@ -70,6 +70,13 @@ def leaf_text(tree: Tree, node: int, names: Sequence[str], digits: int = 4, most
     if tree.classes is not None:
         return "; ".join(f"score[{c}] = {part}" for c, part in zip(tree.classes, parts, strict=True))
     return parts[0] if len(parts) == 1 else "[" + ", ".join(parts) + "]"
+
+
+def chooses(tree: Tree) -> bool:
+    """Whether all leaves are sure of their class, as those that choose an action are."""
+    values = tree.kept_leaves[0]
+    sure: bool = tree.classes is not None and not tree.linear_leaves and bool(np.all((values == 0.0) | (values == 1.0)))
+    return sure
 
 
 def terms(

@@ -11,7 +11,7 @@ from solvers.races import figures, profiles
 from solvers.races.compare import TOLERANCES, Comparison
 from solvers.races.page import Section, page, pretty
 from solvers.races.plans import Plan
-from solvers.races.proofs import Proofs
+from solvers.races.proofs import SCORE, Proofs
 
 
 def race_page(plan: Plan, race: Comparison, references: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> str:
@@ -102,9 +102,10 @@ def _distances(proofs: Proofs, folder: Path) -> Section:
     figures.save(figures.distances(distances, proofs.race.solvers), folder / "distances")
     text = [
         "How far each solver's training objective is above the proved optimum, relative to its own, and how far it is "
-        "at most, by the best bound, over the problems of a depth that every solver ran. Test scores are R2 or "
-        "accuracy, in points of 100, less that of the tree with the lowest training objective.",
+        "at most, by the best bound, over the problems of a depth that every solver ran."
     ]
+    if SCORE in distances:
+        text[0] += " Test scores are R2 or accuracy, in points of 100, less that of the tree with the lowest objective."
     picture = [("distances", "Mean distance from the proved optimum, by depth.")]
     return Section("How far from optimal", text, pretty(distances), name="distances", figures=picture)
 

@@ -160,7 +160,7 @@ def test_colours_tell_classes_and_numbers(rng):
     X = rng.normal(size=(200, 2))
     model = TAOClassifier(1, splits="axis", random_state=0).fit(X, np.where(X[:, 0] > 0, "up", "down"))
     ax = plotting.plot_tree(model)
-    faces = {t.get_text().split(" ")[0]: t.get_bbox_patch().get_facecolor() for t in ax.texts if t.get_bbox_patch()}
+    faces = {t.get_text().split()[0]: t.get_bbox_patch().get_facecolor() for t in ax.texts if t.get_bbox_patch()}
     assert faces["up"] != faces["down"]
 
 
