@@ -186,3 +186,17 @@ def test_scikit_survivals_scorers_take_them():
         assert 0.5 < metrics.as_cumulative_dynamic_auc_scorer(model, times=times).fit(X, y).score(X, y) < 1.0
         risk = model.fit(X, y).predict(X)
         assert model.score(X, y) == pytest.approx(metrics.concordance_index_censored(y["event"], y["time"], risk)[0])
+
+
+def test_veterans_are_those_of_streed():
+    bundle = pytest.importorskip("sksurv.datasets")
+    table, y = bundle.load_veterans_lung_cancer()
+    for column in table.columns[[kind.kind not in "fi" for kind in table.dtypes]]:
+        table[column] = table[column].astype("category").cat.codes
+    outcome = survival.outcome(y["Status"], y["Survival_in_days"])
+    for depth, value in ((2, 0.410051), (3, 0.338534)):
+        model = SurvivalTree(depth, split_price=0.0, min_samples_leaf=1, solver="bnb").fit(
+            table.to_numpy(float), outcome
+        )
+        assert model.is_optimal_
+        assert model.result_.objective == pytest.approx(value, abs=5e-7)
