@@ -15,6 +15,7 @@ import numpy as np
 
 from opttree import SplitPrice, Tree, TreeProblem
 from opttree.statement.constraints import (
+    AnswerLimit,
     DifferentLeaf,
     FeatureCost,
     ForbidSplit,
@@ -29,12 +30,12 @@ from opttree.statement.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from solvers import MIP, solve
+from solvers import MIP, Lagrangian, solve
 
 KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
-         DifferentLeaf, MaxShare, MinPerGroup, PathCost)  # fmt: skip
-FORMS = ("hyperflow", "flow", "big-m")
-FLOW_ONLY = (Monotone, MaxDifference, MaxShare, PathCost)  # not for hyperflow
+         DifferentLeaf, MaxShare, MinPerGroup, PathCost, AnswerLimit)  # fmt: skip
+FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m")} | {"Lagrangian": Lagrangian()}
+FLOW_ONLY = (Monotone, MaxDifference, MaxShare, PathCost, AnswerLimit)  # not for hyperflow
 
 
 def instance(kind: type, seed: int) -> TreeProblem:
@@ -42,7 +43,7 @@ def instance(kind: type, seed: int) -> TreeProblem:
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     n, p = int(rng.integers(5, 8)), 2
     X = rng.integers(0, 4, size=(n, p)).astype(float)
-    kinds = ["zero_one", "cost"] if kind is MaxShare else ["squared", "absolute", "zero_one", "log"]
+    kinds = ["zero_one", "cost"] if kind in (MaxShare, AnswerLimit) else ["squared", "absolute", "zero_one", "log"]
     loss = str(rng.choice([*kinds, "cost"] if kind in (MaxDifference, MinPerGroup, PathCost) else kinds))
     classes = 2 if loss == "log" else 3
     y = rng.integers(0, classes, n) if loss in ("zero_one", "log") else rng.integers(0, 5, n).astype(float)
@@ -69,6 +70,7 @@ def instance(kind: type, seed: int) -> TreeProblem:
         MaxShare: lambda: MaxShare(int(rng.integers(classes)), float(rng.choice([0.0, 0.3, 0.6]))),
         MinPerGroup: lambda: MinPerGroup(group, int(rng.integers(1, 3))),
         PathCost: lambda: PathCost(rng.integers(1, 4, p).tolist(), float(rng.integers(0, 5)), bool(rng.random() < 0.5)),
+        AnswerLimit: lambda: AnswerLimit(rng.integers(-2, 3, (n, classes)), float(rng.integers(-4, 4))),
     }[kind]()
     weight = rng.integers(1, 3, n).astype(float) if rng.random() < 0.5 else None
     price = (SplitPrice(0.02),) if rng.random() < 0.5 else ()
@@ -79,7 +81,7 @@ def instance(kind: type, seed: int) -> TreeProblem:
 def several(seed: int) -> TreeProblem:
     """A random small problem with two or three constraints of different kinds, none on all answers of a group."""
     rng = np.random.default_rng([seed, 99])
-    kinds = [k for k in KINDS if k not in (MaxDifference, MaxShare)]
+    kinds = [k for k in KINDS if k not in (MaxDifference, MaxShare, AnswerLimit)]
     chosen = rng.choice(len(kinds), int(rng.integers(2, 4)), replace=False)
     base = next(p for p in (instance(kinds[chosen[0]], seed + 1000 * t) for t in range(50)) if p.loss != "cost")
     others = []
@@ -158,8 +160,8 @@ def value(problem: TreeProblem, nested) -> float:
                     pairs += [(a, b) if c.sign == 1 else (b, a) for a in left for b in right]
         if isinstance(c, MaxDifference):
             parity = (c.group, c.tolerance)
-        if isinstance(c, MaxShare):
-            budget = (c.action, c.share)
+        if isinstance(c, (MaxShare, AnswerLimit)):
+            (budget,) = zip(*c.terms(problem), strict=True)
         if isinstance(c, MinPerGroup) and any(np.sum(c.group[rows] == g) < c.k for rows in order for g in (0, 1)):
             return np.inf
         if isinstance(c, PathCost):
@@ -192,7 +194,7 @@ def leaf_cost(problem, leaf, L, pairs, parity, budget=None) -> float:
                 continue
             if parity and any(abs(slope @ (predicted == k)) > tolerance + 1e-12 for k in range(problem.n_outputs)):
                 continue
-            if budget and w @ (predicted[leaf] == budget[0]) > budget[1] + 1e-12:
+            if budget and budget[0][np.arange(len(w)), predicted[leaf]].sum() > budget[1] + 1e-12:
                 continue
             best = min(best, float(w @ lost[np.arange(len(w)), predicted[leaf]]))
         return best
@@ -286,20 +288,23 @@ def _median(y, w):
 
 def formulations(problem: TreeProblem) -> list[str]:
     """Those that state the problem."""
-    return [form for form in FORMS if MIP(formulation=form).refusal(problem) is None]
+    return [form for form, solver in FORMS.items() if solver.refusal(problem) is None]
 
 
 def disagreement(problem: TreeProblem, form: str, truth: float) -> str | None:
-    """What is wrong with the result of ``MIP``, or None."""
-    result = solve(problem, MIP(formulation=form, threads=1), time_limit=60)
+    """What is wrong with the result of a solver, or None."""
+    result = solve(problem, FORMS[form], time_limit=60, random_state=0)
     if np.isinf(truth) or result.tree is None:
         same = np.isinf(truth) and result.tree is None and result.bound == np.inf
         return None if same else f"{result.objective:.9g}, {result.message} (optimum {truth:.9g})"
-    tangents = form != "hyperflow" and problem.loss in ("squared", "log")
+    tangents = form in ("flow", "big-m") and problem.loss in ("squared", "log")
     slack = (1.1e-4 if tangents else 2e-6) * max(abs(truth), 1e-3) + 1e-9  # the gap that MIP asks for
     assert isinstance(result.tree, Tree)
     if problem.violation(result.tree) is not None:
         return f"infeasible: {problem.violation(result.tree)}"
+    if form == "Lagrangian" and result.termination.name == "STALLED":  # squared loss: a bound, and a tree
+        right = result.objective >= truth - 1e-7 and result.bound <= truth + 1e-7
+        return None if right else f"objective {result.objective:.9g}, bound {result.bound:.9g}; optimum {truth:.9g}"
     if abs(result.objective - truth) > slack or result.objective < truth - 1e-7 or (result.bound or 0.0) > truth + 1e-7:
         return f"objective {result.objective:.9g}, bound {result.bound:.9g}; optimum {truth:.9g}"
     return None if result.termination.name == "OPTIMAL" else f"ended {result.termination.name}"

@@ -175,11 +175,11 @@ def disagreements(problem: TreeProblem, truth: float, unit: float) -> list[tuple
             continue
         result = solve(problem, solver, time_limit=60, random_state=0)
         proves = name in PROVERS
-        slack = (1e-9 if name in ("BranchAndBound", "ExactInit") else 2e-6) * max(abs(truth), unit)
+        slack = (1e-9 if name in ("BranchAndBound", "ExactInit") else 2e-6) * max(abs(truth), unit) + 1e-12
         tangents = name in ("flow", "big-m") and problem.loss == "squared"
         slack = 1.1e-4 * max(abs(truth), 0.1 * unit) if tangents else slack
         wrong = problem.violation(result.tree)
-        if result.objective < truth - 1e-9 * max(abs(truth), unit):
+        if result.objective < truth - 1e-9 * max(abs(truth), unit) - 1e-12:
             wrong = f"objective {result.objective:.12g} below {truth:.12g}"
         elif result.bound is not None and result.bound > truth + slack:
             wrong = f"bound {result.bound:.12g} above {truth:.12g}"

@@ -16,6 +16,10 @@ TINY = 1e-14  # coefficients of limits, which are shares of rows or numbers of c
 INSIDE = 1e-9  # least distance of a probability from 0 and 1 while it is fitted
 
 
+class NoAnswersError(ValueError):
+    """No answers of a tree's leaves are within the limits."""
+
+
 def fit_jointly(problem: Statement, tree: Tree) -> Tree:
     """``tree``, whose leaves are each the best for their rows, with the best answers within the limits instead.
 
@@ -25,8 +29,8 @@ def fit_jointly(problem: Statement, tree: Tree) -> Tree:
 
     Raises
     ------
-    ValueError
-        If no answers are within the limits.
+    NoAnswersError
+        A ValueError, if no answers are within the limits.
     """
     limits = [c.limits(problem, tree) for c in problem.constraints if isinstance(c, LeafConstraint)]
     G, h = np.concatenate([m.G for m in limits]), np.concatenate([m.h for m in limits])
@@ -101,7 +105,7 @@ def least_squares_within(weight: Floats, target: Floats, G: Floats, h: Floats) -
     f[-1] = 1.0
     residual = E @ nnls(E, f, maxiter=100 * E.shape[1])[0] - f
     if residual[-1] >= -1e-12:
-        raise ValueError("no answers of the leaves satisfy the constraints")
+        raise NoAnswersError("no answers of the leaves satisfy the constraints")
     return target - residual[:-1] / residual[-1] * size / root
 
 
@@ -146,7 +150,7 @@ def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
     cost = np.concatenate([np.zeros(L * K), np.repeat(problem.w, K)])
     solution = linprog(cost, A_ub=sides, b_ub=np.concatenate([y, -y, h]), bounds=bounds, method="highs-ds")
     if solution.x is None:
-        raise ValueError("no answers of the leaves satisfy the constraints")
+        raise NoAnswersError("no answers of the leaves satisfy the constraints")
     return solution.x[: L * K].reshape(shape) * size + shift
 
 
@@ -170,5 +174,5 @@ def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
         options={"mip_rel_gap": 0.0},
     )
     if solution.x is None:
-        raise ValueError("no classes of the leaves satisfy the constraints")
+        raise NoAnswersError("no classes of the leaves satisfy the constraints")
     return np.round(solution.x).reshape(shape)

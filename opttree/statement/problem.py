@@ -18,7 +18,7 @@ from opttree.model.forest import Forest
 from opttree.model.structure import read_only, writable
 from opttree.model.tree import LINKS, Tree, replace as with_fields
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
-from opttree.statement.joint_leaves import fit_jointly
+from opttree.statement.joint_leaves import NoAnswersError, fit_jointly
 from opttree.statement.losses import NAMED, Loss
 from opttree.statement.numbers import (
     LARGEST_SINGLE,
@@ -803,7 +803,7 @@ class TreeProblem:
         return self.sample(rows, depth=depth, penalties=penalties, constraints=(), **changes)
 
     def one_leaf(self, leaves: str | None = None) -> Tree:
-        """Best tree of one leaf.
+        """Best tree of one leaf; without regard to side constraints on answers where it has none within them.
 
         Parameters
         ----------
@@ -816,7 +816,10 @@ class TreeProblem:
             The tree.
         """
         tree = Tree.constant(np.zeros(self.n_outputs), self.n_features, self.classes)
-        return self.fit_leaves(tree, leaves=leaves)
+        try:
+            return self.fit_leaves(tree, leaves=leaves)
+        except NoAnswersError:
+            return self.restated(constraints=()).fit_leaves(tree, leaves=leaves)
 
     def best_constant(self) -> Tree:
         """The best tree of one constant leaf."""

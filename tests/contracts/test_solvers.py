@@ -88,7 +88,7 @@ def test_solvers_take_as_many_kinds_of_problems_as_ever():
         "Bagging": 28, "BlockBounds": 6, "BranchAndBound": 6, "CartInit": 28, "Chain": 28, "ClusterInit": 18,
         "DTSemNet": 11,
         "Distilled": 12, "ExactInit": 23, "GET": 11, "GradTree": 7, "GreedyInit": 11, "HRT": 1, "HingeInit": 18,
-        "LocalSearch": 9, "MIP": 8, "MultiStart": 28, "NODEC": 11, "NeymanPearson": 0, "ORRT": 10,
+        "Lagrangian": 6, "LocalSearch": 9, "MIP": 8, "MultiStart": 28, "NODEC": 11, "NeymanPearson": 0, "ORRT": 10,
         "ObliqueBranchAndBound": 1, "RADDT": 11,
         "RandomInit": 28, "Ratio": 0, "SDTR": 8, "StackedForest": 12, "SubtreePolish": 11, "TAO": 28,
     }  # fmt: skip

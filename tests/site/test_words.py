@@ -12,6 +12,7 @@ import solvers
 from opttree import TreeProblem, datasets
 from opttree.problems import ExactTreeProblem
 from opttree.statement.constraints import (
+    AnswerLimit,
     DifferentLeaf,
     FeatureCost,
     ForbidSplit,
@@ -152,6 +153,7 @@ def test_the_table_of_constraints_says_what_solvers_take():
         "Monotone": Monotone(0, 1),
         "MaxDifference": MaxDifference(group, 0.5),
         "MaxShare": MaxShare(1, 0.5),
+        "AnswerLimit": AnswerLimit(np.ones((60, 2)), 60.0),
         "MinPerGroup": MinPerGroup(group, 2),
         "PathCost": PathCost([1.0, 2.0], budget=2.0),
     }
@@ -179,7 +181,7 @@ def test_the_table_of_constraints_says_what_solvers_take():
 
 
 def of_choices(name: str) -> dict[str, object]:
-    return {"y": np.arange(60) % 2, "loss": "zero_one"} if name == "MaxShare" else {}
+    return {"y": np.arange(60) % 2, "loss": "zero_one"} if name in ("MaxShare", "AnswerLimit") else {}
 
 
 def test_all_but_two_solvers_take_a_smallest_leaf():

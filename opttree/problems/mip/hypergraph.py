@@ -179,7 +179,7 @@ def _spared(problem: TreeProblem, sets: NDArray[np.uint64]) -> Floats | float:
     if loss.lacks("least") is not None:
         return 0.0
     least = problem.w * loss.least(problem.Y if loss.joint else problem.Y[:, 0])
-    sums: Floats = _bits(sets, problem.n_samples) @ least
+    sums: Floats = bits_of(sets, problem.n_samples) @ least
     return sums
 
 
@@ -203,14 +203,13 @@ def as_kernels_take_it(problem: TreeProblem) -> tuple[Rows, partition.Form]:
 
 def members(sets: NDArray[np.uint64], n: int) -> list[NDArray[np.int32]]:
     """Row numbers of each set."""
-    if not len(sets):
-        return []
-    return [np.flatnonzero(row).astype(np.int32) for row in _bits(sets, n)]
+    return [np.flatnonzero(row).astype(np.int32) for row in bits_of(sets, n)]
 
 
-def _bits(sets: NDArray[np.uint64], n: int) -> NDArray[np.uint8]:
+def bits_of(sets: NDArray[np.uint64], n: int) -> NDArray[np.uint8]:
     """(S, n): 1 where a set holds a row."""
-    return np.unpackbits(sets.view(np.uint8).reshape(len(sets), -1), axis=1, bitorder="little")[:, :n]
+    words = np.ascontiguousarray(sets).view(np.uint8).reshape(len(sets), 8 * sets.shape[1])
+    return np.unpackbits(words, axis=1, bitorder="little")[:, :n]
 
 
 def _last_columns(

@@ -13,7 +13,7 @@ from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import leaves_in_range, output_range
 from opttree.problems.mip.complete import Placed
 from opttree.problems.mip.statement import MIPStatement
-from opttree.statement.constraints import MaxDifference, MaxShare
+from opttree.statement.constraints import AnswerLimit, MaxDifference, MaxShare
 from opttree.statement.numbers import unit_range
 from opttree.statement.penalties import L1
 
@@ -77,12 +77,12 @@ class Leaves:
                     for a, b in zip(means[first], means[second], strict=True):
                         constraints.add(unit * (a - b) <= tolerance)
 
-    def add_share(self, model: Any, constraints: Any, action: int, most: float) -> None:
-        """Add that at most a share of the rows is given an action, or class."""
-        weight: dict[int, float] = {}
-        for group, w in zip(self.group, self.problem.w.tolist(), strict=True):
-            weight[group] = weight.get(group, 0.0) + w
-        given = (w * model.given[group, leaf, action] for group, w in weight.items() for leaf in self.leaves)
+    def add_limits(self, model: Any, constraints: Any, weights: Floats, most: float) -> None:
+        """Add that the ``weights (n, K)`` of the rows' answers add up to ``most`` at most."""
+        sums = np.zeros((max(self.group) + 1, weights.shape[1]))
+        np.add.at(sums, self.group, weights)
+        there = [(g, k, float(sums[g, k])) for g, k in zip(*np.nonzero(sums), strict=True)]
+        given = (w * model.given[g, leaf, k] for g, k, w in there for leaf in self.leaves)
         constraints.add(pyo.quicksum(given) <= most)
 
     def _means(self, model: Any, share: Floats) -> list[Any]:
@@ -116,7 +116,7 @@ class Leaves:
         model.right_answer = pyo.Constraint(
             model.right.index_set(), rule=lambda m, g, k, leaf: m.right[g, k, leaf] <= m.answers[k, leaf]
         )
-        if any(isinstance(c, (MaxDifference, MaxShare)) for c in self.problem.constraints):
+        if any(isinstance(c, (MaxDifference, MaxShare, AnswerLimit)) for c in self.problem.constraints):
             self._add_given(model, at)
         return most - pyo.quicksum(weight[g, k] * v for (g, k, _leaf), v in model.right.items())
 

@@ -15,6 +15,7 @@ from opttree.problems.mip.candidates import with_margin
 from opttree.problems.mip.files import labels, read_values, write_start
 from opttree.problems.mip.statement import Formulation, MIPStatement
 from opttree.runtime.files import whole_file
+from opttree.statement.joint_leaves import NoAnswersError
 
 SLACK = 1e-6  # by which a point may violate a constraint: the tolerance of MIP solvers
 
@@ -248,7 +249,7 @@ class MIPTreeProblem(MIPStatement):
             The tree.
         """
         tree = self.problem.live(self._behind(model).decode(model))
-        exact = fit_exact_leaves(self.problem, tree)
+        exact = self._fitted(tree) or tree
         refitted = self.within_bound(exact) and (not self.extensions or self.contains(model, exact))
         return exact if refitted else tree
 
@@ -367,8 +368,15 @@ class MIPTreeProblem(MIPStatement):
             placed: Tree | None = problem.enforce_min_leaf(problem.live(moved))
         else:
             placed = with_margin(live, problem.X, self.margin)
-        exact = None if placed is None else fit_exact_leaves(problem, placed)
+        exact = None if placed is None else self._fitted(placed)
         return None if exact is None or not self.within_bound(exact) else exact
+
+    def _fitted(self, tree: Tree) -> Tree | None:
+        """The tree with optimal leaves; None if none are within the limits of side constraints."""
+        try:
+            return fit_exact_leaves(self.problem, tree)
+        except NoAnswersError:
+            return None
 
     def within_bound(self, tree: Tree) -> bool:
         """Whether the linear leaves of a tree are within ``coef_bound``.

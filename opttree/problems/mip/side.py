@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
 from opttree.statement.constraints import (
+    AnswerLimit,
     Constraint,
     DifferentLeaf,
     FeatureCost,
@@ -76,7 +77,7 @@ class Side:
             few = isinstance(c, MinPerGroup) and c.members(self.problem).sum(axis=1).min() < c.k
             if few or isinstance(c, (RequireSplit, DifferentLeaf)):
                 self._exclude_all(model)
-            elif isinstance(c, MaxShare):
+            elif isinstance(c, (MaxShare, AnswerLimit)):
                 self._add(model, c, leaves)
 
     @staticmethod
@@ -124,8 +125,9 @@ class Side:
                         leaves.add_order(model, side, a, b, self.on(t, c.feature))
         elif isinstance(c, MaxDifference):
             leaves.add_parity(model, side, c.shares(self.problem), c.tolerance)
-        elif isinstance(c, MaxShare):
-            leaves.add_share(model, side, c.action, c.share)
+        elif isinstance(c, (MaxShare, AnswerLimit)):
+            for weights, most in zip(*c.terms(self.problem), strict=True):
+                leaves.add_limits(model, side, weights, float(most))
         elif isinstance(c, MinPerGroup):
             for inside in c.members(self.problem):
                 for leaf in slots:

@@ -11,6 +11,7 @@ from opttree.problems.exact.problem import refusal_of_sums
 from opttree.problems.mip.candidates import MOST_BYTES, Candidates, bytes_of_thresholds, dichotomies, thresholds
 from opttree.runtime.options import Checked, option
 from opttree.statement.constraints import (
+    AnswerLimit,
     Constraint,
     DifferentLeaf,
     FeatureCost,
@@ -31,6 +32,7 @@ from opttree.statement.problem import TreeProblem
 
 LEAST_MARGIN = 1e-5
 STATED = (
+    AnswerLimit,
     DifferentLeaf,
     FeatureCost,
     ForbidSplit,

@@ -9,6 +9,7 @@ from opttree.statement.constraints.base import (
     picks as picks,
 )
 from opttree.statement.constraints.leaves import (
+    AnswerLimit,
     DifferentLeaf,
     MaxDifference,
     MaxShare,
@@ -27,6 +28,7 @@ from opttree.statement.constraints.shape import (
 )
 
 __all__ = [
+    "AnswerLimit",
     "Constraint",
     "DifferentLeaf",
     "FeatureCost",

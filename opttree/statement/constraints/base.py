@@ -209,7 +209,33 @@ class LeafConstraint(Constraint):
         Limits
             The limits.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define limits")
+        G, h = self.terms(problem)
+        leaf = problem.leaves_of(tree) - tree.n_branches
+        sums = np.zeros((len(h), tree.n_leaves, G.shape[2]))
+        for m, table in enumerate(G):
+            np.add.at(sums[m], leaf, table)
+        return Limits(sums, h)
+
+    def terms(self, problem: Statement) -> Limits:
+        """The limits as sums over rows, of constraints that add up: ``sum_i G[m, i, answer of row i] <= h[m]``, or, of
+        numbers, ``sum_ik G[m, i, k] answer_ik <= h[m]``.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        Limits
+            The limits, G of shape (M, n, K).
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define terms or limits")
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether it has `terms`."""
+        return type(self).terms is not LeafConstraint.terms
 
     def refusal(self, problem: Statement) -> str | None:
         """Answers are constants, of one output for all but 0/1 loss."""

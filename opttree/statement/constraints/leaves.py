@@ -16,7 +16,6 @@ from opttree.statement.constraints.base import (
     LeafConstraint,
     Limits,
     Statement,
-    answers,
     check_feature,
     picks,
 )
@@ -209,11 +208,10 @@ class MaxDifference(_Grouped, LeafConstraint):
         inside = self.members(problem) * problem.w
         return inside / inside.sum(axis=1, keepdims=True)
 
-    def limits(self, problem: Statement, tree: Tree) -> Limits:
-        """Two limits for each pair of groups and each output; the range of y."""
-        leaf = problem.leaves_of(tree) - tree.n_branches
-        shares = np.array([np.bincount(leaf, weights=s, minlength=tree.n_leaves) for s in self.shares(problem)])
-        K = answers(problem, tree).shape[1]
+    def terms(self, problem: Statement) -> Limits:
+        """Two limits for each pair of groups and each answer."""
+        K = problem.n_outputs if picks(problem) else 1 if problem.loss_function.form == "entropy" else problem.n_outputs
+        shares = self.shares(problem)
         G = [
             np.outer(first - second, np.eye(K)[k])
             for a, first in enumerate(shares)
@@ -221,9 +219,14 @@ class MaxDifference(_Grouped, LeafConstraint):
             if a != b
             for k in range(K)
         ]
-        table, h = np.array(G).reshape(-1, tree.n_leaves, K), np.full(len(G), self.tolerance)
+        return Limits(np.array(G).reshape(-1, problem.n_samples, K), np.full(len(G), self.tolerance))
+
+    def limits(self, problem: Statement, tree: Tree) -> Limits:
+        """The limits of `terms`; the range of y."""
+        table, h = super().limits(problem, tree)
         if picks(problem) or problem.is_classification:
             return Limits(table, h)
+        K = table.shape[2]
         one = np.eye(tree.n_leaves * K).reshape(-1, tree.n_leaves, K)
         high, low = (np.tile(side, tree.n_leaves) for side in (problem.Y.max(axis=0), problem.Y.min(axis=0)))
         return Limits(np.concatenate([table, one, -one]), np.concatenate([h, high, -low]))
@@ -270,15 +273,87 @@ class MaxShare(LeafConstraint):
             return f"action must be below the number of actions, {problem.n_outputs}; got {self.action}"
         return super().refusal(problem)
 
-    def limits(self, problem: Statement, tree: Tree) -> Limits:
+    def terms(self, problem: Statement) -> Limits:
         """One limit."""
-        leaf = problem.leaves_of(tree) - tree.n_branches
-        G = np.zeros((1, tree.n_leaves, problem.n_outputs))
-        G[0, :, self.action] = np.bincount(leaf, weights=problem.w, minlength=tree.n_leaves)
+        G = np.zeros((1, problem.n_samples, problem.n_outputs))
+        G[0, :, self.action] = problem.w
         return Limits(G, np.array([self.share]))
 
     def _words(self, over: float) -> str:
         return f"the share of rows that are given {self.action} is {over:.3g} more than {self} allows"
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerLimit(LeafConstraint):
+    """A linear limit on what rows are answered, by classes or actions: ``sum_i weights[i, answer of row i] <= limit``.
+
+    Floors of recall and precision, quotas, and what else adds up over rows: a recall of at least r is
+    ``-sum of w_i [answer 1] <= -r`` over the positive rows, w_i being their shares. Rows do not count by their weights
+    here but by ``weights``. For costs of actions and 0/1 loss, constant leaves.
+
+    Parameters
+    ----------
+    weights : array-like of shape (n, K)
+        What each answer adds for each row.
+    limit : float
+        The largest sum.
+
+    See Also
+    --------
+    solvers.Lagrangian, solvers.MIP : prove under it
+    MaxShare, MaxDifference : limits of this kind that need no table
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import AnswerLimit
+    >>> from solvers import MIP, solve
+    >>> X, y = np.arange(8.0)[:, None], np.array([0, 0, 1, 0, 0, 0, 1, 1])
+    >>> recall = np.zeros((8, 2))
+    >>> recall[y == 1, 1] = -1 / 3                                   # a share of the positive rows
+    >>> for least in (0.0, 1.0):
+    ...     limit = AnswerLimit(recall, -least)
+    ...     stated = TreeProblem(X, y, depth=1, splits="axis", loss="zero_one", constraints=[limit])
+    ...     print(solve(stated, MIP("flow")).tree.predict(X).tolist())
+    [0, 0, 0, 0, 0, 0, 1, 1]
+    [0, 0, 1, 1, 1, 1, 1, 1]
+    """
+
+    weights: Any
+    limit: float = option(doc="The largest sum.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            table = np.asarray(self.weights, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"weights must be numbers (n, K); got {error}") from error
+        if table.ndim != 2 or not np.isfinite(table).all():
+            raise ValueError(f"weights must be finite numbers (n, K); got shape {table.shape}")
+        object.__setattr__(self, "weights", table)
+
+    def refusal(self, problem: Statement) -> str | None:
+        """Costs of actions, or 0/1 loss, with a weight for each row and answer."""
+        if not picks(problem):
+            return f"AnswerLimit is for costs of actions and 0/1 loss; got loss={problem.loss!r}"
+        if self.weights.shape != (problem.n_samples, problem.n_outputs):
+            shape = problem.n_samples, problem.n_outputs
+            return f"weights must have shape {shape}, of the rows and answers; got {self.weights.shape}"
+        return super().refusal(problem)
+
+    def on_rows(self, rows: NDArray[np.integer], n: int) -> Constraint | None:
+        """The weights of the rows, and the same limit."""
+        if len(self.weights) != n:
+            return self  # refused by the problem
+        return replace(self, weights=self.weights[rows]) if rows.size else None
+
+    def terms(self, problem: Statement) -> Limits:
+        """One limit."""
+        return Limits(self.weights[None], np.array([self.limit]))
+
+    def _words(self, over: float) -> str:
+        return f"the weights of the answers add up to {over:.3g} more than {self.limit:g}, their limit"
 
 
 @dataclass(frozen=True, eq=False)
